@@ -1,5 +1,6 @@
-//! What snapshots cost: a program runs with one every few hundred instructions, in slices as long
-//! without, and in one piece; and what a copy of the process costs. All runs must print the same.
+//! Measures the cost of snapshots: a program runs with a snapshot every few hundred instructions,
+//! in slices of the same length without snapshots, and in one piece; also the cost of a copy of the
+//! process. All runs must print the same.
 //!
 //! `cargo run --release -p unwind-sim-emulator --example snapshots -- /usr/bin/lua5.4 loop.lua`
 
@@ -9,18 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
 
-/// Instructions from one snapshot to the next.
+/// Instructions between snapshots.
 const INTERVAL: u64 = 300;
-/// Snapshots that are held.
+/// Number of snapshots held.
 const HELD: usize = 10_000;
-/// Runs of each kind, one after the other by turns.
+/// Runs of each kind, alternating.
 const ROUNDS: usize = 5;
-/// Instructions that are run at most.
+/// Maximum number of instructions executed.
 const INSTRUCTIONS_MAX: u64 = 60_000_000;
-/// Instructions from one copy to the next.
+/// Instructions between copies.
 const COPY_INTERVAL: u64 = 1_000_000;
 
-/// Bytes that a snapshot takes, in the last run.
+/// Size of a snapshot in the last run, bytes.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// A way to run a process to its end, or to [`INSTRUCTIONS_MAX`].
@@ -47,7 +48,7 @@ fn with_snapshots(process: &mut Process) {
         }
         held.push_back(process.snapshot());
     });
-    // Back as far as possible, and here again.
+    // Back to the oldest snapshot, and forward to this point again.
     let executed = process.executed();
     let bytes = process.machine.state.memory.history_bytes();
     BYTES.store(bytes / held.len().max(1), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Programs into memory, as Linux's `execve` puts them there.
+//! Loads programs into memory as Linux's `execve` does.
 //!
 //! Source: Linux 6.12 `fs/binfmt_elf.c` (`load_elf_binary`, `elf_load`, `create_elf_tables`) and
 //! `arch/x86/include/asm/elf.h`, without address space randomisation, vdso and `PT_GNU_PROPERTY`.
@@ -18,32 +18,32 @@ use elf::Executable;
 use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 
-/// Where the stack ends (`STACK_TOP`).
+/// The end of the stack (`STACK_TOP`).
 pub const STACK_TOP: u64 = TASK_SIZE;
-/// Where position-independent programs begin: two thirds of user space, as Linux places them.
+/// The start of position-independent programs: two thirds of user space, as on Linux.
 pub const ELF_ET_DYN_BASE: u64 = 0x5555_5555_4000;
-/// Below this Linux maps from the top down: 128 MiB are kept free for a stack of at most that
-/// (`arch/x86/mm/mmap.c`, `mmap_base`).
+/// Linux maps downward from this address: 128 MiB above it are kept free for a stack of at most
+/// that size (`arch/x86/mm/mmap.c`, `mmap_base`).
 pub const MMAP_BASE: u64 = 0x7fff_f7ff_f000;
 
-/// How a program is started.
+/// Options for loading a program.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Most bytes of stack; mapped at once.
+    /// Size of the stack, bytes; all of it is mapped.
     pub stack_size: u64,
-    /// What `AT_RANDOM` points to.
+    /// The bytes that `AT_RANDOM` points to.
     pub random: [u8; 16],
-    /// What `AT_EXECFN` points to: the path given to `execve`.
+    /// The string that `AT_EXECFN` points to: the path given to `execve`.
     pub path: Vec<u8>,
-    /// User.
+    /// User number.
     pub uid: u32,
-    /// Group.
+    /// Group number.
     pub gid: u32,
     /// `AT_HWCAP`: edx of cpuid leaf 1.
     pub hwcap: u64,
     /// `AT_HWCAP2`: bit 1 says that `rdfsbase` and `wrfsbase` may be used.
     pub hwcap2: u64,
-    /// `AT_MINSIGSTKSZ`: bytes that a signal's frame may need.
+    /// `AT_MINSIGSTKSZ`: the size of the largest signal frame, bytes.
     pub signal_stack: u64,
 }
 
@@ -62,55 +62,55 @@ impl Default for LoadOptions {
     }
 }
 
-/// What was mapped for one file.
+/// A mapping of a loaded file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
-    /// Which file.
+    /// The file.
     pub which: Which,
-    /// Addresses, whole pages.
+    /// The addresses, whole pages.
     pub range: Range<u64>,
     /// Offset in the file, bytes; 0 for memory without a file.
     pub file_offset: u64,
-    /// Is the file behind it (else zeros: the end of `.bss`)?
+    /// Whether the file backs it; otherwise it is zero (the end of `.bss`).
     pub is_file: bool,
-    /// What may be done with it.
+    /// The permissions.
     pub permissions: Permissions,
 }
 
 /// A program that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The first instruction: the interpreter's, if there is one.
+    /// The first instruction, which is the interpreter's if there is one.
     pub entry: u64,
-    /// The stack pointer, at argc.
+    /// The initial stack pointer, which points at argc.
     pub rsp: u64,
-    /// The program's bias (address minus what its file states).
+    /// The program's bias: its address minus the one in the file.
     pub bias: u64,
     /// The interpreter's bias.
     pub interpreter_bias: Option<u64>,
-    /// Where the heap begins: the end of the program's last segment, rounded up.
+    /// The start of the heap: the end of the program's last segment, rounded up.
     pub brk: u64,
     /// The stack.
     pub stack: Range<u64>,
-    /// What was mapped, in the order of program headers, the program first.
+    /// The mappings, in the order of program headers, those of the program first.
     pub mappings: Vec<Mapping>,
-    /// The auxiliary vector, as it is on the stack.
+    /// The auxiliary vector on the stack.
     pub auxv: Vec<AuxvEntry>,
 }
 
-/// The path of the interpreter that a program asks for (`PT_INTERP`), without its NUL.
+/// The path of the interpreter that a program requests (`PT_INTERP`), without its NUL.
 ///
 /// # Errors
-/// If it is no x86-64 program.
+/// If it is not an x86-64 program.
 pub fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
     Executable::parse(Which::Program, program).map(|program| program.interpreter)
 }
 
-/// Loads `program` into an empty `space`, and `interpreter` if it asks for one.
+/// Loads `program` into an empty `space`, with `interpreter` if the program requests one.
 ///
 /// # Errors
-/// If one of the files is no x86-64 program, if it cannot be mapped where it must be, or if
-/// arguments and environment do not fit onto the stack.
+/// If one of the files is not an x86-64 program, if it cannot be mapped at its address, or if
+/// arguments and environment do not fit on the stack.
 pub fn load(
     space: &mut AddressSpace,
     program: &Bytes,
@@ -127,8 +127,8 @@ pub fn load(
     };
     let mut mappings = Vec::new();
     let stack = map_stack(space, &main, options)?;
-    // A program without interpreter, such as ld.so itself, must not be where a program goes that
-    // it may load.
+    // A program without an interpreter, such as ld.so itself, must not occupy the addresses of a
+    // program that it may load.
     let bias = match (main.is_dyn, &interpreter) {
         (false, _) => 0,
         (true, Some(_)) => main.bias_at(ELF_ET_DYN_BASE),

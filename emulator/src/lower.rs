@@ -7,8 +7,8 @@ use crate::processor::Processor;
 use crate::state::reg;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-/// Appends the operations of an instruction, whose bytes are the first of `bytes`, of a block that
-/// begins at `block`.
+/// Appends the operations of an instruction. Its bytes are the first of `bytes`; its block starts
+/// at `block`.
 pub(crate) fn lower(
     insn: &Instruction,
     bytes: &[u8],
@@ -38,7 +38,7 @@ pub(crate) fn lower(
         return;
     }
     if matches!(insn.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp) {
-        // Instructions of the block before this one.
+        // The number of instructions before it in the block.
         op.imm = out.iter().filter(|op| op.len != 0).count() as i32;
     }
     operands(insn, &mut op, out);
@@ -65,7 +65,7 @@ fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
             OpKind::NearBranch64 => op.disp = insn.near_branch64(),
             OpKind::NearBranch16 => op.disp = insn.near_branch16().into(),
             OpKind::Immediate64 => op.disp = insn.immediate64(),
-            // Not the second of `enter`.
+            // The second immediate of `enter`.
             OpKind::Immediate8_2nd => op.extra = insn.immediate8_2nd(),
             OpKind::Immediate8
             | OpKind::Immediate16
@@ -93,7 +93,7 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     let segment = segment(insn);
     let small = has_small_address(insn);
     if insn.mnemonic() == Mnemonic::Lea {
-        // No segment; and a 32-bit address is cut by `lea` itself.
+        // `lea` uses no segment, and truncates a 32-bit address itself.
         op.extra = u8::from(small);
     } else if moves_address(insn) {
         op.imm = segment as i32;
@@ -115,7 +115,7 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     }
 }
 
-/// Does the instruction add something to the address, by [`Op::address_moved`]?
+/// Whether the instruction adds something to the address with [`Op::address_moved`].
 fn moves_address(insn: &Instruction) -> bool {
     use Mnemonic::{Bt, Btc, Btr, Bts, Xlatb};
     match insn.mnemonic() {
@@ -124,7 +124,7 @@ fn moves_address(insn: &Instruction) -> bool {
     }
 }
 
-/// Is the address one of 32 bits?
+/// Whether the address has 32 bits.
 fn has_small_address(insn: &Instruction) -> bool {
     let small = |register: Register| register == Register::EIP || register.is_gpr32();
     small(insn.memory_base())

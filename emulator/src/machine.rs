@@ -1,4 +1,5 @@
-//! The machine: finds blocks and runs them. Not here: what the kernel does when it is asked.
+//! The machine: finds blocks and runs them. Not here: the kernel's response to calls and
+//! exceptions.
 
 use crate::address_space::{self, AddressSpace, RestoreError};
 use crate::code::{self, Block, Code, NONE};
@@ -6,47 +7,47 @@ use crate::op::Flow;
 use crate::state::{Registers, State};
 use crate::stop::{Call, Exception, Stop};
 
-/// A block of decoded instructions. The same number means the same instructions at the same
-/// addresses for as long as the generation is the same.
+/// A block of decoded instructions. Within a generation, a number always stands for the same
+/// instructions at the same addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockId {
-    /// Counted from 0 within a generation.
+    /// The number, counted from 0 in each generation.
     pub number: u32,
-    /// Counts up when all blocks are forgotten.
+    /// Increased when all blocks are forgotten.
     pub generation: u64,
 }
 
-/// An instruction that is executed.
+/// An executed instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Executed {
-    /// Its address.
+    /// The address.
     pub rip: u64,
-    /// Bytes.
+    /// The length, bytes.
     pub len: u8,
-    /// Which operation of its block it ends with: grows from instruction to instruction, not
+    /// The index of its last operation in the block: increases from instruction to instruction, not
     /// always by one.
     pub index: u32,
 }
 
-/// Is told of every instruction. One that is not wanted costs nothing.
+/// Observes every instruction. An observer that is not wanted costs nothing.
 pub trait Observer {
-    /// Is it wanted at all?
+    /// Whether the observer is called at all.
     const WANTED: bool = true;
 
-    /// A block of these operations begins; `None` if it is one instruction by itself.
+    /// A block with this number of operations starts; `None` for a single instruction.
     #[inline(always)]
     fn enter(&mut self, state: &State, block: Option<BlockId>, operations: usize) {
         let _ = (state, block, operations);
     }
 
-    /// The instruction is next.
+    /// The instruction is about to be executed.
     fn before(&mut self, state: &State, insn: &Executed);
 
-    /// It is done, and the next one is at `next`.
+    /// The instruction was executed; the next one is at `next`.
     fn after(&mut self, state: &State, insn: &Executed, next: u64);
 }
 
-/// Wants to know nothing.
+/// Observes nothing.
 impl Observer for () {
     const WANTED: bool = false;
 
@@ -57,23 +58,23 @@ impl Observer for () {
     fn after(&mut self, _: &State, _: &Executed, _: u64) {}
 }
 
-/// Why [`Machine::run`] came back. `rip` is the next instruction; for what the processor raised
-/// as a fault, the one that did it.
+/// Why [`Machine::run`] returned. rip is the next instruction; after a fault, it is the faulting
+/// instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// As many instructions as asked for were executed.
+    /// The requested number of instructions was executed.
     Limit,
-    /// The processor raised something.
+    /// The processor raised an exception.
     Exception(Exception),
-    /// The program asked the kernel.
+    /// The program called the kernel.
     Kernel(Call),
-    /// `hlt`; rip is behind it.
+    /// `hlt`; rip is after it.
     Halt,
     /// The instruction at rip is not modelled.
     Unsupported,
 }
 
-/// A thread's state and the code that was decoded of its memory.
+/// The state of a thread and the decoded code in its memory.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Registers and memory.
@@ -82,7 +83,7 @@ pub struct Machine {
     executed: u64,
 }
 
-/// A machine as it was. While it is held, memory that changes is kept as it was then.
+/// The earlier state of a machine. While it is held, memory that changes is saved.
 #[derive(Debug)]
 pub struct Snapshot {
     registers: Registers,
@@ -91,7 +92,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Instructions that were executed by then.
+    /// The number of instructions executed before the snapshot.
     pub fn executed(&self) -> u64 {
         self.executed
     }
@@ -99,14 +100,14 @@ impl Snapshot {
 
 /// How a block was left.
 enum Left {
-    /// Behind its last instruction, or by a jump.
+    /// At its end (0), or by a jump (1).
     By(usize),
-    /// By this operation.
+    /// By an operation that stopped.
     Stopped { op: usize },
 }
 
 impl Machine {
-    /// A machine that starts with this state.
+    /// A machine with this initial state.
     pub fn new(state: State) -> Machine {
         Machine {
             state,
@@ -115,23 +116,23 @@ impl Machine {
         }
     }
 
-    /// Over an empty memory, all registers zero.
+    /// A machine with empty memory and all registers zero.
     pub fn empty() -> Machine {
         Machine::new(State::new(AddressSpace::default()))
     }
 
-    /// Instructions executed so far. A repeated string instruction is one, unless
-    /// [`State::single_iteration`] is set: then each iteration is.
+    /// Instructions executed so far. A repeated string instruction counts once; if
+    /// [`State::single_iteration`] is set, each iteration counts.
     pub fn executed(&self) -> u64 {
         self.executed
     }
 
-    /// Heap bytes that decoded code takes.
+    /// Heap bytes of decoded code.
     pub fn code_bytes(&self) -> usize {
         self.code.bytes()
     }
 
-    /// Remembers the state: its registers are copied, its pages when they are written.
+    /// Takes a snapshot: copies registers now, and pages when they are written.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot {
             registers: self.state.registers(),
@@ -140,11 +141,11 @@ impl Machine {
         }
     }
 
-    /// Makes the machine what it was. The snapshot stays, and so do older ones; there is no way
-    /// to newer ones any more.
+    /// Restores the machine to a snapshot. This snapshot and older ones stay valid; newer ones can
+    /// no longer be restored.
     ///
     /// # Errors
-    /// If there is no way back; nothing has changed then.
+    /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
         self.state.memory.restore(&snapshot.memory)?;
         self.state.set_registers(&snapshot.registers);
@@ -192,7 +193,7 @@ impl Machine {
                     self.executed += u64::from(block.count);
                     from = (id, way);
                     id = block.next[way];
-                    // What lies there now may be another block, or none.
+                    // Another block, or none, may be there by now.
                     if let Some(next) = self.code.blocks.get(id as usize)
                         && next.start == self.state.rip
                     {
@@ -218,7 +219,7 @@ impl Machine {
         }
     }
 
-    /// Executes the last few instructions one by one.
+    /// Executes the last few instructions one at a time.
     #[cold]
     fn step_to<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
         for _ in 0..limit {
@@ -252,8 +253,9 @@ impl Machine {
         }
     }
 
-    /// After an operation of a block stopped. Gives how many instructions were executed by that,
-    /// counted already, if it can go on; else why not, and whether the instruction is done.
+    /// Handles an operation that stopped. Returns the number of instructions executed, already
+    /// counted, if the machine can go on. Otherwise returns the reason, and 1 if the instruction
+    /// was executed.
     #[cold]
     fn stopped<O: Observer>(
         &mut self,
@@ -295,7 +297,7 @@ impl Machine {
         }
     }
 
-    /// Leaves with an instruction that is done.
+    /// Leaves after an instruction that was executed.
     fn behind<O: Observer>(
         &mut self,
         insn: &Executed,
@@ -310,7 +312,7 @@ impl Machine {
         (1, exit)
     }
 
-    /// Forgets decoded code that was changed.
+    /// Forgets decoded code that has changed.
     fn forget_changes(&mut self) {
         if self.state.memory.has_code_changes() {
             for range in self.state.memory.take_code_changes() {
@@ -320,7 +322,7 @@ impl Machine {
     }
 }
 
-/// An observer that was already told that the instruction is next.
+/// An observer that has already seen the instruction start.
 struct Repeated<'a, O>(&'a mut O, Executed);
 
 impl<O: Observer> Observer for Repeated<'_, O> {
@@ -363,7 +365,7 @@ fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) ->
     Left::By(0)
 }
 
-/// The instruction that operation `index` belongs to.
+/// The instruction that contains operation `index`.
 #[inline(always)]
 fn executed(block: &Block, index: usize) -> Executed {
     let op = &block.ops[index];

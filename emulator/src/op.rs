@@ -1,34 +1,34 @@
-//! The compact form of an instruction: a function and its operands.
+//! Operations: the compact form of instructions, a function and its operands.
 
 use crate::state::State;
 use crate::stop::{Exception, Stop};
 
-/// What an operation does.
+/// The function of an operation.
 pub(crate) type Run = fn(&mut State, &Op) -> Flow;
 
-/// Where it goes on.
+/// Where execution continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Flow {
     /// At the next operation.
     Next,
-    /// At `rip`, which is set. The instruction is done.
+    /// At `rip`, which has been set; the instruction is done.
     Jump,
-    /// [`State::take_stop`] says.
+    /// Nowhere: see [`State::take_stop`].
     Stop,
 }
 
-/// An operation. What the fields mean is the function's business, but for the address:
-/// `base + (index << scale) + disp`.
+/// An operation. The function defines the meaning of the fields, except for the address: `base +
+/// (index << scale) + disp`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub(crate) run: Run,
-    /// The displacement (an address if it is relative to rip), a 64-bit immediate, or where a
-    /// branch goes.
+    /// The displacement (a whole address if it is relative to rip), a 64-bit immediate, or a branch
+    /// target.
     pub(crate) disp: u64,
     /// The immediate, sign-extended.
     pub(crate) imm: i32,
-    /// From the block's start to the instruction, bytes.
+    /// Offset of the instruction in the block, bytes.
     pub(crate) offset: u16,
     pub(crate) base: u8,
     pub(crate) index: u8,
@@ -37,9 +37,9 @@ pub(crate) struct Op {
     pub(crate) dst: u8,
     /// The second register operand.
     pub(crate) src: u8,
-    /// Bytes of the instruction; 0 if another operation of the same instruction follows.
+    /// Length of the instruction, bytes; 0 if another operation of the same instruction follows.
     pub(crate) len: u8,
-    /// Whatever else the function wants to know.
+    /// Any other parameter of the function.
     pub(crate) extra: u8,
 }
 
@@ -53,8 +53,8 @@ impl Op {
             .wrapping_add(self.disp)
     }
 
-    /// The address of the memory operand, moved by so much before it is cut to 32 bits, which
-    /// `extra` says, and before the base of the segment, a register in `imm`, is added.
+    /// The address of the memory operand, with `by` added. If `extra` is set, that sum is truncated
+    /// to 32 bits; then the base of the segment is added, from the register in `imm`.
     #[inline(always)]
     pub(crate) fn address_moved(&self, state: &State, by: u64) -> u64 {
         let mut address = self.address(state).wrapping_add(by);
@@ -71,7 +71,7 @@ impl Op {
     }
 }
 
-/// Goes on if memory allowed it.
+/// Continues if memory could be accessed.
 #[inline(always)]
 pub(crate) fn flow(done: Option<()>) -> Flow {
     match done {
@@ -80,14 +80,14 @@ pub(crate) fn flow(done: Option<()>) -> Flow {
     }
 }
 
-/// Stops.
+/// Stops for this reason.
 #[cold]
 pub(crate) fn stop(state: &mut State, why: Stop) -> Flow {
     state.stop = why;
     Flow::Stop
 }
 
-/// Raises.
+/// Raises an exception.
 #[cold]
 pub(crate) fn raise(state: &mut State, exception: Exception) -> Flow {
     stop(state, Stop::Exception(exception))
@@ -98,22 +98,22 @@ pub(crate) fn unsupported(state: &mut State, _: &Op) -> Flow {
     stop(state, Stop::Unsupported)
 }
 
-/// Bytes that are no instruction.
+/// Bytes that are not an instruction.
 pub(crate) fn invalid(state: &mut State, _: &Op) -> Flow {
     raise(state, Exception::InvalidOpcode)
 }
 
-/// An instruction whose bytes cannot be fetched; `disp` is the first of them.
+/// An instruction that cannot be fetched; `disp` is the address of its first byte that cannot be.
 pub(crate) fn unfetchable(state: &mut State, op: &Op) -> Flow {
     match state.memory.fetch(op.disp, &mut [0]) {
         Err(fault) => raise(state, Exception::Memory(fault)),
-        // Mapped in the meantime: a block is not kept over that.
+        // It was mapped in the meantime; blocks are not kept across that.
         Ok(()) => raise(state, Exception::InvalidOpcode),
     }
 }
 
-/// Computes an address that needs more than one operation can add: `imm` is a segment's base
-/// register, `extra` says that it has 32 bits only.
+/// Computes an address that one operation cannot add up: `imm` is the register of a segment's base,
+/// `extra` says that the address has 32 bits.
 pub(crate) fn address(state: &mut State, op: &Op) -> Flow {
     state.gpr[crate::state::reg::ADDRESS] = op.address_moved(state, 0);
     Flow::Next

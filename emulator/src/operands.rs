@@ -1,12 +1,12 @@
-//! The operands of a decoded instruction: which there are, how wide, in which registers.
+//! The operands of a decoded instruction: their kinds, widths and registers.
 
 use crate::state::reg;
 use iced_x86::{Instruction, OpKind, Register};
 
-/// Which operands, the first two; further ones are for the function to know.
+/// The kinds of the first two operands; the function handles further ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// One register, alone or with what the instruction implies.
+    /// One register, alone or with implied operands.
     R,
     /// One memory operand.
     M,
@@ -22,7 +22,7 @@ pub(crate) enum Form {
     RI,
     /// Memory from an immediate.
     MI,
-    /// Whatever else.
+    /// Anything else.
     Other,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn form(insn: &Instruction) -> Form {
     }
 }
 
-/// Bits of operand `number`.
+/// Width of operand `number`, bits.
 pub(crate) fn width(insn: &Instruction, number: u32) -> u32 {
     let bytes = match insn.op_kind(number) {
         OpKind::Register => insn.op_register(number).size(),
@@ -66,7 +66,7 @@ pub(crate) fn width(insn: &Instruction, number: u32) -> u32 {
     bytes as u32 * 8
 }
 
-/// The register that holds the base of the memory operand's segment: only fs and gs have one.
+/// The register with the base of the memory operand's segment: only fs and gs have one.
 pub(crate) fn segment(insn: &Instruction) -> usize {
     match insn.memory_segment() {
         Register::FS => reg::FS,
@@ -75,7 +75,7 @@ pub(crate) fn segment(insn: &Instruction) -> usize {
     }
 }
 
-/// The number of a register operand; 0 for those that no operation uses.
+/// The number of a register operand; 0 for registers that no operation uses.
 pub(crate) fn register(register: Register) -> u8 {
     if matches!(
         register,
@@ -83,11 +83,11 @@ pub(crate) fn register(register: Register) -> u8 {
     ) {
         return (register as u8 - Register::AH as u8) | reg::HIGH;
     }
-    // Registers of 8 bits are not numbered as instructions encode them.
+    // iced numbers 8-bit registers differently than instructions encode them.
     register.full_register().number() as u8
 }
 
-/// A function for operands of 8, 16, 32 or 64 bits.
+/// The function for operands of 8, 16, 32 or 64 bits.
 macro_rules! by_width {
     ($width:expr, $run:ident $(, $parameter:ty)*) => {
         match $width {

@@ -1,8 +1,8 @@
-//! Which processor the machine is: its level, vendor, generation and features.
+//! The emulated processor: its level, vendor, generation and features.
 //!
-//! [`Processor`] is written `LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]`, as in `v2,amd:zen4,+movbe`.
-//! Not here: what `cpuid` says of it (`isa/cpuid.rs`), and where a comparison with a processor
-//! forgives a difference ([`crate::differences`]).
+//! [`Processor`] is written `LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]`, for example
+//! `v2,amd:zen4,+movbe`. Not here: the answers of `cpuid` (`isa/cpuid.rs`), and the differences
+//! that a comparison with a processor allows ([`crate::differences`]).
 
 mod amd;
 
@@ -17,7 +17,7 @@ pub enum Level {
     V2,
 }
 
-/// Whose manual the machine follows where two manuals differ.
+/// The vendor whose manual the machine follows where the manuals differ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Vendor {
     /// Intel: the SDM.
@@ -30,7 +30,7 @@ impl Vendor {
     /// All vendors.
     pub const ALL: [Vendor; 2] = [Vendor::Intel, Vendor::Amd];
 
-    /// Its name in [`Processor`]'s grammar.
+    /// The name in [`Processor`]'s grammar.
     pub fn as_str(self) -> &'static str {
         match self {
             Vendor::Intel => "intel",
@@ -38,7 +38,7 @@ impl Vendor {
         }
     }
 
-    /// The 12 characters that `cpuid` gives.
+    /// The 12 characters that `cpuid` returns.
     pub(crate) fn cpuid(self) -> &'static [u8; 12] {
         match self {
             Vendor::Intel => b"GenuineIntel",
@@ -47,7 +47,7 @@ impl Vendor {
     }
 
     /// The vendor whose manual a processor with this `cpuid` name follows. Hygon's processors are
-    /// AMD's Zen; Zhaoxin's and Centaur's follow Intel, and so is everybody else taken to do.
+    /// AMD's Zen; Zhaoxin's and Centaur's follow Intel, and so, by assumption, do all others.
     pub fn closest(cpuid: &str) -> Vendor {
         match cpuid.trim() {
             "AuthenticAMD" | "HygonGenuine" | "AMDisbetter!" => Vendor::Amd,
@@ -72,7 +72,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// All generations; the first of a vendor is its oldest.
+    /// All generations, the oldest of each vendor first.
     pub const ALL: [Generation; 5] = [
         Generation::Nehalem,
         Generation::Skylake,
@@ -92,7 +92,7 @@ impl Generation {
         }
     }
 
-    /// Whose it is.
+    /// The vendor of the generation.
     pub fn vendor(self) -> Vendor {
         match self {
             Generation::Nehalem | Generation::Skylake => Vendor::Intel,
@@ -111,8 +111,8 @@ impl Generation {
         }
     }
 
-    /// The generation that is used if a vendor is named alone: the one whose behaviour is known
-    /// from a processor, or was first to have the level.
+    /// The default generation of a vendor: the one whose behaviour was measured, or the first with
+    /// the level.
     fn of(vendor: Vendor) -> Generation {
         match vendor {
             Vendor::Intel => Generation::Nehalem,
@@ -120,7 +120,8 @@ impl Generation {
         }
     }
 
-    /// The newest one of a vendor that is not newer than this family and model; else the oldest.
+    /// The vendor's newest generation that is not newer than this family and model, or else its
+    /// oldest.
     fn closest(vendor: Vendor, family: u32, model: u32) -> Generation {
         let of_vendor = || Generation::ALL.into_iter().filter(|g| g.vendor() == vendor);
         let older = |g: &Generation| g.identity()[..2] <= [family, model][..];
@@ -129,7 +130,7 @@ impl Generation {
     }
 }
 
-/// What a processor may have or lack, beyond what every x86-64 processor has.
+/// A feature that not every x86-64 processor has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Feature {
     /// SSE3.
@@ -152,16 +153,16 @@ pub enum Feature {
     Xsaveopt,
     /// XSAVEC.
     Xsavec,
-    /// RDFSBASE and its relatives.
+    /// RDFSBASE and related instructions.
     Fsgsbase,
     /// RDTSCP.
     Rdtscp,
     /// MOVBE.
     Movbe,
-    /// LZCNT; without it its bytes are BSR.
+    /// LZCNT. Without it, its bytes are BSR.
     Lzcnt,
-    /// TZCNT; without it its bytes are BSF. `cpuid` names it only as a part of BMI1, which the
-    /// machine does not have, so a program is not told of it.
+    /// TZCNT. Without it, its bytes are BSF. `cpuid` announces it only as a part of BMI1, which the
+    /// machine does not have, so programs cannot detect it.
     Tzcnt,
     /// CLFLUSHOPT.
     Clflushopt,
@@ -169,10 +170,10 @@ pub enum Feature {
     Clwb,
 }
 
-/// A feature's name; its name in `/proc/cpuinfo`; whether the default processor has it.
+/// A feature, its name, its name in `/proc/cpuinfo`, and whether the default processor has it.
 type Row = (Feature, &'static str, &'static str, bool);
 
-/// All features. The default is x86-64-v2 (psABI, table 3.1) and what a libc asks for besides.
+/// All features. The default is x86-64-v2 (psABI, table 3.1) and what a libc also requires.
 const FEATURES: [Row; 17] = [
     (Feature::Sse3, "sse3", "pni", true),
     (Feature::Ssse3, "ssse3", "ssse3", true),
@@ -209,7 +210,7 @@ impl Feature {
         row.map(|row| row.0)
     }
 
-    /// The feature that an instruction needs, if it needs one.
+    /// The feature that an instruction requires, if any.
     fn of(insn: &Instruction) -> Option<Feature> {
         if matches!(insn.mnemonic(), Mnemonic::Lahf | Mnemonic::Sahf) {
             return Some(Feature::Lahf);
@@ -236,12 +237,12 @@ impl Feature {
     }
 }
 
-/// The processor that the machine is.
+/// The emulated processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Processor {
     level: Level,
     generation: Generation,
-    /// A bit for each [`Feature`].
+    /// The features, one bit for each [`Feature`].
     features: u32,
 }
 
@@ -252,13 +253,13 @@ impl Default for Processor {
     }
 }
 
-/// Bits of MXCSR that Intel's processors have (SDM volume 1, section 10.2.3).
+/// The MXCSR bits of Intel's processors (SDM volume 1, section 10.2.3).
 const MXCSR_INTEL: u32 = 0xffff;
-/// MXCSR.MM of AMD's: SSE operands need not be aligned (APM volume 1, section 4.2.2).
+/// MXCSR.MM of AMD's processors: SSE operands need not be aligned (APM volume 1, section 4.2.2).
 pub(crate) const MXCSR_MISALIGNED: u32 = 1 << 17;
 
 impl Processor {
-    /// Level v2 of a vendor, with that level's features.
+    /// A vendor's processor of level v2, with the features of that level.
     pub fn new(vendor: Vendor) -> Processor {
         let bit = |row: &Row| u32::from(row.3) << row.0 as u32;
         Processor {
@@ -268,8 +269,8 @@ impl Processor {
         }
     }
 
-    /// The closest one to the processor that the text of a `/proc/cpuinfo` describes: its vendor,
-    /// and those features that the machine has too.
+    /// The closest processor to the one in the text of a `/proc/cpuinfo`: with its vendor, and with
+    /// its features that the machine has too.
     pub fn of_cpuinfo(cpuinfo: &str) -> Processor {
         let field = |name: &str| {
             let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -289,10 +290,10 @@ impl Processor {
         processor
     }
 
-    /// As [`FromStr`]; `host` at the start stands for what that function gives.
+    /// Like [`FromStr`]; `host` at the start of the text stands for the result of the function.
     ///
     /// # Errors
-    /// If the text is not of the grammar.
+    /// If the text does not follow the grammar.
     pub fn parse(text: &str, host: impl FnOnce() -> Processor) -> Result<Processor, ParseError> {
         let mut words = text.split(',').peekable();
         let mut processor = match words.next() {
@@ -319,29 +320,29 @@ impl Processor {
         Ok(processor)
     }
 
-    /// The same with or without a feature.
+    /// Adds or removes a feature.
     pub fn set(&mut self, feature: Feature, has: bool) {
         let bit = 1 << feature as u32;
         self.features = self.features & !bit | if has { bit } else { 0 };
     }
 
-    /// Does it have this feature?
+    /// Whether it has a feature.
     pub fn has(&self, feature: Feature) -> bool {
         self.features >> feature as u32 & 1 != 0
     }
 
-    /// Whose manual it follows.
+    /// The vendor whose manual it follows.
     pub fn vendor(&self) -> Vendor {
         self.generation.vendor()
     }
 
-    /// Its generation.
+    /// The generation.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// How its instructions are decoded: AMD's processors honour a 66 prefix of near branches
-    /// (APM volume 1, table 3-9), Intel's ignore it (SDM volume 1, section 6.3.7).
+    /// The decoder's options: AMD's processors honour a 66 prefix of near branches (APM volume 1,
+    /// table 3-9), Intel's ignore it (SDM volume 1, section 6.3.7).
     pub fn decoder_options(&self) -> u32 {
         match self.vendor() {
             Vendor::Intel => DecoderOptions::NONE,
@@ -349,7 +350,7 @@ impl Processor {
         }
     }
 
-    /// Bits of MXCSR that can be set: MXCSR_MASK.
+    /// The MXCSR bits that can be set: MXCSR_MASK.
     pub(crate) fn mxcsr_mask(&self) -> u32 {
         match self.vendor() {
             Vendor::Intel => MXCSR_INTEL,
@@ -357,7 +358,7 @@ impl Processor {
         }
     }
 
-    /// What `fxsave` and its relatives make of the x87 pointers.
+    /// What `fxsave` and related instructions do with the x87 pointers.
     pub(crate) fn pointers(&self) -> Pointers {
         match self.generation {
             Generation::Nehalem | Generation::Skylake => Pointers::Always,
@@ -366,8 +367,8 @@ impl Processor {
         }
     }
 
-    /// Makes the instruction what this processor takes its `bytes` for. False: they are not an
-    /// instruction (#UD).
+    /// Turns the instruction into the one that this processor decodes from `bytes`. Returns false
+    /// if that is not an instruction (#UD).
     pub(crate) fn adapt(&self, insn: &mut Instruction, bytes: &[u8]) -> bool {
         match insn.mnemonic() {
             Mnemonic::Lzcnt if !self.has(Feature::Lzcnt) => scan(insn, SCAN_REVERSE),
@@ -384,7 +385,7 @@ impl Processor {
 const SCAN_FORWARD: [Code; 3] = [Code::Bsf_r16_rm16, Code::Bsf_r32_rm32, Code::Bsf_r64_rm64];
 const SCAN_REVERSE: [Code; 3] = [Code::Bsr_r16_rm16, Code::Bsr_r32_rm32, Code::Bsr_r64_rm64];
 
-/// The F3 prefix is ignored (SDM volume 2, LZCNT and TZCNT).
+/// The instruction without its F3 prefix (SDM volume 2, LZCNT and TZCNT).
 fn scan(insn: &mut Instruction, to: [Code; 3]) {
     insn.set_code(match insn.op0_register().size() {
         2 => to[0],
@@ -393,16 +394,16 @@ fn scan(insn: &mut Instruction, to: [Code; 3]) {
     });
 }
 
-/// What `fxsave` and its relatives store as the last x87 instruction, operand and opcode.
+/// What `fxsave` and related instructions store as the last x87 instruction, operand and opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pointers {
-    /// Always what they are (SDM volume 1, section 10.5.1).
+    /// The pointers, always (SDM volume 1, section 10.5.1).
     Always,
-    /// Nothing, unless an exception is pending; nor are they loaded then (APM volume 5, FXSAVE and
-    /// FXRSTOR; without XSaveErPtr, CPUID 8000_0008 EBX bit 2).
+    /// Nothing, unless an exception is pending. They are loaded under the same condition (APM
+    /// volume 5, FXSAVE and FXRSTOR; without XSaveErPtr, CPUID 8000_0008 EBX bit 2).
     Kept,
-    /// Zero, unless an exception is pending; nor are they loaded then (seen on AMD EPYCs, family 25,
-    /// models 1 and 17).
+    /// Zero, unless an exception is pending. They are loaded under the same condition (seen on AMD
+    /// EPYCs, family 25, models 1 and 17).
     Zero,
 }
 
@@ -436,7 +437,7 @@ impl FromStr for Processor {
     }
 }
 
-/// In the grammar, without what is as by default.
+/// In the grammar, without defaults.
 impl fmt::Display for Processor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = Processor::new(self.vendor());
@@ -455,29 +456,29 @@ impl fmt::Display for Processor {
     }
 }
 
-/// Why a text does not name a processor.
+/// Why a text is not a processor.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// No such level.
+    /// Unknown level.
     #[error("no level `{0}`; there are v2, and host for this computer's processor")]
     Level(String),
-    /// No such vendor.
+    /// Unknown vendor.
     #[error("no vendor `{0}`; there are intel and amd")]
     Vendor(String),
-    /// No such generation.
+    /// Unknown generation.
     #[error(
         "no generation `{generation}` of {vendor}; there are intel:nehalem, intel:skylake, amd:zen, amd:zen4"
     )]
     Generation {
-        /// Whose.
+        /// The vendor.
         vendor: &'static str,
-        /// The word.
+        /// The unknown word.
         generation: String,
     },
-    /// A feature without a sign.
+    /// A feature without `+` or `-`.
     #[error("`{0}`: a feature is written +NAME or -NAME")]
     Sign(String),
-    /// No such feature.
+    /// Unknown feature.
     #[error("no feature `{0}`; there are {names}", names = names())]
     Feature(String),
 }

@@ -1,15 +1,15 @@
-//! Ring 0 in small: the machine without a Linux around it, so that a kernel's own entry code, its
-//! interrupts and its stacks run in it.
+//! A minimal ring 0: the machine without a Linux around it, so that a kernel's own entry code,
+//! interrupts and stacks run in it.
 //!
 //! [`Ring0`] does what the processor does between user mode and ring 0: `syscall`, `sysretq`,
-//! `iretq`, `swapgs`, `cli`, `sti`, `popfq`; an interrupt or an NMI, delivered when its caller says
-//! so, through a descriptor table of two gates ([`Gates`]). Beside it runs a shadow stack of ring 0:
-//! [`Ring0::truth`].
+//! `iretq`, `swapgs`, `cli`, `sti`, `popfq`, and an interrupt or an NMI, delivered when the caller
+//! asks for it through a descriptor table of two gates ([`Gates`]). It keeps a shadow stack of ring
+//! 0: [`Ring0::truth`].
 //!
 //! Source: Intel SDM volume 2 (SYSCALL, SYSRET, IRET, SWAPGS) and volume 3, 7.8 "masking
 //! interrupts" and 7.14 "exception and interrupt handling in 64-bit mode". Not modelled: paging and
-//! protection of ring 0's memory, segments beyond their selectors, exceptions that a handler takes,
-//! error codes, control and debug registers, model-specific registers but those in [`Gates`].
+//! protection of ring 0's memory, segments beyond their selectors, exceptions with handlers, error
+//! codes, control and debug registers, model-specific registers except those in [`Gates`].
 
 #[cfg(test)]
 mod tests;
@@ -25,76 +25,77 @@ use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::pt_regs::IRET_FRAME_OFFSET;
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, Truth};
 
-/// Selectors of Linux (`arch/x86/include/asm/segment.h`): the kernel's code and stack.
+/// Linux' selectors (`arch/x86/include/asm/segment.h`): the kernel's code and stack.
 const KERNEL: (u16, u16) = (0x10, 0x18);
-/// The user's.
+/// The user's code and stack.
 const USER: (u16, u16) = (0x33, 0x2b);
-/// Index of cs in the selectors, and of ss.
+/// Index of cs and of ss in the selectors.
 const CS: usize = 1;
 const SS: usize = 2;
-/// The privilege in a selector.
+/// The privilege level in a selector.
 const RPL: u16 = 3;
-/// Flags that are clear in a handler.
+/// Flags that are clear when a handler starts.
 const CLEARED: u64 = flags::TF | flags::IF | flags::NT | flags::RF;
 
-/// Where the processor goes.
+/// The entry points of ring 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gates {
-    /// `syscall` (`IA32_LSTAR`).
+    /// The target of `syscall` (`IA32_LSTAR`).
     pub syscall: u64,
-    /// Flags that `syscall` clears (`IA32_FMASK`).
+    /// The flags that `syscall` clears (`IA32_FMASK`).
     pub flags_cleared: u64,
-    /// The interrupt's handler; it runs on the stack at hand, out of user mode on `stack`.
+    /// The interrupt handler. It runs on the current stack; from user mode, on `stack`.
     pub interrupt: u64,
-    /// The end of the stack for interrupts in user mode (`RSP0` of the task state segment).
+    /// The end of the stack for interrupts from user mode (`RSP0` of the task state segment).
     pub stack: u64,
-    /// The NMI's handler.
+    /// The NMI handler.
     pub nmi: u64,
-    /// The end of its stack (an `IST` of the task state segment), which it always runs on.
+    /// The end of the NMI stack (an `IST` of the task state segment), on which the NMI handler
+    /// always runs.
     pub nmi_stack: u64,
 }
 
-/// What comes from outside.
+/// An external event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// An interrupt, which the flag IF masks.
+    /// An interrupt, which IF masks.
     Interrupt,
-    /// One that nothing masks but another one that has not ended by `iretq`.
+    /// An NMI, which only another NMI masks, until the next `iretq`.
     Nmi,
 }
 
-/// What came of an instruction.
+/// The result of executing an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It is done.
+    /// It was executed.
     Done,
-    /// It is `hlt`, which is how a run ends, in user mode too; rip is behind it.
+    /// It is `hlt`, which ends a run, in user mode too; rip is after it.
     Halted,
-    /// It raised an exception or is not modelled.
+    /// It raised an exception, or is not modelled.
     Stopped(Exit),
 }
 
-/// The machine.
+/// The machine with ring 0.
 #[derive(Clone, Debug)]
 pub struct Ring0 {
     /// Registers and memory.
     pub machine: Machine,
     gates: Gates,
-    /// The base of gs that `swapgs` takes (`IA32_KERNEL_GS_BASE`).
+    /// The base of gs that `swapgs` exchanges (`IA32_KERNEL_GS_BASE`).
     other_gs: u64,
-    /// Between an NMI and the next `iretq`.
+    /// Whether an NMI is being handled: until the next `iretq`.
     nmi_blocked: bool,
-    /// The instruction behind a `sti` is not interrupted.
+    /// Whether the last instruction was `sti`, which delays interrupts by an instruction.
     after_sti: bool,
-    /// Of ring 0, from where it was entered.
+    /// The shadow stack of ring 0, from its entry on.
     tracker: Option<Tracker>,
     suspended: Suspended,
-    /// The registers with which user mode was left.
+    /// The registers when user mode was left.
     boundary: Option<UserBoundary>,
 }
 
 impl Ring0 {
-    /// Starts in user mode, with this state.
+    /// A machine in user mode with this state.
     pub fn new(mut state: State, gates: Gates) -> Ring0 {
         (state.segments[CS], state.segments[SS]) = USER;
         Ring0 {
@@ -109,34 +110,34 @@ impl Ring0 {
         }
     }
 
-    /// The selector of the code that runs.
+    /// The selector of the running code.
     pub fn cs(&self) -> u16 {
         self.machine.state.segments[CS]
     }
 
-    /// Does user mode run?
+    /// Whether user mode runs.
     pub fn in_user(&self) -> bool {
         self.cs() & RPL != 0
     }
 
-    /// The true chain of ring 0, up to where it was entered; unknown in user mode.
+    /// The true chain of ring 0, up to its entry; unknown in user mode.
     pub fn truth(&self) -> Truth {
         let state = &self.machine.state;
         let tracker = self.tracker.as_ref();
         tracker.map_or(Truth::Unknown, |t| t.truth(&state.cpu_at(state.rip)))
     }
 
-    /// The registers with which user mode was left; unknown in user mode.
+    /// The registers when user mode was left; unknown in user mode.
     pub fn boundary(&self) -> Option<UserBoundary> {
         self.boundary.filter(|_| !self.in_user())
     }
 
-    /// Instructions of ring 0, since it was entered, at which the truth was not known.
+    /// The number of instructions since the entry to ring 0 at which the truth was not known.
     pub fn unknown(&self) -> u64 {
         self.tracker.as_ref().map_or(0, |t| t.stats().unknown)
     }
 
-    /// Would the processor take it before the next instruction?
+    /// Whether the processor would accept an event before the next instruction.
     pub fn accepts(&self, event: Event) -> bool {
         match event {
             Event::Interrupt => {
@@ -146,10 +147,11 @@ impl Ring0 {
         }
     }
 
-    /// Delivers it before the next instruction. False if the processor does not take it here.
+    /// Delivers an event before the next instruction. Returns false if the processor does not
+    /// accept it.
     ///
     /// # Errors
-    /// If the frame cannot be written: on hardware, a double fault.
+    /// If the frame cannot be written: a double fault on hardware.
     pub fn deliver(&mut self, event: Event) -> Result<bool, Fault> {
         if !self.accepts(event) {
             return Ok(false);
@@ -249,7 +251,7 @@ impl Ring0 {
         step
     }
 
-    /// An instruction that is the same in user mode, or `syscall`.
+    /// Executes an instruction that is the same as in user mode, or `syscall`.
     fn execute(&mut self) -> Step {
         match self.machine.run(1, &mut ()) {
             Exit::Limit => Step::Done,
@@ -266,14 +268,14 @@ impl Ring0 {
                     pushed_at: None,
                 };
                 self.enter(&entry, boundary);
-                // The tracker begins behind this instruction.
+                // The tracker starts after this instruction.
                 Step::Done
             }
             exit => Step::Stopped(exit),
         }
     }
 
-    /// Ring 0 is entered out of user mode.
+    /// Enters ring 0 from user mode.
     fn enter(&mut self, entry: &Cpu, boundary: UserBoundary) {
         self.boundary = Some(boundary);
         self.tracker = Some(Tracker::root(entry, entry.rsp));
@@ -337,7 +339,7 @@ impl Ring0 {
     }
 }
 
-/// Sets rflags, as ring 0 may.
+/// Sets rflags with the rights of ring 0.
 fn set_flags(state: &mut State, bits: u64) {
     state.set_rflags(bits);
     state.other_flags = (state.other_flags & !flags::IF) | (bits & flags::IF);
@@ -353,7 +355,7 @@ fn words<const N: usize>(state: &State, address: u64) -> Option<[u64; N]> {
     Some(words)
 }
 
-/// The exception of a stack that is not there.
+/// The exception for a stack that cannot be read.
 fn unreadable(state: &State, address: u64) -> Step {
     let fault = state.memory.read(address, &mut [0; 40]).err();
     let exception = fault.map_or(Exception::GeneralProtection, Exception::Memory);

@@ -1,4 +1,4 @@
-//! One instruction by itself, given by its bytes: for who compares the machine with another one.
+//! Single instructions given by their bytes: for comparing the machine with another one.
 
 use crate::lower::lower;
 use crate::machine::{Exit, Machine};
@@ -7,21 +7,21 @@ use crate::processor::Processor;
 use crate::stop::Stop;
 use iced_x86::{Decoder, FlowControl, Instruction};
 
-/// The longest instruction, bytes.
+/// Length of the longest instruction, bytes.
 const LENGTH_MAX: usize = 15;
 
-/// An instruction, decoded. It keeps its memory for the next one.
+/// A decoded instruction. Its allocation is reused for the next one.
 #[derive(Clone, Debug, Default)]
 pub struct Single {
     ops: Vec<Op>,
     len: u64,
-    /// What it was decoded from, if it would be the same at another address.
+    /// The bytes that it was decoded from, if they mean the same at any address.
     bytes: Option<[u8; LENGTH_MAX]>,
 }
 
 impl Single {
-    /// Decodes the first instruction of `bytes`, which is at `rip`, as `processor` does. One value
-    /// is for one processor.
+    /// Decodes the first instruction of `bytes`, at address `rip`, for `processor`. A value must
+    /// always be used with the same processor.
     pub fn decode(&mut self, bytes: &[u8; LENGTH_MAX], rip: u64, processor: &Processor) {
         if self.bytes.as_ref() == Some(bytes) {
             return;
@@ -37,9 +37,9 @@ impl Single {
 }
 
 impl Machine {
-    /// Executes an instruction as if it stood at rip, which is where it has to be decoded for.
-    /// Nothing is fetched from memory, no decoded code is used or kept, nothing is counted. What
-    /// it writes where code was decoded is not allowed: [`Exit::Unsupported`].
+    /// Executes an instruction as if it were at rip, which must be the address it was decoded for.
+    /// Nothing is fetched from memory, no decoded code is used or kept, nothing is counted. A store
+    /// to decoded code is not allowed: [`Exit::Unsupported`].
     pub fn execute(&mut self, single: &Single) -> Exit {
         let state = &mut self.state;
         let rip = state.rip;

@@ -1,4 +1,4 @@
-//! The state of one thread: registers, flags, memory. Not here: what instructions do with it.
+//! The state of one thread: registers, flags, memory. Not here: instructions.
 
 pub(crate) mod fpu;
 
@@ -9,8 +9,8 @@ use crate::stop::{Exception, Stop};
 use fpu::Fpu;
 use unwind_sim_unwind::truth::Cpu;
 
-/// Numbers of general registers, as instructions encode them; and of some that only the machine
-/// knows.
+/// Numbers of general registers, as instructions encode them, and of registers internal to the
+/// machine.
 #[allow(missing_docs, reason = "the names are the registers'")]
 pub mod reg {
     pub const RAX: usize = 0;
@@ -22,32 +22,31 @@ pub mod reg {
     pub const RSI: usize = 6;
     pub const RDI: usize = 7;
     pub const R11: usize = 11;
-    /// Always 0: a base or index that is not there.
+    /// Always 0: a missing base or index.
     pub const ZERO: usize = 16;
     /// The base of segment fs.
     pub const FS: usize = 17;
     /// The base of segment gs.
     pub const GS: usize = 18;
-    /// An address that an instruction's first operation computed for the second.
+    /// An address computed by the first operation of an instruction for the second one.
     pub const ADDRESS: usize = 19;
-    /// Added to the number of rax, rcx, rdx or rbx: bits 8 to 15 of it.
+    /// Added to the number of rax, rcx, rdx or rbx: bits 8 to 15 of the register.
     pub const HIGH: u8 = 0x40;
 }
 use reg::*;
 
-/// MXCSR after reset: nearest, all exceptions masked.
+/// MXCSR after reset: round to nearest, all exceptions masked.
 pub const MXCSR_DEFAULT: u32 = 0x1f80;
 
-/// Selectors that Linux gives a process of 64 bits, by the number of the segment: es, cs, ss, ds,
-/// fs, gs.
+/// The selectors of a 64-bit process on Linux, by segment number: es, cs, ss, ds, fs, gs.
 const SELECTORS: [u16; 6] = [0, 0x33, 0x2b, 0, 0, 0];
 
 /// The state of one thread.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// By number: see [`reg`]. The rest is never used; with 32 no bound has to be checked.
+    /// By number: see [`reg`]. The rest is never used; a size of 32 needs no bounds checks.
     pub(crate) gpr: [u64; 32],
-    /// The next instruction. While a block runs, of the block.
+    /// The address of the next instruction; while a block runs, of the block.
     pub rip: u64,
     /// The arithmetic flags.
     pub(crate) flags: Flags,
@@ -59,18 +58,19 @@ pub struct State {
     pub(crate) fpu: Fpu,
     /// xmm0 to xmm15.
     pub xmm: [u128; 16],
-    /// Control and status of SSE.
+    /// The control and status register of SSE.
     pub mxcsr: u32,
     /// The memory.
     pub memory: AddressSpace,
-    /// Why an operation gave [`crate::op::Flow::Stop`].
+    /// Why an operation returned [`crate::op::Flow::Stop`].
     pub(crate) stop: Stop,
-    /// A string instruction does one iteration and stays where it is until it is done, as under
-    /// the trap flag.
+    /// Whether a string instruction does a single iteration and stays the next instruction until it
+    /// is finished, as under the trap flag.
     pub single_iteration: bool,
-    /// What `rdtsc` gives at the first instruction of a block: instructions executed before it.
+    /// The time that `rdtsc` returns at the first instruction of a block: the number of
+    /// instructions executed before it.
     pub time: u64,
-    /// What executes the instructions.
+    /// The processor that executes the instructions.
     pub(crate) processor: Processor,
 }
 
@@ -90,12 +90,12 @@ pub(crate) struct Registers {
 }
 
 impl State {
-    /// All zero, rflags 0x202, over this memory, in the default processor.
+    /// All registers zero, rflags 0x202, with this memory, on the default processor.
     pub fn new(memory: AddressSpace) -> State {
         State::with_processor(memory, Processor::default())
     }
 
-    /// All zero, rflags 0x202, over this memory.
+    /// All registers zero, rflags 0x202, with this memory, on this processor.
     pub fn with_processor(memory: AddressSpace, processor: Processor) -> State {
         State {
             gpr: [0; 32],
@@ -114,23 +114,23 @@ impl State {
         }
     }
 
-    /// What executes the instructions.
+    /// The processor that executes the instructions.
     pub fn processor(&self) -> Processor {
         self.processor
     }
 
-    /// Changes it. Code that a machine has decoded already stays what it was.
+    /// Changes the processor. Code that a machine has already decoded does not change.
     pub fn set_processor(&mut self, processor: Processor) {
         self.processor = processor;
     }
 
-    /// A general register by its number in instructions: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
-    /// r8 to r15; [`reg::FS`] and [`reg::GS`] too.
+    /// A general register by its number in instructions: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8
+    /// to r15; also [`reg::FS`] and [`reg::GS`].
     pub fn gpr(&self, number: usize) -> u64 {
         self.gpr[number & 31]
     }
 
-    /// Sets it.
+    /// Sets a general register.
     pub fn set_gpr(&mut self, number: usize, value: u64) {
         debug_assert_ne!(number, ZERO);
         self.gpr[number & 31] = value;
@@ -141,14 +141,14 @@ impl State {
         self.flags.bits() | self.other_flags
     }
 
-    /// Sets rflags; what user mode cannot change stays.
+    /// Sets rflags, except for bits that user mode cannot change.
     pub fn set_rflags(&mut self, bits: u64) {
         self.flags = Flags::from_bits(bits);
         let change = flags::USER & !flags::ARITHMETIC;
         self.other_flags = (self.other_flags & !change) | (bits & change);
     }
 
-    /// All but the memory.
+    /// Everything except the memory.
     pub(crate) fn registers(&self) -> Registers {
         Registers {
             gpr: self.gpr,
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// Sets all but the memory.
+    /// Restores everything except the memory.
     pub(crate) fn set_registers(&mut self, from: &Registers) {
         Registers {
             gpr: self.gpr,
@@ -181,7 +181,7 @@ impl State {
         self.stop = Stop::None;
     }
 
-    /// What a shadow stack sees of it, the next instruction being at `rip`.
+    /// The state as a shadow stack sees it, with the next instruction at `rip`.
     #[inline(always)]
     pub fn cpu_at(&self, rip: u64) -> Cpu {
         let gpr = &self.gpr;
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    /// `size` bytes of a register, zero-extended; `number` may be marked [`reg::HIGH`].
+    /// The low `W` bits of a register, zero-extended. With [`reg::HIGH`] in `number`, bits 8 to 15.
     #[inline(always)]
     pub(crate) fn get<const W: u32>(&self, number: u8) -> u64 {
         let value = self.gpr[(number & 31) as usize];
@@ -202,7 +202,8 @@ impl State {
         }
     }
 
-    /// Sets `W` bits of a register: 32 clear the upper half, fewer keep the rest.
+    /// Sets the low `W` bits of a register. 32 bits clear the upper half; fewer do not change the
+    /// rest.
     #[inline(always)]
     pub(crate) fn set<const W: u32>(&mut self, number: u8, value: u64) {
         let to = &mut self.gpr[(number & 31) as usize];
@@ -226,7 +227,8 @@ impl State {
         })
     }
 
-    /// Loads `W` bits that are stored next: what cannot be read faults as that store.
+    /// Loads `W` bits that will be stored next: if they cannot be read, the fault is that of the
+    /// store.
     #[inline(always)]
     pub(crate) fn load_to_store<const W: u32>(&mut self, address: u64) -> Option<u64> {
         let loaded = self.load::<W>(address);
@@ -236,7 +238,7 @@ impl State {
         loaded
     }
 
-    /// Stores `W` bits, or nothing if it cannot.
+    /// Stores `W` bits, or nothing.
     #[inline(always)]
     pub(crate) fn store<const W: u32>(&mut self, address: u64, value: u64) -> Option<()> {
         let memory = &mut self.memory;
@@ -248,7 +250,7 @@ impl State {
         }
     }
 
-    /// Why an operation stopped, with what memory had against it.
+    /// Takes the reason why an operation stopped, including a refused memory access.
     #[cold]
     pub(crate) fn take_stop(&mut self) -> Stop {
         match self.memory.take_refusal() {

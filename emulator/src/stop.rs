@@ -1,28 +1,29 @@
-//! Why a machine stopped: the program faulted, asked for something, or did what is not modelled.
+//! Why a machine stopped: an exception, a call to the kernel, or an instruction that is not
+//! modelled.
 
 use crate::address_space::Fault;
 use std::fmt;
 use std::ops::Range;
 
-/// What the processor raises. The simulated program's doing, not ours.
+/// An exception that the processor raised because of the emulated program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exception {
     /// Division by zero, or a quotient too large (#DE).
     Divide,
-    /// `int1`, or the trap flag (#DB). Behind the instruction.
+    /// `int1`, or the trap flag (#DB). rip is after the instruction.
     Debug,
-    /// `int3` (#BP). Behind the instruction.
+    /// `int3` (#BP). rip is after the instruction.
     Breakpoint,
-    /// `int 4` (#OF). Behind the instruction.
+    /// `int 4` (#OF). rip is after the instruction.
     Overflow,
     /// `int n` with a vector that user mode may not use: a general protection fault.
     Interrupt(u8),
-    /// No such instruction (#UD).
+    /// Not an instruction (#UD).
     InvalidOpcode,
     /// A privileged instruction, a misaligned SSE operand, a bad MXCSR (#GP).
     GeneralProtection,
-    /// Memory: a page fault; for addresses that are not canonical a general protection or stack
-    /// fault.
+    /// A memory access: a page fault; for addresses that are not canonical, a general protection or
+    /// stack fault.
     Memory(Fault),
     /// A misaligned operand while AC is set (#AC).
     Alignment,
@@ -33,7 +34,7 @@ pub enum Exception {
 }
 
 impl Exception {
-    /// Is the instruction done, and rip behind it?
+    /// Whether the instruction is done, with rip after it.
     pub(crate) fn is_trap(self) -> bool {
         use Exception::{Breakpoint, Debug, Overflow};
         matches!(self, Breakpoint | Debug | Overflow)
@@ -60,29 +61,29 @@ impl fmt::Display for Exception {
     }
 }
 
-/// How the program asked the kernel for something.
+/// How the program called the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// `syscall`: rcx and r11 are set already.
+    /// `syscall`; rcx and r11 are already set.
     Syscall,
     /// `int 0x80`.
     Int80,
 }
 
-/// Why an operation did not simply go on to the next one.
+/// Why an operation did not continue with the next one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// It did.
+    /// It has not stopped.
     None,
-    /// The processor raised something.
+    /// It raised an exception.
     Exception(Exception),
-    /// The instruction is done; the kernel is asked.
+    /// The instruction is done; the kernel is called.
     Kernel(Call),
     /// `hlt`.
     Halt,
     /// The instruction is not modelled.
     Unsupported,
-    /// A store where instructions were decoded: they have to be forgotten first.
+    /// A store to decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
     /// One iteration of a string instruction is done, and there are more.
     Again,

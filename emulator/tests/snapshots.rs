@@ -1,15 +1,15 @@
-//! Random code that changes its memory and itself, with random snapshots of the machine: what is
-//! restored is what a copy of the machine is, and so is what it does then.
+//! Random code that changes its memory and itself, with random snapshots of the machine: a restored
+//! machine must equal a copy made at that time, and so must everything it does afterwards.
 
 use unwind_sim_emulator::{AddressSpace, Exit, Machine, Permissions, RestoreError, State};
 
 const PAGE: u64 = 4096;
-/// Instructions that change themselves, then data with holes.
+/// Instructions that change themselves, followed by data with holes.
 const CODE: u64 = 0x40_0000;
 const CODE_PAGES: u64 = 4;
 const DATA: u64 = 0x50_0000;
 const DATA_PAGES: u64 = 8;
-/// Snapshots held at the same time.
+/// Maximum number of snapshots held.
 const HELD_MAX: usize = 6;
 
 struct Random(u64);
@@ -27,14 +27,14 @@ impl Random {
     }
 }
 
-/// All that can be seen of a machine.
+/// Everything visible of a machine.
 #[derive(PartialEq, Debug)]
 struct Seen {
     gpr: Vec<u64>,
     rest: (u64, u64, u32, u64, usize),
     xmm: [u128; 16],
     fx: [u8; 512],
-    /// What `peek` and `fetch` say, page by page.
+    /// The results of `peek` and `fetch`, page by page.
     memory: Vec<(Option<Vec<u8>>, bool)>,
     areas: String,
 }
@@ -90,7 +90,7 @@ fn machine(random: &mut Random) -> Machine {
     machine
 }
 
-/// Somewhere else, with pointers to code and data in the registers.
+/// Moves to another instruction, with pointers to code and data in the registers.
 fn scatter(machine: &mut Machine, random: &mut Random) {
     machine.state.rip = CODE + random.below(CODE_PAGES * PAGE);
     for number in 0..16 {
@@ -103,7 +103,7 @@ fn scatter(machine: &mut Machine, random: &mut Random) {
     machine.state.set_rflags(0x202);
 }
 
-/// Changes the machine: by itself, and as a kernel or a debugger would.
+/// Changes the machine, by running it or as a kernel or a debugger would.
 fn advance(machine: &mut Machine, seed: u64) {
     let random = &mut Random(seed);
     let page = DATA + random.below(DATA_PAGES) * PAGE;
@@ -115,7 +115,7 @@ fn advance(machine: &mut Machine, seed: u64) {
         1 => memory
             .map(pages, Permissions::READ_WRITE)
             .expect("user space"),
-        // Behind the last page, or in a hole, it fails; that is a change too.
+        // After the last page, or in a hole, it fails; that is a case too.
         2 => drop(memory.protect(pages, Permissions::READ)),
         3 => drop(memory.protect(pages, Permissions::READ_WRITE)),
         4 => memory.discard(pages).expect("user space"),
@@ -123,7 +123,7 @@ fn advance(machine: &mut Machine, seed: u64) {
         6 => drop(memory.poke(code + random.below(PAGE - 8), &random.next().to_le_bytes())),
         7 => drop(memory.protect(code..code + PAGE, Permissions::READ)),
         8 => drop(memory.protect(code..code + PAGE, Permissions::ALL)),
-        // Code of no bytes, which adds al to memory at rax.
+        // Code of zero bytes, which adds al to memory at rax.
         9 => memory.discard(code..code + PAGE).expect("user space"),
         _ => {}
     }
@@ -157,7 +157,8 @@ fn what_is_restored_is_what_a_copy_is() {
                     for (newer, _) in held.drain(index + 1..) {
                         assert_eq!(machine.restore(&newer), Err(RestoreError::Undone));
                     }
-                    // The same future as the copy's, or another one.
+                    // Both continue in the same way, which may differ from what the machine did
+                    // before.
                     let mut copy = held[index].1.clone();
                     let future = random.next();
                     advance(&mut machine, future);
@@ -181,7 +182,7 @@ fn what_is_restored_is_what_a_copy_is() {
     assert!(restored > 100 && stored > 100, "{restored} {stored}");
 }
 
-/// Stores to so many pages of data.
+/// Stores to this number of data pages.
 fn dirty(memory: &mut AddressSpace, pages: u64, byte: u8) {
     for page in 0..pages {
         memory
@@ -199,14 +200,14 @@ fn the_oldest_are_dropped_when_there_are_too_many_pages() {
     let page = PAGE as usize;
     memory.set_history_max(8 * page + 1500);
     let first = memory.snapshot();
-    // That a page was not in use is little to know.
+    // For a page that was not in use, little is kept.
     dirty(&mut memory, 8, 1);
     assert!(memory.history_bytes() < page);
     let second = memory.snapshot();
     dirty(&mut memory, 5, 2);
     assert!(memory.history_bytes() > 5 * page);
     let third = memory.snapshot();
-    // Only what differs is left.
+    // Only the differences are kept.
     assert!(memory.history_bytes() < page);
     dirty(&mut memory, 8, 3);
     assert_eq!(memory.restore(&first), Err(RestoreError::Dropped));
@@ -215,7 +216,7 @@ fn the_oldest_are_dropped_when_there_are_too_many_pages() {
     assert_eq!(memory.restore(&second), Ok(()));
     assert_eq!(memory.load_bytes(DATA), Some([1]));
     assert_eq!(memory.restore(&third), Err(RestoreError::Undone));
-    // One by itself can be too large.
+    // A single snapshot can be too large.
     memory.set_history_max(8 * page);
     dirty(&mut memory, 8, 4);
     assert_eq!(memory.history_bytes(), 0);
@@ -239,7 +240,7 @@ fn what_a_dropped_snapshot_kept_serves_the_one_before() {
     dirty(&mut memory, 3, 3);
     assert!(memory.history_bytes() > 2 * PAGE as usize);
     drop(second);
-    // Noticed when the next page changes. Two pages were kept twice.
+    // This is noticed when the next page changes. Two pages were kept twice.
     dirty(&mut memory, 4, 4);
     assert!(memory.history_bytes() < 2 * PAGE as usize);
     assert_eq!(memory.restore(&first), Ok(()));

@@ -1,4 +1,4 @@
-//! Mapping, protecting and using memory, against a model that is one byte array.
+//! Mapping, protecting and accessing memory, compared with a model that is one byte array.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn a_write_that_faults_writes_nothing_and_names_the_byte() {
     let mut out = [1; 4];
     space.read(at, &mut out).expect("readable");
     assert_eq!(out, [0; 4]);
-    // A debugger may.
+    // A debugger may write there.
     space.poke(at, &[7; 8]).expect("mapped");
     assert_eq!(
         Memory::read_u64(&space, at).ok(),
@@ -156,7 +156,7 @@ fn a_file_is_read_in_place_and_its_copy_written() {
     assert_eq!(out[..8], file[P as usize..P as usize + 8]);
     assert_eq!(out[8], 0xee);
     assert!(bytes[..] == file, "the file stays as it is");
-    // A piece that is left keeps its place in the file.
+    // The remaining piece keeps its file offset.
     space.unmap(BASE..BASE + P).expect("in range");
     space.read(BASE + P + 9, &mut out[..1]).expect("mapped");
     assert_eq!(out[0], file[P as usize + 9]);
@@ -224,7 +224,7 @@ fn free_room_is_found_from_the_top_down() {
     );
 }
 
-/// A few thousand operations against a plain model.
+/// A few thousand operations, compared with a simple model.
 #[test]
 fn many_operations_agree_with_a_plain_model() {
     const PAGES: u64 = 16;

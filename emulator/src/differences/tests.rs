@@ -1,4 +1,4 @@
-//! What is forgiven, and what is not.
+//! Which differences are forgiven, and which are not.
 #![allow(
     clippy::single_range_in_vec_init,
     reason = "one range of bytes is a list of ranges as well"
@@ -19,7 +19,7 @@ fn with(code: &[u8], cpu: &str, test: impl FnOnce(Case<'_>)) {
     });
 }
 
-/// Forgives, and gives the machine's state after that and the names of the entries.
+/// Forgives differences; returns the machine's state afterwards and the names of the entries.
 fn forgiven(
     code: &[u8],
     cpu: &str,
@@ -106,7 +106,8 @@ fn only_listed_flags_are_forgiven() {
     }
 }
 
-/// FPTAN and FSINCOS by one unit in the last place, DPPS by its NaN, RCPPS within its error.
+/// FPTAN and FSINCOS may differ by one unit in the last place, DPPS in its NaN, RCPPS within its
+/// error.
 #[test]
 fn results_are_forgiven_as_far_as_the_manuals_do() {
     let st =
@@ -116,7 +117,7 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
         ([0xd9, 0xfb], one + 1, true),                         // fsincos
         ([0xd9, 0xf2], one - 1 - (1 << 64) + (1 << 63), true), // fptan, below a power of two
         ([0xd9, 0xfb], one + 2, false),
-        ([0xd9, 0xfb], one + (1 << 79), false), // of another sign
+        ([0xd9, 0xfb], one + (1 << 79), false), // of opposite sign
         ([0xd8, 0xc1], one + 1, false),         // fadd
     ] {
         let (_, _, fx, _) = forgiven(
@@ -141,7 +142,7 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
         },
     );
     assert_eq!((fx[2], &fx[32..42]), (0x10, &denormal.to_le_bytes()[..10]));
-    // Not masked: the exponent of the result is greater by 24576.
+    // Unmasked: the exponent of the result is larger by 24576.
     let scaled = u128::from(u64::MAX) | 0x6000 << 64;
     let (_, _, fx, _) = forgiven(
         &[0xd9, 0xfe],
@@ -166,21 +167,21 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
     let dpps = [0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff];
     let rcpps = [0x0f, 0x53, 0xc1];
     for (code, ours, theirs, expected) in [
-        // Another NaN; a number is no NaN.
+        // Another NaN is forgiven; a number instead of a NaN is not.
         (
             &dpps[..],
             [0x7fc0_0001, 0x7fc0_0001, 0x3f80_0000, 0x3f80_0000],
             [0x7fc0_0002, 0x3f80_0000, 0x7fc0_0001, 0x3f80_0001],
             [0x7fc0_0002, 0x7fc0_0001, 0x3f80_0000, 0x3f80_0000],
         ),
-        // 3 and 4 parts of 2^12; another sign; infinity.
+        // 3 and 4 parts in 2^12; the opposite sign; infinity.
         (
             &rcpps[..],
             [0x3f80_0000, 0x3f80_0000, 0x3f80_0000, 0x7f80_0000],
             [0x3f80_1800, 0x3f80_2000, 0xbf80_0000, 0x7f7f_ffff],
             [0x3f80_1800, 0x3f80_0000, 0x3f80_0000, 0x7f80_0000],
         ),
-        // Too small a result is 0 in one of them.
+        // A result that is too small is 0 on one side.
         (
             &rcpps[..],
             [0x0080_0000, 0x0081_0000, 0, 0x8000_0000],
@@ -200,10 +201,10 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
     }
 }
 
-/// What was seen on AMD's processors alone is not forgiven on Intel's.
+/// A difference observed only on AMD's processors is not forgiven on Intel's.
 #[test]
 fn a_vendors_differences_are_its_own() {
-    // fld1: FIP, on what does not load it without an exception
+    // fld1: FIP, on a processor that does not load it without an exception
     for (cpu, names) in [
         ("v2,intel", vec![]),
         ("v2,amd", vec![]),
@@ -240,7 +241,7 @@ fn a_vendors_differences_are_its_own() {
 
 #[test]
 fn stores_are_open_where_pointers_are_stored() {
-    // fnstenv (%rax), of 32 and of 16 bits; fxsave (%rax)
+    // fnstenv (%rax), 32-bit and 16-bit; fxsave (%rax)
     let cases: [(&[u8], &[Range<usize>]); 3] = [
         (&[0xd9, 0x30], &[12..18, 18..20, 20..28]),
         (&[0x66, 0xd9, 0x30], &[6..14]),

@@ -1,4 +1,4 @@
-//! Tests against the host's arithmetic and against recorded results of a CPU.
+//! Comparisons with the host's arithmetic and with recorded results of a CPU.
 
 mod elementary;
 mod native;
@@ -17,7 +17,7 @@ impl Sequence {
         z ^ (z >> 31)
     }
 
-    /// Half of the time few bits are set, so that exact results and ties occur.
+    /// Half of the numbers have few bits set, so that exact results and ties occur.
     fn sparse(&mut self) -> u64 {
         match self.next() % 4 {
             0 => self.next() & self.next() & self.next(),
@@ -26,7 +26,7 @@ impl Sequence {
         }
     }
 
-    /// A binary64 whose exponent is extreme now and then.
+    /// A binary64; some have extreme exponents.
     fn binary64(&mut self) -> u64 {
         let exponent = match self.next() % 6 {
             0 => 0,
@@ -39,7 +39,7 @@ impl Sequence {
         (self.next() & 1) << 63 | exponent << 52 | fraction
     }
 
-    /// A binary32 whose exponent is extreme now and then.
+    /// A binary32; some have extreme exponents.
     fn binary32(&mut self) -> u32 {
         let exponent = match self.next() % 6 {
             0 => 0,
@@ -53,7 +53,7 @@ impl Sequence {
     }
 }
 
-/// The lines of a file of vectors, split into fields, comments left out.
+/// The lines of a vector file, split into fields, without comments.
 fn vectors<const FIELDS: usize>(text: &str) -> impl Iterator<Item = [&str; FIELDS]> {
     text.lines()
         .filter(|line| !line.starts_with('#'))

@@ -1,4 +1,4 @@
-//! One instruction at a time, against what a processor was seen to do and what the SDM says.
+//! Single instructions compared with a processor's recorded results and with the SDM.
 
 use crate::address_space::{Access, AddressSpace, Fault, FaultKind, Permissions};
 use crate::machine::{Exit, Machine};
@@ -12,17 +12,16 @@ mod save;
 mod string;
 mod system;
 
-/// Where the instruction is.
+/// The address of the instruction.
 const CODE: u64 = 0x40_0000;
-/// Two pages that can be written.
+/// Two writable pages.
 const DATA: u64 = 0x50_0000;
-/// A page behind them that can only be read. Nothing is mapped behind it.
+/// A read-only page after them. Nothing is mapped after it.
 const READ_ONLY: u64 = DATA + 0x2000;
-/// The end of all.
+/// The end of mapped memory.
 const END: u64 = READ_ONLY + 0x1000;
 
-/// A machine about to execute `code`, with bytes in its data that all differ from their
-/// neighbours.
+/// A machine about to execute `code`; all bytes in its data differ from their neighbours.
 fn machine(code: &[u8]) -> Machine {
     let mut memory = AddressSpace::default();
     let all = [
@@ -41,7 +40,7 @@ fn machine(code: &[u8]) -> Machine {
     Machine::new(state)
 }
 
-/// Executes it with these registers.
+/// Executes one instruction with these registers.
 fn run(code: &[u8], registers: &[(usize, u64)]) -> (Exit, Machine) {
     let mut machine = machine(code);
     for &(number, value) in registers {
@@ -58,7 +57,7 @@ fn everything(machine: &Machine) -> (Vec<u64>, u64, Vec<u8>) {
     (registers, machine.state.rflags(), data)
 }
 
-/// `N` bytes of its memory.
+/// `N` bytes of the machine's memory.
 fn bytes<const N: usize>(machine: &Machine, at: u64) -> [u8; N] {
     let mut bytes = [0; N];
     machine.state.memory.peek(at, &mut bytes).expect("mapped");
@@ -73,7 +72,7 @@ fn fault(address: u64, access: Access, kind: FaultKind) -> Exit {
     }))
 }
 
-/// rax, rcx, rdx, rbx and the flags of a line.
+/// rax, rcx, rdx, rbx and the flags in a line.
 fn numbers(text: &str) -> Vec<u64> {
     let number = |word| u64::from_str_radix(word, 16).expect("hexadecimal");
     text.split_whitespace().map(number).collect()
@@ -100,7 +99,7 @@ fn integer_instructions_as_a_processor_executed_them() {
             machine.state.set_gpr(number, value);
         }
         machine.state.set_rflags(before[4]);
-        // The one that executed them had these.
+        // The features of the processor on which they were recorded.
         let processor = "v2,+movbe,+lzcnt,+tzcnt".parse().expect("a processor");
         machine.state.set_processor(processor);
         let exit = machine.run(1, &mut ());
@@ -134,13 +133,13 @@ fn registers_of_8_bits_have_their_own_numbers() {
     }
 }
 
-/// The largest quotients, and the smallest that are too large.
+/// The largest quotients, and the smallest ones that are too large.
 #[test]
 fn quotients_that_do_not_fit() {
     let divide = Exit::Exception(Exception::Divide);
     let ones = u64::MAX;
     let top = 1 << 63;
-    // (instruction, rdx, rax, rbx, the quotient or none); rbx divides.
+    // (instruction, rdx, rax, rbx, quotient if any); rbx is the divisor.
     for (code, rdx, rax, rbx, quotient) in [
         (&[0x48, 0xf7, 0xf3][..], 4, ones, 5, Some(ones)), // div %rbx
         (&[0x48, 0xf7, 0xf3], 5, 0, 5, None),

@@ -1,4 +1,4 @@
-//! Running a process: its machine, and what the kernel does between instructions.
+//! Runs a process: executes its machine, and handles what needs the kernel.
 
 use super::errno::Errno;
 use super::numbers;
@@ -9,11 +9,11 @@ use crate::machine::Exit;
 use crate::state::reg;
 use crate::stop::{Call, Exception};
 
-/// The longest instruction, bytes.
+/// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
 impl Process {
-    /// Runs at most so many instructions.
+    /// Executes at most this number of instructions.
     pub fn run<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) -> Outcome {
         self.tell(observer);
         let end = self.executed().saturating_add(instructions_max);
@@ -27,8 +27,8 @@ impl Process {
         self.outcome.clone().unwrap_or(Outcome::Limit)
     }
 
-    /// Executes one instruction, with what the kernel does about it. If it raises an exception,
-    /// that is all, and the first instruction of the signal's handler is the next one.
+    /// Executes one instruction, with the kernel's response. If it raises an exception, nothing
+    /// else is executed, and the next instruction is the first one of the signal's handler.
     pub fn step<O: ProcessObserver>(&mut self, observer: &mut O) -> Outcome {
         self.tell(observer);
         if self.outcome.is_none() {
@@ -37,13 +37,13 @@ impl Process {
         self.outcome.clone().unwrap_or(Outcome::Limit)
     }
 
-    /// Runs at most so many instructions, but only until the kernel is needed.
+    /// Executes at most this number of instructions, but stops when the kernel is needed.
     fn advance<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) {
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
         let exit = self.machine.run(timer.min(instructions_max), observer);
         self.clock.set(self.executed());
         if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
-            // What the kernel knows changes now.
+            // The kernel's state changes from here on.
             self.saved = None;
         }
         match exit {
@@ -79,7 +79,7 @@ impl Process {
         }
     }
 
-    /// Ends because of the instruction `back` bytes before the next one.
+    /// Ends the run at the instruction `back` bytes before the next one.
     fn unsupported(&mut self, back: u64) {
         let state = &self.machine.state;
         let rip = state.rip.wrapping_sub(back);

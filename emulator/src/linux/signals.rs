@@ -1,5 +1,5 @@
-//! Signals: what is pending, blocked, and done with them. Not here: delivering them (`delivery`),
-//! the calls (`calls::signal`).
+//! Signals: pending ones, the mask, and actions. Not here: delivering them (`delivery`), the calls
+//! (`calls::signal`).
 //!
 //! Source: Linux 6.12 `kernel/signal.c`.
 
@@ -11,7 +11,7 @@ use super::errno::Errno;
 use super::outcome::Why;
 use std::collections::VecDeque;
 
-/// Signals there are.
+/// Number of signals.
 pub(super) const SIGNALS: u8 = 64;
 pub(super) const SIGILL: u8 = 4;
 pub(super) const SIGTRAP: u8 = 5;
@@ -29,9 +29,9 @@ const SIGURG: u8 = 23;
 pub(super) const SIGVTALRM: u8 = 26;
 pub(super) const SIGPROF: u8 = 27;
 const SIGWINCH: u8 = 28;
-/// The first one of which several may be pending.
+/// The first real-time signal: several may be pending.
 const SIGRTMIN: u8 = 32;
-/// Signals that may be pending at the same time.
+/// Maximum number of pending signals.
 const PENDING_MAX: usize = 1024;
 
 pub(super) const SIG_DFL: u64 = 0;
@@ -46,12 +46,12 @@ pub(super) const SA_RESETHAND: u64 = 0x8000_0000;
 /// Signals that cannot be blocked.
 pub(super) const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
 
-/// A signal in a set.
+/// The bit of a signal in a set.
 pub(super) const fn bit(signal: u8) -> u64 {
     1 << (signal - 1)
 }
 
-/// What is done with a signal.
+/// The action for a signal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Action {
     pub(super) handler: u64,
@@ -60,12 +60,12 @@ pub(super) struct Action {
     pub(super) mask: u64,
 }
 
-/// The stack for handlers that want one.
+/// The alternate stack for handlers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlternateStack {
     pub(super) start: u64,
     pub(super) size: u64,
-    /// As the program gave them.
+    /// As given by the program.
     pub(super) flags: u32,
 }
 
@@ -74,7 +74,7 @@ pub(super) const SS_DISABLE: u32 = 2;
 pub(super) const SS_AUTODISARM: u32 = 1 << 31;
 
 impl AlternateStack {
-    /// There is none: a size of 0 says so.
+    /// No alternate stack: its size is 0.
     pub(super) const fn none(flags: u32) -> AlternateStack {
         AlternateStack {
             start: 0,
@@ -83,17 +83,17 @@ impl AlternateStack {
         }
     }
 
-    /// Is it the stack that rsp points into?
+    /// Whether it is the stack in use.
     pub(super) fn holds(&self, sp: u64) -> bool {
         self.flags & SS_AUTODISARM == 0 && self.contains(sp)
     }
 
-    /// Does rsp point into it?
+    /// Whether rsp points into it.
     pub(super) fn contains(&self, sp: u64) -> bool {
         sp > self.start && sp - self.start <= self.size
     }
 
-    /// `ss_flags` as `sigaltstack` tells them.
+    /// `ss_flags` as `sigaltstack` reports them.
     pub(super) fn told(&self, sp: u64) -> u32 {
         let now = match self.size {
             0 => SS_DISABLE,
@@ -104,16 +104,16 @@ impl AlternateStack {
     }
 }
 
-/// All about signals.
+/// All signal state of the process.
 #[derive(Clone, Debug)]
 pub(super) struct Signals {
     actions: [Action; SIGNALS as usize],
     pub(super) blocked: u64,
-    /// What is blocked again after a handler, if a call blocked something else for its time.
+    /// The mask to restore after a handler, if a call changed it temporarily.
     saved: Option<u64>,
     pending: VecDeque<Info>,
     pub(super) alternate: AlternateStack,
-    /// The call that was interrupted, and how it is to be called again.
+    /// The interrupted call, and how to restart it.
     pub(super) restart: Option<(u64, Errno)>,
     /// Number, error code and address of the last exception.
     pub(super) trap: [u64; 3],
@@ -142,7 +142,7 @@ impl Signals {
         &mut self.actions[usize::from(signal - 1)]
     }
 
-    /// What `execve` does: handlers are gone, what is ignored stays so.
+    /// Applies `execve`: handlers are removed; ignored signals stay ignored.
     pub(super) fn exec(&mut self) {
         for action in &mut self.actions {
             let handler = if action.handler == SIG_IGN {
@@ -163,25 +163,25 @@ impl Signals {
         self.blocked = set & !UNBLOCKABLE;
     }
 
-    /// Blocks something else until a handler has run.
+    /// Replaces the mask until a handler has run.
     pub(super) fn suspend(&mut self, set: u64) {
         self.saved = Some(self.blocked);
         self.set_blocked(set);
     }
 
-    /// Blocks what was blocked before [`Signals::suspend`].
+    /// Restores the mask that [`Signals::suspend`] replaced.
     pub(super) fn resume(&mut self) {
         if let Some(saved) = self.saved.take() {
             self.blocked = saved;
         }
     }
 
-    /// The mask that a handler's return restores.
+    /// Takes the mask that a handler's return restores.
     pub(super) fn take_old_mask(&mut self) -> u64 {
         self.saved.take().unwrap_or(self.blocked)
     }
 
-    /// The signals that are pending.
+    /// The set of pending signals.
     pub(super) fn pending(&self) -> u64 {
         self.pending
             .iter()
@@ -196,7 +196,7 @@ impl Signals {
         }
     }
 
-    /// Makes it pending, unless it is ignored or pending already.
+    /// Makes a signal pending, unless it is ignored or already pending.
     pub(super) fn send(&mut self, info: Info) {
         let is_blocked = self.blocked & bit(info.signal) != 0;
         let is_known = info.signal < SIGRTMIN && self.pending() & bit(info.signal) != 0;
@@ -206,12 +206,12 @@ impl Signals {
         }
     }
 
-    /// Would one that comes now be delivered?
+    /// Whether a signal that arrives would be delivered.
     pub(super) fn would_wake(&self, signal: u8) -> bool {
         self.blocked & bit(signal) == 0 && !self.is_ignored(signal)
     }
 
-    /// Is the signal of a timer pending?
+    /// Whether the signal of a timer is pending.
     pub(super) fn pending_of_timer(&self, number: u32) -> bool {
         self.pending.iter().any(|info| info.is_of_timer(number))
     }
@@ -221,12 +221,12 @@ impl Signals {
         of_timer.for_each(|info| info.set_overruns(overruns));
     }
 
-    /// Is one pending that is not blocked?
+    /// Whether a pending signal is not blocked.
     pub(super) fn is_deliverable(&self) -> bool {
         self.pending() & !self.blocked != 0
     }
 
-    /// The one of this set that comes first: exceptions, then the lowest number.
+    /// The index of the first signal in this set: exceptions, then the lowest number.
     fn first(&self, set: u64) -> Option<usize> {
         let pending = self.pending.iter().enumerate();
         let wanted = pending.filter(|(_, info)| set & bit(info.signal) != 0);
@@ -234,12 +234,12 @@ impl Signals {
         first.map(|(index, _)| index)
     }
 
-    /// Takes the one of this set that comes first.
+    /// Takes the first signal in this set.
     pub(super) fn take(&mut self, set: u64) -> Option<Info> {
         self.pending.remove(self.first(set)?)
     }
 
-    /// Will the next one that is delivered end the process, before any handler runs?
+    /// Whether the next delivered signal ends the process before any handler runs.
     pub(super) fn kill_next(&self) -> bool {
         let ignored = (1..=SIGNALS).filter(|&signal| self.is_ignored(signal));
         let ignored = ignored.fold(0, |set, signal| set | bit(signal));
@@ -248,12 +248,12 @@ impl Signals {
         info.is_some_and(|info| self.action(info.signal).handler == SIG_DFL)
     }
 
-    /// Forgets pending ones.
+    /// Drops pending signals of this number.
     pub(super) fn drop_pending(&mut self, signal: u8) {
         self.pending.retain(|info| info.signal != signal);
     }
 
-    /// A signal that the process cannot ignore or block.
+    /// Sends a signal that the process cannot ignore or block.
     pub(super) fn force(&mut self, info: Info) {
         let signal = info.signal;
         if self.action(signal).handler == SIG_IGN || self.blocked & bit(signal) != 0 {

@@ -1,8 +1,8 @@
-//! Snapshots of a process: taking one, and going back to it.
+//! Takes snapshots of a process and restores them.
 //!
-//! Memory is kept page by page when it is written ([`crate::address_space`]). What the kernel knows
-//! changes only when it is asked or sends a signal: a snapshot copies it if it has changed since
-//! the last one, and shares that copy else.
+//! Pages of memory are saved when they are written ([`crate::address_space`]). The kernel's state
+//! changes only when the kernel is called or sends a signal: a snapshot copies it if it has changed
+//! since the last snapshot, and otherwise shares that copy.
 
 use super::history::{KernelState, Programs};
 use super::process::Process;
@@ -10,10 +10,10 @@ use crate::address_space::RestoreError;
 use crate::machine;
 use std::rc::Rc;
 
-/// A process as it was. While it is held, what changes is kept as it was then.
+/// The earlier state of a process. While the snapshot is held, what changes is saved.
 ///
-/// Not taken back: what was written to files of the host ([`super::ProcessOptions::allow_write`]), and
-/// what was read from or written to the streams of this process ([`super::Input::Inherit`],
+/// Not undone: writes to files of the host ([`super::ProcessOptions::allow_write`]), and what was
+/// read from or written to the streams of this process ([`super::Input::Inherit`],
 /// [`super::Output::Inherit`]).
 #[derive(Debug)]
 pub struct Snapshot {
@@ -24,15 +24,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Instructions that were executed by then.
+    /// The number of instructions executed before the snapshot.
     pub fn executed(&self) -> u64 {
         self.executed
     }
 }
 
 impl Process {
-    /// Remembers the process: registers are copied, pages when they are written, what the kernel
-    /// knows if it was asked since the last snapshot.
+    /// Takes a snapshot: copies the registers, pages when they are written, and the kernel's state
+    /// if it has changed since the last snapshot.
     pub fn snapshot(&mut self) -> Snapshot {
         self.programs.forget_released();
         let kernel = match &self.saved {
@@ -48,11 +48,11 @@ impl Process {
         }
     }
 
-    /// Makes the process what it was. The snapshot stays, and so do older ones; there is no way
-    /// to newer ones any more.
+    /// Restores the process to a snapshot. This snapshot and older ones stay valid; newer ones can
+    /// no longer be restored.
     ///
     /// # Errors
-    /// If there is no way back; nothing has changed then.
+    /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
         self.programs
             .restore(&mut self.machine, snapshot.program, &snapshot.machine)?;
@@ -100,8 +100,8 @@ impl Process {
     }
 }
 
-/// A second process that goes on from here by itself; what both write to files and streams of the
-/// host, they write there. Snapshots are of the original only.
+/// A second process that continues from the same state. Both write to the same files and streams of
+/// the host. Snapshots belong to the original only.
 impl Clone for Process {
     fn clone(&self) -> Self {
         Process {

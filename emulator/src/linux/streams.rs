@@ -1,5 +1,5 @@
-//! Standard input, output and error: those of this process, or bytes in memory. The program
-//! sees pipes, whatever they are.
+//! Standard input, output and error: those of this process, or bytes in memory. The program sees
+//! pipes in either case.
 
 use super::errno::{Answer, Errno};
 use nix::poll::{PollFd, PollFlags};
@@ -8,36 +8,36 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What standard input is.
+/// The source of standard input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// That of this process.
+    /// Standard input of this process.
     Inherit,
     /// These bytes.
     Bytes(Vec<u8>),
 }
 
-/// Where standard output or error goes.
+/// The destination of standard output or error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// To that of this process.
+    /// The same stream of this process.
     Inherit,
-    /// Into memory: [`super::Process::stdout`], [`super::Process::stderr`].
+    /// Memory: see [`super::Process::stdout`] and [`super::Process::stderr`].
     Capture,
 }
 
-/// How far the streams were.
+/// Positions in the streams.
 #[derive(Debug)]
 pub(super) struct StreamsMark {
     read: usize,
     captured: [usize; 2],
 }
 
-/// All three.
+/// The three standard streams.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     stdin: Input,
-    /// Bytes of [`Input::Bytes`] that were read.
+    /// Bytes of [`Input::Bytes`] that have been read.
     read: usize,
     outputs: [Output; 2],
     captured: [Vec<u8>; 2],
@@ -46,12 +46,11 @@ pub(super) struct Streams {
     late: bool,
 }
 
-/// How long the streams of this process are waited for.
+/// How long to wait for the streams of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience {
-    /// Until then.
     pub(super) deadline: Option<Instant>,
-    /// Until this becomes true.
+    /// Ends the waiting when it becomes true.
     pub(super) stop: Option<&'static AtomicBool>,
 }
 
@@ -73,7 +72,7 @@ impl Streams {
         }
     }
 
-    /// How far they are.
+    /// The current positions.
     pub(super) fn mark(&self) -> StreamsMark {
         StreamsMark {
             read: self.read,
@@ -81,8 +80,8 @@ impl Streams {
         }
     }
 
-    /// Back to where they were: what was captured since is gone, what was read is there again.
-    /// What went to this process's streams, or came from them, is not taken back.
+    /// Restores positions: what was captured since is dropped, what was read can be read again.
+    /// Data read from or written to this process's streams is not restored.
     pub(super) fn restore(&mut self, mark: &StreamsMark) {
         self.read = mark.read;
         for (captured, len) in self.captured.iter_mut().zip(mark.captured) {
@@ -90,18 +89,17 @@ impl Streams {
         }
     }
 
-    /// What was captured of standard output, or error.
+    /// The captured output of standard output or error.
     pub(super) fn captured(&self, is_error: bool) -> &[u8] {
         &self.captured[usize::from(is_error)]
     }
 
-    /// Bytes that were read go back to where they came from; a terminal or a pipe of the host
-    /// does not take them.
+    /// Returns bytes to the source; a terminal or a pipe of the host cannot take them back.
     pub(super) fn unread(&mut self, bytes: &[u8]) {
         self.read = self.read.saturating_sub(bytes.len());
     }
 
-    /// Bytes that can be read at once; `None` if only the host knows.
+    /// The number of bytes that can be read at once; `None` if only the host knows.
     pub(super) fn available(&self) -> Option<u64> {
         match &self.stdin {
             Input::Inherit => None,
@@ -109,7 +107,7 @@ impl Streams {
         }
     }
 
-    /// Was the last call given up because the host's stream was not ready in time?
+    /// Whether the last call gave up because the host's stream was not ready in time.
     pub(super) fn take_late(&mut self) -> bool {
         std::mem::take(&mut self.late)
     }
@@ -119,7 +117,7 @@ impl Streams {
             Input::Inherit => {
                 let stdin = std::io::stdin();
                 self.wait(stdin.as_fd(), PollFlags::POLLIN)?;
-                // Not through a buffer: what the program does not read is left for others.
+                // Unbuffered, so that what the program does not read is left for others.
                 loop {
                     match nix::unistd::read(&stdin, buffer) {
                         Err(nix::errno::Errno::EINTR) => {}
@@ -154,7 +152,7 @@ impl Streams {
     }
 
     fn write_through(&mut self, mut to: impl Write + AsFd, bytes: &[u8]) -> Answer<usize> {
-        /// A pipe that is ready takes so much without waiting (POSIX `PIPE_BUF`).
+        /// A ready pipe takes this many bytes without blocking (POSIX `PIPE_BUF`).
         const PIECE: usize = 4096;
         for piece in bytes.chunks(PIECE) {
             self.wait(to.as_fd(), PollFlags::POLLOUT)?;
@@ -164,9 +162,9 @@ impl Streams {
         Ok(bytes.len())
     }
 
-    /// Waits until a stream of the host is ready, as long as there is time.
+    /// Waits until a stream of the host is ready, or time is up.
     fn wait(&mut self, fd: BorrowedFd<'_>, events: PollFlags) -> Answer<()> {
-        /// The longest that is waited at once, milliseconds.
+        /// Longest single wait, milliseconds.
         const SLICE: u16 = 1000;
         let Patience { deadline, stop } = self.patience;
         if deadline.is_none() && stop.is_none() {
@@ -187,7 +185,7 @@ impl Streams {
                     return Err(Errno::EINTR);
                 }
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-                // What cannot be waited for is ready, or says what is wrong with it.
+                // A stream that cannot be polled is ready, or its error shows when it is used.
                 _ => return Ok(()),
             }
         }

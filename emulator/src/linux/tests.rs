@@ -1,11 +1,11 @@
-//! System calls with arguments that no program gives.
+//! System calls with arguments that no real program passes.
 
 use super::numbers as nr;
 use super::{Input, Limits, Outcome, PID, Process, ProcessOptions};
 use crate::address_space::Permissions;
 use crate::state::reg;
 
-/// A program: an ELF header, one program header, and a segment with one instruction.
+/// A program: an ELF header, a program header, and a segment with one instruction.
 fn program() -> Vec<u8> {
     let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let halves = |elf: &mut Vec<u8>, all: &[u16]| {
@@ -50,7 +50,7 @@ fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
     (root, process)
 }
 
-/// Does a call as the program would; `None` if the program ended by it.
+/// Makes a call as the program would; `None` if it ended the program.
 fn call(process: &mut Process, number: u64, args: [u64; 6]) -> Option<i64> {
     let state = &mut process.machine.state;
     state.rip = 0x40_0078;
@@ -79,7 +79,7 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
     let mut answered = 0;
     for _ in 0..200 {
         let (_root, mut process) = process(b"some input");
-        // Pointers of all kinds, to paths among others.
+        // Pointers of all kinds, including pointers to paths.
         let page = 0x40_1000;
         let text = b"/program\0dir\0../a/b\0/proc/self/fd/1\0/proc/self/maps\0.\0/dev/zero\0";
         let _ = process.machine.state.memory.poke(page + 8, text);
@@ -105,7 +105,7 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
         for index in 0..300 {
             let n = arguments() % 470;
             let args = [0; 6].map(|_| arguments());
-            // The program stays where it is, and does not end soon.
+            // The program must stay in place, and must not end early.
             let ends = matches!(n, nr::exit | nr::exit_group | nr::rt_sigreturn | nr::pause);
             let moves = matches!(n, nr::munmap | nr::mprotect | nr::mmap | nr::mremap);
             if moves && args[0] == 0x40_0000 || ends && index < 250 {
@@ -175,13 +175,13 @@ fn time_passes_with_instructions_and_sleep() {
     let sleep = [at + 16, 0, 0, 0, 0, 0];
     assert_eq!(call(&mut process, nr::nanosleep, sleep), Some(0));
     assert_eq!(now(&mut process), (1002, 504));
-    // Time of the processor does not.
+    // Processor time does not pass.
     assert_eq!(
         call(&mut process, nr::clock_gettime, [2, at, 0, 0, 0, 0]),
         Some(0)
     );
     assert_eq!((word(&process, at), word(&process, at + 8)), (0, 5));
-    // An alarm in a second, and the rest of it.
+    // An alarm in one second, and its remaining time.
     assert_eq!(call(&mut process, nr::alarm, [1, 0, 0, 0, 0, 0]), Some(0));
     assert_eq!(call(&mut process, nr::alarm, [7, 0, 0, 0, 0, 0]), Some(1));
     assert_eq!(call(&mut process, nr::nanosleep, sleep), Some(0));

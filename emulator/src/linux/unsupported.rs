@@ -1,9 +1,10 @@
-//! An instruction that is not modelled, in words: which one, of which extension, and what to do.
+//! The message for an instruction that is not modelled: the instruction, its extension, and what to
+//! do.
 
 use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::fmt;
 
-/// An instruction at which a run ended.
+/// An instruction at which a run ended because it is not modelled.
 #[derive(Clone, Debug)]
 pub struct Unsupported<'a> {
     rip: u64,
@@ -11,21 +12,21 @@ pub struct Unsupported<'a> {
     place: Option<&'a str>,
 }
 
-/// What an instruction belongs to that the machine does not have.
+/// What the missing instruction belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// AVX and what is encoded as it is: a program may do without.
+    /// AVX and instructions encoded like it: programs can do without.
     Vector,
     /// Another extension of the processor.
     Extension,
     /// `int 0x80`.
     Calls32,
-    /// No instruction that we know.
+    /// Not a known instruction.
     Unknown,
 }
 
 impl<'a> Unsupported<'a> {
-    /// What the bytes at `rip` are.
+    /// Describes the instruction at `rip`.
     pub fn of(rip: u64, bytes: &'a [u8]) -> Unsupported<'a> {
         Unsupported {
             rip,
@@ -34,7 +35,7 @@ impl<'a> Unsupported<'a> {
         }
     }
 
-    /// With the function that it is in, and how far.
+    /// Adds the function that contains the instruction, and the offset in it.
     pub fn within(self, place: &'a str) -> Unsupported<'a> {
         Unsupported {
             place: Some(place),
@@ -46,7 +47,7 @@ impl<'a> Unsupported<'a> {
         Decoder::with_ip(64, self.bytes, self.rip, DecoderOptions::NONE).decode()
     }
 
-    /// Its mnemonic; empty if there is no such instruction.
+    /// The mnemonic; empty if there is no such instruction.
     pub fn mnemonic(&self) -> String {
         let instruction = self.decode();
         let mut out = String::new();

@@ -1,4 +1,4 @@
-//! One ELF file: its program headers, and how they are mapped.
+//! An ELF file: its program headers, and how they are mapped.
 
 use super::Mapping;
 use super::error::{LoadError, LoadErrorKind, Which};
@@ -17,13 +17,13 @@ const PROGRAM_HEADERS_MAX: u64 = 65536 / PROGRAM_HEADER;
 /// Linux `PATH_MAX`.
 const PATH_MAX: u64 = 4096;
 
-/// A program or interpreter.
+/// The headers of a program or an interpreter.
 pub(super) struct Executable {
     pub(super) which: Which,
     pub(super) is_dyn: bool,
-    /// As the file states it.
+    /// The entry point in the file (svma).
     pub(super) entry: u64,
-    /// Where the program headers are in memory (svma): `AT_PHDR`.
+    /// The address of the program headers in memory (svma): `AT_PHDR`.
     pub(super) headers_at: u64,
     pub(super) header_count: u64,
     pub(super) interpreter: Option<Vec<u8>>,
@@ -78,7 +78,7 @@ impl Executable {
             headers_at: 0,
             header_count: count,
             interpreter: None,
-            // Without PT_GNU_STACK, a program of x86-64 gets a stack that is not executable.
+            // Without PT_GNU_STACK, an x86-64 program gets a stack that is not executable.
             executable_stack: false,
             loads: Vec::new(),
         };
@@ -134,14 +134,14 @@ impl Executable {
         Ok(())
     }
 
-    /// The address (svma) at which a byte of the file is mapped.
+    /// The address (svma) at which an offset of the file is mapped.
     fn address_of(&self, offset: u64) -> Option<u64> {
         let holds = |p: &&ProgramHeader| p.p_offset <= offset && offset - p.p_offset < p.p_filesz;
         let p = self.loads.iter().find(holds)?;
         Some(p.p_vaddr.wrapping_add(offset - p.p_offset))
     }
 
-    /// All segments' pages (svma).
+    /// The pages from the first to the last segment (svma).
     fn span(&self) -> Range<u64> {
         let pages = self.loads.iter().filter(|p| p.p_memsz != 0);
         let start = pages.clone().map(|p| p.p_vaddr & !(PAGE_SIZE - 1)).min();
@@ -163,18 +163,18 @@ impl Executable {
         powers.max().unwrap_or(0).max(PAGE_SIZE)
     }
 
-    /// The bias with which the first page comes to `base`, or below it where segments are aligned
-    /// to more than a page.
+    /// The bias that moves the first page to `base`, or below it if segments are aligned to more
+    /// than a page.
     pub(super) fn bias_at(&self, base: u64) -> u64 {
         (base & !(self.align() - 1)).wrapping_sub(self.span().start)
     }
 
-    /// The bias for the highest free place below `top`.
+    /// The bias for the highest free range below `top`.
     pub(super) fn place(&self, space: &AddressSpace, top: u64) -> Result<u64, LoadError> {
         let span = self.span();
         let size = span.end - span.start;
         let none = || self.error(LoadErrorKind::NoRoom(size), "program headers");
-        // Room to round down to the alignment.
+        // Room for aligning the start.
         let room = size
             .checked_add(self.align() - PAGE_SIZE)
             .ok_or_else(none)?;
@@ -185,7 +185,7 @@ impl Executable {
         Ok(aligned.wrapping_sub(span.start))
     }
 
-    /// Maps all segments: the file's pages, then zeros up to `p_memsz`.
+    /// Maps all segments: the pages of the file, then zeros up to `p_memsz`.
     pub(super) fn map(
         &self,
         space: &mut AddressSpace,
@@ -228,7 +228,7 @@ impl Executable {
                     permissions,
                 });
                 zeros_from = file_pages_end;
-                // What follows in the file is not the program's, where it expects zeros.
+                // The program expects zeros after its bytes, not what follows in the file.
                 if p.p_memsz > p.p_filesz && permissions.allow(Access::Write) {
                     let tail = file_pages_end.wrapping_sub(file_end) as usize;
                     space

@@ -3,7 +3,7 @@
 use crate::address_space::{Fault, MapError};
 use std::fmt;
 
-/// Which of the files.
+/// The file concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Which {
     /// The program.
@@ -12,15 +12,15 @@ pub enum Which {
     Interpreter,
 }
 
-/// Why a program cannot be loaded: malformed input, never our own bug.
+/// Why a program cannot be loaded: always malformed input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LoadError {
-    /// Of which file.
+    /// The file.
     pub which: Which,
     /// What is wrong.
     pub what: LoadErrorKind,
-    /// The header or part concerned.
+    /// The header or part of the file.
     pub section: &'static str,
     /// Offset in the file, bytes.
     pub offset: u64,

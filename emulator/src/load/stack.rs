@@ -34,7 +34,7 @@ pub mod auxv {
 }
 use auxv::*;
 
-/// One entry of the auxiliary vector.
+/// An entry of the auxiliary vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AuxvEntry {
     /// Its type ([`auxv`]).
@@ -43,7 +43,7 @@ pub struct AuxvEntry {
     pub value: u64,
 }
 
-/// The entries in the kernel's order, those that point to strings still empty.
+/// The entries in the kernel's order. Those that point to strings are filled in later.
 pub(super) fn vector(
     main: &Executable,
     bias: u64,
@@ -77,7 +77,7 @@ pub(super) fn vector(
     .to_vec()
 }
 
-/// Writes everything; gives rsp and the finished vector.
+/// Writes the stack; returns rsp and the finished vector.
 pub(super) fn write(
     space: &mut AddressSpace,
     stack: &Range<u64>,
@@ -92,7 +92,7 @@ pub(super) fn write(
         section: "stack",
         offset: 0,
     };
-    // Linux lets strings and pointers take a quarter of the stack's limit.
+    // Linux limits strings and pointers to a quarter of the stack's size.
     let texts = args.iter().chain(env);
     let strings: u64 = texts.map(|text| text.len() as u64 + 1 + 8).sum();
     let strings = strings.saturating_add(options.path.len() as u64);

@@ -1,4 +1,4 @@
-//! Against what Linux shows of a real process, and hostile files.
+//! Comparison with a real process on Linux, and hostile files.
 
 use super::auxv::*;
 use super::*;
@@ -42,8 +42,8 @@ fn string(space: &AddressSpace, at: u64) -> Vec<u8> {
     (at..).map(byte).take_while(|&b| b != 0).collect()
 }
 
-/// The pages of a file in `/proc/PID/maps`: (offset from its base, offset in the file, what may
-/// be done). The pages that ld.so makes read-only again (RELRO) are shown as they were.
+/// The pages of a file in `/proc/PID/maps`: (offset from its base, offset in the file,
+/// permissions). Pages that ld.so makes read-only (RELRO) have their original permissions.
 type Pages = BTreeMap<u64, (u64, String)>;
 
 fn real_pages(maps: &str, path: &str) -> (u64, Pages) {
@@ -93,7 +93,7 @@ fn our_pages(loaded: &Loaded, which: Which, relro: &Range<u64>) -> Pages {
     out
 }
 
-/// `PT_GNU_RELRO`, whole pages only, from the file's base.
+/// `PT_GNU_RELRO` in whole pages, from the file's base.
 fn relro(path: &str) -> Range<u64> {
     let bytes = std::fs::read(path).expect("it exists");
     let elf = goblin::elf::Elf::parse(&bytes).expect("ELF");
@@ -156,7 +156,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
         .collect();
     let theirs: BTreeMap<u64, u64> = real.iter().copied().collect();
     let ours: BTreeMap<u64, u64> = loaded.auxv.iter().map(|e| (e.kind, e.value)).collect();
-    // In the kernel's order, which leaves room for what we do not model.
+    // In the kernel's order, without the entries that are not modelled.
     let order: Vec<u64> = loaded.auxv.iter().map(|e| e.kind).collect();
     let known = real
         .iter()
@@ -168,7 +168,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
     ] {
         assert_eq!(ours[&kind], theirs[&kind], "auxv {kind}");
     }
-    // Addresses, from their bases.
+    // Addresses relative to their bases.
     let their_bias = theirs[&AT_PHDR] - (ours[&AT_PHDR] - loaded.bias);
     assert_eq!(their_bias % PAGE_SIZE, 0);
     assert_eq!(
@@ -275,7 +275,7 @@ fn code_and_data_are_the_files_and_bss_is_zero() {
     assert!(space.fetch(loaded.entry, &mut [0; 16]).is_ok());
 }
 
-/// The dynamic linker run as a program, and a file that wants one without getting it.
+/// The dynamic linker run as a program, and a file that requests an interpreter but gets none.
 #[test]
 fn a_program_without_an_interpreter_comes_below_the_stack() {
     let (program, linker) = files("/bin/cat");
@@ -295,7 +295,7 @@ fn a_program_without_an_interpreter_comes_below_the_stack() {
     assert_eq!(twice.what, LoadErrorKind::Overlap(ELF_ET_DYN_BASE));
 }
 
-/// Headers of a program at a fixed address with one segment, to be damaged.
+/// The headers of a program at a fixed address with one segment, changed by `change`.
 fn tiny(change: impl Fn(&mut [u8])) -> Result<Loaded, LoadError> {
     let mut bytes = vec![0u8; 0x2000];
     let mut put = |at: usize, from: &[u8]| bytes[at..at + from.len()].copy_from_slice(from);

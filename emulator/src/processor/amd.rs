@@ -1,5 +1,5 @@
-//! Bytes that AMD's processors take for another instruction than Intel's do. The APM is silent on
-//! all of them but `sysenter`; they were seen on an AMD EPYC, family 25, model 1.
+//! Bytes that AMD's processors decode differently than Intel's. The APM documents none of them
+//! except `sysenter`; they were seen on an AMD EPYC, family 25, model 1.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
@@ -8,20 +8,21 @@ const REPE: u8 = 0xf3;
 /// A segment prefix that long mode ignores.
 const IGNORED: u8 = 0x3e;
 
-/// Makes the instruction what the processor takes its `bytes` for; invalid, if that is #UD.
+/// Turns the instruction into the one that the processor decodes from `bytes`; invalid if that is
+/// #UD.
 pub(super) fn adapt(insn: &mut Instruction, bytes: &[u8]) {
     match insn.mnemonic() {
-        // Not in long mode (APM volume 3, SYSENTER). SYSEXIT is refused for its privilege level
-        // first, as on Intel's.
+        // Invalid in long mode (APM volume 3, SYSENTER). SYSEXIT is refused for its privilege level
+        // first, as on Intel's processors.
         Mnemonic::Sysenter => insn.set_code(Code::INVALID),
         Mnemonic::Loope | Mnemonic::Loopne => {
             if let Some(prefix) = repeat_prefix(bytes) {
                 insn.set_code(looped(insn.code(), prefix));
             }
         }
-        // F3 with REX.B: an exchange with r8, and the F3 is ignored.
+        // F3 with REX.B: an exchange with r8; the F3 is ignored.
         Mnemonic::Pause => *insn = without_repeat(insn, bytes),
-        // A prefetch of a register.
+        // A prefetch with a register operand.
         _ if is_0f0d(insn) && insn.op0_kind() == OpKind::Register => insn.set_code(Code::INVALID),
         _ => {}
     }
@@ -43,7 +44,7 @@ fn is_prefix(byte: u8) -> bool {
     )
 }
 
-/// `loope` or `loopne` with a prefix, which decides what ZF has to be.
+/// `loope` or `loopne`, depending on a prefix.
 fn looped(code: Code, prefix: u8) -> Code {
     use Code::*;
     const PAIRS: [[Code; 2]; 4] = [
@@ -72,7 +73,7 @@ fn without_repeat(insn: &Instruction, bytes: &[u8]) -> Instruction {
     }
 }
 
-/// Is the opcode 0F 0D, by whichever name?
+/// Whether the opcode is 0F 0D, under any of its names.
 fn is_0f0d(insn: &Instruction) -> bool {
     matches!(
         insn.code(),

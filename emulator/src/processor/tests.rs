@@ -89,6 +89,6 @@ fn any_computer_has_a_closest_processor() {
     assert_eq!(shown, "v2,amd,+movbe,+lzcnt,+tzcnt");
     let shown = info("GenuineIntel", 6, 0x1a, &all.replace(" fsgsbase", "")).to_string();
     assert_eq!(shown, "v2,intel,-fsgsbase");
-    // No such file, as on a system without /proc.
+    // An empty file stands for a system without /proc.
     assert_eq!(Processor::of_cpuinfo(""), Processor::default());
 }

@@ -1,4 +1,4 @@
-//! What the processor does on its way into ring 0 and back, by the manual.
+//! Entering and leaving ring 0, compared with the manual.
 
 use super::*;
 use crate::address_space::{AddressSpace, Permissions};
@@ -14,7 +14,8 @@ const NMI_STACK: u64 = 0x12_0008;
 
 const IRETQ: &[u8] = &[0x48, 0xcf];
 
-/// User code at [`CODE`] makes a system call, which is this code; both handlers return at once.
+/// User code at [`CODE`] makes a system call, which runs `system_call`; both handlers return at
+/// once.
 fn machine(system_call: &[u8]) -> Ring0 {
     let mut memory = AddressSpace::bare();
     memory.map(CODE..0x20_0000, Permissions::ALL).expect("free");
@@ -98,7 +99,7 @@ fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     assert_eq!(ring0.deliver(Event::Interrupt), Ok(true));
     let state = &ring0.machine.state;
     let sp = state.gpr(reg::RSP);
-    // 8 bytes are left out above the frame.
+    // 8 bytes are skipped above the frame.
     assert_eq!(sp, STACK - 16 - 40);
     let frame: [u64; 5] = words(state, sp).expect("a stack");
     assert_eq!(frame, [SYSCALL + 2, 0x10, before.1, STACK - 8, 0x18]);

@@ -1,5 +1,5 @@
-//! The registers of the x87 unit: a stack of eight 80-bit registers, control, status, tags, and
-//! where the last instruction was.
+//! The registers of the x87 unit: a stack of eight 80-bit registers, control, status, tags, and the
+//! pointers to the last instruction.
 //!
 //! Source: Intel SDM volume 1, section 8.1.
 
@@ -8,49 +8,49 @@ use crate::float::{Exceptions, Rounding};
 
 /// C0 of the status word.
 pub(crate) const C0: u16 = 1 << 8;
-/// C1: rounded up; with SF set, the stack was too full and not too empty.
+/// C1: rounded up; with SF set, the stack overflowed rather than underflowed.
 pub(crate) const C1: u16 = 1 << 9;
 /// C2.
 pub(crate) const C2: u16 = 1 << 10;
 /// C3.
 pub(crate) const C3: u16 = 1 << 14;
-/// SF: the stack was too full or too empty.
+/// SF: stack overflow or underflow.
 const STACK_FAULT: u16 = 1 << 6;
-/// ES and B: an exception that is not masked is pending. They are always the same.
+/// ES and B: an unmasked exception is pending. They are always equal.
 const PENDING: u16 = 1 << 7 | 1 << 15;
-/// The six exceptions, in control and status word.
+/// The six exceptions in the control and status words.
 const EXCEPTIONS: u16 = 0x3f;
-/// Bits of the control word that can be set: masks, PC, RC, and X, which does nothing.
+/// The control word's bits that can be set: masks, PC, RC, and X, which has no effect.
 const CONTROL: u16 = 0x1f3f;
-/// A bit of the control word that is always set.
+/// The control word's bit that is always set.
 const CONTROL_FIXED: u16 = 1 << 6;
-/// The control word after `fninit`: nearest, 64 bits, all exceptions masked.
+/// The control word after `fninit`: round to nearest, 64 bits, all exceptions masked.
 const CONTROL_DEFAULT: u16 = 0x37f;
 
-/// The x87 unit. The significands of its registers are the registers of MMX.
+/// The x87 unit. The significands of its registers are the MMX registers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fpu {
-    /// By their own numbers, not those on the stack.
+    /// By register number, not by position on the stack.
     pub(crate) registers: [F80; 8],
-    /// A bit for each register, by its own number.
+    /// One bit for each register, by register number.
     pub(crate) empty: u8,
     /// The number of ST(0).
     pub(crate) top: u8,
     control: u16,
     /// Without TOP.
     status: u16,
-    /// Of the last instruction that raised an unmasked exception: bits 0 to 2 of its first byte
-    /// of opcode, then the second one (FOP).
+    /// The opcode of the last instruction that raised an unmasked exception: bits 0 to 2 of its
+    /// first byte, then the second byte (FOP).
     pub(crate) opcode: u16,
-    /// The last instruction that was not a control instruction (FIP).
+    /// The address of the last instruction that was not a control instruction (FIP).
     pub(crate) instruction: u64,
-    /// The memory operand of the last instruction that raised an unmasked exception, as an offset
-    /// in its segment (FDP).
+    /// The memory operand of the last instruction that raised an unmasked exception: the offset in
+    /// its segment (FDP).
     pub(crate) data: u64,
 }
 
 impl Default for Fpu {
-    /// After a reset.
+    /// The state after a reset.
     fn default() -> Fpu {
         Fpu {
             registers: [F80::default(); 8],
@@ -66,7 +66,7 @@ impl Default for Fpu {
 }
 
 impl Fpu {
-    /// `fninit`: all but the registers' contents as after a reset.
+    /// `fninit`: resets everything except the content of the registers.
     pub(crate) fn initialize(&mut self) {
         *self = Fpu {
             registers: self.registers,
@@ -79,7 +79,7 @@ impl Fpu {
         self.control
     }
 
-    /// Sets it; an exception may be pending then.
+    /// Sets the control word; that can make an exception pending.
     pub(crate) fn set_control_word(&mut self, word: u16) {
         self.control = word & CONTROL | CONTROL_FIXED;
         self.update_pending();
@@ -90,7 +90,7 @@ impl Fpu {
         self.status | u16::from(self.top) << 11
     }
 
-    /// Sets it, but whether an exception is pending, which the control word decides too.
+    /// Sets the status word. Whether an exception is pending depends on the control word too.
     pub(crate) fn set_status_word(&mut self, word: u16) {
         self.top = (word >> 11 & 7) as u8;
         self.status = word & !(7 << 11);
@@ -109,12 +109,12 @@ impl Fpu {
         self.update_pending();
     }
 
-    /// Is an exception to be raised by the next instruction that looks?
+    /// Whether an exception is pending.
     pub(crate) fn is_pending(&self) -> bool {
         self.status & PENDING != 0
     }
 
-    /// The exceptions that are set and not masked, as in the status word.
+    /// The exceptions that are set and unmasked, as in the status word.
     pub(crate) fn unmasked_exceptions(&self) -> u16 {
         self.status & !self.control & EXCEPTIONS
     }
@@ -126,12 +126,12 @@ impl Fpu {
         }
     }
 
-    /// Is one of these not masked?
+    /// Whether one of these exceptions is unmasked.
     pub(crate) fn unmasks(&self, exceptions: Exceptions) -> bool {
         u16::from(exceptions.bits()) & !self.control != 0
     }
 
-    /// What of the control word decides results.
+    /// The part of the control word that affects results.
     pub(crate) fn env(&self) -> Env {
         let masked = |exception: Exceptions| !self.unmasks(exception);
         Env {
@@ -169,29 +169,28 @@ impl Fpu {
         self.empty |= 1 << self.number(position);
     }
 
-    /// Turns the stack: ST(i) becomes ST(0).
+    /// Rotates the stack: ST(i) becomes ST(0).
     pub(crate) fn rotate(&mut self, position: u8) {
         self.top = self.top.wrapping_add(position) & 7;
     }
 
-    /// Pushes, over whatever is there.
+    /// Pushes, overwriting what is there.
     pub(crate) fn push(&mut self, value: F80) {
         self.rotate(7);
         self.set_st(0, value);
     }
 
-    /// Pops.
     pub(crate) fn pop(&mut self) {
         self.free(0);
         self.rotate(1);
     }
 
-    /// Sets some of C0 to C3, and clears the others of `among`.
+    /// Sets some of the condition bits C0 to C3, and clears the others in `among`.
     pub(crate) fn set_conditions(&mut self, among: u16, set: u16) {
         self.status = self.status & !among | set;
     }
 
-    /// Sets the flags of exceptions, and C1. Gives whether the instruction goes on to write its
+    /// Sets the flags of exceptions, and C1. Returns whether the instruction continues to write its
     /// result to a register.
     pub(crate) fn report(&mut self, exceptions: Exceptions, rounded_up: bool) -> bool {
         let early = exceptions.before_result();
@@ -204,8 +203,8 @@ impl Fpu {
         !stopped
     }
 
-    /// The stack is too full to push, or else a register that is read is empty. Gives whether
-    /// that is masked: then the answer is [`F80::INDEFINITE`].
+    /// Reports a stack overflow (`too_full`) or underflow. Returns whether it is masked: then the
+    /// result is [`F80::INDEFINITE`].
     pub(crate) fn stack_fault(&mut self, too_full: bool) -> bool {
         self.status |= STACK_FAULT;
         let goes_on = self.report(Exceptions::INVALID, false);
@@ -213,8 +212,8 @@ impl Fpu {
         goes_on
     }
 
-    /// Writes a result to ST(i); `None` if an operand was empty. Gives whether the instruction
-    /// goes on.
+    /// Writes a result to ST(i); `None` if an operand was empty. Returns whether the instruction
+    /// continues.
     pub(crate) fn put(&mut self, position: u8, outcome: Option<Outcome<F80>>) -> bool {
         let (value, goes_on) = match outcome {
             None => (F80::INDEFINITE, self.stack_fault(false)),
@@ -229,7 +228,7 @@ impl Fpu {
         goes_on
     }
 
-    /// Pushes a loaded value, if there is room. DE does not keep it from that, even unmasked.
+    /// Pushes a loaded value if there is room, even if DE is raised and unmasked.
     pub(crate) fn load(&mut self, value: F80, exceptions: Exceptions) {
         if self.st(7).is_some() {
             if self.stack_fault(true) {

@@ -1,6 +1,6 @@
-//! Every system call that the machine answers, against Linux: the programs in `calls/` call each
-//! with good, odd and bad arguments, here and there, and what they print has to be the same, line
-//! by line. What may differ is hidden by name in `calls/cases.h`.
+//! Every system call that the machine answers, compared with Linux: the programs in `calls/` make
+//! each call with good, odd and bad arguments, in the machine and natively, and must print the
+//! same, line by line. `calls/cases.h` hides by name what may differ.
 
 use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_cal
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::{Observer, State};
 
-/// Above all numbers of system calls.
+/// Larger than all system call numbers.
 const NUMBERS_END: u64 = 600;
 
-/// Calls that no program can make here and there, and why.
+/// Calls that cannot be compared, and why.
 const NEVER_COMPARED: [(&str, &str); 3] = [
     (
         "fork",
@@ -24,7 +24,7 @@ const NEVER_COMPARED: [(&str, &str); 3] = [
     ("rseq", "the machine is a kernel that is built without it"),
 ];
 
-/// The calls that a program made.
+/// The calls made by a program.
 #[derive(Default)]
 struct Seen(BTreeSet<u64>);
 
@@ -39,7 +39,7 @@ impl ProcessObserver for Seen {
     }
 }
 
-/// Runs a program here and there; gives the calls that it made.
+/// Runs a program in the machine and natively; returns the calls that it made.
 fn compare(name: &str) -> Seen {
     let mut seen = Seen::default();
     let arguments: &[&str] = if is_privileged() {
@@ -52,7 +52,8 @@ fn compare(name: &str) -> Seen {
     seen
 }
 
-/// May this process be anybody: is it root with the capabilities for it, and are there others?
+/// Whether this process may become any user: it is root with the necessary capabilities, and other
+/// users exist.
 fn is_privileged() -> bool {
     /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETGID, CAP_SETUID.
     const NEEDED: u64 = 0b1100_1111;
@@ -114,7 +115,7 @@ fn what_a_process_says_of_itself_is_as_on_linux() {
     compare("self");
 }
 
-/// The calls that the machine answers: those that leave no notice that there is none.
+/// The calls that the machine answers: those that leave no notice of a missing call.
 fn answered() -> BTreeSet<u64> {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build("calls/probe", directory.path());

@@ -1,10 +1,10 @@
-//! What `exceptions.c` prints, case by case: what may differ between processors is what the table
-//! of differences lists.
+//! Compares the output of `exceptions.c` case by case: only what the table of differences lists may
+//! differ between processors.
 
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::{Bits, Difference, Instructions, TABLE};
 
-/// One case: its code, and the fields that the handler printed.
+/// A case: its code, and the fields that the handler printed.
 #[derive(Debug)]
 struct Block<'a> {
     code: &'a str,
@@ -25,7 +25,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
             {
                 block.fields.push((name, value));
             }
-            // The second line of a case's code.
+            // The second line of the code of a case.
             (Some(block), _) if line.starts_with(' ') => block.code = line.trim(),
             _ => all.push(Block {
                 code: line,
@@ -36,7 +36,7 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     all
 }
 
-/// The fields of a case that an entry leaves open.
+/// The fields of a case that an entry allows to differ.
 fn open(entry: &Difference, block: &Block<'_>) -> Vec<&'static str> {
     let word = block.code.split_whitespace().next().unwrap_or_default();
     let is_about = match entry.instructions {
@@ -49,7 +49,7 @@ fn open(entry: &Difference, block: &Block<'_>) -> Vec<&'static str> {
         return Vec::new();
     }
     let fields = entry.bits.iter().flat_map(|bits| match bits {
-        // A trap tells the address of the next instruction.
+        // A trap reports the address of the next instruction.
         Bits::Rip if word == "int1" => vec!["rip", "address"],
         Bits::Rip => vec!["rip"],
         Bits::Ended(_) => vec!["signal", "code", "address", "trap", "error"],
@@ -58,7 +58,7 @@ fn open(entry: &Difference, block: &Block<'_>) -> Vec<&'static str> {
     fields.collect()
 }
 
-/// What differs, and may not on this processor.
+/// The differences that are not allowed on this processor.
 pub(crate) fn differences(ours: &str, theirs: &str, cpu: &Processor) -> Vec<String> {
     let (ours, theirs) = (blocks(ours), blocks(theirs));
     let mut all = Vec::new();
@@ -92,7 +92,7 @@ mod tests {
         )
     }
 
-    /// As seen on an AMD EPYC, family 25, model 17: the address of INT1 is its own.
+    /// Seen on an AMD EPYC, family 25, model 17: the address of INT1 is that of the instruction.
     #[test]
     fn an_address_that_is_listed_may_differ_on_its_vendors_processors_alone() {
         let ours = text("int1", 4_199_354, 1, 1);

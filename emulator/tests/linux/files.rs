@@ -1,11 +1,11 @@
-//! What a process sees of the host's files, and may do to them.
+//! What a process sees of the host's files, and what it may do with them.
 
 use super::{INSTRUCTIONS_MAX, build, options};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use unwind_sim_emulator::linux::{Input, Outcome, Process, ProcessOptions, StartErrorKind};
 
-/// A root with a program that copies: `copy FROM TO`.
+/// A root directory with a program that copies: `copy FROM TO`.
 fn root() -> (tempfile::TempDir, tempfile::TempDir) {
     let outside = tempfile::tempdir().expect("a directory");
     let root = tempfile::tempdir().expect("a directory");
@@ -100,7 +100,7 @@ fn standard_input_is_what_was_given() {
         o.stdin = Input::Bytes(b"given".to_vec());
     });
     assert_eq!(process.stderr(), b"given");
-    // A descriptor by its path.
+    // A descriptor, by its path.
     let process = copy(root.path(), "/proc/self/fd/0", "/dev/fd/1", |o| {
         o.stdin = Input::Bytes(b"given".to_vec());
     });
@@ -152,7 +152,7 @@ fn scripts_run_their_interpreter() {
         Process::start(name.as_bytes(), options)
     };
     let mut process = start("/first").expect("it starts");
-    // copy inside /first /given: the third argument is not looked at.
+    // copy inside /first /given: the third argument is ignored.
     assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
     assert_eq!(process.file(b"/first").as_deref(), Some(&b"inside"[..]));
     let mut process = start("/second").expect("it starts");

@@ -1,5 +1,5 @@
-//! Programs in the emulated machine against the same programs on this one: what they print, how
-//! they end. They use no C library, so that they test the kernel.
+//! Compares programs in the emulated machine with the same programs run natively: what they print
+//! and how they end. They use no C library, so that they test the kernel.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
@@ -16,7 +16,7 @@ use unwind_sim_emulator::linux::{
     Limits, Notice, Outcome, Process, ProcessObserver, ProcessOptions,
 };
 
-/// More than any of them executes.
+/// More than any of the programs executes.
 const INSTRUCTIONS_MAX: u64 = 5_000_000;
 
 /// Builds `NAME.c` into a directory.
@@ -52,7 +52,7 @@ fn options(program: &Path, arguments: &[&str], cwd: &Path) -> ProcessOptions {
     ProcessOptions {
         args,
         cwd: cwd.as_os_str().as_bytes().to_vec(),
-        // Whoever runs the tests owns the files.
+        // The user who runs the tests owns the files.
         uid: std::os::unix::fs::MetadataExt::uid(&cwd.metadata().expect("a directory")),
         gid: std::os::unix::fs::MetadataExt::gid(&cwd.metadata().expect("a directory")),
         processor: host(),
@@ -64,18 +64,18 @@ fn start(program: &Path, options: ProcessOptions) -> Process {
     Process::start(program.as_os_str().as_bytes(), options).expect("it starts")
 }
 
-/// The processor that is the closest to this computer's.
+/// The processor closest to this computer's.
 fn host() -> Processor {
     Processor::of_cpuinfo(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
-/// Runs it in the emulated machine, then on this one, and compares what it printed, which is
-/// given back.
+/// Runs a program in the emulated machine and natively, compares the outputs, and returns the
+/// output.
 fn same_as_native(name: &str, arguments: &[&str]) -> String {
     same_as_native_but(name, arguments, &mut ())
 }
 
-/// As [`same_as_native`], the run in the machine being observed.
+/// Like [`same_as_native`], with an observer of the run in the machine.
 fn same_as_native_but<O: ProcessObserver>(
     name: &str,
     arguments: &[&str],
@@ -89,8 +89,8 @@ fn same_as_native_but<O: ProcessObserver>(
     ours
 }
 
-/// Runs it in the emulated machine, then on this one, each in an empty directory, and compares how
-/// it ended. Gives what both printed.
+/// Runs a program in the emulated machine and natively, each in an empty directory, and compares
+/// how it ended. Returns both outputs.
 fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) -> [String; 2] {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(name, directory.path());
@@ -101,7 +101,7 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
     assert_eq!(process.notices(), &[] as &[Notice]);
     let left = std::fs::read_dir(&cwd).expect("it is there").count();
     assert_eq!(left, 0, "what is written stays in memory");
-    // The machine begins with the usual umask, whatever that of the tests is.
+    // The machine starts with the usual umask, whatever the umask of the tests is.
     let native = Command::new("sh")
         .args(["-c", "umask 022; exec \"$0\" \"$@\""])
         .arg(&program)
@@ -216,7 +216,7 @@ fn what_nobody_ends_is_reported() {
         [Notice::Call(9999, None), Notice::Call(139, Some("sysfs"))]
     );
     let (outcome, notices) = run("clone", limits);
-    // As behind RLIMIT_NPROC: Linux never says ENOSYS.
+    // As at RLIMIT_NPROC: Linux never answers ENOSYS.
     assert_eq!((outcome, notices.len()), (Outcome::Exited(11), 1));
     assert!(matches!(
         run("vector", limits).0,

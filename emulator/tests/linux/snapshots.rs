@@ -1,5 +1,5 @@
-//! Programs that are taken back to where they were, again and again: what can be seen of them is
-//! always what it was, so many instructions after the start, in a run that was never taken back.
+//! Restores programs to snapshots again and again: whatever is visible of them must always equal
+//! that of an uninterrupted run after the same number of instructions.
 
 use super::{build, options, start};
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use unwind_sim_emulator::linux::{Limits, Outcome, Process, ProcessObserver, Proc
 use unwind_sim_emulator::{Executed, Observer, RestoreError, State, state::reg};
 
 const PAGE: u64 = 4096;
-/// Of larger areas only both ends are looked at, bytes.
+/// Of larger areas, only this many bytes at both ends are compared.
 const LOOKED_AT: u64 = 32 * PAGE;
-/// Between two looks, instructions.
+/// Instructions between two comparisons.
 const STEP: u64 = 211;
-/// Snapshots held at the same time.
+/// Maximum number of snapshots held.
 const HELD_MAX: usize = 8;
 
 struct Random(u64);
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// All that can be seen of a process; memory as a hash.
+/// Everything visible of a process; memory as a hash.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
     executed: u64,
@@ -72,12 +72,12 @@ fn seen(process: &mut Process, cwd: &Path) -> Seen {
     }
 }
 
-/// Runs until so many instructions are executed, or it ends.
+/// Runs until this number of instructions has been executed, or the program ends.
 fn run_to(process: &mut Process, executed: u64) {
     process.run(executed.saturating_sub(process.executed()), &mut ());
 }
 
-/// A run that is taken back is, at each step, what one is that is not; so is one that was copied.
+/// A run that is restored equals, at each step, one that is not; so does a copied one.
 fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(name, directory.path());
@@ -86,7 +86,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
     let begin = || start(&program, options(&program, arguments, &cwd));
     let mut straight = begin();
     let mut expected = BTreeMap::new();
-    // Programs that end earlier are looked at more often.
+    // Programs that end earlier are compared more often.
     loop {
         let at = straight.executed();
         expected.insert(at, seen(&mut straight, &cwd));
@@ -119,7 +119,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
                 for (newer, _) in held.drain(index + 1..) {
                     assert_eq!(process.restore(&newer), Err(RestoreError::Undone));
                 }
-                // The copy was taken further.
+                // The old copy has moved on.
                 held[index].1 = process.clone();
                 restored += 1;
             }
@@ -145,7 +145,7 @@ fn programs_that_are_taken_back_run_as_others_do() {
     same_as_straight("ends", &["e"], 60);
 }
 
-/// Timers expire, and handlers begin, without the kernel being asked.
+/// Timers expire, and handlers start, without a call to the kernel.
 #[test]
 fn every_few_instructions_can_be_run_twice() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -171,7 +171,7 @@ fn every_few_instructions_can_be_run_twice() {
     assert_eq!(process.stdout(), once.stdout());
 }
 
-/// Counts programs that are begun.
+/// Counts programs that are started.
 struct Programs(u32);
 
 impl Observer for Programs {
@@ -221,7 +221,7 @@ fn a_snapshot_of_the_program_before_execve_is_dropped_after_too_many() {
         process.run(super::INSTRUCTIONS_MAX, &mut ()),
         Outcome::Exited(300 & 255)
     );
-    // With room for nothing there is no way back.
+    // Without room for history, no snapshot can be restored.
     let limits = Limits {
         history_bytes: 0,
         ..Limits::default()

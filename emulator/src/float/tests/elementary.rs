@@ -1,4 +1,4 @@
-//! The elementary functions against one another: identities that hold to 115 bits or so.
+//! The elementary functions compared with each other: identities that hold to about 115 bits.
 
 use super::super::Rounding;
 use super::super::elementary::{

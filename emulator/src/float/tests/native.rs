@@ -1,4 +1,4 @@
-//! SSE arithmetic against the host's, with and without the short way through it.
+//! SSE arithmetic compared with the host's, with and without the native fast path.
 
 use super::super::sse::{self, Env, IntegerWidth};
 use super::super::{Exceptions, Relation, Rounding};
@@ -13,7 +13,7 @@ const NEAREST: Env = Env {
     precision_ignored: false,
 };
 
-/// Flushing changes nothing for results that are not tiny, but keeps the host out.
+/// Flushing does not change results that are not tiny, but disables the native fast path.
 const FLUSHING: Env = Env {
     flush_to_zero: true,
     ..NEAREST
@@ -21,7 +21,7 @@ const FLUSHING: Env = Env {
 
 const PAIRS: usize = 50_000;
 
-/// NaNs compare equal: which one it is the CPU's vectors say.
+/// NaNs compare equal: the CPU's vectors check which NaN it is.
 fn same64(a: u64, b: f64) -> bool {
     a == b.to_bits() || (f64::from_bits(a).is_nan() && b.is_nan())
 }
@@ -77,7 +77,7 @@ fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
     }
 }
 
-/// The short way must also find the same exceptions as the exact computation.
+/// The fast path must also report the same exceptions as the exact computation.
 #[test]
 fn the_short_way_equals_the_long_one() {
     type Operation = fn(u64, u64, Env) -> (u64, Exceptions);

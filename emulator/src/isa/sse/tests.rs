@@ -1,5 +1,5 @@
-//! Instructions between registers against recorded results of a CPU; those with memory operands
-//! one by one.
+//! Instructions on registers compared with recorded results of a CPU; those with memory operands
+//! one at a time.
 
 use crate::address_space::{FaultKind, Permissions};
 use crate::flags;
@@ -8,11 +8,11 @@ use crate::state::reg;
 use crate::stop::Exception;
 
 const CODE: u64 = 0x10000;
-/// A page; nothing is mapped behind it.
+/// A page; nothing is mapped after it.
 const DATA: u64 = 0x20000;
 const DATA_END: u64 = DATA + 0x1000;
 
-/// A machine whose next instruction is this one.
+/// A machine about to execute `code`.
 fn machine(code: &[u8]) -> Machine {
     let mut machine = Machine::empty();
     let memory = &mut machine.state.memory;
@@ -25,7 +25,7 @@ fn machine(code: &[u8]) -> Machine {
     machine
 }
 
-/// The same, with an address in rdi and xmm0 to xmm2 filled.
+/// The same, with an address in rdi, and with values in xmm0 to xmm2.
 fn machine_at(code: &[u8], address: u64) -> Machine {
     let mut machine = machine(code);
     machine.state.set_gpr(reg::RDI, address);
@@ -52,7 +52,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// Sets what `name` says.
+/// Sets the register named `name`.
 fn set(machine: &mut Machine, name: &str, value: u128) {
     let state = &mut machine.state;
     match name {
@@ -68,7 +68,7 @@ fn set(machine: &mut Machine, name: &str, value: u128) {
     }
 }
 
-/// All of a state that instructions on registers change.
+/// The part of the state that instructions on registers change.
 fn visible(machine: &Machine) -> String {
     let state = &machine.state;
     let gpr: [u64; 16] = std::array::from_fn(|number| state.gpr(number));
@@ -105,7 +105,7 @@ fn recorded_results() {
     assert!(count > 500);
 }
 
-/// A load of `size` bytes at the end of memory, from [rdi] to xmm1.
+/// Checks a load of `size` bytes at the end of memory, from [rdi] to xmm1.
 #[track_caller]
 fn assert_load(code: &[u8], size: usize, expected: u128) {
     let address = DATA_END - size as u64;
@@ -142,7 +142,7 @@ fn loads_read_what_they_need_and_no_more() {
     let lanes = 0x83_0000_0082_0000_0081_0000_0080;
     assert_load(&[0x66, 0x0f, 0x38, 0x31, 0x0f], 4, lanes); // pmovzxbd
     let sum = XMM1 & !0xffff_ffff | 0xb3b2_b1b0;
-    assert_load(&[0xf3, 0x0f, 0x58, 0x0f], 4, sum); // addss of next to nothing
+    assert_load(&[0xf3, 0x0f, 0x58, 0x0f], 4, sum); // addss with a tiny number
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn operands_of_16_bytes_are_aligned_but_for_some() {
         &[0x66, 0x0f, 0x3a, 0x63, 0x0f, 0], // pcmpistri
     ];
     for code in aligned {
-        // Neither is mapped: that it is not aligned is seen first.
+        // Neither address is mapped: the alignment is checked first.
         let mut machine = machine_at(code, 8);
         let before = visible(&machine);
         let exit = machine.run(1, &mut ());
@@ -271,7 +271,7 @@ fn masked_moves_store_bytes_that_have_the_sign() {
         assert_eq!(peek(&machine, DATA), 0xb1 << 32);
         assert_eq!(peek(&machine, DATA + 16), 0xbf << 16);
     }
-    // All 16 bytes have to be there, the upper half first.
+    // All 16 bytes must be mapped; the upper half is checked first.
     for (address, fault) in [(DATA_END - 12, DATA_END), (DATA_END, DATA_END + 8)] {
         let mut machine = machine_at(&[0x66, 0x0f, 0xf7, 0xca], address);
         machine.state.xmm[2] = 0x80;
@@ -301,7 +301,7 @@ fn comparisons_clear_the_other_flags() {
 
 #[test]
 fn other_registers_are_not_sse() {
-    // paddb mm1, mm2; movdq2q; cvtpi2ps; sha1nexte; aesenc; extrq of SSE4A.
+    // paddb mm1, mm2; movdq2q; cvtpi2ps; sha1nexte; aesenc; extrq (SSE4A).
     let codes: [&[u8]; 6] = [
         &[0x0f, 0xfc, 0xca],
         &[0xf2, 0x0f, 0xd6, 0xca],

@@ -1,11 +1,11 @@
-//! x87 and MMX, one instruction at a time: registers, stack faults, exceptions.
+//! Single x87 and MMX instructions: registers, stack faults, exceptions.
 
 use super::{DATA, bytes, machine, run};
 use crate::machine::Exit;
 use crate::state::reg;
 use crate::stop::Exception;
 
-/// Ten bytes of a register in an image of FXSAVE, as the lines have them.
+/// Parses the ten bytes of a register in an FXSAVE image.
 fn number(text: &str) -> [u8; 10] {
     let (high, low) = text.split_once('.').expect("a dot");
     let word = |text| u64::from_str_radix(text, 16).expect("hexadecimal");
@@ -24,7 +24,7 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Where the register `number` is in an image whose ST(0) is `top`.
+/// The offset of register `number` in an image whose TOP is `top`.
 fn place(number: usize, top: usize) -> usize {
     32 + 16 * ((number + 8 - top) & 7)
 }
@@ -49,7 +49,7 @@ fn as_a_processor_executed_them() {
         put(&mut image, 0, &control.to_le_bytes());
         put(&mut image, 2, &status.to_le_bytes());
         put(&mut image, 4, &tags.to_le_bytes());
-        // Those that are not in the line.
+        // The registers that the line does not name.
         for register in 0..8_u16 {
             let at = place(register.into(), top);
             put(
@@ -101,7 +101,7 @@ fn as_a_processor_executed_them() {
             }
         }
         let mut found = machine.state.fx_image();
-        // Where the instruction is.
+        // The pointers to the instruction are not compared.
         put(&mut found, 6, &[0; 18]);
         assert_eq!(found, expected, "{line}");
         assert_eq!(machine.state.rflags() & !0x202, flags, "{line}");
@@ -110,11 +110,11 @@ fn as_a_processor_executed_them() {
     assert!(lines > 450);
 }
 
-/// An exception that is not masked is raised by the next instruction that waits, which is not
-/// executed, and neither by the one that has it nor by those that do not wait.
+/// An unmasked exception is raised by the next instruction that waits, which is not executed; not
+/// by the instruction that causes it, and not by instructions that do not wait.
 #[test]
 fn a_pending_exception_waits() {
-    // fld1; fldz; fdivrp; fnstsw %ax; fnstcw (%rdi); then what waits.
+    // fld1; fldz; fdivrp; fnstsw %ax; fnstcw (%rdi); then an instruction that waits.
     let start = [0xd9, 0xe8, 0xd9, 0xee, 0xde, 0xf9, 0xdf, 0xe0, 0xd9, 0x3f];
     for waiting in [
         &[0x9b][..],         // fwait
@@ -129,7 +129,7 @@ fn a_pending_exception_waits() {
         let mut machine = machine(&code);
         machine.state.set_gpr(reg::RDI, DATA);
         let mut image = machine.state.fx_image();
-        // ZE is not masked.
+        // ZE is unmasked.
         put(&mut image, 0, &0x37b_u16.to_le_bytes());
         machine.state.set_fx_image(&image).expect("a good MXCSR");
         let begin = machine.state.rip;
@@ -137,11 +137,11 @@ fn a_pending_exception_waits() {
         let state = &machine.state;
         assert_eq!(machine.executed(), 5, "{waiting:x?}");
         assert_eq!(state.rip, begin + 10);
-        // ES, B and ZE; two registers: nothing was popped.
+        // ES, B and ZE; two registers, since nothing was popped.
         assert_eq!(state.gpr(reg::RAX), 6 << 11 | 0x8084);
         let image = state.fx_image();
         assert_eq!(image[4], 0xc0);
-        // FOP and FIP: of the division.
+        // FOP and FIP are those of the division.
         assert_eq!(image[6..8], 0x6f9_u16.to_le_bytes());
         assert_eq!(image[8..16], (begin + 4).to_le_bytes());
         assert_eq!(image[16..24], [0; 8]);
@@ -170,8 +170,8 @@ fn where_an_operand_was() {
     assert_eq!(image[2..5], [0x81, 0x80, 0]);
 }
 
-/// Instructions of MMX set TOP to 0 and mark all registers as used, those that only read too;
-/// emms marks all as empty.
+/// MMX instructions set TOP to 0 and mark all registers as used, even those that only read; emms
+/// marks all as empty.
 #[test]
 fn mm_registers_are_x87_registers() {
     for (code, tags, written) in [
@@ -205,7 +205,7 @@ fn mm_registers_are_x87_registers() {
     }
 }
 
-/// Transfers between mm and general registers, and of chosen bytes.
+/// Moves between mm and general registers, and of selected bytes.
 #[test]
 fn mm_registers_and_others() {
     let value = 0x8182_8384_0506_0708_u64;

@@ -1,11 +1,11 @@
-//! Operands in memory: where they are, and what stays as it was if they cannot be used.
+//! Memory operands: their addresses, and what must not change if they cannot be accessed.
 
 use super::*;
 
 const RAX: usize = reg::RAX;
 const RBX: usize = reg::RBX;
 
-/// Nothing changed but rip's neighbourhood: the instruction is still the next.
+/// Checks that nothing changed and the instruction is still the next one.
 #[track_caller]
 fn nothing_happened(code: &[u8], registers: &[(usize, u64)], expected: Exit) {
     let (exit, after) = run(code, registers);
@@ -74,7 +74,7 @@ fn bit_numbers_move_the_address() {
         assert_eq!(u64::from_le_bytes(bytes(&after, at)), old ^ 1 << bit);
         assert_eq!(after.state.rflags() & 1, old >> bit & 1, "{number}");
     }
-    // btc %ax, (%ebx): only 16 bits of the number count, and 32 of the address.
+    // btc %ax, (%ebx): only 16 bits of the number count, and 32 bits of the address.
     let registers = [
         (RAX, 0x1234_5678_0000_fff0),
         (RBX, (0xffff_ffff << 32) | (DATA + 2)),
@@ -83,7 +83,7 @@ fn bit_numbers_move_the_address() {
     assert_eq!(exit, Exit::Limit);
     let [old] = bytes(&machine(&[]), DATA);
     assert_eq!(bytes(&after, DATA), [old ^ 1]);
-    // bt $33, (%rbx): an immediate does not move it.
+    // bt $33, (%rbx): an immediate does not move the address.
     let (_, after) = run(&[0x0f, 0xba, 0x23, 33], &[(RBX, DATA)]);
     assert_eq!(after.state.rflags() & 1, u64::from(old >> 1 & 1));
 }
@@ -138,7 +138,7 @@ fn exchanges_of_two_registers_with_memory() {
     assert_eq!(after.state.rflags() & crate::flags::ZF, 0);
     let general = Exit::Exception(Exception::GeneralProtection);
     nothing_happened(&code, &[(reg::RSI, at + 8)], general);
-    // cmpxchg8b (%rsi): of 32 bits each, the upper halves are cleared if it fails.
+    // cmpxchg8b (%rsi): if it fails, the upper halves of the registers are cleared.
     let ones = u64::MAX;
     let (_, after) = run(
         &[0x0f, 0xc7, 0x0e],
@@ -163,9 +163,9 @@ fn enter_and_pop() {
     assert_eq!(word(rsp - 16), word(DATA + 0x400 - 8));
     assert_eq!(word(rsp - 24), word(DATA + 0x400 - 16));
     assert_eq!(word(rsp - 32), rsp - 8);
-    // enter $0x1000, $0: the new top of the stack must be there.
+    // enter $0x1000, $0: the new top of the stack must be mapped.
     nothing_happened_to_registers(&[0xc8, 0, 0x10, 0], &words, DATA - 0x808);
-    // pop %fs:8(%rsp), popw 8(%esp): the address is that behind the pop.
+    // pop %fs:8(%rsp), popw 8(%esp): the address uses rsp after the pop.
     for (code, at) in [
         (&[0x64, 0x8f, 0x44, 0x24, 8][..], rsp + 16),
         (&[0x67, 0x66, 0x8f, 0x44, 0x24, 8], rsp + 10),

@@ -1,4 +1,4 @@
-//! What the processor's vendor, generation and features change.
+//! The effects of a processor's vendor, generation and features.
 
 use super::*;
 use crate::processor::{Feature, Processor, Vendor};
@@ -10,7 +10,7 @@ fn processor(text: &str) -> Processor {
     text.parse().expect("a processor")
 }
 
-/// As [`super::machine`], in this processor.
+/// Like [`super::machine`], on this processor.
 fn machine_of(text: &str, code: &[u8]) -> Machine {
     let mut machine = machine(code);
     machine.state.set_processor(processor(text));
@@ -43,7 +43,7 @@ fn instructions_of_features_that_are_off_are_none() {
         ("lahf", &[0x9e]),
         ("sse3", &[0xf2, 0x0f, 0x12, 0xc0]),            // movddup
         ("ssse3", &[0x66, 0x0f, 0x38, 0x1c, 0xc0]),     // pabsb
-        ("ssse3", &[0x0f, 0x38, 0x1c, 0xc0]),           // pabsb of MMX
+        ("ssse3", &[0x0f, 0x38, 0x1c, 0xc0]),           // pabsb with mm registers
         ("sse4.1", &[0x66, 0x0f, 0x38, 0x17, 0xc0]),    // ptest
         ("sse4.2", &[0x66, 0x0f, 0x3a, 0x63, 0xc0, 0]), // pcmpistri
         ("cx16", &[0x48, 0x0f, 0xc7, 0x09]),            // cmpxchg16b (%rcx)
@@ -60,7 +60,7 @@ fn instructions_of_features_that_are_off_are_none() {
     assert_eq!(machine.run(1, &mut ()), INVALID);
 }
 
-/// Without LZCNT and BMI1 their prefix is ignored: BSR and BSF.
+/// Without LZCNT and BMI1, their prefix is ignored: BSR and BSF.
 #[test]
 fn counts_of_zeros_are_scans_where_they_are_not_there() {
     for (code, feature, count, scan) in [
@@ -72,7 +72,8 @@ fn counts_of_zeros_are_scans_where_they_are_not_there() {
         let (exit, machine) = step("v2", &code);
         assert_eq!((exit, machine.state.rip), (Exit::Limit, CODE + 4));
         assert_eq!(machine.state.gpr(reg::RBX), scan);
-        // Of 0: a count is the size, and a scan leaves the destination and sets ZF.
+        // With a source of 0, a count gives the operand size; a scan does not change the
+        // destination, and sets ZF.
         for (text, value, zf) in [
             (format!("v2,+{feature}"), 32, 0),
             ("v2".to_owned(), 77, 0x40),
@@ -86,8 +87,8 @@ fn counts_of_zeros_are_scans_where_they_are_not_there() {
     }
 }
 
-/// Which of ZF clear and ZF set `loope` and `loopne` jump for, by prefixes: seen on an AMD EPYC, family
-/// 25, model 1. Intel's ignore them.
+/// Whether `loope` and `loopne` jump if ZF is clear and if it is set, by prefixes: seen on an AMD
+/// EPYC, family 25, model 1. Intel's processors ignore the prefixes.
 #[test]
 fn the_last_repeat_prefix_decides_a_loop_on_amd() {
     const SET: [bool; 2] = [false, true];
@@ -119,7 +120,7 @@ fn the_last_repeat_prefix_decides_a_loop_on_amd() {
     }
 }
 
-/// F3 90 with REX.B: seen on the same processors.
+/// F3 90 with REX.B: seen on the same processor.
 #[test]
 fn a_pause_of_r8_exchanges_on_amd() {
     const PAUSED: u64 = 0x9_0000_0001;
@@ -142,7 +143,7 @@ fn a_pause_of_r8_exchanges_on_amd() {
     }
 }
 
-/// 0F 18 to 0F 1F, whatever follows, and 0F 0D: hints, which do nothing and touch no memory.
+/// 0F 18 to 0F 1F, with any operands, and 0F 0D: hints, which do nothing and access no memory.
 #[test]
 fn hints_do_nothing() {
     let prefixes: [&[u8]; 5] = [&[], &[0x66], &[0xf2], &[0xf3], &[0x48]];
@@ -175,7 +176,7 @@ fn hints_do_nothing() {
     }
 }
 
-/// The time is the number of instructions before, however they are run.
+/// The time is the number of instructions before, however they are executed.
 #[test]
 fn two_readings_of_the_time_differ() {
     // rdtsc; mov %eax,%ebx; rdtsc; sub %ebx,%eax; rdtscp
@@ -190,14 +191,14 @@ fn two_readings_of_the_time_differ() {
         let [first, second, third] = [reg::RBX, reg::RSI, reg::RAX].map(|r| machine.state.gpr(r));
         assert_eq!([first, second, third], [0, 2, 5], "{slice} at a time");
     }
-    // Two that are neighbours; with an operation of several parts between.
+    // Two adjacent ones; with an instruction of several operations between them.
     let mut machine = machine(&[0x0f, 0x31, 0x64, 0x67, 0x8b, 0x19, 0x0f, 0x31]);
     machine.state.set_gpr(reg::RCX, DATA);
     assert_eq!(machine.run(3, &mut ()), Exit::Limit);
     assert_eq!(machine.state.gpr(reg::RAX), 2);
 }
 
-/// APM volume 1, table 3-9: the 66 prefix gives near branches 16 bits; SDM volume 1, section
+/// APM volume 1, table 3-9: the 66 prefix makes near branches 16 bits wide. SDM volume 1, section
 /// 6.3.7: it is ignored.
 #[test]
 fn branches_of_16_bits_are_amds() {
@@ -218,7 +219,7 @@ fn branches_of_16_bits_are_amds() {
         )
     };
     let low = |address: u64| address & 0xffff;
-    // Bytes; where AMD's and Intel's go, and what they do to rsp.
+    // Bytes; for AMD and Intel: the target, and the change of rsp.
     let cases: [(&[u8], u64, i64, u64, i64); 7] = [
         (&[0x66, 0xeb, 0x10], low(CODE + 0x13), 0, CODE + 0x13, 0), // jmp
         (
@@ -250,7 +251,7 @@ fn branches_of_16_bits_are_amds() {
         let (rip, moved, _) = run("v2,intel", code);
         assert_eq!((rip, moved), (intel, intel_rsp), "{code:x?}");
     }
-    // One that is not taken goes on behind its shorter self: jb.
+    // A branch that is not taken (jb) continues after its own length, which is shorter on AMD's.
     assert_eq!(run("v2,amd", &[0x66, 0x0f, 0x82, 1, 0, 0, 0]).0, CODE + 5);
     assert_eq!(run("v2,intel", &[0x66, 0x0f, 0x82, 1, 0, 0, 0]).0, CODE + 7);
 }
@@ -282,8 +283,8 @@ fn misaligned_operands_are_allowed_by_mm() {
     }
 }
 
-/// The last x87 instruction in an area of fxsave64 that was full of 0xee: without an exception,
-/// and with one that is pending; and MXCSR_MASK.
+/// The last x87 instruction in an fxsave64 area that was filled with 0xee, without and with a
+/// pending exception; and MXCSR_MASK.
 #[test]
 fn x87_pointers_and_the_mask_are_saved_as_each_processor_does() {
     let kept = u64::from_le_bytes([0xee; 8]);
@@ -308,7 +309,7 @@ fn x87_pointers_and_the_mask_are_saved_as_each_processor_does() {
             assert_eq!(u64::from_le_bytes(saved), pointer, "{text} {steps}");
             let saved: [u8; 4] = bytes(&machine, DATA + 16 + 28);
             assert_eq!(u32::from_le_bytes(saved), mask, "{text}");
-            // Back again, the state is the same.
+            // The state is the same after restoring it.
             let image = machine.state.fx_image();
             machine.state.set_fx_image(&image).expect("a good MXCSR");
             assert_eq!(machine.state.fx_image(), image);
@@ -357,12 +358,12 @@ fn the_processor_says_what_it_is() {
             .collect();
         assert_eq!(shown, name.as_bytes(), "{text}");
         assert_eq!(cpuid(text, 1)[0], signature, "{text}");
-        // MXCSR.MM and what it is announced by come together.
+        // MXCSR.MM exists if and only if cpuid announces it.
         let is_amd = processor(text).vendor() == Vendor::Amd;
         assert_eq!(cpuid(text, 0x8000_0001)[2] >> 7 & 1, u32::from(is_amd));
         assert_eq!(cpuid(text, 0x8000_0005) != [0; 4], is_amd);
     }
-    // Each feature that cpuid names, by leaf, register and bit; subleaf 1 of leaf 0xd.
+    // The features that cpuid announces, by leaf, register and bit; subleaf 1 of leaf 0xd.
     let places = [
         (Feature::Sse3, 1, 2, 0),
         (Feature::Ssse3, 1, 2, 9),

@@ -1,11 +1,11 @@
-//! Images of the x87 and SSE state in memory: fnstenv, fnsave, fxsave, xsave, and back.
+//! Saving and restoring images of the x87 and SSE state: fnstenv, fnsave, fxsave, xsave.
 
 use super::{DATA, bytes, machine};
 use crate::machine::{Exit, Machine};
 use crate::state::reg;
 use crate::stop::Exception;
 
-/// `finit` aside, everything differs from what it is after a reset.
+/// A machine whose x87 and SSE state differs everywhere from that after a reset.
 fn busy(code: &[u8], address: u64) -> Machine {
     let mut machine = machine(code);
     machine.state.set_gpr(reg::RDI, address);
@@ -29,7 +29,7 @@ fn step(machine: &mut Machine) {
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
 }
 
-/// The environment of 32 bits, field by field, and that all exceptions are masked behind.
+/// The 32-bit environment, field by field; all exceptions are masked afterwards.
 #[test]
 fn an_environment() {
     let mut machine = busy(&[0xd9, 0x37], DATA);
@@ -38,7 +38,7 @@ fn an_environment() {
         .chunks(4)
         .map(|word| word.try_into().map_or(0, u32::from_le_bytes))
         .collect();
-    // Registers 2, 3 and 4 are empty (4 is ST(0)); 5 is one, the others are no numbers.
+    // Registers 2, 3 and 4 are empty (4 is ST(0)); 5 is one; the others are not numbers.
     let tags = 0b10_10_00_11_11_11_10_10;
     let high = 0xffff_0000;
     let expected = [
@@ -54,7 +54,7 @@ fn an_environment() {
     assert_eq!(machine.state.fx_image()[0], 0x7f);
 }
 
-/// What was saved is there again, in both formats; `fnsave` leaves the unit as `fninit` does.
+/// What was saved is restored, in both formats; `fnsave` leaves the unit as `fninit` does.
 #[test]
 fn saved_and_restored() {
     for (save, restore, size) in [
@@ -75,7 +75,7 @@ fn saved_and_restored() {
     }
 }
 
-/// `fxsave` writes 416 bytes of an aligned area, `fxrstor` takes them back.
+/// `fxsave` writes 416 bytes of an aligned area; `fxrstor` restores them.
 #[test]
 fn fxsave_and_fxrstor() {
     // fxsave64 (%rdi); fninit; fxrstor64 (%rdi)
@@ -132,7 +132,7 @@ fn xsave_of_components() {
         assert_eq!(area[24] != 0, header & 2 != 0);
         assert_eq!(area[48..160] != zero[48..160], header & 1 != 0);
         assert_eq!(area[160..416] != zero[160..416], header & 2 != 0);
-        // All of it is restored, and what is not there is as after a reset.
+        // Everything is restored; missing components are reset.
         let image = machine.state.fx_image();
         machine
             .state
@@ -153,8 +153,8 @@ fn xsave_of_components() {
     }
 }
 
-/// What is as after a reset is left out by xsavec and xsaveopt, but not by xsave; and the header
-/// says so. Components that are not asked for keep what the header says, but in compacted form.
+/// xsavec and xsaveopt omit components in their reset state, xsave does not; the header says so.
+/// Components that are not requested keep their bits in the header, except in compacted form.
 #[test]
 fn components_that_are_not_in_use() {
     const XSAVEOPT: [u8; 3] = [0x0f, 0xae, 0x37];

@@ -1,4 +1,4 @@
-//! String instructions: repeated at once, one by one, interrupted, over each other.
+//! String instructions: repeated at once or singly, interrupted, overlapping.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn prepared(code: &[u8], from: u64, to: u64, count: u64, down: bool) -> Machine 
     machine
 }
 
-/// Whole pages at once are the same as one element after the other, wherever they lie.
+/// Whole pages at once give the same result as single elements, wherever they are.
 #[test]
 fn at_once_as_one_by_one() {
     let middle = DATA + 0x1000;
@@ -67,7 +67,7 @@ fn one_iteration_after_the_other() {
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     assert_eq!((machine.state.gpr(RCX), machine.state.rip), (0, CODE + 2));
     assert_eq!(machine.executed(), 3);
-    // None at all is one step, too.
+    // A count of zero is one step too.
     let mut none = prepared(&[0xf3, 0xa4], DATA, DATA + 0x100, 0, false);
     none.state.single_iteration = true;
     assert_eq!(none.run(1, &mut ()), Exit::Limit);
@@ -79,7 +79,7 @@ fn one_iteration_after_the_other() {
 
 #[test]
 fn a_fault_in_the_middle() {
-    // rep stosl, into the page that cannot be written
+    // rep stosl into the read-only page
     let to = READ_ONLY - 10;
     let mut machine = prepared(&[0xf3, 0xab], 0, to, 100, false);
     let exit = machine.run(1, &mut ());
@@ -87,13 +87,13 @@ fn a_fault_in_the_middle() {
     let state = &machine.state;
     assert_eq!((state.gpr(RCX), state.gpr(RDI)), (98, to + 8));
     assert_eq!(state.rip, CODE);
-    // The element that does not fit is not written at all.
+    // Nothing of the element that does not fit is written.
     let old: [u8; 2] = bytes(&super::machine(&[]), to + 8);
     let value = 0x4433_2211_u32.to_le_bytes();
     assert_eq!(bytes(&machine, to), value);
     assert_eq!(bytes(&machine, to + 4), value);
     assert_eq!(bytes(&machine, to + 8), old);
-    // It goes on when the fault is dealt with.
+    // It continues after the fault is handled.
     let range = READ_ONLY..END;
     let memory = &mut machine.state.memory;
     memory
@@ -108,7 +108,7 @@ fn a_fault_in_the_middle() {
 /// As an Intel processor does.
 #[test]
 fn flags_of_comparisons_are_set_at_the_end() {
-    // repne scasb, of a byte that is not there
+    // repne scasb for a byte that is not there
     let mut machine = prepared(&[0xf2, 0xae], 0, END - 3, 9, false);
     machine.state.set_rflags(0x8d5);
     let rest: [u8; 3] = bytes(&machine, END - 3);
@@ -120,7 +120,7 @@ fn flags_of_comparisons_are_set_at_the_end() {
     assert_eq!(exit, fault(END, Access::Read, FaultKind::Unmapped));
     assert_eq!(machine.state.rflags() & 0x8d5, 0x8d5);
     assert_eq!((machine.state.gpr(RCX), machine.state.gpr(RDI)), (6, END));
-    // The same, with the last byte found.
+    // The same, and the last byte is found.
     machine.state.set_gpr(RDI, END - 3);
     machine.state.set_gpr(RCX, 9);
     machine.state.set_gpr(reg::RAX, rest[2].into());
@@ -132,7 +132,7 @@ fn flags_of_comparisons_are_set_at_the_end() {
 
 #[test]
 fn comparisons_end_where_they_should() {
-    // repe cmpsb, of memory with itself but for one byte
+    // repe cmpsb of two copies that differ in one byte
     let mut machine = prepared(&[0xf3, 0xa6], DATA, DATA + 0x800, 0x100, false);
     let same: [u8; 0x100] = bytes(&machine, DATA);
     let memory = &mut machine.state.memory;
@@ -145,7 +145,7 @@ fn comparisons_end_where_they_should() {
     assert_eq!(machine.state.gpr(RSI), DATA + 17);
     // The first minus the second is -1: CF, AF, SF, PF.
     assert_eq!(machine.state.rflags() & 0x8d5, 0x95);
-    // To the end: nothing differs any more.
+    // To the end: there are no more differences.
     machine.state.rip = CODE;
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     assert_eq!(
@@ -185,7 +185,7 @@ fn addresses_of_32_bits() {
     assert_eq!(one.state.gpr(RSI), 0xf);
 }
 
-/// An instruction that overwrites decoded instructions, itself among them, does it to the end.
+/// An instruction that overwrites decoded instructions, including itself, finishes.
 #[test]
 fn over_its_own_code() {
     // rep stosb, then ud2, which becomes hlt

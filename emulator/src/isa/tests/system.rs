@@ -1,4 +1,4 @@
-//! What the processor says of itself, segments, and what only a kernel may do.
+//! Information about the processor, segments, and privileged instructions.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.state.gpr(number) as u32)
 }
 
-/// The x86-64 psABI, table 3.1: what a level asks for.
+/// The requirements of a level in the x86-64 psABI, table 3.1.
 #[test]
 fn the_processor_is_x86_64_v2_and_no_more() {
     let has = |register: u32, bits: &[u32]| bits.iter().all(|bit| register >> bit & 1 != 0);
@@ -57,7 +57,7 @@ fn names_and_caches() {
     }
     let expected = [(1, 32 << 10), (1, 32 << 10), (2, 256 << 10), (3, 8 << 20)];
     assert_eq!(sizes, expected);
-    // A leaf that is not there.
+    // A leaf that does not exist.
     assert_eq!(cpuid(0x4000_0000, 0), [0; 4]);
 }
 
@@ -88,7 +88,7 @@ fn selectors() {
         let (exit, machine) = run(code, &[(reg::RAX, ones)]);
         assert_eq!((exit, machine.state.gpr(reg::RAX)), (Exit::Limit, value));
     }
-    // mov %eax, %ds and mov %eax, %ss, as Linux's descriptors let a processor do.
+    // mov %eax, %ds and mov %eax, %ss, as a processor does with Linux's descriptors.
     let general = Exit::Exception(Exception::GeneralProtection);
     for (selector, ds, ss) in [
         (0, Exit::Limit, general),
@@ -155,10 +155,10 @@ fn the_kernels_own() {
         let (exit, machine) = run(code, &[]);
         assert_eq!((exit, machine.state.rip), (general, CODE), "{code:x?}");
     }
-    // clac, which user mode does not have at all
+    // clac, which is invalid in user mode
     let invalid = Exit::Exception(Exception::InvalidOpcode);
     assert_eq!(run(&[0x0f, 0x01, 0xca], &[]).0, invalid);
-    // rdrand: not there, and not said to be
+    // rdrand: not available and not announced
     assert_eq!(run(&[0x0f, 0xc7, 0xf0], &[]).0, Exit::Unsupported);
     assert_eq!(cpuid(1, 0)[2] & 1 << 30, 0);
 }

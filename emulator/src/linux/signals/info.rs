@@ -7,17 +7,17 @@ use super::super::outcome::Why;
 pub(in crate::linux) const SI_KERNEL: i32 = 0x80;
 const SI_TIMER: i32 = -2;
 
-/// A signal that is pending.
+/// A pending signal.
 #[derive(Clone, Debug)]
 pub(in crate::linux) struct Info {
     pub(in crate::linux) signal: u8,
-    /// As a handler gets it.
+    /// The `siginfo_t` for a handler.
     pub(in crate::linux) bytes: [u8; 128],
     pub(in crate::linux) why: Why,
 }
 
 impl Info {
-    /// `payload` is what is behind si_code and its padding.
+    /// `payload` is what follows si_code and its padding.
     fn new(signal: u8, code: i32, payload: &[u8], why: Why) -> Info {
         let mut bytes = [0; 128];
         bytes[0] = signal;
@@ -26,46 +26,46 @@ impl Info {
         Info { signal, bytes, why }
     }
 
-    /// An exception: si_addr is where.
+    /// A signal for an exception; si_addr is `address`.
     pub(in crate::linux) fn fault(signal: u8, code: i32, address: u64, why: Why) -> Info {
         Info::new(signal, code, &address.to_le_bytes(), why)
     }
 
-    /// The kernel insists.
+    /// A signal that the kernel forces.
     pub(in crate::linux) fn forced(signal: u8, why: Why) -> Info {
         Info::new(signal, SI_KERNEL, &[], why)
     }
 
-    /// The kernel tells.
+    /// A signal that the kernel sends.
     pub(in crate::linux) fn from_kernel(signal: u8) -> Info {
         Info::new(signal, SI_KERNEL, &[], Why::Sent)
     }
 
-    /// The process sent it to itself: `SI_USER`, `SI_TKILL`.
+    /// A signal that the process sent to itself: `SI_USER`, `SI_TKILL`.
     pub(in crate::linux) fn from_itself(signal: u8, code: i32, uid: u32) -> Info {
         let sender = u64::from(PID) | u64::from(uid) << 32;
         Info::new(signal, code, &sender.to_le_bytes(), Why::Sent)
     }
 
-    /// A timer of `timer_create`.
+    /// The signal of a timer made by `timer_create`.
     pub(in crate::linux) fn from_timer(signal: u8, number: u32, overruns: u32, value: u64) -> Info {
         let ids = u64::from(number) | u64::from(overruns) << 32;
         let payload = [ids, value].map(u64::to_le_bytes);
         Info::new(signal, SI_TIMER, payload.as_flattened(), Why::Sent)
     }
 
-    /// Is it that of this timer?
+    /// Whether it is the signal of this timer.
     pub(in crate::linux) fn is_of_timer(&self, number: u32) -> bool {
         let word = |from: usize| std::array::from_fn(|i| self.bytes[from + i]);
         i32::from_le_bytes(word(8)) == SI_TIMER && u32::from_le_bytes(word(16)) == number
     }
 
-    /// `si_overrun`.
+    /// Sets `si_overrun`.
     pub(in crate::linux) fn set_overruns(&mut self, overruns: u32) {
         self.bytes[20..24].copy_from_slice(&overruns.to_le_bytes());
     }
 
-    /// As the process made it, for `rt_sigqueueinfo`.
+    /// A signal with the program's own `siginfo_t`, for `rt_sigqueueinfo`.
     pub(in crate::linux) fn given(signal: u8, bytes: [u8; 128]) -> Info {
         let mut bytes = bytes;
         bytes[..4].copy_from_slice(&u32::from(signal).to_le_bytes());
