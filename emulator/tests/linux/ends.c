@@ -1,4 +1,4 @@
-/* Ends as its first argument says. */
+/* Ends in the way that its first argument selects. */
 #include "start.h"
 
 static int deep(int n) {

@@ -1,9 +1,9 @@
-/* What a program is told of exceptions: signal, code, address, number, error code, and where it
- * stands then, for each of many instructions. */
+/* What a program sees of exceptions, for many instructions: signal, code, address, trap number,
+ * error code, rip, rsp and rbp. */
 #include "start.h"
 
 #define BAD 0x8000000000000000ul
-/* Where a case goes on, and the stack that it has there. */
+/* Where a case continues, and its stack pointer there. */
 word resume, stack_then, stack_given;
 word begun;
 
@@ -21,7 +21,7 @@ static void handler(int signal, char *info, word *context) {
     context[5 + 17] &= ~0x40100ul;
 }
 
-/* Runs `code` with rax = a, rcx = b, rdi = 5, rbp = `frame`, rsp = `stack` if it is not 0. */
+/* Runs `code` with rax = a, rcx = b, rdi = 5, rbp = `frame`, and rsp = `stack` unless that is 0. */
 #define CASE(code, a, b, frame, stack) do {                                        \
         print(code "\n");                                                          \
         word frame_ = frame, sp_ = stack;                                          \
@@ -48,7 +48,7 @@ int run(word *stack) {
     for (int i = 0; i < 5; i++) on_signal(signals[i], handler, SA_SIGINFO | SA_ONSTACK, 0);
     word good = (word)(words + 32);
 
-    /* Interrupts by software. */
+    /* Software interrupts. */
     CASE("int3", 0, 0, 0, 0);
     CASE(".byte 0xcd, 3", 0, 0, 0, 0);
     CASE("int1", 0, 0, 0, 0);
@@ -66,7 +66,7 @@ int run(word *stack) {
     CASE("int $0x81", 0, 0, 0, 0);
     CASE("int $0xff", 0, 0, 0, 0);
 
-    /* Addresses that are not canonical: by ss a stack fault, else a general protection fault. */
+    /* Non-canonical addresses: a stack fault through ss, otherwise a general protection fault. */
     CASE("mov (%%rax), %%r9", BAD, 0, 0, 0);
     CASE("mov %%r9, (%%rax)", BAD, 0, 0, 0);
     CASE("mov (%%rbp), %%r9", 0, 0, BAD, 0);
@@ -121,7 +121,7 @@ int run(word *stack) {
     CASE("mov %%rax, %%rsi\n lodsb %%ss:(%%rsi)", BAD, 0, 0, 0);
     CASE("mov %%rax, %%rdi\n mov %%rdi, %%rsi\n movsb", BAD, 0, 0, 0);
     CASE("mov %%rax, %%rdi\n rep stosb", BAD, 5, 0, 0);
-    /* Both at once: the end of what there is. */
+    /* Operands across the end of the address space. */
     CASE("mov -4(%%rbp), %%r9", 0, 0, 0x800000000000, 0);
     CASE("mov -4(%%rax), %%r9", 0x800000000000, 0, 0, 0);
     CASE("push %%rax", 0, 0, 0, 0x800000000004);

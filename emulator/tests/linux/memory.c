@@ -1,4 +1,4 @@
-/* Memory, and what using it wrongly gives. */
+/* Memory, and invalid accesses to it. */
 #include "start.h"
 #include <linux/mman.h>
 #include <linux/fcntl.h>
@@ -8,7 +8,7 @@ static word caught, code, address, error, cr2, trap;
 static char *expected;
 static word back;
 
-/* Goes on behind the access, which is what `back` says. */
+/* Continues after the access, at `back`. */
 static void handler(int signal, char *info, word *context) {
     caught = signal;
     code = *(int *)(info + 8);

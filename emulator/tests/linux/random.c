@@ -1,4 +1,4 @@
-/* What does not depend on the machine, and what never ends. */
+/* Results that do not depend on the machine, and calls that never end. */
 #include "start.h"
 
 static int is(const char *a, const char *b) { return length(a) == length(b) && same(a, b, length(a)); }

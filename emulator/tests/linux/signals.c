@@ -18,7 +18,7 @@ static void told(int signal, char *info, word *context) {
     trampoline = (void *)context[-1];
     order[orders++] = signal;
     on_alternate = (char *)&signal > (char *)alternate && (char *)&signal < (char *)alternate + sizeof alternate;
-    /* What every processor's frame has. */
+    /* The part of the frame that is the same on all processors. */
     char *fpu = (char *)context[5 + 23];
     number("aligned", ((word)context - 8 + 8) % 16 + (word)fpu % 64);
     number("cs ss", context[5 + 18] & 0xffff);
@@ -103,7 +103,7 @@ int run(word *stack) {
     SYS(rt_sigaction, 10, 0, &now, 8);
     number("reset", (word)now.handler);
 
-    /* Pending signals are taken by number, the handler of the first runs last. */
+    /* Pending signals are taken in the order of their numbers; the handler of the first one runs last. */
     on_signal(10, brief, 0, 0);
     on_signal(12, brief, 0, 0);
     on_signal(34, brief, 0, 0);
@@ -153,7 +153,7 @@ int run(word *stack) {
     __asm__ volatile("hlt; nop");
     number("privileged", number_in * 1000 + code_in);
 
-    /* The red zone, and all registers, survive. */
+    /* The red zone and all registers are preserved. */
     on_signal(10, brief, 0, 0);
     word before = 0x1122334455667788, sum;
     __asm__ volatile(
@@ -171,7 +171,7 @@ int run(word *stack) {
     number("sum", sum);
     orders = 0;
 
-    /* So does what floating point has; the handler begins anew. */
+    /* So is the floating-point state; the handler starts with a fresh one. */
     on_signal(10, clobber, 0, 0);
     word low = 0x0123456789abcdef, high = 0xfedcba9876543210, xmm[2], st[2] = { 0, 0 };
     unsigned up = 0x5fa0, mxcsr = 0;

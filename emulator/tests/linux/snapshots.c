@@ -1,5 +1,5 @@
-/* Everything that a snapshot has to hold: code that changes, memory that comes and goes, files,
- * pipes, signals, timers, time, output; and at last another program. */
+/* Everything that a snapshot has to include: code that changes, memory that is mapped and unmapped,
+ * files, pipes, signals, timers, time, output, and finally another program. */
 #include "start.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -62,13 +62,13 @@ int run(word *stack) {
         case 15: SYS(lseek, fd, 0, 0); SYS(read, second, &byte, 1); break;
         }
         sum = sum * 31 + byte + SYS(lseek, second, 0, 1);
-        /* Timers expire meanwhile, and their signal waits. */
+        /* Timers expire in the meantime; their signal stays pending. */
         word alarm = 1 << 13;
         SYS(rt_sigprocmask, 0, &alarm, 0, 8);
         for (int i = 0; i < 200; i++) sum += next();
         SYS(rt_sigprocmask, 1, &alarm, 0, 8);
         for (int i = 0; i < 200; i++) sum += next();
-        /* mov %al, (%rdx); nop: three bytes, which may fault. */
+        /* mov %al, (%rdx); nop: three bytes; the store may fault. */
         __asm__ volatile("mov %%al, (%%rdx)\n nop" :: "a"(round), "d"(page) : "memory");
         if (round % 5 == 0) {
             word time[2];

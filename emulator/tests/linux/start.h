@@ -1,4 +1,4 @@
-/* What a program without a C library needs: calls, and printing. */
+/* System calls and printing for programs without a C library. */
 #include <stddef.h>
 #include <stdint.h>
 #include <asm/unistd.h>

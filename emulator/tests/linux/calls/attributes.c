@@ -1,4 +1,4 @@
-/* What is said about files, and what can be changed of it. */
+/* Attributes of files, and changes of them. */
 #include "cases.h"
 #define O_PATH_ 010000000
 #define STATX_BASIC 0x7ff
@@ -47,7 +47,7 @@ static void stating(void) {
     EACH_BAD(p, T(statfs, "file", p); T(fstatfs, FD(RD), p));
 }
 
-/* st_dev of one and of the other: is it the same? */
+/* Whether st_dev is the same. */
 static long same_device(const char *a, const char *b) {
     word one[18], other[18];
     if (SYS(lstat, a, one) || SYS(lstat, b, other)) return -1;
@@ -77,7 +77,7 @@ static void numbering(void) {
     SYS(chmod, "file", 0644);
     V(inode("file") == before);
     SYS(rmdir, "dir/new");
-    /* New files are not older than the clock, nor newer. */
+    /* The times of new files are those of the clock. */
     word now[2], st[18];
     SYS(close, make("stamped", "x"));
     SYS(clock_gettime, 0, now);
@@ -95,7 +95,7 @@ static void listing(void) {
     EACH_FD(fd, if (fd != FD(DIR)) T(getdents64, fd, out.bytes, 400));
     T(getdents64, list, out.bytes, 0);
     T(getdents64, list, out.bytes, 5);
-    /* Its first entry is `.`, or it fits into no buffer. */
+    /* The first entry is `.`, or the buffer is too small. */
     EACH_BAD(p, T(getdents64, list, p, 400));
     long got = SYS(getdents64, list, names_of, 400), names = 0;
     V(got);
@@ -106,7 +106,7 @@ static void listing(void) {
     got = SYS(getdents64, list, names_of, 400);
     V(got);
     SYS(close, list);
-    /* The descriptors themselves, the one that is read among them. */
+    /* The open descriptors, including the one being read. */
     list = SYS(open, "/proc/self/fd", O_RDONLY | O_DIRECTORY);
     V(list);
     int found = 0, count = 0;
@@ -118,7 +118,7 @@ static void listing(void) {
         }
     V(got); V(found); V(count);
     SYS(close, list);
-    /* A file is opened anew by its descriptor. */
+    /* A file is opened again through its descriptor. */
     SYS(lseek, FD(RD), 5, 0);
     V(FD(RD));
     long again = SYS(open, "/proc/self/fd/3", O_RDONLY);
@@ -204,7 +204,7 @@ static void changing(void) {
     EACH_BAD_BUT_NULL(p, T(utimensat, AT_FDCWD, "file", p, 0));
 }
 
-/* Which attributes a file has, and may have, is up to the file system: only what it is not asked. */
+/* The attributes depend on the file system: only what is checked before it is called. */
 static void extended(void) {
     EACH_WRONG(p, T(getxattr, p, "user.x", out.bytes, 10); T(listxattr, p, out.bytes, 10);
                T(setxattr, p, "user.x", "v", 1, 0); T(removexattr, p, "user.x"));

@@ -1,15 +1,15 @@
-/* Cases of system calls: each prints the call, its result, and what it wrote into `out`.
+/* System call cases: each prints the call, its result, and what it wrote to `out`.
  *
- * The same program runs on Linux and in the machine, and every line has to be the same. So a case
- * has one thing wrong at a time (kernels differ in what they check first), takes only flags that
- * every kernel since 5.10 knows or none will ever know, and does not look at what a file system,
- * a limit or a user decides. What is left is hidden by name below.
+ * The same program runs on Linux and in the machine, and every line must be the same. So a case
+ * has one error at a time (kernels differ in what they check first), uses only flags that every
+ * kernel since 5.10 knows or that no kernel will ever know, and ignores what depends on a file
+ * system, a limit or a user. What remains is hidden by name below.
  */
 #include "../start.h"
 #include <linux/fcntl.h>
 #include <linux/stat.h>
 
-/* The fields that may differ, and why. There are no others. */
+/* All fields that may differ, and why. */
 struct field { int at, size; const char *why; };
 #define NONE { 0, 0, 0 }
 static const struct field PIPE_FDS[] = { NONE };
@@ -20,7 +20,7 @@ static const struct field STAT[] = {
     { 48, 8, "st_size: that of a directory is up to the file system" },
     { 56, 16, "st_blksize, st_blocks: up to the file system" },
     { 72, 48, "st_atime, st_mtime, st_ctime: the machine's time is virtual" }, NONE };
-/* Of a regular file more is known. */
+/* Fewer fields of a regular file differ. */
 static const struct field STAT_FILE[] = {
     { 0, 8, "st_dev" }, { 8, 8, "st_ino" }, { 56, 16, "st_blksize, st_blocks" },
     { 72, 48, "st_atime, st_mtime, st_ctime" }, NONE };
@@ -78,8 +78,8 @@ static void fill(void) { for (int i = 0; i < OUT / 8; i++) out.words[i] = FILL; 
 static void say_out(void) {
     for (const struct field *f = hidden; f && f->why; f++)
         for (int i = 0; i < f->size; i += 8) {
-            /* What was written at all is seen even so: a word, as a byte of it may be the filler's
-             * by chance. */
+            /* Whether a hidden field was written is still visible: for a word, since one byte
+             * may equal the filler by chance. */
             int written = 0;
             for (int at = f->at + i; at < f->at + f->size && at < f->at + i + 8 && at < OUT; at++) {
                 written |= out.bytes[at] != 0x5a;
@@ -108,14 +108,14 @@ static void report(const char *what, long result) {
 }
 /* A call whose result is the same everywhere. */
 #define T(name, ...) report(#name " " #__VA_ARGS__, SYS(name, __VA_ARGS__))
-/* One whose result may be any number that is no error. */
+/* A call whose result may be any number that is not an error. */
 #define OK(name, ...) do { long r_ = SYS(name, __VA_ARGS__); \
     report(#name " " #__VA_ARGS__, r_ < 0 && r_ > -4096 ? r_ : 0); } while (0)
-/* A number that is computed. */
+/* A computed number. */
 #define V(...) report(#__VA_ARGS__, (long)(__VA_ARGS__))
 #define HIDE(fields) (hidden = fields)
 
-/* Addresses that cannot be used, and `edge`: 16 bytes before nothing. */
+/* Invalid addresses, and `edge`: 16 bytes before unmapped memory. */
 static char *edge, *ro;
 static struct { const char *name; char *at; } bad[] = {
     { "null ", 0 }, { "low ", (char *)4096 }, { "none ", 0 }, { "high ", (char *)0x8000000000000000 },
@@ -133,10 +133,10 @@ static struct { const char *name; int fd; } kinds[KINDS + 3] = {
     { "pr ", 0 }, { "pw ", 0 }, { "null ", 0 }, { "zero ", 0 }, { "event ", 0 }, { "mem ", 0 },
     { "closed ", 90 }, { "minus ", -1 }, { "far ", 0x7fffffff } };
 #define FD(kind) kinds[kind].fd
-/* The descriptor is called `fd`. */
+/* `fd` names the descriptor. */
 #define EACH_FD(fd, ...) for (int i_ = 0; i_ < KINDS + 3; i_++) { \
     long fd = kinds[i_].fd; about = kinds[i_].name; __VA_ARGS__; about = ""; }
-/* Those that are no open file. */
+/* Numbers that are not open files. */
 #define EACH_CLOSED(fd, ...) for (int i_ = KINDS; i_ < KINDS + 3; i_++) { \
     long fd = kinds[i_].fd; about = kinds[i_].name; __VA_ARGS__; about = ""; }
 
@@ -166,7 +166,7 @@ static void prepare(void) {
     bad[2].at = pages + 4096;
     ro = pages + 8192;
     SYS(umask, 022);
-    /* Nothing of who started the test. */
+    /* Nothing inherited from the parent. */
     for (int fd = 3; fd < 256; fd++) SYS(close, fd);
     long limits[2] = { 0, 0 };
     SYS(prlimit64, 0, 7, 0, limits);
@@ -195,7 +195,7 @@ static void prepare(void) {
     for (int i = 0; i < KINDS; i++) { say(kinds[i].name); V(FD(i) - FD(0)); }
 }
 static void cases(void);
-/* Arguments, the name with them. */
+/* The number of arguments, including the name. */
 static word arguments;
 int run(word *stack) {
     arguments = stack[0];

@@ -1,4 +1,4 @@
-/* Reading, writing, and what else is done with descriptors. */
+/* Reading, writing, and other calls on descriptors. */
 #include "cases.h"
 
 struct vector { void *at; word size; };

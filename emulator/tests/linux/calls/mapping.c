@@ -1,4 +1,4 @@
-/* Memory: what is mapped, what using it wrongly gives, and files behind it. */
+/* Memory: mappings, invalid accesses, and mapped files. */
 #include "cases.h"
 #include <linux/mman.h>
 
@@ -13,7 +13,7 @@ static void handler(int signal, char *info, word *context) {
     if (*(char **)(info + 16) != where) code = -1;
     context[5 + 16] = back;
 }
-/* What a byte is, or 1000 times the signal and its si_code. */
+/* The value of a byte, or 1000 times the signal plus its si_code. */
 static long load(char *at) {
     long value = 0;
     where = at, caught = 0;
@@ -94,7 +94,7 @@ static void mapping(void) {
     V(SYS(msync, a + 1, P, 4));
     V(SYS(msync, a, 4 * P, 4));
     V(SYS(msync, a, -1, 4));
-    /* Locking what is mapped hangs on a limit. */
+    /* Whether mapped memory can be locked depends on a limit. */
     V(SYS(munlock, a, P));
     V(SYS(munlock, a, 4 * P));
     V(SYS(mlock, a + 3 * P, 0));
@@ -140,7 +140,7 @@ static void moving(void) {
     char *moved = (char *)SYS(mremap, ro_page, P, 4 * P, MREMAP_MAYMOVE);
     V(load(moved + 3 * P)); V(store(moved + 3 * P));
     EACH_BAD(p, if (i_ >= 3 && i_ < 5) T(mremap, p, P, P, MREMAP_MAYMOVE));
-    /* A file is mapped farther, or moved. */
+    /* The mapping of a file is extended or moved. */
     long fd = make("pages", "first");
     SYS(pwrite64, fd, "second", 6, P);
     SYS(pwrite64, fd, "third", 5, 2 * P);
@@ -156,7 +156,7 @@ static void moving(void) {
     SYS(close, fd);
 }
 
-/* Pages behind the end of a file, which moves. */
+/* Pages past the end of a file, which changes. */
 static void ending(void) {
     for (int kind = 0; kind < 4; kind++) {
         about = kind & 1 ? "shared " : "private ";

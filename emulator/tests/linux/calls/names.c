@@ -1,8 +1,8 @@
-/* Files by name: opening, making, removing, renaming, reading links. */
+/* Files by name: opening, creating, removing, renaming, reading links. */
 #include "cases.h"
 #define O_PATH_ 010000000
 
-/* Opens, says which descriptor and what kind it is, and closes. */
+/* Opens a file, prints its descriptor and kind, and closes it. */
 static void opened(const char *what, long fd) {
     report(what, fd);
     if (fd < 0) return;
@@ -69,9 +69,9 @@ static void opening(void) {
     EACH_WRONG(p, if (i_ != 0 && i_ != 6) O(creat, p, 0600));
     T(unlink, "new");
     T(unlink, "made");
-    /* A descriptor with O_PATH can be named, not used. */
+    /* A descriptor with O_PATH names a file, but cannot be opened through it. */
     T(openat, FD(PATH), "", O_RDONLY);
-    /* The content goes only when it can be written. */
+    /* The content is truncated only if the file can be written. */
     long fd = make("short", "0123456789");
     T(ftruncate, fd, 3);
     T(lseek, fd, 0, 2);
@@ -123,7 +123,7 @@ static void making(void) {
     T(unlinkat, FD(DIR), "inside", 1);
     T(unlinkat, FD(RD), "inside", 0);
     T(unlinkat, 90, "inside", 0);
-    /* What is open stays. */
+    /* An open directory stays usable. */
     SYS(mkdir, "gone", 0755);
     long fd = SYS(open, "gone", O_RDONLY);
     T(rmdir, "gone");

@@ -1,4 +1,4 @@
-/* Makes the system call of the number that is its argument, with arguments that lead nowhere. */
+/* Makes the system call whose number is its argument, with invalid arguments. */
 #include "../start.h"
 
 int run(word *stack) {

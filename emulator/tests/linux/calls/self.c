@@ -1,4 +1,4 @@
-/* What a process asks about itself, may set of that, and what there is not. */
+/* Properties that a process gets and sets, and calls that do not exist. */
 #include "cases.h"
 
 static void numbers(void) {
@@ -23,7 +23,7 @@ static void numbers(void) {
     T(setpgid, 0, pid);
     T(setpgid, pid, 0);
     T(setpgid, 0, 0x7fffffff);
-    /* It leads its group now. */
+    /* It is a group leader. */
     T(setsid, 0);
     T(umask, 0777); T(umask, 07777022); T(umask, -1); T(umask, 022); T(umask, 022);
 }
@@ -49,7 +49,7 @@ static void users(void) {
     OK(getgroups, 0, 0);
 }
 
-/* Users and groups as others: with the capabilities, or without. */
+/* Changing users and groups, with and without capabilities. */
 static void privileged(int may) {
     unsigned uid = SYS(getuid, 0), gid = SYS(getgid, 0), ids[3];
     if (!may) {
@@ -70,7 +70,7 @@ static void privileged(int may) {
     T(setregid, -1, 3); T(getresgid, ids, ids + 1, ids + 2); V(ids[0]); V(ids[1]); V(ids[2]);
     T(setregid, 7, -1); T(getresgid, ids, ids + 1, ids + 2); V(ids[0]); V(ids[1]); V(ids[2]);
     T(setresgid, 0, 0, 0);
-    /* seteuid, there and back. */
+    /* seteuid, and back. */
     T(setresuid, -1, 1000, -1); T(getuid, 0); T(geteuid, 0); T(setfsuid, -1);
     T(getresuid, ids, ids + 1, ids + 2); V(ids[0]); V(ids[1]); V(ids[2]);
     T(setgid, 5); T(setgroups, 0, 0); T(setresuid, -1, 1001, -1); T(setuid, 1001);
@@ -182,9 +182,9 @@ static void others(void) {
     T(wait4, 0x80000000, 0, 0, 0);
     T(waitid, 0, 0, out.bytes, 4, 0); T(waitid, 0, 0, 0, 0, 0); T(waitid, 9, 0, 0, 4, 0); T(waitid, 1, 0, 0, 4, 0);
     T(waitid, 0, 0, 0, 0x10000, 0); T(waitid, 1, 0x7fffffff, 0, 4, 0);
-    /* Nothing that could be started: flags that do not go together. */
+    /* Flags that exclude each other, so that nothing is started. */
     T(clone, 0x10000, 0, 0, 0, 0); T(clone, 0x800 | 0x10000, 0, 0, 0, 0);
-    /* What filters calls may say of clone3 that there is none. */
+    /* A filter of system calls may answer that clone3 does not exist. */
     long none = SYS(clone3, 0, 0), small = SYS(clone3, out.bytes, 8), low = SYS(clone3, 4096, 64);
     V(none == -22 || none == -38); V(small == -22 || small == -38); V(low == -14 || low == -38);
     

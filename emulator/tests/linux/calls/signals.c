@@ -35,7 +35,7 @@ static void acting(void) {
     V(out.words[0]);
     fill();
     SYS(rt_sigaction, 12, &(struct action){ 0 }, 0, 8);
-    /* And what cannot be blocked. */
+    /* Signals that cannot be blocked. */
     action.mask = -1;
     T(rt_sigaction, 10, &action, 0, 8);
     SYS(rt_sigaction, 10, 0, out.bytes, 8);

@@ -1,4 +1,4 @@
-/* Clocks, sleeping, timers. Times themselves are not compared, but what can be said of them. */
+/* Clocks, sleeping, timers. Times are not compared directly, only their properties. */
 #include "cases.h"
 
 struct time { long seconds, rest; };
@@ -51,7 +51,7 @@ static void sleeping(void) {
     EACH_BAD_BUT_NULL(p, T(nanosleep, &tiny, p));
     for (long clock = -1; clock < 12; clock++) {
         if (clock >= 8 && clock < 12) continue;
-        if (clock == 2 || clock == -1) continue; /* Waits for time of the processor, which nobody uses. */
+        if (clock == 2 || clock == -1) continue; /* Would wait for processor time that never passes. */
         T(clock_nanosleep, clock, 0, &tiny, 0);
         T(clock_nanosleep, clock, 1, &tiny, 0);
     }

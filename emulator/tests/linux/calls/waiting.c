@@ -1,4 +1,4 @@
-/* poll, select, futex: what is ready, and how long one waits. */
+/* poll, select, futex: what is ready, and how long they wait. */
 #include "cases.h"
 
 struct fd { int fd; short events, revents; };
@@ -33,7 +33,7 @@ static void polling(void) {
     T(ppoll, one, 1, &none, &mask, 4);
     T(ppoll, one, 1, &none, &mask, 16);
     T(ppoll, one, 1, &none, 0, 4);
-    /* Ends that are gone. */
+    /* The other end is closed. */
     int ends[2];
     SYS(pipe, ends);
     SYS(close, ends[1]);
@@ -53,8 +53,8 @@ static void selecting(void) {
         minus = { -1, 0 }, later = { 5, 0 };
     struct time nano = { 0, 30000 };
     word in[2], for_out[2], except[2];
-    /* Descriptors that do not fit into the table of open files are not looked at, and its size
-     * comes from the parent: at least 64. */
+    /* Descriptors beyond the table of open files are ignored. Its size is inherited from the
+     * parent: at least 64. */
     FD(KINDS) = 40;
     EACH_FD(fd, if (fd >= 0 && fd < 64 && fd != FD(PATH)) {
         memset(in, 0, 16); memset(for_out, 0, 16); memset(except, 0, 16);
