@@ -139,6 +139,7 @@ impl<'a> Oracle<'a> {
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
+        let mut crashes = world.crashes().iter();
         let mut raw = world.records().iter().filter(is_raw);
         let mut deferred = world.records().iter().filter(is_deferred);
         for (index, entry) in world.log().iter().enumerate() {
@@ -154,6 +155,9 @@ impl<'a> Oracle<'a> {
             }
             if let Fact::Deferred { .. } = entry.fact {
                 oracle.frames(entry, deferred.next());
+            }
+            if entry.fact == Fact::Oops {
+                oracle.crash(entry, crashes.next());
             }
         }
         oracle.records(world.records());
@@ -179,8 +183,18 @@ impl<'a> Oracle<'a> {
         let (Some(opened), only) = (self.opened[index], event.tid) else {
             return false;
         };
-        let Some(only) = only else { return true };
         let makers = self.threads.get(&tid).map(|thread| &thread.makers);
+        let Some(only) = only else {
+            // A thread is in the cgroup of the one that all its makers come from.
+            let founder = makers
+                .and_then(|all| all.first())
+                .map_or(tid, |first| first.0);
+            let is_in = |at: u16| {
+                let cgroup = self.setup.cgroups.get(usize::from(at));
+                cgroup.is_some_and(|cgroup| cgroup.tids.contains(&founder))
+            };
+            return event.cgroup.is_none_or(is_in);
+        };
         // Who was made before the event was opened did not inherit it.
         let inherits = |&(maker, at): &(i32, usize)| maker == only && at > opened;
         only == tid || event.inherit && makers.is_some_and(|all| all.iter().any(inherits))
@@ -295,6 +309,7 @@ impl<'a> Oracle<'a> {
             | Fact::InterruptEnd(_)
             | Fact::Return
             | Fact::Switch { .. }
+            | Fact::Oops
             | Fact::Exiting
             | Fact::Queued
             | Fact::Moved { .. }

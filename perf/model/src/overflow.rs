@@ -7,10 +7,11 @@
 
 use super::deferred::Request;
 use super::log::{Context, Fact, Handling};
+use super::mutant::Mutant;
 use super::programs::Attached;
-use super::record::Body;
+use super::record::{Body, Branches};
 use super::sampling::{Overflown, TimerRegs, timer_flow};
-use super::setup::{Form, Kind, Mutant};
+use super::setup::{Form, Kind};
 use super::stack::{kernel_frames, kernel_ip, user_frame};
 use super::world::{Place, Slot, Work, World};
 use unwind_sim_perf_data::callchain::{
@@ -32,6 +33,8 @@ pub(super) struct Overflow {
     user: User,
     /// The handler, once it was read.
     pub(super) slot: Slot,
+    /// The branch records, taken at once: what runs until the sample is written takes some away.
+    pub(super) branches: Option<Branches>,
     /// The chain was made before the handler's program runs, which uses it.
     pub(super) is_chain_ready: bool,
 }
@@ -131,6 +134,7 @@ impl World {
             stage: Stage::Account,
             user: User::None,
             slot: Slot::default(),
+            branches: self.branches_sample(cpu, event),
             is_chain_ready: false,
         }
     }
@@ -411,7 +415,7 @@ impl World {
         }
     }
 
-    fn output(&mut self, cpu: usize, job: &Overflow) {
+    fn output(&mut self, cpu: usize, job: &mut Overflow) {
         let setup = &self.events[usize::from(job.event)];
         let body = Body::Sample {
             number: job.number,
@@ -420,7 +424,7 @@ impl World {
             ip: self.ip(cpu, job),
             chain: self.cpus[cpu].buffers[job.context as usize].clone(),
             user_bytes: setup.stack_user,
-            branches: self.branches_sample(cpu, job.event),
+            branches: job.branches.take(),
         };
         let (number, event) = (job.number, job.event);
         let fact = if self.write(cpu, event, body) {

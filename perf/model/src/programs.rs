@@ -265,6 +265,12 @@ impl World {
     }
 }
 
+/// Branch records as programs get them.
+fn branch_bytes(entries: &[BranchEntry]) -> Vec<u8> {
+    let words = |e: &BranchEntry| [e.from, e.to, e.flags].map(u64::to_le_bytes);
+    entries.iter().flat_map(words).flatten().collect()
+}
+
 /// The world at an overflow, as helpers see it.
 struct Site<'a> {
     world: &'a mut World,
@@ -347,10 +353,12 @@ impl Env for Site<'_> {
     }
 
     fn branch_records(&mut self) -> Option<Vec<u8>> {
-        let branches = self.world.branches_sample(self.cpu, self.job.event)?;
-        let words = |e: BranchEntry| [e.from, e.to, e.flags].map(u64::to_le_bytes);
-        let entries = branches.entries.into_iter().flat_map(words);
-        Some(entries.flatten().collect())
+        let branches = self.job.branches.as_ref()?;
+        Some(branch_bytes(&branches.entries))
+    }
+
+    fn branch_snapshot(&mut self) -> Vec<u8> {
+        branch_bytes(&self.world.branches_now(self.cpu).entries)
     }
 
     fn output(&mut self, _: &str, _: u32, data: &[u8]) -> Result<(), Errno> {

@@ -4,8 +4,9 @@
 //! The files are read by who runs the scenario.
 
 use super::programs::{BUILT_IN, Program};
-use super::scenario::{HANDLERS, Reader, Scenario, Words};
+use super::scenario::{HANDLERS, Reader, Scenario};
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
+use super::scenario_words::Words;
 use crate::bpf::{Handlers, Limits, Object};
 
 /// The longest object file, bytes.

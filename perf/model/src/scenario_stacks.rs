@@ -2,8 +2,9 @@
 //!
 //! The files are read by who runs the scenario; nothing here knows a trace or a program.
 
-use super::scenario::{FRAMES_MAX, Reader, Scenario, USER_ADDRESSES, Words};
+use super::scenario::{FRAMES_MAX, Reader, Scenario};
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
+use super::scenario_words::{USER_ADDRESSES, Words};
 use super::stack::StackId;
 
 /// Most stacks that one line takes from a program.

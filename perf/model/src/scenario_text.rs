@@ -9,9 +9,10 @@ use super::join::{Joined, join};
 use super::programs::BUILT_IN;
 use super::programs_text::programs_text;
 use super::scenario::HANDLERS;
-use super::setup::{EventSetup, Form, Kind, RfcBuffer, UserUnwind};
+use super::setup::{EventSetup, Form, Kind, RfcBuffer, Setup, UserUnwind};
 use super::stack::{Leaf, StackId, StackSource};
 use super::world::World;
+use crate::lbr::Layout;
 use std::fmt::Write as _;
 use unwind_sim_perf_data::stitch::Mode;
 
@@ -99,8 +100,18 @@ impl Schedule {
         if self.events.iter().any(|event| event.branch_stack) {
             lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
             lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
+            if setup.lbr_layout != Layout::default() {
+                lines.push(format!("lbr-layout {}", setup.lbr_layout.as_str()));
+            }
         }
-        lines.extend(self.events.iter().map(event_text));
+        if setup.software_branches {
+            lines.push("software-branches".to_owned());
+        }
+        lines.extend(setup.cgroups.iter().map(|cgroup| {
+            let tids = cgroup.tids.iter().map(|tid| format!(" {tid}"));
+            format!("cgroup {}{}", cgroup.name, tids.collect::<String>())
+        }));
+        lines.extend(self.events.iter().map(|event| event_text(setup, event)));
         lines.extend(self.programs.iter().map(|request| {
             let program = request.program.as_deref().unwrap_or_default();
             let line = format!("handler {} {} {program}", request.name, request.path);
@@ -173,6 +184,7 @@ impl Schedule {
             Action::Fork { cpu, child } => format!("fork {cpu} {child}"),
             Action::Exec { cpu, stack } => format!("exec {cpu} {}", self.stack_name(stack)),
             Action::Exit { cpu } => format!("exit {cpu}"),
+            Action::Oops { cpu } => format!("oops {cpu}"),
             Action::Signal { tid, stack } => format!("signal {tid} {}", self.stack_name(stack)),
             Action::Uprobe { cpu } => format!("uprobe {cpu}"),
             Action::Read { cpu } => format!("read {cpu}"),
@@ -200,7 +212,7 @@ fn step_text((cpu, times): (u16, u64)) -> String {
     }
 }
 
-fn event_text(event: &EventSetup) -> String {
+fn event_text(setup: &Setup, event: &EventSetup) -> String {
     let mut text = format!("event {} {}", event.name, event.kind.as_str());
     if let Some(frequency) = event.frequency {
         let _ = write!(text, " freq {frequency}");
@@ -209,6 +221,12 @@ fn event_text(event: &EventSetup) -> String {
     }
     if let Some(tid) = event.tid {
         let _ = write!(text, " tid {tid}");
+    }
+    if let Some(cgroup) = event
+        .cgroup
+        .and_then(|at| setup.cgroups.get(usize::from(at)))
+    {
+        let _ = write!(text, " cgroup {}", cgroup.name);
     }
     for (is_set, word) in [
         (event.inherit, " inherit"),

@@ -5,16 +5,17 @@
 //! CPU. What a step does is in `overflow` (a sample), `exit` (the way out of the kernel, the task
 //! work) and `action` (what a script may ask for).
 
-use super::branches::{branches, opened_at_start};
+use super::branches::{Crash, branches, opened_at_start};
 use super::deferred::{Info, Request, Reset};
 use super::frequency::Rate;
 use super::log::{Context, Entry, Fact, Names, text};
+use super::mutant::Mutant;
 use super::overflow::{Overflow, Stage};
 use super::programs::Attached;
 use super::reader::Delivered;
 use super::record::{Body, Record, Ring};
 use super::sampling::Handler;
-use super::setup::{EventSetup, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
+use super::setup::{EventSetup, Kind, Refusal, Setup, TIMER_FLOOR_NS, validate};
 use super::stack::{Leaf, StackId, StackSource};
 use crate::bpf::Guard;
 use crate::lbr::{Dying, Kernel, Saving};
@@ -46,6 +47,7 @@ pub struct World {
     pub(super) handlers: Vec<Option<Attached>>,
     /// Branch records; none if no event has them.
     pub(super) branches: Option<Kernel>,
+    crashes: Vec<Crash>,
     /// The events that are open, one bit each.
     pub(super) open: u64,
     pub(super) now: u64,
@@ -105,6 +107,7 @@ pub(super) struct Task {
     pub(super) place: Place,
     pub(super) stack: StackId,
     pub(super) leaf: Leaf,
+    pub(super) cgroup: Option<u16>,
     /// The events that count it, one bit each.
     pub(super) counted_by: u64,
     pub(super) info: Info,
@@ -224,6 +227,7 @@ impl World {
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             tasks: Vec::new(),
             branches: branches(&setup, &events),
+            crashes: Vec::new(),
             open: opened_at_start(&events),
             now: 0,
             samples: 0,
@@ -240,8 +244,10 @@ impl World {
 
     /// Adds a task that waits for a CPU: in user space with `stack`, or a kernel thread.
     pub fn add_task(&mut self, tid: i32, stack: Option<StackId>) {
+        let cgroup = self.setup.cgroup_of(tid);
         let counted = (0..self.events.len())
             .filter(|&e| self.events[e].tid.is_none_or(|only| only == tid))
+            .filter(|&e| self.events[e].cgroup.is_none() || self.events[e].cgroup == cgroup)
             .fold(0, |mask, e| {
                 mask | u64::from(!self.events[e].is_opened_later) << e
             });
@@ -265,6 +271,7 @@ impl World {
                 Place::User
             },
             stack: stack.unwrap_or_default(),
+            cgroup,
             counted_by: counted,
             ..Task::default()
         });
@@ -280,6 +287,16 @@ impl World {
     /// What happened so far.
     pub fn log(&self) -> &[Entry] {
         &self.log
+    }
+
+    /// What was kept of branch records where the kernel oopsed.
+    pub fn crashes(&self) -> &[Crash] {
+        &self.crashes
+    }
+
+    pub(super) fn keep(&mut self, crash: Crash) {
+        self.record_bytes += crash.bytes();
+        self.crashes.push(crash);
     }
 
     /// The stacks.
@@ -364,7 +381,10 @@ impl World {
             return false;
         }
         match self.current(cpu) {
-            None => self.events[usize::from(event)].tid.is_none(),
+            None => {
+                let setup = &self.events[usize::from(event)];
+                setup.tid.is_none() && setup.cgroup.is_none()
+            }
             Some(task) => task.counted_by >> event & 1 != 0,
         }
     }

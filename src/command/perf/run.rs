@@ -56,7 +56,7 @@ pub(crate) struct Args {
 }
 
 fn storage(name: &str) -> Result<Storage, String> {
-    Storage::from_name(name).ok_or_else(|| "not one of cpu, task".to_owned())
+    Storage::from_name(name).ok_or_else(|| "not one of cpu, task, cgroup".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
