@@ -33,6 +33,14 @@ pub enum Action {
         /** Where. */
         cpu: u16,
     },
+    /// A task in a system call, or a kernel thread, goes on to an instruction of the kernel's text;
+    /// elsewhere it is where all system calls are.
+    Kernel {
+        /** Where. */
+        cpu: u16,
+        /** The instruction. */
+        address: u64,
+    },
     /// The system call is over; the way out begins.
     Leave {
         /** Where. */

@@ -50,6 +50,14 @@ impl World {
                 let (cpu, task) = self.user(cpu)?;
                 self.enter(cpu);
                 self.tasks[task].place = Place::Body;
+                self.tasks[task].kernel_at = None;
+            }
+            Action::Kernel { cpu, address } => {
+                let (_, task) = self.kernel_body(cpu)?;
+                if !(super::KERNEL_TEXT..super::MACHINERY_TEXT).contains(&address) {
+                    return Err(Refused::NotKernelText);
+                }
+                self.tasks[task].kernel_at = Some(address);
             }
             Action::Leave { cpu } => {
                 let (_, task) = self.body(cpu)?;
@@ -317,7 +325,7 @@ impl World {
                 self.counters[index].due = self.now;
                 self.interrupt(at, 0);
             }
-            Kind::Tracepoint => {
+            Kind::Tracepoint | Kind::Software => {
                 let (at, task) = self.kernel_body(cpu)?;
                 let job = self.overflow(at, event, Context::Task, false);
                 self.tasks[task].job = Some(job);
@@ -374,6 +382,18 @@ impl World {
             counted_by: parent.counted_by & mask,
             ..Task::default()
         });
+        let maker = self.tasks[task].tid;
+        for event in 0..self.events.len() as u16 {
+            let is_own = self.events[usize::from(event)].tid.is_some();
+            if is_own
+                && self
+                    .tasks
+                    .last()
+                    .is_some_and(|t| t.counted_by >> event & 1 != 0)
+            {
+                self.slots.inherit(event, maker, child);
+            }
+        }
         self.say(cpu, Fact::Fork { child });
         self.branches_fork(cpu, task, self.tasks.len() - 1);
         self.write_side(cpu, 0, Body::Fork { child });
@@ -382,23 +402,26 @@ impl World {
 
     fn install(&mut self, cpu: u16, event: u16, handler: u16) -> Result<(), Refused> {
         let (cpu, task) = self.kernel_body(cpu)?;
-        let slot = self.slots.get(usize::from(event)).ok_or(Refused::NoEvent)?;
+        let slot = self.slots.get(event).ok_or(Refused::NoEvent)?;
         if usize::from(handler) > self.handlers.len() {
             return Err(Refused::NoHandler);
         }
         if slot.handler != 0 && handler != 0 {
             return Err(Refused::HandlerExists);
         }
+        if self.events[usize::from(event)].program.is_some() {
+            return Err(Refused::AttachedAtOpen);
+        }
         if let Some(Attached::Program(program)) = self.attached(handler)
             && !program.fits(&self.events[usize::from(event)])
         {
             return Err(Refused::NotForPrograms);
         }
-        self.slots[usize::from(event)].handler = handler;
+        self.slots.set_handler(event, handler);
         if self.mutant(Mutant::HalfReplacedHandler) {
             self.tasks[task].installing = Some((event, handler));
         } else {
-            self.slots[usize::from(event)].context = handler;
+            self.slots.set_context(event, handler);
             self.say(cpu, Fact::Installed { event, handler });
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::record::Branches;
 use super::refused::Refused;
 use super::setup::{EventSetup, Kind, Setup, TIMER_FLOOR_NS};
 use super::stack::{StackId, StackSource};
-use super::world::{Slot, World};
+use super::world::World;
 use crate::lbr::{self, Branch, Kernel, Mutation, Step};
 use unwind_sim_perf_data::BranchEntry;
 
@@ -333,6 +333,7 @@ impl World {
             }
         }
         self.say(cpu, Fact::Opened { event });
+        self.attach(cpu, event);
         if let Some(kernel) = self.branches.as_mut().filter(|_| has_branches) {
             match only {
                 Some(tid) => kernel.attach(tid),
@@ -368,8 +369,7 @@ impl World {
             self.counters[index].due = u64::MAX;
         }
         self.say(cpu, Fact::Closed { event });
-        if self.slots[usize::from(event)].handler != 0 {
-            self.slots[usize::from(event)] = Slot::default();
+        if self.slots.close(event) {
             self.say(cpu, Fact::Installed { event, handler: 0 });
         }
         let setup = &self.events[usize::from(event)];

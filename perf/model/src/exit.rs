@@ -53,7 +53,7 @@ impl World {
             return;
         }
         if let Some((event, handler)) = self.tasks[task].installing.take() {
-            self.slots[usize::from(event)].context = handler;
+            self.slots.set_context(event, handler);
             self.say(cpu, Fact::Installed { event, handler });
             return;
         }

@@ -68,7 +68,7 @@ impl Schedule {
         let has_cgroup = of_branches == Some(Mutation::SaveAtCgroupSwitch) || seed % 5 == 1;
         let lbr_storage = match (of_branches, rng.chance(1, 3)) {
             (Some(Mutation::SwapWithoutData), _) | (None, true) => Storage::PerContext,
-            _ if has_cgroup && seed % 2 == 0 => Storage::PerCgroup,
+            _ if has_cgroup && seed.is_multiple_of(2) => Storage::PerCgroup,
             _ => Storage::PerTask,
         };
         let has_branches = of_branches.is_some() || rng.chance(1, 2);
@@ -85,7 +85,7 @@ impl Schedule {
             timer_tracepoint: rng.chance(1, 4),
             lbr_storage,
             lbr_depth: Depth::ALL[rng.below(3)],
-            software_branches: seed % 3 == 0,
+            software_branches: seed.is_multiple_of(3),
             cgroups: match has_cgroup {
                 true => vec![CgroupSetup {
                     name: "group".to_owned(),
@@ -112,6 +112,7 @@ impl Schedule {
             Kind::Tracepoint,
             Kind::Uprobe,
             Kind::Pmu,
+            Kind::Software,
         ];
         let few = if has_branches { 3 } else { 1 };
         let count = few + rng.below(kinds.len() + 1 - few);
@@ -144,6 +145,12 @@ impl Schedule {
                 exclude_user: rng.chance(1, 12),
                 exclude_kernel: rng.chance(1, 12),
                 exclude_idle: rng.chance(1, 3),
+                regs_intr: seed.is_multiple_of(4),
+                // `report`, which the oracle knows.
+                program: match kind {
+                    Kind::Pmu | Kind::Timer | Kind::Software if seed % 7 == 2 => Some(5),
+                    _ => None,
+                },
                 max_stack: if rng.chance(1, 8) { 8 } else { 127 },
                 ring_bytes: if rng.chance(1, 3) {
                     600 + rng.below(2000) as u32
@@ -222,6 +229,7 @@ impl Schedule {
         for program in self.programs.iter().filter_map(|r| r.loaded.clone()) {
             world.add_program(program);
         }
+        world.check_programs()?;
         Ok(world)
     }
 
@@ -347,7 +355,11 @@ impl Maker {
                 ns: 100 + self.rng.below(4_000) as u64,
             },
             59..66 => Action::Syscall { cpu },
-            66..73 => Action::Leave { cpu },
+            66..72 => Action::Leave { cpu },
+            72..73 => Action::Kernel {
+                cpu,
+                address: super::KERNEL_TEXT + 0x5000 + self.rng.below(0x1000) as u64,
+            },
             73..77 => self.user(cpu),
             77..85 => {
                 let tid = self.tid();

@@ -31,6 +31,7 @@ mod programs_text;
 mod reader;
 mod record;
 mod refused;
+mod registers;
 mod rng;
 mod rule;
 mod sampling;
@@ -42,8 +43,11 @@ mod scenario_stacks;
 mod scenario_text;
 mod scenario_words;
 mod setup;
+mod slots;
 mod stack;
+mod user_memory;
 mod vary;
+mod walk;
 mod world;
 
 pub use action::Action;
@@ -58,6 +62,7 @@ pub use perf_data::{EPOCH_NS, perf_data};
 pub use programs::Program;
 pub use record::{Body, Branches, Record};
 pub use refused::Refused;
+pub use registers::{FakeRegs, Registers};
 pub use rule::{Rule, Violation};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
 pub use scenario::{ACTIONS_MAX, SCENARIO_BYTES_MAX, Scenario};
@@ -69,7 +74,9 @@ pub use setup::{
     CgroupSetup, EventSetup, Form, Kind, MAX_STACK, ON_STACK_ENTRIES, PMU_PERIOD_MIN, Refusal,
     RfcBuffer, Setup, TIMER_FLOOR_NS, UNWIND_MAX_ENTRIES, UserUnwind, timer_period, validate,
 };
-pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource};
+pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource, UserStack};
+pub use user_memory::{Pointers, UserMemory};
+pub use walk::{Found, Walk};
 pub use world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
 
 use stack::{KERNEL_BASE as KERNEL_TEXT, MACHINERY as MACHINERY_TEXT};

@@ -11,6 +11,7 @@ use super::record::{Body, Record};
 use super::rule::{Rule, Violation};
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, Setup};
 use super::stack::{Leaf, StackId, StackSource};
+use super::walk::Walk;
 use super::world::World;
 use std::collections::BTreeMap;
 
@@ -94,6 +95,8 @@ pub(super) struct Oracle<'a> {
     /// Stacks that replaced another one within a stay, with the one before.
     pub(super) replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
     pub(super) violations: Vec<Violation>,
+    /// What programs that walk user stacks found.
+    pub(super) walks: Vec<Walk>,
 }
 
 /// Checks a finished run.
@@ -136,6 +139,7 @@ impl<'a> Oracle<'a> {
             ),
             replaced: BTreeMap::new(),
             violations: Vec::new(),
+            walks: Vec::new(),
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
@@ -146,8 +150,12 @@ impl<'a> Oracle<'a> {
             oracle.read = index + 1;
             oracle.fact(entry);
             oracle.handler_fact(entry);
-            if let Fact::Output { .. } = entry.fact {
-                oracle.output(entry, raw.next());
+            if let Fact::Output { handler, .. } = entry.fact {
+                let record = raw.next();
+                oracle.output(entry, record);
+                if let Some(record) = record.filter(|_| world.walks(handler)) {
+                    oracle.walked(entry, record);
+                }
             }
             let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
             if let Some((rule, what)) = fault {
@@ -178,7 +186,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Whether the event counts the thread.
-    fn is_counted(&self, index: usize, tid: i32) -> bool {
+    pub(super) fn is_counted(&self, index: usize, tid: i32) -> bool {
         let event = &self.events[index];
         let (Some(opened), only) = (self.opened[index], event.tid) else {
             return false;
@@ -358,7 +366,7 @@ impl<'a> Oracle<'a> {
         stacks.map(|&stack| self.walk(stack, false))
     }
 
-    fn truth(&self, number: u64) -> Option<&Truth> {
+    pub(super) fn truth(&self, number: u64) -> Option<&Truth> {
         self.truths.get((number as usize).wrapping_sub(1))
     }
 

@@ -241,6 +241,10 @@ impl Reader {
                 },
             },
             "syscall" => Action::Syscall { cpu: words.cpu()? },
+            "kernel" => Action::Kernel {
+                cpu: words.cpu()?,
+                address: words.kernel_address()?,
+            },
             "leave" => Action::Leave { cpu: words.cpu()? },
             "finish" => Action::Finish { cpu: words.cpu()? },
             "sample" => Action::Sample {

@@ -1,6 +1,7 @@
 //! Reading of scenarios: what there is before anything happens.
 
 use super::mutant::Mutant;
+use super::registers::FakeRegs;
 use super::scenario::Reader;
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
 use super::scenario_words::Words;
@@ -16,7 +17,7 @@ const RING_BYTES_MAX: u64 = 1 << 24;
 const CGROUPS_MAX: usize = 64;
 
 /// Words of lines that say what there is.
-pub(super) const THERE_IS: [&str; 18] = [
+pub(super) const THERE_IS: [&str; 21] = [
     "form",
     "cpus",
     "mutant",
@@ -29,7 +30,10 @@ pub(super) const THERE_IS: [&str; 18] = [
     "software-branches",
     "cgroup",
     "timer-tracepoint",
+    "overflow-tracepoint",
+    "fake-regs",
     "handler",
+    "walker",
     "event",
     "stack",
     "stacks",
@@ -80,7 +84,14 @@ impl Reader {
                 setup.samples_per_tick = number as u32;
             }
             "timer-tracepoint" => setup.timer_tracepoint = true,
-            "handler" => return self.handler(words),
+            "overflow-tracepoint" => setup.overflow_tracepoint = true,
+            "fake-regs" => {
+                let name = words.need("a version")?;
+                let known = FakeRegs::ALL.into_iter().find(|regs| regs.as_str() == name);
+                let what = "a version: v5.1, v5.1-frame-pointer, v5.2";
+                setup.fake_regs = words.not(known, what)?;
+            }
+            "handler" | "walker" => return self.handler(words, word == "walker"),
             "lbr-storage" => {
                 let name = words.need("a storage")?;
                 setup.lbr_storage =
@@ -164,7 +175,7 @@ impl Reader {
             return Err(words.error(ScenarioErrorKind::TooMany("events")));
         }
         let kind = words.need("a kind")?;
-        let what = "a kind: pmu, timer, tracepoint, uprobe, bpf-output";
+        let what = "a kind: pmu, timer, tracepoint, software, uprobe, bpf-output";
         let mut event = EventSetup {
             name: name.to_owned(),
             kind: words.not(Kind::from_name(kind), what)?,
@@ -200,6 +211,12 @@ impl Reader {
                 "exclude-idle" => event.exclude_idle = true,
                 "not-identified" => event.identified = [false; 3],
                 "max-stack" => event.max_stack = words.number("a depth", 0xffff)? as u16,
+                "regs-intr" => event.regs_intr = true,
+                "config1" => event.config1 = words.number("a number", u64::MAX)?,
+                "program" => {
+                    let name = words.need("a handler")?;
+                    event.program = Some(words.not(self.find_handler(name), "a handler")?);
+                }
                 "branch-stack" => event.branch_stack = true,
                 "opened-later" => event.is_opened_later = true,
                 "stack-user" => event.stack_user = words.number("a size", 0xffff)? as u32,

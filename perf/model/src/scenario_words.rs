@@ -81,6 +81,13 @@ impl<'a> Words<'a> {
         self.not(is_user.then_some(address), "an address of user space")
     }
 
+    pub(super) fn kernel_address(&mut self) -> Result<u64, ScenarioError> {
+        let what = "an address of the kernel's text";
+        let address = self.number(what, u64::MAX)?;
+        let is_text = (super::KERNEL_TEXT..super::MACHINERY_TEXT).contains(&address);
+        self.not(is_text.then_some(address), what)
+    }
+
     pub(super) fn cpu(&mut self) -> Result<u16, ScenarioError> {
         Ok(self.number("a CPU", u64::from(CPUS_MAX))? as u16)
     }

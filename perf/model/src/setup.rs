@@ -3,6 +3,7 @@
 //! Not here: what happens (`world`).
 
 use super::mutant::Mutant;
+use super::registers::FakeRegs;
 use crate::lbr::{Depth, Layout, Storage};
 
 /// Which of the two forms of deferred user callchains the kernel has.
@@ -47,6 +48,9 @@ pub enum Kind {
     Timer,
     /// A tracepoint: in task context, at a point of the kernel, with registers made up there.
     Tracepoint,
+    /// A software event that is counted at a point of the kernel (PERF_COUNT_SW_CONTEXT_SWITCHES):
+    /// as a tracepoint, but it takes programs for events.
+    Software,
     /// A uprobe at the first instruction of a function.
     Uprobe,
     /// What programs write to (PERF_COUNT_SW_BPF_OUTPUT); it does not overflow.
@@ -60,15 +64,17 @@ impl Kind {
             Self::Pmu => "pmu",
             Self::Timer => "timer",
             Self::Tracepoint => "tracepoint",
+            Self::Software => "software",
             Self::Uprobe => "uprobe",
             Self::BpfOutput => "bpf-output",
         }
     }
 
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Pmu,
         Self::Timer,
         Self::Tracepoint,
+        Self::Software,
         Self::Uprobe,
         Self::BpfOutput,
     ];
@@ -116,6 +122,13 @@ pub struct EventSetup {
     pub identified: [bool; 3],
     /// The ring's size in bytes.
     pub ring_bytes: u32,
+    /// Samples have the registers that the event is about (PERF_SAMPLE_REGS_INTR).
+    pub regs_intr: bool,
+    /// `attr.config1`, of which events have their own use.
+    pub config1: u64,
+    /// The handler that comes with the attribute, by number: a bit of the attribute says that
+    /// `config1` is a program, as proposed in August 2016.
+    pub program: Option<u16>,
     /// Samples have branch records, in call-stack mode, of user space.
     pub branch_stack: bool,
     /// It is not there from the start, but opened later.
@@ -142,6 +155,9 @@ impl Default for EventSetup {
             stack_user: 0,
             identified: [true; 3],
             ring_bytes: 1 << 20,
+            regs_intr: false,
+            config1: 0,
+            program: None,
             branch_stack: false,
             is_opened_later: false,
         }
@@ -204,6 +220,11 @@ pub struct Setup {
     pub software_branches: bool,
     /// The cgroups.
     pub cgroups: Vec<CgroupSetup>,
+    /// How registers are made up where there was no interrupt.
+    pub fake_regs: FakeRegs,
+    /// The log tells of a global tracepoint where hardware counters overflow, the other one that
+    /// was considered in August 2016.
+    pub overflow_tracepoint: bool,
     /// The log tells of a global tracepoint at the head of the timers' function, as proposed in
     /// July 2016.
     pub timer_tracepoint: bool,
@@ -231,6 +252,8 @@ impl Default for Setup {
             lbr_layout: Layout::default(),
             software_branches: false,
             cgroups: Vec::new(),
+            fake_regs: FakeRegs::default(),
+            overflow_tracepoint: false,
             timer_tracepoint: false,
         }
     }
@@ -259,6 +282,11 @@ pub enum Refusal {
     NoBranchesOfOutputs,
     /// An event is of a thread or of a cgroup.
     CgroupOfThread,
+    /// `config1` cannot be a program: the event has its own use for it. That of a uprobe is the
+    /// file's path.
+    Config1InUse,
+    /// A program for events does not fit this one.
+    NotForPrograms,
     /// The first event takes the records of what tasks do, and is there from the start.
     FirstIsLate,
 }
@@ -284,6 +312,8 @@ impl Refusal {
             Self::MaxStack => "sample_max_stack is over the limit of 127",
             Self::NoBranches => "only a hardware counter has branch records",
             Self::NoBranchesOfOutputs => "what programs write has no branch records",
+            Self::Config1InUse => "config1 is in use, it cannot be a program",
+            Self::NotForPrograms => "no such program, or not for an event of this kind",
             Self::CgroupOfThread => "an event is of a thread or of a cgroup, not of both",
             Self::FirstIsLate => "an event that takes others' records is there from the start",
         }
@@ -312,6 +342,9 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     }
     if event.cgroup.is_some() && event.tid.is_some() {
         return Err(Refusal::CgroupOfThread);
+    }
+    if event.program.is_some() && (event.config1 != 0 || event.kind == Kind::Uprobe) {
+        return Err(Refusal::Config1InUse);
     }
     if event.is_opened_later && event.defer_output {
         return Err(Refusal::FirstIsLate);

@@ -16,6 +16,7 @@ use super::reader::Delivered;
 use super::record::{Body, Record, Ring};
 use super::sampling::Handler;
 use super::setup::{EventSetup, Kind, Refusal, Setup, TIMER_FLOOR_NS, validate};
+use super::slots::Slots;
 use super::stack::{Leaf, StackId, StackSource};
 use crate::bpf::Guard;
 use crate::lbr::{Dying, Kernel, Saving};
@@ -42,7 +43,7 @@ pub struct World {
     pub(super) tasks: Vec<Task>,
     pub(super) rings: Vec<Ring>,
     pub(super) counters: Vec<Counter>,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Slots,
     /// None while a program runs.
     pub(super) handlers: Vec<Option<Attached>>,
     /// Branch records; none if no event has them.
@@ -108,6 +109,8 @@ pub(super) struct Task {
     pub(super) stack: StackId,
     pub(super) leaf: Leaf,
     pub(super) cgroup: Option<u16>,
+    /// Where it is in its system call, if a script says so.
+    pub(super) kernel_at: Option<u64>,
     /// The events that count it, one bit each.
     pub(super) counted_by: u64,
     pub(super) info: Info,
@@ -175,13 +178,6 @@ pub(super) struct Counter {
     pub(super) owner: Option<usize>,
 }
 
-/// What is called at an overflow of an event: a handler and its context; 0 is none.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    pub(super) handler: u16,
-    pub(super) context: u16,
-}
-
 impl World {
     /// A world in which nothing runs yet: every CPU is idle.
     ///
@@ -222,7 +218,7 @@ impl World {
         Ok(Self {
             rings: rings.collect(),
             counters,
-            slots: vec![Slot::default(); events.len()],
+            slots: Slots::new(events.len()),
             handlers: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             tasks: Vec::new(),
@@ -281,7 +277,7 @@ impl World {
     /// Adds a handler; its number, from 1.
     pub fn add_handler(&mut self, handler: Box<dyn Handler>) -> u16 {
         self.handlers.push(Some(Attached::Plain(handler)));
-        self.handlers.len() as u16
+        self.attach_at_open(self.handlers.len() as u16)
     }
 
     /// What happened so far.
