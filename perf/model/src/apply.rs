@@ -155,7 +155,7 @@ impl World {
     pub(super) fn has_room(&self) -> Result<(), Refused> {
         if self.log().len() >= LOG_MAX {
             Err(Refused::TooMuch)
-        } else if self.record_bytes > RECORD_BYTES_MAX {
+        } else if self.kept_bytes() > RECORD_BYTES_MAX {
             Err(Refused::TooManyRecords)
         } else {
             Ok(())

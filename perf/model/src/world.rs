@@ -12,8 +12,8 @@ use super::log::{Context, Entry, Fact, Names, text};
 use super::mutant::Mutant;
 use super::overflow::{Overflow, Stage};
 use super::programs::Attached;
-use super::reader::Delivered;
-use super::record::{Body, Record, Ring};
+use super::reader::{Delivered, Rings};
+use super::record::{Body, Record};
 use super::sampling::Handler;
 use super::setup::{EventSetup, Kind, Refusal, Setup, TIMER_FLOOR_NS, validate};
 use super::slots::Slots;
@@ -41,7 +41,7 @@ pub struct World {
     pub(super) stacks: Box<dyn StackSource>,
     pub(super) cpus: Vec<Cpu>,
     pub(super) tasks: Vec<Task>,
-    pub(super) rings: Vec<Ring>,
+    rings: Rings,
     pub(super) counters: Vec<Counter>,
     pub(super) slots: Slots,
     /// None while a program runs.
@@ -49,17 +49,13 @@ pub struct World {
     /// Branch records; none if no event has them.
     pub(super) branches: Option<Kernel>,
     crashes: Vec<Crash>,
+    crash_bytes: u64,
     /// The events that are open, one bit each.
     pub(super) open: u64,
     pub(super) now: u64,
     /// Samples so far.
     pub(super) samples: u64,
-    pub(super) sequence: u64,
     log: Vec<Entry>,
-    pub(super) records: Vec<Record>,
-    /// Bytes of all records so far that were not lost.
-    pub(super) record_bytes: u64,
-    pub(super) delivered: Vec<Delivered>,
 }
 
 /// A CPU.
@@ -212,11 +208,8 @@ impl World {
             }
         };
         let counters = events.iter().flat_map(|e| vec![each(e); cpus]).collect();
-        let rings = events
-            .iter()
-            .flat_map(|e| vec![Ring::new(e.ring_bytes); cpus]);
         Ok(Self {
-            rings: rings.collect(),
+            rings: Rings::new(&events, cpus),
             counters,
             slots: Slots::new(events.len()),
             handlers: Vec::new(),
@@ -224,14 +217,11 @@ impl World {
             tasks: Vec::new(),
             branches: branches(&setup, &events),
             crashes: Vec::new(),
+            crash_bytes: 0,
             open: opened_at_start(&events),
             now: 0,
             samples: 0,
-            sequence: 0,
             log: Vec::new(),
-            records: Vec::new(),
-            record_bytes: 0,
-            delivered: Vec::new(),
             setup,
             events,
             stacks,
@@ -291,7 +281,7 @@ impl World {
     }
 
     pub(super) fn keep(&mut self, crash: Crash) {
-        self.record_bytes += crash.bytes();
+        self.crash_bytes += crash.bytes();
         self.crashes.push(crash);
     }
 
@@ -357,11 +347,37 @@ impl World {
             body,
         };
         let untold = self.mutant(Mutant::LostUntold);
-        let index = self.index(event, cpu);
-        let size = record.body.size();
-        let written = self.rings[index].write(record, &mut self.sequence, untold);
-        self.record_bytes += u64::from(if written { size } else { 0 });
-        written
+        self.rings.write(record, untold)
+    }
+
+    /// Bytes of what is kept besides the log.
+    pub(super) const fn kept_bytes(&self) -> u64 {
+        self.rings.bytes() + self.crash_bytes
+    }
+
+    /// What the reader has: after [`World::finish`] by time, before in the order it took it.
+    pub fn records(&self) -> &[Record] {
+        self.rings.records()
+    }
+
+    /// The records with the reader's rounds, in the order in which it took them.
+    pub(super) fn delivered(&self) -> &[Delivered] {
+        self.rings.delivered()
+    }
+
+    /// The reader takes all records of the CPU's rings.
+    pub(super) fn read(&mut self, cpu: usize) {
+        self.rings.read(cpu);
+        self.say(cpu, Fact::Read);
+    }
+
+    /// The end of recording: the reader takes everything.
+    pub fn finish(&mut self) {
+        self.close_all();
+        for cpu in 0..self.cpus.len() {
+            self.read(cpu);
+        }
+        self.rings.end(self.now);
     }
 
     /// As `write`, for records that only say what a task did; they go to the first event.

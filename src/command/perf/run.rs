@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Where branch records are kept while a task does not run, whatever the scenario says: cpu
-    /// (with the events, up to Linux 6.14) or task.
+    /// (with the events, up to Linux 6.14), task, or cgroup (of tasks in a recorded cgroup).
     #[arg(long, value_name = "WHERE", value_parser = storage, conflicts_with = "seed")]
     lbr_storage: Option<Storage>,
 }
