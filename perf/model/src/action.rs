@@ -1,6 +1,6 @@
 //! What a script or a random schedule may ask of the world.
 //!
-//! Doing it is in `apply`.
+//! `apply` carries it out.
 
 use super::stack::{Leaf, StackId};
 

@@ -19,8 +19,8 @@ pub(super) const CALL_BYTES: u64 = 5;
 /// and made again with them.
 pub(super) const CALLS_MAX: usize = 1024;
 
-/// The branch records that a crash finds: those of tasks that run are in the ring of their CPU,
-/// those of the others in their memory, which hangs on `task_struct`.
+/// The branch records that a crash finds. Those of running tasks are in the ring of their CPU,
+/// those of the others in the memory that `task_struct` points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// When, nanoseconds.
@@ -34,16 +34,16 @@ pub struct Crash {
 /// The branch records of a task at a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Whose.
+    /// The task.
     pub tid: i32,
-    /// The CPU that ran it; none if it waited.
+    /// The CPU that ran it; `None` if it waited.
     pub cpu: Option<usize>,
     /// The records, newest first.
     pub entries: Vec<BranchEntry>,
 }
 
 impl Crash {
-    /// What it takes, bytes.
+    /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> u64 {
         let of = |kept: &Kept| size_of::<Kept>() + size_of_val(kept.entries.as_slice());
         self.tasks.iter().map(of).sum::<usize>() as u64
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// The kernel oopses: what is there of branch records is kept.
+    /// The kernel oopses: keeps the branch records of all tasks.
     pub(super) fn crash(&mut self, cpu: usize) {
         let has_user_code = |task: &&super::world::Task| !task.kthread && !task.dead;
         let kept = |task: &super::world::Task| {

@@ -193,7 +193,7 @@ impl<'a> Oracle<'a> {
         };
         let makers = self.threads.get(&tid).map(|thread| &thread.makers);
         let Some(only) = only else {
-            // A thread is in the cgroup of the one that all its makers come from.
+            // A thread is in its first ancestor's cgroup.
             let founder = makers
                 .and_then(|all| all.first())
                 .map_or(tid, |first| first.0);

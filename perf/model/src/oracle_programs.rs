@@ -19,7 +19,7 @@ pub(super) const STACK: u16 = 7;
 pub(super) struct Handled {
     /// The handler that is in place, by event, and by task for events that were inherited.
     installed: BTreeMap<(u16, Option<i32>), u16>,
-    /// How often handlers of events came and went.
+    /// How often the handler of an event changed, by event.
     changes: BTreeMap<u16, u64>,
     /// The handler that was in place when a sample began and has not been called, by sample, with
     /// the changes so far.
@@ -104,7 +104,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A child's events have the handlers that its maker's have now.
+    /// A child's inherited events have the handlers that its maker's events have now.
     fn inherited(&mut self, maker: i32, child: i32) {
         for (index, event) in self.events.iter().enumerate() {
             if event.tid.is_some() && event.inherit && self.is_counted(index, maker) {
@@ -130,7 +130,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A sample is written: a handler that was in place all the time has been called.
+    /// A sample is written: a handler that was in place all the time must have been called.
     fn not_called(&mut self, entry: &Entry, number: u64) {
         let Some((handler, then)) = self.handlers.awaited.remove(&number) else {
             return;

@@ -35,7 +35,7 @@ pub(super) struct Overflow {
     user: User,
     /// The handler, once it was read.
     pub(super) slot: Slot,
-    /// The branch records, taken at once: what runs until the sample is written takes some away.
+    /// The branch records, read when the sample begins: what runs afterwards changes the ring.
     pub(super) branches: Option<Branches>,
     /// The chain was made before the handler's program runs, which uses it.
     pub(super) is_chain_ready: bool,
@@ -378,7 +378,7 @@ impl World {
     }
 
     /// Where the kernel is on this CPU, for a sample taken in `context`: a hardirq has the
-    /// registers of what it interrupted, an NMI is in no frame of its own.
+    /// registers of what it interrupted. An NMI has no entry in `frames`.
     pub(super) fn kernel_at(&self, cpu: usize, context: Context) -> u64 {
         let frames = &self.cpus[cpu].frames;
         let below = frames

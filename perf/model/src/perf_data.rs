@@ -6,8 +6,8 @@
 //!
 //! What a file cannot hold as it is:
 //! - Times are [`EPOCH_NS`] later, because perf takes a time of 0 for none.
-//! - Tracepoints are of the system `model`, uprobes of `probe_model`, unless their names say
-//!   `SYSTEM:NAME`. A uprobe is one that perf probe made: a tracepoint too.
+//! - Tracepoints are of the system `model`, uprobes of `probe_model`, unless their names are
+//!   `SYSTEM:NAME`. A uprobe is written as perf probe makes it: as a tracepoint.
 //! - Records of the form of 2023 have no cookie; no reader knows that layout. They are written in
 //!   today's, with cookie 0; their samples end with the marker, as they did.
 //! - Of user registers and stack copies a model knows the size only: a stack is zeros of which

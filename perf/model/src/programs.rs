@@ -67,7 +67,7 @@ impl Program {
         }
     }
 
-    /// The same as one that walks user stacks.
+    /// Marks it as a program that walks user stacks.
     pub(super) fn walking(self) -> Self {
         Self {
             walks: true,
@@ -203,8 +203,7 @@ impl World {
         self.attach_at_open(self.handlers.len() as u16)
     }
 
-    /// A handler is there: it is in place in events that brought it along and are open. Its
-    /// number.
+    /// Attaches a new handler to the open events whose attribute names it. Returns its number.
     pub(super) fn attach_at_open(&mut self, handler: u16) -> u16 {
         for event in 0..self.events.len() as u16 {
             let is_its = self.events[usize::from(event)].program == Some(handler);
@@ -215,7 +214,7 @@ impl World {
         handler
     }
 
-    /// Puts the handler in place that an event brings along.
+    /// Attaches the handler that the event's attribute names.
     pub(super) fn attach(&mut self, cpu: usize, event: u16) {
         if let Some(handler) = self.events[usize::from(event)].program {
             self.slots.set_handler(event, handler);
@@ -229,10 +228,10 @@ impl World {
         matches!(self.attached(handler), Some(Attached::Program(program)) if program.walks)
     }
 
-    /// Whether all handlers that events bring along are there and fit.
+    /// Checks that all handlers named by attributes exist and fit.
     ///
     /// # Errors
-    /// The index of an event whose handler is not, or does not.
+    /// The index of an event whose handler does not exist or does not fit.
     pub(super) fn check_programs(&self) -> Result<(), (usize, Refusal)> {
         for (index, event) in self.events.iter().enumerate() {
             let Some(handler) = event.program else {

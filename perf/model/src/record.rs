@@ -41,7 +41,7 @@ pub enum Body {
         chain: Vec<u64>,
         /// Bytes of user registers and user stack in it.
         user_bytes: u32,
-        /// What a tracepoint says, behind what they all say (PERF_SAMPLE_RAW).
+        /// The fields of a tracepoint, without the common ones (PERF_SAMPLE_RAW).
         payload: Vec<u8>,
         /// The registers, for events that record them (PERF_SAMPLE_REGS_INTR).
         registers: Option<Registers>,

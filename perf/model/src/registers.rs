@@ -1,11 +1,11 @@
 //! The registers that a sample has.
 //!
-//! An interrupt has those of what it interrupted. A tracepoint and a software event have none;
-//! `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
+//! An interrupt has the registers of what it interrupted. A tracepoint and a software event have
+//! none; `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
 
 use super::user_memory::Pointers;
 
-/// The registers that whoever walks a stack looks at.
+/// The registers that a stack walk starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     /// rip.
@@ -24,13 +24,12 @@ pub struct Registers {
 /// How a kernel makes registers up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FakeRegs {
-    /// Up to Linux 5.1 without frame pointers: rbp is the tracing function's own frame, where the
-    /// unwinder takes it for the caller's, and finds nothing.
+    /// Up to Linux 5.1 without frame pointers: rbp is the tracing function's own frame. The
+    /// unwinder takes it for the caller's and finds one frame.
     V5_1,
     /// Up to Linux 5.1 with frame pointers: rbp is the caller's.
     V5_1FramePointer,
-    /// From Linux 5.2 on (d15d356887e7): rsp is the tracing function's frame, and rbp is what was
-    /// there, zero.
+    /// From Linux 5.2 on (d15d356887e7): rsp is the tracing function's frame. rbp is not set: 0.
     #[default]
     V5_2,
 }
@@ -47,7 +46,7 @@ impl FakeRegs {
         }
     }
 
-    /// How many frames of the kernel a walk from them finds, if not all.
+    /// Most frames of the kernel that a walk from them finds; `None` for all.
     pub(super) const fn frames_max(self) -> Option<usize> {
         match self {
             Self::V5_1 => Some(1),
@@ -55,7 +54,7 @@ impl FakeRegs {
         }
     }
 
-    /// Those made up for a caller at `ip`.
+    /// The registers made up for a caller at `ip`.
     pub(super) const fn registers(self, ip: u64) -> Registers {
         let (sp, bp) = match self {
             Self::V5_1 => (LIVE_SP, FRAME),
@@ -85,7 +84,7 @@ const LIVE_SP: u64 = FRAME - 0x48;
 /// The frame of its caller.
 const CALLERS_FRAME: u64 = FRAME + 0x60;
 
-/// Those of user code.
+/// Registers of user code.
 pub(super) const fn of_user(ip: u64, Pointers { sp, bp }: Pointers) -> Registers {
     Registers {
         ip,
@@ -96,7 +95,7 @@ pub(super) const fn of_user(ip: u64, Pointers { sp, bp }: Pointers) -> Registers
     }
 }
 
-/// Those of the kernel, as an interrupt finds them.
+/// Registers of the kernel, as an interrupt finds them.
 pub(super) const fn of_kernel(ip: u64) -> Registers {
     Registers {
         ip,

@@ -124,7 +124,7 @@ pub struct EventSetup {
     pub ring_bytes: u32,
     /// Samples have the registers that the event is about (PERF_SAMPLE_REGS_INTR).
     pub regs_intr: bool,
-    /// `attr.config1`, of which events have their own use.
+    /// `attr.config1`: what it means depends on the event.
     pub config1: u64,
     /// The handler that comes with the attribute, by number: a bit of the attribute says that
     /// `config1` is a program, as proposed in August 2016.
@@ -216,14 +216,14 @@ pub struct Setup {
     pub lbr_depth: Depth,
     /// The structure that the kernel keeps them in.
     pub lbr_layout: Layout,
-    /// Events of the kernel's own making (timers, tracepoints, uprobes) have branch records too.
+    /// Timers, tracepoints, software events and uprobes can have branch records too.
     pub software_branches: bool,
     /// The cgroups.
     pub cgroups: Vec<CgroupSetup>,
     /// How registers are made up where there was no interrupt.
     pub fake_regs: FakeRegs,
-    /// The log tells of a global tracepoint where hardware counters overflow, the other one that
-    /// was considered in August 2016.
+    /// The log shows what a global tracepoint would see where hardware counters overflow, as
+    /// considered in August 2016.
     pub overflow_tracepoint: bool,
     /// The log tells of a global tracepoint at the head of the timers' function, as proposed in
     /// July 2016.
@@ -282,10 +282,10 @@ pub enum Refusal {
     NoBranchesOfOutputs,
     /// An event is of a thread or of a cgroup.
     CgroupOfThread,
-    /// `config1` cannot be a program: the event has its own use for it. That of a uprobe is the
-    /// file's path.
+    /// `config1` cannot be a program, as the event uses it otherwise: a uprobe's is the path of its
+    /// file.
     Config1InUse,
-    /// A program for events does not fit this one.
+    /// The program does not exist, or does not fit an event of this kind.
     NotForPrograms,
     /// The first event takes the records of what tasks do, and is there from the start.
     FirstIsLate,

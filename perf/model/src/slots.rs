@@ -1,8 +1,7 @@
 //! Which handler is called at an overflow of an event.
 //!
-//! An event that a task inherits is one of its own: it has the handler that its maker's had at the
-//! fork (`perf_event_alloc`, `kernel/events/core.c`), and what happens to that one later does not
-//! reach it.
+//! A task that inherits an event gets an event of its own. Its handler is the one that its maker's
+//! event had at the fork (`perf_event_alloc`, `kernel/events/core.c`), and stays when that changes.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +16,12 @@ pub(super) struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     own: Vec<Slot>,
-    /// Of events that were inherited, by event and task.
+    /// The handlers of inherited events, by event and task.
     inherited: BTreeMap<(u16, i32), Slot>,
 }
 
 impl Slots {
-    /// No handler for any of so many events.
+    /// So many events without handlers.
     pub(super) fn new(events: usize) -> Self {
         Self {
             own: vec![Slot::default(); events],
@@ -30,12 +29,12 @@ impl Slots {
         }
     }
 
-    /// The one of an event, if there is such an event.
+    /// The event's own handler; `None` if there is no such event.
     pub(super) fn get(&self, event: u16) -> Option<Slot> {
         self.own.get(usize::from(event)).copied()
     }
 
-    /// The one of an event while a task runs.
+    /// The handler of an event while task `tid` runs.
     pub(super) fn of(&self, event: u16, tid: i32) -> Slot {
         let inherited = self.inherited.get(&(event, tid)).copied();
         inherited.or(self.get(event)).unwrap_or_default()
@@ -61,7 +60,7 @@ impl Slots {
         self.inherited.insert((event, child), slot);
     }
 
-    /// An event is closed, and with it those that were inherited: whether one had a handler.
+    /// Closes an event and those inherited from it. Whether one of them had a handler.
     pub(super) fn close(&mut self, event: u16) -> bool {
         let inherited = self.inherited.keys();
         let gone: Vec<_> = inherited.filter(|key| key.0 == event).copied().collect();

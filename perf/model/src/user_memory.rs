@@ -1,4 +1,4 @@
-//! User memory and the registers that go with it: what a program that walks a user stack reads.
+//! User memory and registers: what a program reads that walks a user stack.
 //!
 //! A stack that is written down is laid out as compiled with frame pointers: each frame has its
 //! caller's frame pointer and, above it, its return address. A stack from a file has what was

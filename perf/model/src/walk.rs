@@ -1,4 +1,4 @@
-//! What a program that walks user stacks itself finds of them, against the truth.
+//! User stacks that programs walk themselves, compared with the truth.
 
 use super::log::{Entry, Fact};
 use super::oracle::Oracle;
@@ -28,7 +28,7 @@ pub enum Found {
     Truncated,
     /// Frames are left out, and all others are true.
     Missing,
-    /// The frame of this index, from 0, is not one of those that are left.
+    /// The frame with this index, from 0, is not among the remaining true frames.
     Wrong(usize),
 }
 
@@ -50,7 +50,7 @@ impl Walk {
 }
 
 impl Oracle<'_> {
-    /// What a walking program wrote at a sample: a number, and as many frames.
+    /// Reads what a walking program wrote at a sample: a number, and as many frames.
     pub(super) fn walked(&mut self, entry: &Entry, record: &Record) {
         let (Fact::Output { number, .. }, Body::Raw { data }) = (entry.fact, &record.body) else {
             return;
@@ -62,7 +62,7 @@ impl Oracle<'_> {
             frames.get(..count)
         });
         let Some(found) = found else {
-            let what = format!("sample {number}: what its program wrote is no number of frames");
+            let what = format!("sample {number}: its program did not write a list of frames");
             return self.fault(Rule::Program, entry.time, what);
         };
         let Some((tid, Some((stack, leaf)))) = self.truth(number).map(|t| (t.tid, t.stack)) else {

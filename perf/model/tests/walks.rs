@@ -90,7 +90,7 @@ fn r003_15_a_program_reads_the_memory_that_was_recorded() {
 }
 
 #[test]
-fn what_is_no_number_of_frames_is_told() {
+fn what_is_not_a_list_of_frames_is_reported() {
     let text = "walker range file\nevent cycles pmu no-defer program range\n\
                 event outputs bpf-output no-defer\nstack work 0x1000\ntask 1 work\nswitch 0 1\n\
                 syscall 0\nkernel 0 0xffffffff81214c3c\nsample 0 cycles\n";

@@ -152,7 +152,7 @@ impl Table {
         id
     }
 
-    /// The memory as a dump finds it: nobody uses it.
+    /// The memory as a dump finds it; this does not count as a use.
     pub(super) fn look(&self, id: DataId) -> Option<&Data> {
         self.data.get(&id)
     }

@@ -26,8 +26,8 @@ pub enum Storage {
     PerContext,
     /// With the task, for events of tasks and of CPUs alike (from Linux 6.15 on).
     PerTask,
-    /// With the task, but a recording of a cgroup gives memory to the cgroup's tasks only: what
-    /// the patch of January 2020 left for later. Linux gives it to every task.
+    /// With the task, but a recording of a cgroup gives memory to the cgroup's tasks only, as the
+    /// patch of January 2020 proposes for later. Linux gives it to every task.
     PerCgroup,
 }
 
@@ -219,7 +219,7 @@ impl Kernel {
     }
 
     /// The branch records of a task as a crash finds them, newest first: in the ring of the CPU
-    /// that runs it, which is told too, or in its memory.
+    /// that runs it, which is returned too, or in its memory.
     pub fn crash(&self, tid: Tid) -> (Option<usize>, Vec<Branch>) {
         let on = self.cpus.iter().position(|cpu| cpu.running == tid);
         let records = match on {
@@ -459,7 +459,7 @@ impl Kernel {
         }
     }
 
-    /// Such a recording ends.
+    /// A recording of the whole system, or of a cgroup, ends.
     pub fn detach_system(&mut self, cgroup: Option<Cgroup>) {
         let Some(users) = self.system.get_mut(&cgroup) else {
             return;

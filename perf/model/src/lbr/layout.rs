@@ -1,24 +1,24 @@
-//! How large the memory is that the kernel saves branch records in.
+//! Sizes of the memory that the kernel saves branch records in.
 //!
 //! `struct x86_perf_task_context` and `struct x86_perf_task_context_arch_lbr` of
 //! `arch/x86/events/perf_event.h`, `struct perf_ctx_data` of `include/linux/perf_event.h`.
 
 /// Bytes of `struct perf_ctx_data` itself: an `rcu_head` of two pointers, two 32-bit numbers and
-/// two pointers. In the patch of January 2020 its members are others and its size is the same.
+/// two pointers. In the patch of January 2020 it has other members and the same size.
 pub const CONTEXT_HEADER_BYTES: u64 = 40;
 
-/// Bytes of an entry: from, to, and what else the processor says of the branch.
+/// Bytes of an entry: from, to and info.
 const ENTRY: u64 = 3 * 8;
 /// `MAX_LBR_ENTRIES`
 const ENTRIES: u64 = 32;
 /// `int tos, valid_lbrs, lbr_callstack_users, lbr_stack_state, log_id`
 const NUMBERS: u64 = 5 * 4;
-/// `lbr_sel`, which a guest's filter is kept in.
+/// `lbr_sel`: the filter of a guest.
 const FILTER: u64 = 8;
 /// `lbr_callstack_users`, `lbr_stack_state` and `log_id`.
 const ARCHITECTURAL_NUMBERS: u64 = 3 * 4;
 
-/// Which kernel's structure it is.
+/// The structure, by kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// Up to Linux 5.8: 32 entries and five 32-bit numbers.
@@ -59,7 +59,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// The structures as C lays them out, members in the order of the kernel's text.
+    /// The structures as C lays them out, with the members in the order of the kernel's source.
     #[test]
     fn r002_4_sizes_are_those_of_the_structures() {
         #[repr(C)]
@@ -112,7 +112,7 @@ mod tests {
         let header = CONTEXT_HEADER_BYTES as usize;
         assert_eq!(header, size_of::<Patch2020>());
         assert_eq!(header, size_of::<Linux6_15>());
-        // What was told in 2020 is the sum of the members.
+        // The patch of 2020 states the sum of the members.
         assert_eq!(Layout::V2020.member_bytes(), 788);
         assert_eq!([size(Layout::V2020), size(Layout::V6_18)], [792, 800]);
     }

@@ -43,7 +43,7 @@ fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
             ip: sample.ip()?,
             chain: sample.callchain().ok()?.map(words).unwrap_or_default(),
             payload: match sample.raw_data().ok()? {
-                // Behind the padding's begin there is nothing of the payload.
+                // Padding follows the payload.
                 Some(raw) => match expected.body {
                     Body::Sample { ref payload, .. } => raw[8..8 + payload.len()].to_vec(),
                     _ => return None,
