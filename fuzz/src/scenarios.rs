@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::Stop;
 use unwind_sim_perf_data::stitch::Mode;
-use unwind_sim_perf_model::{Action, Scenario, bless, join, output, perf_data};
+use unwind_sim_perf_model::{Action, Scenario, UserStack, bless, join, output, perf_data};
 
 /// Maximum number of actions in each input.
 const ACTIONS_MAX: usize = 2000;
@@ -26,7 +26,8 @@ pub fn scenario(data: &[u8]) {
         return;
     };
     for request in 0..scenario.requests().len() {
-        let stacks = vec![FRAMES.to_vec(); scenario.requests()[request].count()];
+        let stack = UserStack::from(FRAMES.to_vec());
+        let stacks = vec![stack; scenario.requests()[request].count()];
         if scenario.supply(request, stacks).is_err() {
             return;
         }

@@ -94,11 +94,11 @@ fn seed_004(input: &Input) -> Result<String, RunError> {
     let mut out = SEED_004_HEAD.to_owned();
     input.for_each::<RunError>(&Filter::default(), &mut |view| {
         if view.sample.regs.is_fake() {
-            for variant in [FakeVariant::V5_1, FakeVariant::V5_2] {
+            for (variant, event) in EVENTS {
                 if variant == FakeVariant::V5_2 {
                     out.push_str(SEED_004_MIDDLE);
                 }
-                out.push_str(&perf_script(view, Variant::Fake(variant)));
+                out.push_str(&perf_script(view, Variant::Fake(variant), &event));
             }
         }
         Ok(())
@@ -106,6 +106,52 @@ fn seed_004(input: &Input) -> Result<String, RunError> {
     out.push_str(SEED_004_USER);
     out.push_str(SEED_004_TAIL);
     Ok(out)
+}
+
+/// What differs in the mail's records of the tracepoint `kmem:mm_page_alloc`.
+struct MmPageAlloc {
+    tid: u32,
+    microseconds: u64,
+    pfn: u64,
+}
+
+/// The event of each listing.
+const EVENTS: [(FakeVariant, MmPageAlloc); 2] = [
+    (
+        FakeVariant::V5_1,
+        MmPageAlloc {
+            tid: 6429,
+            microseconds: 22_498_450,
+            pfn: 1_534_487,
+        },
+    ),
+    (
+        FakeVariant::V5_2,
+        MmPageAlloc {
+            tid: 6503,
+            microseconds: 1_567_570_191,
+            pfn: 1_493_252,
+        },
+    ),
+];
+
+impl MmPageAlloc {
+    /// The line that `perf script` puts before the callchain.
+    fn header(&self) -> String {
+        let Self {
+            tid,
+            microseconds,
+            pfn,
+        } = self;
+        let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
+        // perf does not know where the array of `struct page` starts, and prints a page's number as
+        // its address.
+        format!(
+            "perf {tid:>5} [000] {seconds:>5}.{rest:06}: {:>30}: page={pfn:#x} pfn={pfn} order=0 \
+             migratetype=0 gfp_flags=GFP_KERNEL",
+            "kmem:mm_page_alloc"
+        )
+    }
 }
 
 /// The addresses in the mail's callchain, and the memory there. The frames are found by their frame
@@ -201,7 +247,7 @@ fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
 }
 
 /// The callchain of `orc` in the format of `perf script`, with the verdict on its kernel part.
-fn perf_script(view: &View<'_>, variant: Variant) -> String {
+fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String {
     let Ok(engine) = spec::engine("orc") else {
         return String::new();
     };
@@ -223,7 +269,8 @@ fn perf_script(view: &View<'_>, variant: Variant) -> String {
     };
     let (setting, options) = (Setting::default(), CallchainOptions::default());
     let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
-    let mut out = format!("\n  --regs {}\n", variant.as_str());
+    let (regs, header) = (variant.as_str(), event.header());
+    let mut out = format!("\n  --regs {regs}\n    {header}\n");
     out.push_str(&callchain_lines(view, &chain, "    "));
     let Some(outcome) = &chain.kernel else {
         return out;

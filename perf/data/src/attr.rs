@@ -57,6 +57,8 @@ pub struct EventAttr {
     pub read_format: u64,
     /// The flag word ([`flag`]).
     pub flags: u64,
+    /// `config1`: what the PMU makes of it.
+    pub config1: u64,
     /// `branch_sample_type`.
     pub branch_sample_type: u64,
     /// `sample_regs_user`: mask of user registers ([`crate::regs`]).
@@ -106,6 +108,7 @@ impl EventAttr {
             sample_type: word(24),
             read_format: word(32),
             flags: word(40),
+            config1: word(56),
             branch_sample_type: word(72),
             sample_regs_user: word(80),
             sample_stack_user: half(88),

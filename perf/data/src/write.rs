@@ -26,8 +26,10 @@
 //! ```
 
 mod body;
+mod tracing;
 
 pub use body::{Body, Id, SampleData, StackCopy};
+pub use tracing::{COMMON_BYTES, Tracepoint};
 
 use super::feature;
 use super::flag;
@@ -61,6 +63,8 @@ pub struct EventSpec {
     pub read_format: u64,
     /// The flag word.
     pub flags: u64,
+    /// `config1`: what the PMU makes of it.
+    pub config1: u64,
     /// `branch_sample_type`.
     pub branch_sample_type: u64,
     /// `sample_regs_user`.
@@ -87,6 +91,15 @@ impl EventSpec {
         }
     }
 
+    /// A tracepoint or a probe of tracefs (`PERF_TYPE_TRACEPOINT`), whose format must be written
+    /// too ([`Writer::tracepoints`]).
+    pub fn tracepoint(tracepoint: &Tracepoint) -> Self {
+        Self {
+            kind: 2,
+            ..Self::software(&tracepoint.event_name(), u64::from(tracepoint.id))
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; ATTR_SIZE as usize];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -98,6 +111,7 @@ impl EventSpec {
             (24, self.sample_type),
             (32, self.read_format),
             (40, self.flags),
+            (56, self.config1),
             (72, self.branch_sample_type),
             (80, self.sample_regs_user),
             (96, self.sample_regs_intr),
@@ -174,6 +188,7 @@ impl std::error::Error for WriteError {}
 pub struct Writer {
     events: Vec<EventSpec>,
     machine: Machine,
+    tracepoints: Vec<Tracepoint>,
     data: Vec<u8>,
     /// Times of the first and the last sample.
     times: Option<(u64, u64)>,
@@ -185,6 +200,7 @@ impl Writer {
         Self {
             events,
             machine: Machine::default(),
+            tracepoints: Vec::new(),
             data: Vec::new(),
             times: None,
         }
@@ -193,6 +209,11 @@ impl Writer {
     /// Sets the properties of the machine. The default is a machine with one CPU.
     pub fn machine(&mut self, machine: Machine) {
         self.machine = machine;
+    }
+
+    /// Sets the formats of tracepoints.
+    pub fn tracepoints(&mut self, tracepoints: Vec<Tracepoint>) {
+        self.tracepoints = tracepoints;
     }
 
     /// Size of the records so far, bytes.
@@ -308,14 +329,18 @@ impl Writer {
             string(&event.name, &mut events);
             events.extend(event.ids.iter().flat_map(|id| id.to_le_bytes()));
         }
-        let mut features = vec![
+        let mut features = Vec::new();
+        if !self.tracepoints.is_empty() {
+            features.push((feature::TRACING_DATA, tracing::section(&self.tracepoints)));
+        }
+        features.extend([
             (feature::HOSTNAME, text(&machine.hostname)),
             (feature::OSRELEASE, text(&machine.os_release)),
             (feature::VERSION, text(env!("CARGO_PKG_VERSION"))),
             (feature::ARCH, text("x86_64")),
             (feature::NRCPUS, half(&[machine.cpus, machine.cpus])),
             (feature::EVENT_DESC, events),
-        ];
+        ]);
         if let Some((first, last)) = self.times {
             let times = [first.to_le_bytes(), last.to_le_bytes()].concat();
             features.push((feature::SAMPLE_TIME, times));

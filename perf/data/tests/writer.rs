@@ -7,7 +7,9 @@ mod skip;
 use common::each;
 use quickcheck::{Arbitrary, Gen, quickcheck};
 use std::process::Command;
-use unwind_sim_perf_data::write::{Body, EventSpec, Id, Machine, SampleData, StackCopy, Writer};
+use unwind_sim_perf_data::write::{
+    Body, EventSpec, Id, Machine, SampleData, StackCopy, Tracepoint, Writer,
+};
 use unwind_sim_perf_data::{
     BranchEntry, Comm, Mmap, MmapIdentity, Order, PerfFile, Record, Stop, Task, Throttle,
     branch_sample_type, flag, misc, sample_type as st,
@@ -366,4 +368,60 @@ fn perf_reads_what_is_written() {
         !warnings.contains("nrcpus") && !warnings.contains("unsupported"),
         "{warnings}"
     );
+}
+
+#[test]
+fn a_tracepoint_is_written_with_its_format() {
+    let tracepoint = Tracepoint {
+        system: "kmem".to_owned(),
+        name: "mm_page_free".to_owned(),
+        id: 513,
+        fields: "\tfield:u32 order;\toffset:8;\tsize:4;\tsigned:0;\n".to_owned(),
+        print: "\"order=%u\", REC->order".to_owned(),
+    };
+    let event = EventSpec {
+        sample_type: st::TIME | st::RAW,
+        config1: 7,
+        ..EventSpec::tracepoint(&tracepoint)
+    };
+    let mut writer = Writer::new(vec![event]);
+    writer.tracepoints(vec![tracepoint.clone()]);
+    let payload = [&tracepoint.common(-2)[..], &[3, 0, 0, 0]].concat();
+    let sample = SampleData {
+        raw: &payload,
+        ..SampleData::default()
+    };
+    let written = writer.record(&Body::Sample(sample), &Id::default());
+    written.expect("it can be written");
+    let bytes = writer.finish();
+    let file = PerfFile::parse(&bytes).expect("we wrote it");
+    let attr = &file.attrs()[0];
+    let name = attr.name.as_deref();
+    assert_eq!(
+        (name, attr.kind, attr.config, attr.config1),
+        (Some("kmem:mm_page_free"), 2, 513, 7)
+    );
+    let mut found = Vec::new();
+    each(&bytes, Order::File, |event| {
+        if let Record::Sample(sample) = event.record {
+            found.extend_from_slice(sample.raw_data().expect("it is whole").unwrap_or_default());
+        }
+    });
+    assert_eq!(found, [1, 2, 0, 0, 0xfe, 0xff, 0xff, 0xff, 3, 0, 0, 0]);
+    let section = file
+        .features()
+        .section(unwind_sim_perf_data::feature::TRACING_DATA);
+    let section = section.expect("the formats");
+    assert!(section.starts_with(b"\x17\x08\x44tracing0.6\0"));
+    let text = String::from_utf8_lossy(section);
+    assert!(
+        text.contains("kmem\0\u{1}\0\0\0"),
+        "one event of its system"
+    );
+    for line in [
+        "name: mm_page_free\nID: 513\n",
+        "print fmt: \"order=%u\", REC->order\n",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
 }

@@ -9,8 +9,8 @@ use super::record::Branches;
 use super::refused::Refused;
 use super::setup::{EventSetup, Kind, Setup, TIMER_FLOOR_NS};
 use super::stack::{StackId, StackSource};
-use super::world::{Slot, World};
-use crate::lbr::{self, Branch, Kernel, Layout, Mutation, Step};
+use super::world::World;
+use crate::lbr::{self, Branch, Kernel, Mutation, Step};
 use unwind_sim_perf_data::BranchEntry;
 
 /// Bytes of a call instruction: a frame's address is a return address, the call lies before it.
@@ -18,6 +18,46 @@ pub(super) const CALL_BYTES: u64 = 5;
 /// Calls of a stack that are looked at, the innermost ones; what lies above is taken to be left
 /// and made again with them.
 pub(super) const CALLS_MAX: usize = 1024;
+
+/// The branch records that a crash finds. Those of running tasks are in the ring of their CPU,
+/// those of the others in the memory that `task_struct` points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// When, nanoseconds.
+    pub time: u64,
+    /// The task that crashed.
+    pub tid: i32,
+    /// What is kept of each task that has user code, in the order in which tasks were made.
+    pub tasks: Vec<Kept>,
+}
+
+/// The branch records of a task at a crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The task.
+    pub tid: i32,
+    /// The CPU that ran it; `None` if it waited.
+    pub cpu: Option<usize>,
+    /// The records, newest first.
+    pub entries: Vec<BranchEntry>,
+}
+
+impl Crash {
+    /// Size in memory, bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let of = |kept: &Kept| size_of::<Kept>() + size_of_val(kept.entries.as_slice());
+        self.tasks.iter().map(of).sum::<usize>() as u64
+    }
+}
+
+/// A branch as samples have it.
+fn entry(branch: Branch) -> BranchEntry {
+    BranchEntry {
+        from: branch.from,
+        to: branch.to,
+        flags: 0,
+    }
+}
 
 /// The events that are there from the start, one bit each.
 pub(super) fn opened_at_start(events: &[EventSetup]) -> u64 {
@@ -35,13 +75,13 @@ pub(super) fn branches(setup: &Setup, events: &[EventSetup]) -> Option<Kernel> {
         usize::from(setup.cpus.clamp(1, super::CPUS_MAX)),
         setup.lbr_depth,
         setup.lbr_storage,
-        Layout::V6_18,
+        setup.lbr_layout,
         mutation.unwrap_or(Mutation::RestoreForgets),
     );
     kernel.keep_steps();
     for event in events {
         if event.branch_stack && event.tid.is_none() && !event.is_opened_later {
-            kernel.attach_system();
+            kernel.attach_system(event.cgroup);
         }
     }
     Some(kernel)
@@ -82,11 +122,11 @@ impl World {
 
     /// A task is there from the start.
     pub(super) fn branches_start(&mut self, tid: i32, counted: u64) {
-        let own = self.branches_own(counted);
+        let (own, cgroup) = (self.branches_own(counted), self.setup.cgroup_of(tid));
         let Some(kernel) = &mut self.branches else {
             return;
         };
-        kernel.start(tid);
+        kernel.start(tid, cgroup);
         for _ in 0..own {
             kernel.attach(tid);
         }
@@ -147,18 +187,37 @@ impl World {
 
     /// The branch stack of a sample taken now.
     pub(super) fn branches_sample(&self, cpu: usize, event: u16) -> Option<Branches> {
-        let kernel = self.branches.as_ref()?;
-        self.events[usize::from(event)].branch_stack.then(|| {
-            let entry = |branch: Branch| BranchEntry {
-                from: branch.from,
-                to: branch.to,
-                flags: 0,
-            };
-            Branches {
-                hw_index: kernel.ring(cpu).map_or(0, |ring| ring.tos() as u64),
-                entries: kernel.sample(cpu).into_iter().map(entry).collect(),
+        let has_branches = self.events[usize::from(event)].branch_stack;
+        has_branches.then(|| self.branches_now(cpu))
+    }
+
+    /// What the ring of the CPU holds.
+    pub(super) fn branches_now(&self, cpu: usize) -> Branches {
+        let Some(kernel) = &self.branches else {
+            return Branches::default();
+        };
+        Branches {
+            hw_index: kernel.ring(cpu).map_or(0, |ring| ring.tos() as u64),
+            entries: kernel.sample(cpu).into_iter().map(entry).collect(),
+        }
+    }
+
+    /// The kernel oopses: keeps the branch records of all tasks.
+    pub(super) fn crash(&mut self, cpu: usize) {
+        let has_user_code = |task: &&super::world::Task| !task.kthread && !task.dead;
+        let kept = |task: &super::world::Task| {
+            let found = self.branches.as_ref().map(|kernel| kernel.crash(task.tid));
+            let (_, records) = found.unwrap_or_default();
+            Kept {
+                tid: task.tid,
+                cpu: task.on,
+                entries: records.into_iter().map(entry).collect(),
             }
-        })
+        };
+        let tasks = self.tasks.iter().filter(has_user_code).map(kept).collect();
+        let (time, tid) = (self.now, self.tid(cpu));
+        self.keep(Crash { time, tid, tasks });
+        self.say(cpu, Fact::Oops);
     }
 
     /// A switch begins: the kernel finds the memory of the task that stops.
@@ -247,10 +306,11 @@ impl World {
         if self.open >> event & 1 != 0 {
             return Err(Refused::IsOpen);
         }
-        let only = setup.tid;
+        let (only, cgroup) = (setup.tid, setup.cgroup);
         let has_branches = setup.branch_stack;
         let is_counted = |task: &&mut super::world::Task| {
-            !task.dead && only.is_none_or(|only| only == task.tid && !task.exiting)
+            let is_of = cgroup.is_none() || task.cgroup == cgroup;
+            !task.dead && is_of && only.is_none_or(|only| only == task.tid && !task.exiting)
         };
         let (kind, period) = (setup.kind, setup.period);
         let mut found = false;
@@ -273,10 +333,11 @@ impl World {
             }
         }
         self.say(cpu, Fact::Opened { event });
+        self.attach(cpu, event);
         if let Some(kernel) = self.branches.as_mut().filter(|_| has_branches) {
             match only {
                 Some(tid) => kernel.attach(tid),
-                None => kernel.attach_system(),
+                None => kernel.attach_system(cgroup),
             }
         }
         self.branches_log(cpu);
@@ -308,12 +369,12 @@ impl World {
             self.counters[index].due = u64::MAX;
         }
         self.say(cpu, Fact::Closed { event });
-        if self.slots[usize::from(event)].handler != 0 {
-            self.slots[usize::from(event)] = Slot::default();
+        if self.slots.close(event) {
             self.say(cpu, Fact::Installed { event, handler: 0 });
         }
         let setup = &self.events[usize::from(event)];
         let (has_branches, is_system) = (setup.branch_stack, setup.tid.is_none());
+        let cgroup = setup.cgroup;
         let mut dying = Vec::new();
         for at in 0..self.tasks.len() {
             let task = &mut self.tasks[at];
@@ -330,7 +391,7 @@ impl World {
             }
         }
         if let Some(kernel) = self.branches.as_mut().filter(|_| has_branches && is_system) {
-            kernel.detach_system();
+            kernel.detach_system(cgroup);
         }
         self.branches_log(cpu);
         dying

@@ -1,10 +1,12 @@
 //! The branch records of a run as text: of each sample, how many samples have chains of which
 //! length, and the memory they cost.
 
+use super::branches::Kept;
 use super::join::Joined;
 use super::world::World;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use unwind_sim_perf_data::BranchEntry;
 
 /// Branches of a sample that are shown.
 const BRANCHES_MAX: usize = 12;
@@ -30,16 +32,17 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
             "  sample {number} of {tid}: {} of {calls} calls:",
             entries.len()
         );
-        for entry in entries.iter().take(BRANCHES_MAX) {
-            let _ = write!(out, " {:x}", entry.from);
-        }
-        let more = entries.len().saturating_sub(BRANCHES_MAX);
-        let _ = match more {
-            0 => writeln!(out),
-            more => writeln!(out, " .. {more} more"),
-        };
+        froms(&mut out, entries);
         *lengths.entry((entries.len(), *calls)).or_insert(0u64) += 1;
         samples += 1;
+    }
+    for crash in world.crashes() {
+        let _ = writeln!(out, "  crash of {} at {}:", crash.tid, crash.time);
+        for Kept { tid, cpu, entries } in &crash.tasks {
+            let place = cpu.map_or("waiting".to_owned(), |cpu| format!("on cpu{cpu}"));
+            let _ = write!(out, "    {tid}, {place}: {}:", entries.len());
+            froms(&mut out, entries);
+        }
     }
     for ((length, calls), count) in lengths {
         let s = if count == 1 { "" } else { "s" };
@@ -55,4 +58,15 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
         memory.allocated, memory.freed, memory.bytes_max, memory.bytes
     );
     out
+}
+
+/// Where the branches were, as many as are shown, and the line's end.
+fn froms(out: &mut String, entries: &[BranchEntry]) {
+    for entry in entries.iter().take(BRANCHES_MAX) {
+        let _ = write!(out, " {:x}", entry.from);
+    }
+    let _ = match entries.len().saturating_sub(BRANCHES_MAX) {
+        0 => writeln!(out),
+        more => writeln!(out, " .. {more} more"),
+    };
 }

@@ -5,8 +5,9 @@
 
 use super::deferred::{Cache, PENDING, PERF, Reset, USED};
 use super::log::{Context, Fact};
+use super::mutant::Mutant;
 use super::record::Body;
-use super::setup::{Form, Kind, Mutant, ON_STACK_ENTRIES, RfcBuffer, UNWIND_MAX_ENTRIES};
+use super::setup::{Form, Kind, ON_STACK_ENTRIES, RfcBuffer, UNWIND_MAX_ENTRIES};
 use super::stack::{Leaf, user_frame};
 use super::world::{Loop, Place, Work, World};
 
@@ -52,7 +53,7 @@ impl World {
             return;
         }
         if let Some((event, handler)) = self.tasks[task].installing.take() {
-            self.slots[usize::from(event)].context = handler;
+            self.slots.set_context(event, handler);
             self.say(cpu, Fact::Installed { event, handler });
             return;
         }

@@ -3,12 +3,13 @@
 
 use super::action::Action;
 use super::join::join;
+use super::mutant::Mutant;
 use super::programs::built_in;
 use super::rng::Rng;
 use super::rule::Violation;
 use super::sampling::{Constant, UserOnly};
 use super::scenario_programs::ObjectRequest;
-use super::setup::{EventSetup, Form, Kind, Mutant, PMU_PERIOD_MIN, RfcBuffer, Setup};
+use super::setup::{CgroupSetup, EventSetup, Form, Kind, PMU_PERIOD_MIN, RfcBuffer, Setup};
 use super::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use super::world::World;
 use crate::lbr::{Depth, Mutation, Storage};
@@ -64,8 +65,10 @@ impl Schedule {
         };
         // Defects of branch records need some, and each its kind of memory.
         let of_branches = mutant.and_then(Mutant::of_branches);
+        let has_cgroup = of_branches == Some(Mutation::SaveAtCgroupSwitch) || seed % 5 == 1;
         let lbr_storage = match (of_branches, rng.chance(1, 3)) {
             (Some(Mutation::SwapWithoutData), _) | (None, true) => Storage::PerContext,
+            _ if has_cgroup && seed.is_multiple_of(2) => Storage::PerCgroup,
             _ => Storage::PerTask,
         };
         let has_branches = of_branches.is_some() || rng.chance(1, 2);
@@ -82,6 +85,14 @@ impl Schedule {
             timer_tracepoint: rng.chance(1, 4),
             lbr_storage,
             lbr_depth: Depth::ALL[rng.below(3)],
+            software_branches: seed.is_multiple_of(3),
+            cgroups: match has_cgroup {
+                true => vec![CgroupSetup {
+                    name: "group".to_owned(),
+                    tids: vec![1, 2],
+                }],
+                false => Vec::new(),
+            },
             ..Setup::default()
         };
         let mut tasks: Vec<(i32, Option<StackId>)> = (0..2 + rng.below(3))
@@ -101,6 +112,7 @@ impl Schedule {
             Kind::Tracepoint,
             Kind::Uprobe,
             Kind::Pmu,
+            Kind::Software,
         ];
         let few = if has_branches { 3 } else { 1 };
         let count = few + rng.below(kinds.len() + 1 - few);
@@ -120,15 +132,25 @@ impl Schedule {
                 period: if is_rate { PMU_PERIOD_MIN } else { period },
                 frequency: is_rate.then_some(hertz),
                 tid: only,
+                cgroup: (has_cgroup && index > 0 && only.is_none()).then_some(0),
                 inherit: rng.chance(1, 2),
                 has_callchain: !rng.chance(1, 6),
                 defer_callchain: !rng.chance(1, 6),
                 defer_output,
-                branch_stack: has_branches && kind == Kind::Pmu && !rng.chance(1, 4),
+                branch_stack: match kind {
+                    Kind::Pmu => has_branches && !rng.chance(1, 4),
+                    _ => has_branches && setup.software_branches && seed >> index & 1 != 0,
+                },
                 is_opened_later: index > 0 && !defer_output && is_late(&mut rng),
                 exclude_user: rng.chance(1, 12),
                 exclude_kernel: rng.chance(1, 12),
                 exclude_idle: rng.chance(1, 3),
+                regs_intr: seed.is_multiple_of(4),
+                // `report`, which the oracle knows.
+                program: match kind {
+                    Kind::Pmu | Kind::Timer | Kind::Software if seed % 7 == 2 => Some(5),
+                    _ => None,
+                },
                 max_stack: if rng.chance(1, 8) { 8 } else { 127 },
                 ring_bytes: if rng.chance(1, 3) {
                     600 + rng.below(2000) as u32
@@ -207,6 +229,7 @@ impl Schedule {
         for program in self.programs.iter().filter_map(|r| r.loaded.clone()) {
             world.add_program(program);
         }
+        world.check_programs()?;
         Ok(world)
     }
 
@@ -332,7 +355,11 @@ impl Maker {
                 ns: 100 + self.rng.below(4_000) as u64,
             },
             59..66 => Action::Syscall { cpu },
-            66..73 => Action::Leave { cpu },
+            66..72 => Action::Leave { cpu },
+            72..73 => Action::Kernel {
+                cpu,
+                address: super::KERNEL_TEXT + 0x5000 + self.rng.below(0x1000) as u64,
+            },
             73..77 => self.user(cpu),
             77..85 => {
                 let tid = self.tid();
@@ -362,7 +389,10 @@ impl Maker {
                 self.next += 1;
                 Action::Fork { cpu, child }
             }
-            97..98 if self.rng.chance(1, 8) => Action::Exit { cpu },
+            97..98 if self.rng.chance(1, 8) => match self.has_branches && self.rng.chance(1, 2) {
+                true => Action::Oops { cpu },
+                false => Action::Exit { cpu },
+            },
             98..99 => {
                 let tid = self.tid();
                 Action::NoMemory { tid }

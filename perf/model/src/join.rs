@@ -6,6 +6,7 @@
 use super::oracle::{Allowed, Oracle};
 use super::record::{Body, Branches, Record};
 use super::rule::{Rule, Violation};
+use super::walk::Walk;
 use super::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
@@ -65,6 +66,8 @@ pub struct Run {
     pub counts: Counts,
     /// Rules that did not hold: the oracle's, and of the stitcher in [`Mode::Own`].
     pub violations: Vec<Violation>,
+    /// What programs that walk user stacks found.
+    pub walks: Vec<Walk>,
 }
 
 /// The stream as the stitcher takes it. Keys are the records' sequence numbers.
@@ -153,6 +156,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
         joined,
         counts,
         violations,
+        walks: oracle.walks,
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod apply;
 pub mod bpf;
 mod branches;
 mod branches_text;
@@ -18,6 +19,7 @@ mod interrupt;
 mod join;
 pub mod lbr;
 mod log;
+mod mutant;
 mod oracle;
 mod oracle_branches;
 mod oracle_programs;
@@ -29,28 +31,38 @@ mod programs_text;
 mod reader;
 mod record;
 mod refused;
+mod registers;
 mod rng;
 mod rule;
 mod sampling;
 mod scenario;
 mod scenario_error;
 mod scenario_programs;
+mod scenario_setup;
 mod scenario_stacks;
 mod scenario_text;
+mod scenario_words;
 mod setup;
+mod slots;
 mod stack;
+mod user_memory;
 mod vary;
+mod walk;
 mod world;
 
-pub use action::{Action, LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX};
+pub use action::Action;
+pub use apply::{LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX};
+pub use branches::{Crash, Kept};
 pub use fuzz::Schedule;
 pub use join::{Joined, Outcome, Run, items, join};
 pub use log::{Context, Entry, Fact, Handling};
+pub use mutant::Mutant;
 pub use oracle::check;
 pub use perf_data::{EPOCH_NS, perf_data};
 pub use programs::Program;
 pub use record::{Body, Branches, Record};
 pub use refused::Refused;
+pub use registers::{FakeRegs, Registers};
 pub use rule::{Rule, Violation};
 pub use sampling::{Constant, Handler, Overflown, TimerFlow, TimerRegs, UserOnly, timer_flow};
 pub use scenario::{ACTIONS_MAX, SCENARIO_BYTES_MAX, Scenario};
@@ -59,10 +71,12 @@ pub use scenario_programs::{OBJECT_BYTES_MAX, ObjectRequest};
 pub use scenario_stacks::{PROGRAM_INSTRUCTIONS_MAX, PROGRAM_STACKS_MAX, StackFrom, StackRequest};
 pub use scenario_text::{bless, output};
 pub use setup::{
-    EventSetup, Form, Kind, MAX_STACK, Mutant, ON_STACK_ENTRIES, PMU_PERIOD_MIN, Refusal,
+    CgroupSetup, EventSetup, Form, Kind, MAX_STACK, ON_STACK_ENTRIES, PMU_PERIOD_MIN, Refusal,
     RfcBuffer, Setup, TIMER_FLOOR_NS, UNWIND_MAX_ENTRIES, UserUnwind, timer_period, validate,
 };
-pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource};
+pub use stack::{Leaf, Numbered, Scripted, StackId, StackSource, UserStack};
+pub use user_memory::{Pointers, UserMemory};
+pub use walk::{Found, Walk};
 pub use world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
 
 use stack::{KERNEL_BASE as KERNEL_TEXT, MACHINERY as MACHINERY_TEXT};

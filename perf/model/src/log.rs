@@ -119,6 +119,8 @@ pub enum Fact {
         /// The stack the new program begins with.
         stack: StackId,
     },
+    /// The kernel oopsed, and kept the branch records of all tasks.
+    Oops,
     /// The task is ending (`PF_EXITING`).
     Exiting,
     /// The task is gone.
@@ -312,6 +314,7 @@ impl Fact {
             Self::Switch { to } => format!("switch to {to}"),
             Self::Fork { child } => format!("forks {child}"),
             Self::Exec { stack: s } => format!("execve, user stack {}", stack(s)),
+            Self::Oops => "oopses".into(),
             Self::Exiting => "is exiting".into(),
             Self::Exit => "is gone".into(),
             Self::Signal { stack: s } => format!("signal delivered, user stack {}", stack(s)),

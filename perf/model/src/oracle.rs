@@ -11,6 +11,7 @@ use super::record::{Body, Record};
 use super::rule::{Rule, Violation};
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, Setup};
 use super::stack::{Leaf, StackId, StackSource};
+use super::walk::Walk;
 use super::world::World;
 use std::collections::BTreeMap;
 
@@ -94,6 +95,8 @@ pub(super) struct Oracle<'a> {
     /// Stacks that replaced another one within a stay, with the one before.
     pub(super) replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
     pub(super) violations: Vec<Violation>,
+    /// What programs that walk user stacks found.
+    pub(super) walks: Vec<Walk>,
 }
 
 /// Checks a finished run.
@@ -136,17 +139,23 @@ impl<'a> Oracle<'a> {
             ),
             replaced: BTreeMap::new(),
             violations: Vec::new(),
+            walks: Vec::new(),
         };
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
+        let mut crashes = world.crashes().iter();
         let mut raw = world.records().iter().filter(is_raw);
         let mut deferred = world.records().iter().filter(is_deferred);
         for (index, entry) in world.log().iter().enumerate() {
             oracle.read = index + 1;
             oracle.fact(entry);
             oracle.handler_fact(entry);
-            if let Fact::Output { .. } = entry.fact {
-                oracle.output(entry, raw.next());
+            if let Fact::Output { handler, .. } = entry.fact {
+                let record = raw.next();
+                oracle.output(entry, record);
+                if let Some(record) = record.filter(|_| world.walks(handler)) {
+                    oracle.walked(entry, record);
+                }
             }
             let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
             if let Some((rule, what)) = fault {
@@ -154,6 +163,9 @@ impl<'a> Oracle<'a> {
             }
             if let Fact::Deferred { .. } = entry.fact {
                 oracle.frames(entry, deferred.next());
+            }
+            if entry.fact == Fact::Oops {
+                oracle.crash(entry, crashes.next());
             }
         }
         oracle.records(world.records());
@@ -174,13 +186,23 @@ impl<'a> Oracle<'a> {
     }
 
     /// Whether the event counts the thread.
-    fn is_counted(&self, index: usize, tid: i32) -> bool {
+    pub(super) fn is_counted(&self, index: usize, tid: i32) -> bool {
         let event = &self.events[index];
         let (Some(opened), only) = (self.opened[index], event.tid) else {
             return false;
         };
-        let Some(only) = only else { return true };
         let makers = self.threads.get(&tid).map(|thread| &thread.makers);
+        let Some(only) = only else {
+            // A thread is in its first ancestor's cgroup.
+            let founder = makers
+                .and_then(|all| all.first())
+                .map_or(tid, |first| first.0);
+            let is_in = |at: u16| {
+                let cgroup = self.setup.cgroups.get(usize::from(at));
+                cgroup.is_some_and(|cgroup| cgroup.tids.contains(&founder))
+            };
+            return event.cgroup.is_none_or(is_in);
+        };
         // Who was made before the event was opened did not inherit it.
         let inherits = |&(maker, at): &(i32, usize)| maker == only && at > opened;
         only == tid || event.inherit && makers.is_some_and(|all| all.iter().any(inherits))
@@ -295,6 +317,7 @@ impl<'a> Oracle<'a> {
             | Fact::InterruptEnd(_)
             | Fact::Return
             | Fact::Switch { .. }
+            | Fact::Oops
             | Fact::Exiting
             | Fact::Queued
             | Fact::Moved { .. }
@@ -343,7 +366,7 @@ impl<'a> Oracle<'a> {
         stacks.map(|&stack| self.walk(stack, false))
     }
 
-    fn truth(&self, number: u64) -> Option<&Truth> {
+    pub(super) fn truth(&self, number: u64) -> Option<&Truth> {
         self.truths.get((number as usize).wrapping_sub(1))
     }
 

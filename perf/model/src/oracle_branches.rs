@@ -155,7 +155,7 @@ impl Books {
             };
             return Some((Rule::OwnBranches, what));
         }
-        let is_cut = self.storage == Storage::PerTask && entries.len() != due.held;
+        let is_cut = self.storage != Storage::PerContext && entries.len() != due.held;
         is_cut.then(|| {
             let (has, held) = (entries.len(), due.held);
             let what = format!("{has} branches, {held} were recorded");

@@ -17,8 +17,13 @@ pub(super) const STACK: u16 = 7;
 /// Books on handlers.
 #[derive(Default)]
 pub(super) struct Handled {
-    /// The handler that is in place, by event.
-    installed: BTreeMap<u16, u16>,
+    /// The handler that is in place, by event, and by task for events that were inherited.
+    installed: BTreeMap<(u16, Option<i32>), u16>,
+    /// How often the handler of an event changed, by event.
+    changes: BTreeMap<u16, u64>,
+    /// The handler that was in place when a sample began and has not been called, by sample, with
+    /// the changes so far.
+    awaited: BTreeMap<u64, (u16, u64)>,
     /// Programs that were going to run and have not: by sample, its CPU, handler and context.
     taken: BTreeMap<u64, (u16, u16, u16)>,
     /// What timers did, by event.
@@ -33,14 +38,31 @@ struct Expiries {
     sampled: u64,
 }
 
+impl Handled {
+    fn in_place(&self, event: u16, tid: i32) -> u16 {
+        let inherited = self.installed.get(&(event, Some(tid)));
+        let found = inherited.or_else(|| self.installed.get(&(event, None)));
+        found.copied().unwrap_or(0)
+    }
+}
+
 impl Oracle<'_> {
     /// A fact about handlers.
     pub(super) fn handler_fact(&mut self, entry: &Entry) {
         let books = &mut self.handlers;
         match entry.fact {
             Fact::Installed { event, handler } => {
-                books.installed.insert(event, handler);
+                books.installed.insert((event, None), handler);
+                *books.changes.entry(event).or_default() += 1;
             }
+            Fact::Closed { event } => {
+                books.installed.retain(|&(of, _), _| of != event);
+                *books.changes.entry(event).or_default() += 1;
+            }
+            Fact::Sample { number } | Fact::SampleLost { number, .. } => {
+                self.not_called(entry, number);
+            }
+            Fact::Fork { child } => self.inherited(entry.tid, child),
             Fact::Traced { event, regs } => {
                 let timer = books.timers.entry(event).or_default();
                 timer.traced += 1;
@@ -49,7 +71,12 @@ impl Oracle<'_> {
             Fact::Filtered { event, .. } => {
                 books.timers.entry(event).or_default().filtered += 1;
             }
-            Fact::Overflow { event, .. } if self.events[usize::from(event)].kind == Kind::Timer => {
+            Fact::Overflow { event, number, .. } => {
+                let handler = books.in_place(event, entry.tid);
+                let changes = books.changes.get(&event).copied().unwrap_or(0);
+                if handler != 0 {
+                    books.awaited.insert(number, (handler, changes));
+                }
                 books.timers.entry(event).or_default().sampled += 1;
             }
             Fact::Taken {
@@ -57,6 +84,7 @@ impl Oracle<'_> {
                 handler,
                 context,
             } => {
+                books.awaited.remove(&number);
                 let busy = books.taken.values().any(|&(cpu, ..)| cpu == entry.cpu);
                 let pair = (entry.cpu, handler, context);
                 books.taken.insert(number, pair);
@@ -76,11 +104,24 @@ impl Oracle<'_> {
         }
     }
 
+    /// A child's inherited events have the handlers that its maker's events have now.
+    fn inherited(&mut self, maker: i32, child: i32) {
+        for (index, event) in self.events.iter().enumerate() {
+            if event.tid.is_some() && event.inherit && self.is_counted(index, maker) {
+                let event = index as u16;
+                let handler = self.handlers.in_place(event, maker);
+                self.handlers
+                    .installed
+                    .insert((event, Some(child)), handler);
+            }
+        }
+    }
+
     /// The handler that is called has to be the one in place, with its own context.
     fn in_place(&mut self, entry: &Entry, number: u64, (handler, context): (u16, u16)) {
         let truth = self.truths.get(number as usize - 1);
-        let event = truth.map_or(0, |truth| truth.event);
-        let installed = self.handlers.installed.get(&event).copied().unwrap_or(0);
+        let (event, tid) = truth.map_or((0, 0), |truth| (truth.event, truth.tid));
+        let installed = self.handlers.in_place(event, tid);
         if handler != context || handler != installed {
             let what = format!(
                 "sample {number}: handler {handler} ran with context {context}, {installed} is in place"
@@ -89,7 +130,21 @@ impl Oracle<'_> {
         }
     }
 
+    /// A sample is written: a handler that was in place all the time must have been called.
+    fn not_called(&mut self, entry: &Entry, number: u64) {
+        let Some((handler, then)) = self.handlers.awaited.remove(&number) else {
+            return;
+        };
+        let event = self.truth(number).map_or(0, |truth| truth.event);
+        let changes = self.handlers.changes.get(&event).copied().unwrap_or(0);
+        if changes == then {
+            let what = format!("sample {number}: handler {handler} was not called");
+            self.fault(Rule::WholeHandler, entry.time, what);
+        }
+    }
+
     fn handled(&mut self, entry: &Entry, number: u64, pair: (u16, u16), how: Handling) {
+        self.handlers.awaited.remove(&number);
         match self.handlers.taken.remove(&number) {
             None => self.in_place(entry, number, pair),
             Some((cpu, handler, context)) => {
@@ -194,10 +249,15 @@ impl Oracle<'_> {
 
     /// What holds of handlers at the end.
     pub(super) fn handlers_end(&mut self) {
-        if !self.setup.timer_tracepoint {
-            return;
-        }
         for (event, timer) in std::mem::take(&mut self.handlers.timers) {
+            let is_traced = match self.events[usize::from(event)].kind {
+                Kind::Timer => self.setup.timer_tracepoint,
+                Kind::Pmu => self.setup.overflow_tracepoint,
+                _ => false,
+            };
+            if !is_traced {
+                continue;
+            }
             let Expiries {
                 traced,
                 without_registers,

@@ -1,5 +1,6 @@
 //! The oracle on records: each against the world that its books tell of.
 
+use super::branches::{Crash, Kept};
 use super::log::{Entry, Fact};
 use super::oracle::{Fate, Oracle};
 use super::record::{Body, Branches, Record};
@@ -98,6 +99,27 @@ impl Oracle<'_> {
         if let Some((rule, what)) = books.judge(truth.tid, due, entries) {
             let what = format!("sample {number} of {}: {what}", truth.tid);
             self.fault(rule, record.time, what);
+        }
+    }
+
+    /// The branch records of a crash against the calls of each thread.
+    pub(super) fn crash(&mut self, entry: &Entry, crash: Option<&Crash>) {
+        let Some(books) = &self.branches else { return };
+        let Some(crash) = crash.filter(|crash| crash.tid == entry.tid) else {
+            let what = format!("a crash of {} kept nothing", entry.tid);
+            return self.fault(Rule::OwnBranches, entry.time, what);
+        };
+        let fault = |kept: &Kept| {
+            let due = books.due(kept.tid, 0);
+            let (rule, what) = books.judge(kept.tid, &due, &kept.entries)?;
+            Some((
+                rule,
+                format!("crash of {}, task {}: {what}", crash.tid, kept.tid),
+            ))
+        };
+        let faults: Vec<_> = crash.tasks.iter().filter_map(fault).collect();
+        for (rule, what) in faults {
+            self.fault(rule, crash.time, what);
         }
     }
 

@@ -7,12 +7,15 @@
 
 use super::deferred::Request;
 use super::log::{Context, Fact, Handling};
+use super::mutant::Mutant;
 use super::programs::Attached;
-use super::record::Body;
+use super::record::{Body, Branches};
+use super::registers::{Registers, of_kernel, of_user};
 use super::sampling::{Overflown, TimerRegs, timer_flow};
-use super::setup::{Form, Kind, Mutant};
+use super::setup::{Form, Kind};
+use super::slots::Slot;
 use super::stack::{kernel_frames, kernel_ip, user_frame};
-use super::world::{Place, Slot, Work, World};
+use super::world::{Place, Work, World};
 use unwind_sim_perf_data::callchain::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
 };
@@ -32,6 +35,8 @@ pub(super) struct Overflow {
     user: User,
     /// The handler, once it was read.
     pub(super) slot: Slot,
+    /// The branch records, read when the sample begins: what runs afterwards changes the ring.
+    pub(super) branches: Option<Branches>,
     /// The chain was made before the handler's program runs, which uses it.
     pub(super) is_chain_ready: bool,
 }
@@ -104,9 +109,16 @@ impl World {
         let period = match kind {
             Kind::Pmu => self.elapsed(cpu, event),
             Kind::Timer => setup.period,
-            Kind::Tracepoint | Kind::Uprobe | Kind::BpfOutput => 1,
+            Kind::Tracepoint | Kind::Software | Kind::Uprobe | Kind::BpfOutput => 1,
         };
         let number = self.samples;
+        if kind == Kind::Pmu && self.setup.overflow_tracepoint {
+            let regs = match user_mode {
+                true => TimerRegs::User,
+                false => TimerRegs::Kernel,
+            };
+            self.say(cpu, Fact::Traced { event, regs });
+        }
         self.say(
             cpu,
             Fact::Overflow {
@@ -127,10 +139,11 @@ impl World {
             context,
             user_mode,
             at_uprobe: kind == Kind::Uprobe,
-            from_mark: kind == Kind::Tracepoint,
+            from_mark: matches!(kind, Kind::Tracepoint | Kind::Software),
             stage: Stage::Account,
             user: User::None,
             slot: Slot::default(),
+            branches: self.branches_sample(cpu, event),
             is_chain_ready: false,
         }
     }
@@ -193,7 +206,7 @@ impl World {
     /// The handler decides before all side effects; what comes then, if the sample is not dropped
     /// at once. A program runs in a step of its own, so that an NMI may come before it.
     fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
-        job.slot = self.slots[usize::from(job.event)];
+        job.slot = self.slots.of(job.event, self.tid(cpu));
         let (number, Slot { handler, context }) = (job.number, job.slot);
         if let Some(needs_chain) = self.program_needs_chain(job) {
             if !self.cpus[cpu].guard.enter() {
@@ -354,28 +367,38 @@ impl World {
         chain.clear();
         if !job.user_mode {
             chain.push(PERF_CONTEXT_KERNEL);
-            let place = self.place(cpu);
             let skip_less = self.mutant(Mutant::SkipLess);
-            kernel_frames(place, 2 + place % 3, job.from_mark, skip_less, &mut chain);
-            chain.truncate(1 + usize::from(self.events[usize::from(job.event)].max_stack));
+            let ip = self.kernel_at(cpu, job.context);
+            kernel_frames(ip, job.from_mark, skip_less, &mut chain);
+            let most = usize::from(self.events[usize::from(job.event)].max_stack);
+            let found = self.setup.fake_regs.frames_max().filter(|_| job.from_mark);
+            chain.truncate(1 + found.map_or(most, |found| found.min(most)));
         }
         self.cpus[cpu].buffers[job.context as usize] = chain;
     }
 
-    /// A number for what the kernel does on this CPU.
-    pub(super) fn place(&self, cpu: usize) -> u64 {
-        match (self.cpus[cpu].frames.last(), self.current(cpu)) {
+    /// Where the kernel is on this CPU, for a sample taken in `context`: a hardirq has the
+    /// registers of what it interrupted. An NMI has no entry in `frames`.
+    pub(super) fn kernel_at(&self, cpu: usize, context: Context) -> u64 {
+        let frames = &self.cpus[cpu].frames;
+        let below = frames
+            .len()
+            .saturating_sub(usize::from(context == Context::Hardirq));
+        kernel_ip(match (frames[..below].last(), self.current(cpu)) {
             (Some(frame), _) => 16 + frame.context as u64,
             (None, None) => 1,
             (None, Some(task)) => match task.place {
                 _ if task.unwind.is_some() => 4,
                 Place::User => 0,
-                Place::Body => 2,
+                Place::Body => match task.kernel_at {
+                    Some(address) => return address,
+                    None => 2,
+                },
                 Place::Loop(_) => 3,
                 Place::Reset(_) => 5,
                 Place::Exiting => 6,
             },
-        }
+        })
     }
 
     /// The user frames, or the marker and the cookie.
@@ -407,11 +430,21 @@ impl World {
                 let frame = user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, 0);
                 frame.unwrap_or(0)
             }
-            None => kernel_ip(self.place(cpu)),
+            None => self.kernel_at(cpu, job.context),
         }
     }
 
-    fn output(&mut self, cpu: usize, job: &Overflow) {
+    /// The registers of a sample.
+    pub(super) fn registers(&self, cpu: usize, job: &Overflow) -> Registers {
+        let ip = self.ip(cpu, job);
+        match self.current(cpu) {
+            Some(task) if job.user_mode => of_user(ip, self.stacks.pointers(task.stack, task.leaf)),
+            _ if job.from_mark => self.setup.fake_regs.registers(ip),
+            _ => of_kernel(ip),
+        }
+    }
+
+    fn output(&mut self, cpu: usize, job: &mut Overflow) {
         let setup = &self.events[usize::from(job.event)];
         let body = Body::Sample {
             number: job.number,
@@ -420,7 +453,13 @@ impl World {
             ip: self.ip(cpu, job),
             chain: self.cpus[cpu].buffers[job.context as usize].clone(),
             user_bytes: setup.stack_user,
-            branches: self.branches_sample(cpu, job.event),
+            payload: match setup.kind {
+                Kind::Tracepoint => (cpu as u32).to_le_bytes().to_vec(),
+                Kind::Uprobe => self.ip(cpu, job).to_le_bytes().to_vec(),
+                Kind::Pmu | Kind::Timer | Kind::Software | Kind::BpfOutput => Vec::new(),
+            },
+            registers: setup.regs_intr.then(|| self.registers(cpu, job)),
+            branches: job.branches.take(),
         };
         let (number, event) = (job.number, job.event);
         let fact = if self.write(cpu, event, body) {

@@ -6,8 +6,8 @@
 //!
 //! What a file cannot hold as it is:
 //! - Times are [`EPOCH_NS`] later, because perf takes a time of 0 for none.
-//! - A tracepoint needs tracing data that a model does not have, a uprobe a PMU of the machine:
-//!   both are written as software events, under their own names.
+//! - Tracepoints are of the system `model`, uprobes of `probe_model`, unless their names are
+//!   `SYSTEM:NAME`. A uprobe is written as perf probe makes it: as a tracepoint.
 //! - Records of the form of 2023 have no cookie; no reader knows that layout. They are written in
 //!   today's, with cookie 0; their samples end with the marker, as they did.
 //! - Of user registers and stack copies a model knows the size only: a stack is zeros of which
@@ -23,8 +23,9 @@ use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
 
 use crate::lbr::branch_type as lbr;
 use std::collections::{BTreeMap, BTreeSet};
+use unwind_sim_perf_data::regs;
 use unwind_sim_perf_data::write::{
-    Body as Written, EventSpec, Id, Machine, SampleData, StackCopy, WriteError, Writer,
+    Body as Written, EventSpec, Id, Machine, SampleData, StackCopy, Tracepoint, WriteError, Writer,
 };
 use unwind_sim_perf_data::{
     Comm, Mmap, MmapIdentity, Task, Throttle, branch_sample_type, flag, misc, sample_type as st,
@@ -63,9 +64,14 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
     }
     let events = world.events().iter().enumerate();
     let mut file = File {
-        writer: Writer::new(events.map(|(index, event)| spec(index, event)).collect()),
+        writer: Writer::new(events.clone().map(|(at, event)| spec(at, event)).collect()),
         world,
     };
+    file.writer.tracepoints(
+        events
+            .filter_map(|(at, event)| tracepoint(at, event))
+            .collect(),
+    );
     let branches = world.setup().lbr_depth.entries().to_string();
     file.writer.machine(Machine {
         cpus: u32::from(world.setup().cpus),
@@ -103,12 +109,19 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
 
 /// The attribute of an event.
 fn spec(index: usize, event: &EventSetup) -> EventSpec {
-    let (kind, config) = match event.kind {
+    let tracepoint = tracepoint(index, event);
+    let base = match event.kind {
         // PERF_COUNT_HW_CPU_CYCLES.
-        Kind::Pmu => (0, 0),
-        Kind::Timer => (1, CPU_CLOCK),
-        Kind::Tracepoint | Kind::Uprobe => (1, CONTEXT_SWITCHES),
-        Kind::BpfOutput => (1, BPF_OUTPUT),
+        Kind::Pmu => EventSpec {
+            kind: 0,
+            ..EventSpec::software(&event.name, 0)
+        },
+        Kind::Timer => EventSpec::software(&event.name, CPU_CLOCK),
+        Kind::Software => EventSpec::software(&event.name, CONTEXT_SWITCHES),
+        Kind::Tracepoint | Kind::Uprobe => tracepoint
+            .as_ref()
+            .map_or_else(EventSpec::default, EventSpec::tracepoint),
+        Kind::BpfOutput => EventSpec::software(&event.name, BPF_OUTPUT),
     };
     let [identifier, tid, time] = event.identified;
     let is_output = event.kind == Kind::BpfOutput;
@@ -117,9 +130,11 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
         set.fold(0, |bits, (_, bit)| bits | bit)
     };
     EventSpec {
-        kind,
-        config,
-        sample_period: event.frequency.unwrap_or(event.period),
+        config1: event.config1,
+        sample_period: match event.kind {
+            Kind::Pmu | Kind::Timer => event.frequency.unwrap_or(event.period),
+            _ => 1,
+        },
         sample_type: st::IP
             | st::CPU
             | st::PERIOD
@@ -130,7 +145,8 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                 (event.stack_user > 0, st::STACK_USER),
                 (event.branch_stack, st::BRANCH_STACK),
                 (event.has_callchain && !is_output, st::CALLCHAIN),
-                (is_output, st::RAW),
+                (is_output || tracepoint.is_some(), st::RAW),
+                (event.regs_intr, st::REGS_INTR),
             ]),
         // What `--call-graph lbr` asks for.
         branch_sample_type: match event.branch_stack {
@@ -152,9 +168,45 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                 (index == 0, SIDE_BAND),
             ]),
         sample_stack_user: event.stack_user,
+        sample_regs_intr: if event.regs_intr { REGISTERS } else { 0 },
         ids: vec![id_of(index)],
-        ..EventSpec::software(&event.name, config)
+        ..base
     }
+}
+
+/// The registers that samples may have, in the order of their bits: rbp, rsp, rip, flags and cs.
+const REGISTERS: u64 = 1 << regs::PERF_REG_X86_BP
+    | 1 << regs::PERF_REG_X86_SP
+    | 1 << regs::PERF_REG_X86_IP
+    | 1 << regs::PERF_REG_X86_FLAGS
+    | 1 << regs::PERF_REG_X86_CS;
+
+/// The number of the first tracepoint: below are those of ftrace itself.
+const TRACEPOINT_ID: usize = 1000;
+
+/// An event as a tracepoint, if it is one.
+fn tracepoint(index: usize, event: &EventSetup) -> Option<Tracepoint> {
+    let (system, fields, print) = match event.kind {
+        Kind::Tracepoint => (
+            "model",
+            "\tfield:u32 cpu;\toffset:8;\tsize:4;\tsigned:0;\n",
+            "\"cpu=%u\", REC->cpu",
+        ),
+        Kind::Uprobe => (
+            "probe_model",
+            "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n",
+            "\"(%lx)\", REC->__probe_ip",
+        ),
+        Kind::Pmu | Kind::Timer | Kind::Software | Kind::BpfOutput => return None,
+    };
+    let (system, name) = event.name.split_once(':').unwrap_or((system, &event.name));
+    Some(Tracepoint {
+        system: system.to_owned(),
+        name: name.to_owned(),
+        id: (TRACEPOINT_ID + index) as u16,
+        fields: fields.to_owned(),
+        print: print.to_owned(),
+    })
 }
 
 /// What the first event records of tasks.
@@ -244,6 +296,17 @@ impl File<'_> {
             stream_id: id.id,
         };
         let exec_name = name("exec", tid);
+        let setup = &self.world.events()[event];
+        let raw = match (&record.body, tracepoint(event, setup)) {
+            (Body::Sample { payload, .. }, Some(tracepoint)) => {
+                [&tracepoint.common(tid)[..], payload].concat()
+            }
+            _ => Vec::new(),
+        };
+        let registers = match &record.body {
+            Body::Sample { registers, .. } => registers.map(|r| [r.bp, r.sp, r.ip, r.flags, r.cs]),
+            _ => None,
+        };
         let body = match &record.body {
             Body::Sample {
                 period,
@@ -261,6 +324,8 @@ impl File<'_> {
                 ip: *ip,
                 period: *period,
                 callchain: chain,
+                raw: &raw,
+                intr_regs: registers.as_ref().map_or(&[], |words| words),
                 branch_hw_index: branches.as_ref().map_or(0, |b| b.hw_index),
                 branches: branches.as_ref().map_or(&[], |b| &b.entries),
                 user_stack: StackCopy {

@@ -7,6 +7,7 @@ use super::log::{Fact, Handling};
 use super::overflow::Overflow;
 use super::record::Body;
 use super::sampling::Handler;
+use super::setup::Refusal;
 use super::setup::{EventSetup, Kind};
 use super::stack::{kernel_frames, user_frame};
 use super::world::World;
@@ -17,7 +18,9 @@ use crate::bpf::{
 };
 use std::sync::LazyLock;
 use unwind_sim_perf_data::BranchEntry;
-use unwind_sim_perf_data::regs::PERF_REG_X86_IP;
+use unwind_sim_perf_data::regs::{
+    PERF_REG_X86_BP, PERF_REG_X86_CS, PERF_REG_X86_FLAGS, PERF_REG_X86_IP, PERF_REG_X86_SP,
+};
 
 /// A program with its maps, to be attached to events.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,7 @@ pub struct Program {
     pub(super) handlers: Handlers,
     pub(super) index: usize,
     calls_get_stack: bool,
+    walks: bool,
     pub(super) counts: Counts,
 }
 
@@ -58,14 +62,23 @@ impl Program {
             calls_get_stack: program.is_some_and(crate::bpf::Program::calls_get_stack),
             handlers,
             index,
+            walks: false,
             counts: Counts::default(),
+        }
+    }
+
+    /// Marks it as a program that walks user stacks.
+    pub(super) fn walking(self) -> Self {
+        Self {
+            walks: true,
+            ..self
         }
     }
 
     fn attachment(&self, event: &EventSetup) -> Result<Attachment, Errno> {
         let mut attachment = Attachment::new(EventTraits {
             // Points of the kernel take other programs, and outputs do not overflow.
-            has_own_handler: !matches!(event.kind, Kind::Pmu | Kind::Timer),
+            has_own_handler: !matches!(event.kind, Kind::Pmu | Kind::Timer | Kind::Software),
             has_callchain: event.has_callchain,
             ..EventTraits::default()
         });
@@ -187,7 +200,53 @@ impl World {
         }
         self.handlers
             .push(Some(Attached::Program(Box::new(program))));
-        self.handlers.len() as u16
+        self.attach_at_open(self.handlers.len() as u16)
+    }
+
+    /// Attaches a new handler to the open events whose attribute names it. Returns its number.
+    pub(super) fn attach_at_open(&mut self, handler: u16) -> u16 {
+        for event in 0..self.events.len() as u16 {
+            let is_its = self.events[usize::from(event)].program == Some(handler);
+            if is_its && self.open >> event & 1 != 0 {
+                self.attach(0, event);
+            }
+        }
+        handler
+    }
+
+    /// Attaches the handler that the event's attribute names.
+    pub(super) fn attach(&mut self, cpu: usize, event: u16) {
+        if let Some(handler) = self.events[usize::from(event)].program {
+            self.slots.set_handler(event, handler);
+            self.slots.set_context(event, handler);
+            self.say(cpu, Fact::Installed { event, handler });
+        }
+    }
+
+    /// Whether a handler is a program that walks user stacks.
+    pub(super) fn walks(&self, handler: u16) -> bool {
+        matches!(self.attached(handler), Some(Attached::Program(program)) if program.walks)
+    }
+
+    /// Checks that all handlers named by attributes exist and fit.
+    ///
+    /// # Errors
+    /// The index of an event whose handler does not exist or does not fit.
+    pub(super) fn check_programs(&self) -> Result<(), (usize, Refusal)> {
+        for (index, event) in self.events.iter().enumerate() {
+            let Some(handler) = event.program else {
+                continue;
+            };
+            let is_fit = match self.attached(handler) {
+                Some(Attached::Program(program)) => program.fits(event),
+                Some(Attached::Plain(_)) => true,
+                None => false,
+            };
+            if !is_fit {
+                return Err((index, Refusal::NotForPrograms));
+            }
+        }
+        Ok(())
     }
 
     /// The event that programs write to.
@@ -232,7 +291,12 @@ impl World {
         let setup = &self.events[usize::from(job.event)];
         let attachment = program.attachment(setup).unwrap_or_default();
         let mut data = PerfEventData::new();
-        data.set_reg(PERF_REG_X86_IP, self.ip(cpu, job));
+        let registers = self.registers(cpu, job);
+        data.set_reg(PERF_REG_X86_IP, registers.ip);
+        data.set_reg(PERF_REG_X86_SP, registers.sp);
+        data.set_reg(PERF_REG_X86_BP, registers.bp);
+        data.set_reg(PERF_REG_X86_CS, registers.cs);
+        data.set_reg(PERF_REG_X86_FLAGS, registers.flags);
         data.set_sample_period(job.period);
         data.set_address(0);
         let mut guard = self.cpus[cpu].guard;
@@ -263,6 +327,12 @@ impl World {
         self.handlers[at] = Some(Attached::Program(program));
         handling
     }
+}
+
+/// Branch records as programs get them.
+fn branch_bytes(entries: &[BranchEntry]) -> Vec<u8> {
+    let words = |e: &BranchEntry| [e.from, e.to, e.flags].map(u64::to_le_bytes);
+    entries.iter().flat_map(words).flatten().collect()
 }
 
 /// The world at an overflow, as helpers see it.
@@ -312,9 +382,11 @@ impl Env for Site<'_> {
         self.random
     }
 
-    fn read(&mut self, _: Space, _: u64, _: &mut [u8]) -> bool {
-        // The model has stacks, and no memory.
-        false
+    fn read(&mut self, space: Space, address: u64, into: &mut [u8]) -> bool {
+        // The user stack is all the memory that the model has.
+        let task = self.world.current(self.cpu).filter(|task| !task.kthread);
+        space != Space::Kernel
+            && task.is_some_and(|task| self.world.stacks.read(task.stack, address, into))
     }
 
     fn stack(&mut self, user: bool, max_depth: u32) -> Option<Vec<u64>> {
@@ -327,8 +399,8 @@ impl Env for Site<'_> {
                 frames.extend((0..max).map_while(frame));
             }
             (false, _) if !self.job.user_mode => {
-                let place = world.place(self.cpu);
-                kernel_frames(place, 2 + place % 3, false, false, &mut frames);
+                let ip = world.kernel_at(self.cpu, self.job.context);
+                kernel_frames(ip, false, false, &mut frames);
                 frames.truncate(max);
             }
             _ => {}
@@ -347,10 +419,12 @@ impl Env for Site<'_> {
     }
 
     fn branch_records(&mut self) -> Option<Vec<u8>> {
-        let branches = self.world.branches_sample(self.cpu, self.job.event)?;
-        let words = |e: BranchEntry| [e.from, e.to, e.flags].map(u64::to_le_bytes);
-        let entries = branches.entries.into_iter().flat_map(words);
-        Some(entries.flatten().collect())
+        let branches = self.job.branches.as_ref()?;
+        Some(branch_bytes(&branches.entries))
+    }
+
+    fn branch_snapshot(&mut self) -> Vec<u8> {
+        branch_bytes(&self.world.branches_now(self.cpu).entries)
     }
 
     fn output(&mut self, _: &str, _: u32, data: &[u8]) -> Result<(), Errno> {

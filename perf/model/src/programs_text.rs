@@ -2,6 +2,7 @@
 
 use super::programs::{Attached, Program};
 use super::record::Body;
+use super::walk::{Found, Walk};
 use super::world::World;
 use crate::bpf::Map;
 use crate::bpf::maps::Storage;
@@ -11,7 +12,7 @@ use std::fmt::Write as _;
 const ENTRIES_MAX: usize = 16;
 
 /// Empty for a run in which no program ran.
-pub(super) fn programs_text(world: &World) -> String {
+pub(super) fn programs_text(world: &World, walks: &[Walk]) -> String {
     let mut out = String::new();
     for attached in world.handlers.iter().flatten() {
         match attached {
@@ -33,6 +34,30 @@ pub(super) fn programs_text(world: &World) -> String {
         let _ = write!(out, "  {name} at {} of {}:", record.time, record.tid);
         hex(&mut out, data);
         out.push('\n');
+    }
+    if !walks.is_empty() {
+        out.push_str("walks:\n");
+    }
+    for walk in walks {
+        let (number, tid) = (walk.number, walk.tid);
+        let (found, truth) = (walk.found.len(), walk.truth.len());
+        let _ = write!(
+            out,
+            "  sample {number} of {tid}: {found} frames of {truth}: "
+        );
+        let _ = match walk.outcome() {
+            Found::Right => writeln!(out, "right"),
+            Found::Truncated => writeln!(out, "truncated"),
+            Found::Missing => writeln!(out, "missing frames"),
+            Found::Wrong(index) => {
+                let truth = walk.truth.get(index).copied().unwrap_or(0);
+                writeln!(
+                    out,
+                    "frame {index} is {:x}, true is {truth:x}",
+                    walk.found[index]
+                )
+            }
+        };
     }
     out
 }

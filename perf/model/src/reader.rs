@@ -1,8 +1,8 @@
-//! The reader's side: what it takes out of the rings, in its order, and the end of a recording.
+//! The rings of a run, and the reader's side: what it takes out of them, in its order, and the end
+//! of a recording.
 
-use super::log::Fact;
-use super::record::{Body, Record};
-use super::world::World;
+use super::record::{Body, Record, Ring};
+use super::setup::EventSetup;
 
 /// What a reader got, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,52 @@ pub(super) enum Delivered {
     Cpu(u16),
 }
 
-impl World {
-    /// What the reader has: after [`World::finish`] by time, before in the order it took it.
-    pub fn records(&self) -> &[Record] {
+/// A ring of each event on each CPU, and what was read out of them.
+pub(super) struct Rings {
+    cpus: usize,
+    rings: Vec<Ring>,
+    /// Of the last record that was written.
+    sequence: u64,
+    records: Vec<Record>,
+    delivered: Vec<Delivered>,
+    /// Bytes of all records that were not lost.
+    bytes: u64,
+}
+
+impl Rings {
+    /// Empty rings.
+    pub(super) fn new(events: &[EventSetup], cpus: usize) -> Self {
+        let of_event = |event: &EventSetup| vec![Ring::new(event.ring_bytes); cpus];
+        Self {
+            cpus,
+            rings: events.iter().flat_map(of_event).collect(),
+            sequence: 0,
+            records: Vec::new(),
+            delivered: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Writes to the ring of the record's event and CPU; false if there was no room. `untold`: the
+    /// mutant that does not count what was lost.
+    pub(super) fn write(&mut self, record: Record, untold: bool) -> bool {
+        let index = usize::from(record.event) * self.cpus + usize::from(record.cpu);
+        let size = record.body.size();
+        let Some(ring) = self.rings.get_mut(index) else {
+            return false;
+        };
+        let written = ring.write(record, &mut self.sequence, untold);
+        self.bytes += u64::from(if written { size } else { 0 });
+        written
+    }
+
+    /// Bytes of all records so far that were not lost.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What was read.
+    pub(super) fn records(&self) -> &[Record] {
         &self.records
     }
 
@@ -24,11 +67,10 @@ impl World {
         &self.delivered
     }
 
-    /// Takes all records of the CPU's rings.
+    /// The reader takes all records of the CPU's rings.
     pub(super) fn read(&mut self, cpu: usize) {
-        let cpus = self.cpus.len();
         let from = self.records.len();
-        for ring in self.rings.iter_mut().skip(cpu).step_by(cpus) {
+        for ring in self.rings.iter_mut().skip(cpu).step_by(self.cpus) {
             ring.read(&mut self.records);
         }
         // A tool has one ring for all events of a CPU (PERF_EVENT_IOC_SET_OUTPUT).
@@ -37,27 +79,20 @@ impl World {
         let numbers = taken.iter().map(|r| Delivered::Record(r.sequence));
         self.delivered.extend(numbers);
         self.delivered.push(Delivered::Cpu(cpu as u16));
-        self.say(cpu, Fact::Read);
     }
 
-    /// The end of recording: the reader takes everything, asks what was lost and not told, and
-    /// sorts by time.
-    pub fn finish(&mut self) {
-        self.close_all();
-        for cpu in 0..self.cpus.len() {
-            self.read(cpu);
-        }
-        let cpus = self.cpus.len();
+    /// The end of recording: the reader asks what was lost and not told, and sorts by time.
+    pub(super) fn end(&mut self, time: u64) {
         for (index, ring) in self.rings.iter_mut().enumerate() {
             let lost = ring.take_lost();
             if lost > 0 {
                 self.sequence += 1;
                 self.delivered.push(Delivered::Record(self.sequence));
                 self.records.push(Record {
-                    time: self.now,
+                    time,
                     sequence: self.sequence,
-                    cpu: (index % cpus) as u16,
-                    event: (index / cpus) as u16,
+                    cpu: (index % self.cpus) as u16,
+                    event: (index / self.cpus) as u16,
                     tid: 0,
                     body: Body::LostSamples { lost },
                 });

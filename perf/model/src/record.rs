@@ -3,7 +3,9 @@
 //! Responsible for sizes, overflow of a ring and its LOST record. Not responsible for bytes
 //! (the writer of perf.data) and for what a reader makes of the records (`stitch`).
 
+use super::registers::Registers;
 use unwind_sim_perf_data::BranchEntry;
+use unwind_sim_perf_data::write::COMMON_BYTES;
 
 /// A record in a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub enum Body {
         chain: Vec<u64>,
         /// Bytes of user registers and user stack in it.
         user_bytes: u32,
+        /// The fields of a tracepoint, without the common ones (PERF_SAMPLE_RAW).
+        payload: Vec<u8>,
+        /// The registers, for events that record them (PERF_SAMPLE_REGS_INTR).
+        registers: Option<Registers>,
         /// The branch stack, for events that have one.
         branches: Option<Branches>,
     },
@@ -105,13 +111,28 @@ impl Body {
             Self::Sample {
                 chain,
                 user_bytes,
+                payload,
+                registers,
                 branches,
                 ..
             } => {
+                let payload = match payload.len() as u32 {
+                    0 => 0,
+                    bytes => (4 + COMMON_BYTES as u32 + bytes).next_multiple_of(8),
+                };
+                // Which ABI, and the registers.
+                let registers = registers.map_or(0, |r| 8 + size_of_val(&r) as u32);
                 let entry = size_of::<BranchEntry>() as u32;
                 let branches = branches.as_ref();
                 let branches = branches.map_or(0, |b| 16 + entry * b.entries.len() as u32);
-                HEADER + SAMPLE_ID + 24 + 8 * chain.len() as u32 + user_bytes + branches
+                HEADER
+                    + SAMPLE_ID
+                    + 24
+                    + 8 * chain.len() as u32
+                    + user_bytes
+                    + branches
+                    + registers
+                    + payload
             }
             // Its size, 32 bits, comes before the payload.
             Self::Raw { data } => HEADER + SAMPLE_ID + 16 + 4 + data.len() as u32,

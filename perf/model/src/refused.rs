@@ -43,6 +43,10 @@ pub enum Refused {
     IsOpen,
     /// The event is not open.
     IsClosed,
+    /// The address is not of the kernel's text.
+    NotKernelText,
+    /// The event's program came with its attribute.
+    AttachedAtOpen,
     /// The event's ring takes the records of tasks or of user frames.
     TakesOthersRecords,
     /// The time is too long.
@@ -62,7 +66,9 @@ impl Refused {
             Self::NoEvent => "there is no such event",
             Self::NoHandler => "there is no such handler",
             Self::HandlerExists => "the event has a handler already (EEXIST)",
-            Self::NotForPrograms => "programs are for hardware counters and timers only (EINVAL)",
+            Self::NotForPrograms => {
+                "programs are for hardware counters, timers and software events only (EINVAL)"
+            }
             Self::Idle => "no task runs on this CPU",
             Self::NotUser => "this CPU does not run user code",
             Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",
@@ -77,6 +83,8 @@ impl Refused {
             Self::NeverReturns => "user code does not come to run: leave the system call first",
             Self::IsOpen => "the event is open",
             Self::IsClosed => "the event is not open",
+            Self::NotKernelText => "the address is not in the kernel's text",
+            Self::AttachedAtOpen => "the program came with the event and goes with it",
             Self::TakesOthersRecords => {
                 "the event's ring takes records of tasks or of user frames: it stays open"
             }

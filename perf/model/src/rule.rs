@@ -11,7 +11,7 @@ pub enum Rule {
     Periods,
     /// What found no room is told.
     LossTold,
-    /// A handler is called with its own context, and only where it is in place.
+    /// A handler is called with its own context, where it is in place and nowhere else.
     WholeHandler,
     /// A cookie names one stay of one thread.
     Cookie,

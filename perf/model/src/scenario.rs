@@ -7,13 +7,12 @@
 use super::action::Action;
 use super::fuzz::Schedule;
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
+use super::scenario_setup::THERE_IS;
 use super::scenario_stacks::StackRequest;
-use super::setup::{
-    EventSetup, Form, Kind, Mutant, PMU_PERIOD_MIN, RfcBuffer, Setup, UserUnwind, timer_period,
-};
+use super::scenario_words::{USER_ADDRESSES, Words};
+use super::setup::Setup;
 use super::stack::{Leaf, Scripted, StackId};
-use super::world::{CPUS_MAX, EVENTS_MAX, TASKS_MAX, World};
-use crate::lbr::{Depth, Storage};
+use super::world::World;
 
 /// The longest scenario, bytes.
 pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
@@ -21,14 +20,8 @@ pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
 pub const ACTIONS_MAX: usize = 1 << 18;
 /// Most stacks.
 const STACKS_MAX: usize = 1024;
-/// Where user code may be: the first page is never mapped.
-pub(super) const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
-/// The longest name of a stack or an event, bytes: every line of the log may have it.
-const NAME_MAX: usize = 64;
 /// Most frames of all stacks written by `depth` or taken from files.
 pub(super) const FRAMES_MAX: usize = 1 << 16;
-/// The largest ring, bytes.
-const RING_BYTES_MAX: u64 = 1 << 24;
 /// Most steps that one `step` asks for.
 const STEPS_MAX: u64 = 10_000;
 /// The names of the handlers a scenario may install, from number 1.
@@ -42,7 +35,7 @@ pub struct Scenario {
     /// The line of each action.
     lines: Vec<usize>,
     /// The line of each event.
-    event_lines: Vec<usize>,
+    pub(super) event_lines: Vec<usize>,
     /// The `=` lines, without the mark.
     pub expected: String,
     /// Stacks that come from files.
@@ -71,11 +64,7 @@ impl Scenario {
                 continue;
             }
             let code = line.split('#').next().unwrap_or_default();
-            let mut words = Words {
-                line: index + 1,
-                text: code,
-                at: 0,
-            };
+            let mut words = Words::new(index + 1, code);
             if let Some(word) = words.next() {
                 reader.directive(word, &mut words)?;
                 if words.next().is_some() {
@@ -129,90 +118,12 @@ impl Scenario {
     }
 }
 
-/// The words of a line.
-pub(super) struct Words<'a> {
-    pub(super) line: usize,
-    text: &'a str,
-    /// Behind the last word.
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    pub(super) fn next(&mut self) -> Option<&'a str> {
-        let rest = &self.text[self.at..];
-        let start = rest.find(|c: char| !c.is_whitespace())?;
-        let word = rest[start..].split_whitespace().next()?;
-        self.at += start + word.len();
-        Some(word)
-    }
-
-    /// The next word, which stays.
-    pub(super) fn peek(&self) -> Option<&'a str> {
-        self.text[self.at..].split_whitespace().next()
-    }
-
-    /// An error at the last word.
-    pub(super) fn error(&self, kind: ScenarioErrorKind) -> ScenarioError {
-        let word = self.text[..self.at].split_whitespace().next_back();
-        ScenarioError {
-            line: self.line,
-            column: self.at - word.map_or(0, str::len) + 1,
-            kind,
-        }
-    }
-
-    pub(super) fn need(&mut self, what: &'static str) -> Result<&'a str, ScenarioError> {
-        let end = ScenarioError {
-            line: self.line,
-            column: self.text.trim_end().len() + 1,
-            kind: ScenarioErrorKind::Missing(what),
-        };
-        self.next().ok_or(end)
-    }
-
-    pub(super) fn not<T>(&self, found: Option<T>, what: &'static str) -> Result<T, ScenarioError> {
-        found.ok_or_else(|| self.error(ScenarioErrorKind::Not(what)))
-    }
-
-    pub(super) fn number(&mut self, what: &'static str, max: u64) -> Result<u64, ScenarioError> {
-        let word = self.need(what)?;
-        let number = match word.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => word.parse().ok(),
-        };
-        self.not(number.filter(|&number| number <= max), what)
-    }
-
-    fn name(&mut self) -> Result<&'a str, ScenarioError> {
-        let name = self.need("a name")?;
-        self.not(
-            (name.len() <= NAME_MAX).then_some(name),
-            "a name of at most 64 bytes",
-        )
-    }
-
-    fn address(&mut self) -> Result<u64, ScenarioError> {
-        let address = self.number("an address", u64::MAX)?;
-        let is_user = USER_ADDRESSES.contains(&address);
-        self.not(is_user.then_some(address), "an address of user space")
-    }
-
-    fn cpu(&mut self) -> Result<u16, ScenarioError> {
-        Ok(self.number("a CPU", u64::from(CPUS_MAX))? as u16)
-    }
-
-    fn tid(&mut self) -> Result<i32, ScenarioError> {
-        let tid = self.number("a thread number", i32::MAX as u64)? as i32;
-        self.not((tid > 0).then_some(tid), "a thread number")
-    }
-}
-
 /// Reads line by line.
 pub(super) struct Reader {
     pub(super) scenario: Scenario,
     pub(super) stacks: Scripted,
     frames: usize,
-    numbered: bool,
+    pub(super) numbered: bool,
 }
 
 impl Reader {
@@ -239,23 +150,7 @@ impl Reader {
     }
 
     fn directive(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        const THERE_IS: [&str; 14] = [
-            "form",
-            "cpus",
-            "mutant",
-            "unwind",
-            "rfc-buffer",
-            "samples-per-tick",
-            "lbr-storage",
-            "lbr-depth",
-            "timer-tracepoint",
-            "handler",
-            "event",
-            "stacks",
-            "task",
-            "kthread",
-        ];
-        if THERE_IS.contains(&word) || word == "stack" {
+        if THERE_IS.contains(&word) {
             if !self.scenario.schedule.actions.is_empty() {
                 return Err(words.error(ScenarioErrorKind::Late));
             }
@@ -264,82 +159,7 @@ impl Reader {
         self.happens(word, words)
     }
 
-    fn there_is(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        let setup = &mut self.scenario.schedule.setup;
-        match word {
-            "form" => {
-                let name = words.need("a form")?;
-                let form = [Form::Rfc2023, Form::Before, Form::Upstream]
-                    .into_iter()
-                    .find(|f| f.as_str() == name);
-                setup.form = words.not(form, "a form: rfc2023, linux-6.18, upstream")?;
-            }
-            "cpus" => {
-                let cpus = words.number("a number of CPUs", u64::from(CPUS_MAX))? as u16;
-                setup.cpus = words.not((cpus > 0).then_some(cpus), "a number of CPUs")?;
-            }
-            "mutant" => {
-                let name = words.need("a mutant")?;
-                setup.mutant = Some(words.not(Mutant::from_name(name), "a mutant")?);
-            }
-            "unwind" => {
-                setup.unwind = match words.need("fp or sframe")? {
-                    "fp" => UserUnwind::FramePointer,
-                    "sframe" => UserUnwind::Sframe,
-                    _ => return words.not(None, "fp or sframe"),
-                }
-            }
-            "rfc-buffer" => {
-                setup.rfc_buffer = match words.need("allocated or on-stack")? {
-                    "allocated" => RfcBuffer::Allocated,
-                    "on-stack" => RfcBuffer::OnStack,
-                    _ => return words.not(None, "allocated or on-stack"),
-                }
-            }
-            "samples-per-tick" => {
-                let number = words.number("a number of samples", u64::from(u32::MAX))?;
-                setup.samples_per_tick = number as u32;
-            }
-            "timer-tracepoint" => setup.timer_tracepoint = true,
-            "handler" => return self.handler(words),
-            "lbr-storage" => {
-                let name = words.need("a storage")?;
-                setup.lbr_storage = words.not(Storage::from_name(name), "a storage: cpu, task")?;
-            }
-            "lbr-depth" => {
-                let depth = words.number("a depth", 32)? as usize;
-                let known = Depth::ALL
-                    .into_iter()
-                    .find(|known| known.entries() == depth);
-                setup.lbr_depth = words.not(known, "a depth: 8, 16, 32")?;
-            }
-            "event" => return self.event(words),
-            "stack" => return self.stack(words),
-            "stacks" => {
-                let word = words.need("numbered")?;
-                words.not((word == "numbered").then_some(()), "numbered")?;
-                self.numbered = true;
-            }
-            _ => {
-                let tid = words.tid()?;
-                let tasks = &self.scenario.schedule.tasks;
-                if tasks.iter().any(|&(known, _)| known == tid) {
-                    return Err(words.error(ScenarioErrorKind::Taken("task")));
-                }
-                if tasks.len() >= TASKS_MAX {
-                    return Err(words.error(ScenarioErrorKind::TooMany("tasks")));
-                }
-                let stack = match word {
-                    "task" => Some(self.find_stack(words)?),
-                    _ => None,
-                };
-                self.scenario.schedule.tasks.push((tid, stack));
-            }
-        }
-        Ok(())
-    }
-
-    fn stack(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    pub(super) fn stack(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
         let name = words.name()?;
         if self.stacks.next().0 as usize >= STACKS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("stacks")));
@@ -377,59 +197,7 @@ impl Reader {
         Ok(())
     }
 
-    fn event(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
-        let events = &self.scenario.schedule.events;
-        let name = words.name()?;
-        if events.iter().any(|event| event.name == name) {
-            return Err(words.error(ScenarioErrorKind::Taken("event")));
-        }
-        if events.len() >= EVENTS_MAX {
-            return Err(words.error(ScenarioErrorKind::TooMany("events")));
-        }
-        let kind = words.need("a kind")?;
-        let what = "a kind: pmu, timer, tracepoint, uprobe, bpf-output";
-        let mut event = EventSetup {
-            name: name.to_owned(),
-            kind: words.not(Kind::from_name(kind), what)?,
-            defer_output: false,
-            ..EventSetup::default()
-        };
-        while let Some(word) = words.next() {
-            match word {
-                "period" => event.period = words.number("a period", 1 << 40)?,
-                "freq" => {
-                    let frequency = words.number("a frequency", 1 << 30)?;
-                    words.not((frequency > 0).then_some(()), "a frequency")?;
-                    if event.kind == Kind::Pmu {
-                        // The kernel begins with 1.
-                        (event.frequency, event.period) = (Some(frequency), PMU_PERIOD_MIN);
-                    } else {
-                        event.period = timer_period(frequency);
-                    }
-                }
-                "tid" => event.tid = Some(words.tid()?),
-                "inherit" => event.inherit = true,
-                "no-callchain" => event.has_callchain = false,
-                "no-defer" => event.defer_callchain = false,
-                "defer-output" => event.defer_output = true,
-                "exclude-user" => event.exclude_user = true,
-                "exclude-kernel" => event.exclude_kernel = true,
-                "exclude-idle" => event.exclude_idle = true,
-                "not-identified" => event.identified = [false; 3],
-                "max-stack" => event.max_stack = words.number("a depth", 0xffff)? as u16,
-                "branch-stack" => event.branch_stack = true,
-                "opened-later" => event.is_opened_later = true,
-                "stack-user" => event.stack_user = words.number("a size", 0xffff)? as u32,
-                "ring" => event.ring_bytes = words.number("a size", RING_BYTES_MAX)? as u32,
-                _ => return words.not(None, "an attribute of an event"),
-            }
-        }
-        self.scenario.event_lines.push(words.line);
-        self.scenario.schedule.events.push(event);
-        Ok(())
-    }
-
-    fn find_stack(&self, words: &mut Words<'_>) -> Result<StackId, ScenarioError> {
+    pub(super) fn find_stack(&self, words: &mut Words<'_>) -> Result<StackId, ScenarioError> {
         let name = words.need("a stack")?;
         let found = match self.numbered {
             true => name
@@ -473,6 +241,10 @@ impl Reader {
                 },
             },
             "syscall" => Action::Syscall { cpu: words.cpu()? },
+            "kernel" => Action::Kernel {
+                cpu: words.cpu()?,
+                address: words.kernel_address()?,
+            },
             "leave" => Action::Leave { cpu: words.cpu()? },
             "finish" => Action::Finish { cpu: words.cpu()? },
             "sample" => Action::Sample {
@@ -510,6 +282,7 @@ impl Reader {
                 stack: self.find_stack(words)?,
             },
             "exit" => Action::Exit { cpu: words.cpu()? },
+            "oops" => Action::Oops { cpu: words.cpu()? },
             "signal" => Action::Signal {
                 tid: words.tid()?,
                 stack: self.find_stack(words)?,

@@ -65,7 +65,7 @@ impl fmt::Display for ScenarioError {
                 write!(f, "this belongs before the first thing that happens")
             }
             ScenarioErrorKind::Refusal(refusal) => {
-                write!(f, "EINVAL: {}", refusal.description())
+                write!(f, "{}: {}", refusal.errno(), refusal.description())
             }
             ScenarioErrorKind::Refused(refused) => write!(f, "{}", refused.description()),
             ScenarioErrorKind::Object(error) => error.fmt(f),

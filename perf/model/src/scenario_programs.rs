@@ -4,8 +4,9 @@
 //! The files are read by who runs the scenario.
 
 use super::programs::{BUILT_IN, Program};
-use super::scenario::{HANDLERS, Reader, Scenario, Words};
+use super::scenario::{HANDLERS, Reader, Scenario};
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
+use super::scenario_words::Words;
 use crate::bpf::{Handlers, Limits, Object};
 
 /// The longest object file, bytes.
@@ -24,6 +25,8 @@ pub struct ObjectRequest {
     pub name: String,
     /// The file as written: relative to the scenario's.
     pub path: String,
+    /// It writes a number and as many frames of the user stack, which are compared with the truth.
+    pub walks: bool,
     /// The program's name; the first for perf events if there is none.
     pub program: Option<String>,
     pub(super) loaded: Option<Program>,
@@ -82,12 +85,21 @@ fn load(
     let index = found.ok_or(ScenarioErrorKind::Missing(
         "a program for perf events of this name",
     ))?;
-    Ok(Program::new(&request.name, handlers, index))
+    let program = Program::new(&request.name, handlers, index);
+    Ok(if request.walks {
+        program.walking()
+    } else {
+        program
+    })
 }
 
 impl Reader {
-    /// `handler NAME FILE [PROGRAM]`
-    pub(super) fn handler(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    /// `handler NAME FILE [PROGRAM]`, or `walker ..`
+    pub(super) fn handler(
+        &mut self,
+        words: &mut Words<'_>,
+        walks: bool,
+    ) -> Result<(), ScenarioError> {
         let name = words.need("a name")?;
         if name == "none" || self.find_handler(name).is_some() {
             return Err(words.error(ScenarioErrorKind::Taken("handler")));
@@ -102,6 +114,7 @@ impl Reader {
             line: words.line,
             name,
             path,
+            walks,
             program,
             loaded: None,
         });

@@ -2,9 +2,10 @@
 //!
 //! The files are read by who runs the scenario; nothing here knows a trace or a program.
 
-use super::scenario::{FRAMES_MAX, Reader, Scenario, USER_ADDRESSES, Words};
+use super::scenario::{FRAMES_MAX, Reader, Scenario};
 use super::scenario_error::{ScenarioError, ScenarioErrorKind};
-use super::stack::StackId;
+use super::scenario_words::{USER_ADDRESSES, Words};
+use super::stack::{StackId, UserStack};
 
 /// Most stacks that one line takes from a program.
 pub const PROGRAM_STACKS_MAX: u64 = 256;
@@ -71,31 +72,32 @@ impl Scenario {
         &self.requests
     }
 
-    /// Supplies the stacks of a request, each innermost frame first.
+    /// Supplies the stacks of a request.
     ///
     /// # Errors
     /// If a stack has no frame or a frame that is not a user address, if there are not as many
     /// stacks as asked for, or too many frames in all.
-    pub fn supply(&mut self, request: usize, stacks: Vec<Vec<u64>>) -> Result<(), ScenarioError> {
+    pub fn supply(&mut self, request: usize, stacks: Vec<UserStack>) -> Result<(), ScenarioError> {
         let (Some(request), Some(all)) = (
             self.requests.get_mut(request),
             self.schedule.stacks.as_mut(),
         ) else {
             return Ok(());
         };
-        if stacks.len() != request.count() || stacks.iter().any(Vec::is_empty) {
+        let is_empty = |stack: &UserStack| stack.frames.is_empty();
+        if stacks.len() != request.count() || stacks.iter().any(is_empty) {
             return Err(request.error(ScenarioErrorKind::Missing("a frame")));
         }
         let is_user = |frame: &u64| USER_ADDRESSES.contains(frame);
-        if !stacks.iter().flatten().all(is_user) {
+        if !stacks.iter().flat_map(|stack| &stack.frames).all(is_user) {
             return Err(request.error(ScenarioErrorKind::Not("a stack of user space")));
         }
-        let frames: usize = stacks.iter().map(Vec::len).sum();
+        let frames: usize = stacks.iter().map(|stack| stack.frames.len()).sum();
         if all.all().map(|(_, frames)| frames.len()).sum::<usize>() + frames > FRAMES_MAX {
             return Err(request.error(ScenarioErrorKind::TooMany("frames")));
         }
-        for (id, frames) in (request.first.0..).zip(stacks) {
-            all.set(StackId(id), frames);
+        for (id, stack) in (request.first.0..).zip(stacks) {
+            all.set(StackId(id), stack);
         }
         request.supplied = true;
         Ok(())
@@ -206,7 +208,7 @@ mod tests {
         );
         let request = &scenario.requests()[0];
         assert_eq!((request.path.as_str(), request.count()), ("p", 2));
-        let stacks = vec![vec![0x1010], vec![0x1030, 0x1020]];
+        let stacks = vec![vec![0x1010].into(), vec![0x1030, 0x1020].into()];
         scenario
             .supply(0, stacks)
             .expect("two stacks of user space");
@@ -237,6 +239,7 @@ mod tests {
                 ScenarioErrorKind::TooMany("frames"),
             ),
         ] {
+            let stacks = stacks.into_iter().map(UserStack::from).collect();
             let error = scenario().supply(0, stacks).expect_err("it is refused");
             assert_eq!((error.line, error.kind), (2, kind));
         }

@@ -8,10 +8,13 @@ use super::fuzz::Schedule;
 use super::join::{Joined, join};
 use super::programs::BUILT_IN;
 use super::programs_text::programs_text;
+use super::record::{Body, Record};
+use super::registers::{FakeRegs, Registers};
 use super::scenario::HANDLERS;
 use super::setup::{EventSetup, Form, Kind, RfcBuffer, UserUnwind};
 use super::stack::{Leaf, StackId, StackSource};
 use super::world::World;
+use crate::lbr::Layout;
 use std::fmt::Write as _;
 use unwind_sim_perf_data::stitch::Mode;
 
@@ -29,8 +32,9 @@ pub fn output(world: &World) -> String {
     let own = join(world, Mode::Own);
     samples(&mut out, Mode::Own, &own.joined);
     samples(&mut out, other, &join(world, other).joined);
+    registers(&mut out, world.records());
     out.push_str(&branches_text(world, &own.joined));
-    out.push_str(&programs_text(world));
+    out.push_str(&programs_text(world, &own.walks));
     for violation in &own.violations {
         let (rule, what) = (violation.rule.as_str(), &violation.what);
         // Writing into a String does not fail.
@@ -59,6 +63,38 @@ fn samples(out: &mut String, mode: Mode, all: &[Joined]) {
             0 => writeln!(out),
             more => writeln!(out, " .. {more} more"),
         };
+    }
+}
+
+/// The registers of samples that have them.
+fn registers(out: &mut String, records: &[Record]) {
+    let of_sample = |record: &Record| match record.body {
+        Body::Sample {
+            number,
+            registers: Some(registers),
+            ..
+        } => Some((number, registers)),
+        _ => None,
+    };
+    let mut all = records.iter().filter_map(of_sample).peekable();
+    if all.peek().is_some() {
+        out.push_str("registers:\n");
+    }
+    for (
+        number,
+        Registers {
+            ip,
+            sp,
+            bp,
+            cs,
+            flags,
+        },
+    ) in all
+    {
+        let _ = writeln!(
+            out,
+            "  sample {number}: ip {ip:x}, sp {sp:x}, bp {bp:x}, cs {cs:x}, flags {flags:x}"
+        );
     }
 }
 
@@ -99,13 +135,31 @@ impl Schedule {
         if self.events.iter().any(|event| event.branch_stack) {
             lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
             lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
+            if setup.lbr_layout != Layout::default() {
+                lines.push(format!("lbr-layout {}", setup.lbr_layout.as_str()));
+            }
         }
-        lines.extend(self.events.iter().map(event_text));
+        if setup.software_branches {
+            lines.push("software-branches".to_owned());
+        }
+        lines.extend(setup.cgroups.iter().map(|cgroup| {
+            let tids = cgroup.tids.iter().map(|tid| format!(" {tid}"));
+            format!("cgroup {}{}", cgroup.name, tids.collect::<String>())
+        }));
+        if setup.overflow_tracepoint {
+            lines.push("overflow-tracepoint".to_owned());
+        }
+        if setup.fake_regs != FakeRegs::default() {
+            lines.push(format!("fake-regs {}", setup.fake_regs.as_str()));
+        }
+        // Events may bring handlers along.
         lines.extend(self.programs.iter().map(|request| {
             let program = request.program.as_deref().unwrap_or_default();
-            let line = format!("handler {} {} {program}", request.name, request.path);
+            let word = if request.walks { "walker" } else { "handler" };
+            let line = format!("{word} {} {} {program}", request.name, request.path);
             line.trim_end().to_owned()
         }));
+        lines.extend(self.events.iter().map(|event| self.event_text(event)));
         match &self.stacks {
             None => lines.push("stacks numbered".to_owned()),
             Some(stacks) => lines.extend(stacks.all().map(|(name, frames)| {
@@ -160,6 +214,7 @@ impl Schedule {
                 format!("user {cpu} {}{leaf}", self.stack_name(stack))
             }
             Action::Syscall { cpu } => format!("syscall {cpu}"),
+            Action::Kernel { cpu, address } => format!("kernel {cpu} {address:#x}"),
             Action::Leave { cpu } => format!("leave {cpu}"),
             Action::Finish { cpu } => format!("finish {cpu}"),
             Action::Sample { cpu, event: e } => format!("sample {cpu} {}", event(e)),
@@ -173,6 +228,7 @@ impl Schedule {
             Action::Fork { cpu, child } => format!("fork {cpu} {child}"),
             Action::Exec { cpu, stack } => format!("exec {cpu} {}", self.stack_name(stack)),
             Action::Exit { cpu } => format!("exit {cpu}"),
+            Action::Oops { cpu } => format!("oops {cpu}"),
             Action::Signal { tid, stack } => format!("signal {tid} {}", self.stack_name(stack)),
             Action::Uprobe { cpu } => format!("uprobe {cpu}"),
             Action::Read { cpu } => format!("read {cpu}"),
@@ -182,13 +238,69 @@ impl Schedule {
                 event: e,
                 handler,
             } => {
-                let own = self.programs.iter().map(|request| request.name.as_str());
-                let mut all = HANDLERS.iter().chain(&BUILT_IN).copied().chain(own);
-                let name = usize::from(handler).checked_sub(1);
-                let name = name.and_then(|at| all.nth(at)).unwrap_or("none");
-                format!("install {cpu} {} {name}", event(e))
+                format!("install {cpu} {} {}", event(e), self.handler_name(handler))
             }
         }
+    }
+
+    fn handler_name(&self, handler: u16) -> &str {
+        let own = self.programs.iter().map(|request| request.name.as_str());
+        let mut all = HANDLERS.iter().chain(&BUILT_IN).copied().chain(own);
+        let name = usize::from(handler).checked_sub(1);
+        name.and_then(|at| all.nth(at)).unwrap_or("none")
+    }
+
+    /// An event as its line.
+    fn event_text(&self, event: &EventSetup) -> String {
+        let cgroups = &self.setup.cgroups;
+        let mut text = format!("event {} {}", event.name, event.kind.as_str());
+        if let Some(frequency) = event.frequency {
+            let _ = write!(text, " freq {frequency}");
+        } else if matches!(event.kind, Kind::Pmu | Kind::Timer) {
+            let _ = write!(text, " period {}", event.period);
+        }
+        if let Some(tid) = event.tid {
+            let _ = write!(text, " tid {tid}");
+        }
+        if let Some(cgroup) = event.cgroup.and_then(|at| cgroups.get(usize::from(at))) {
+            let _ = write!(text, " cgroup {}", cgroup.name);
+        }
+        for (is_set, word) in [
+            (event.inherit, " inherit"),
+            (!event.has_callchain, " no-callchain"),
+            (!event.defer_callchain, " no-defer"),
+            (event.defer_output, " defer-output"),
+            (event.exclude_user, " exclude-user"),
+            (event.exclude_kernel, " exclude-kernel"),
+            (event.exclude_idle, " exclude-idle"),
+            (event.identified != [true; 3], " not-identified"),
+            (event.regs_intr, " regs-intr"),
+            (event.branch_stack, " branch-stack"),
+            (event.is_opened_later, " opened-later"),
+        ] {
+            text.push_str(if is_set { word } else { "" });
+        }
+        let default = EventSetup::default();
+        for (value, usual, word) in [
+            (
+                u32::from(event.max_stack),
+                u32::from(default.max_stack),
+                "max-stack",
+            ),
+            (event.stack_user, default.stack_user, "stack-user"),
+            (event.ring_bytes, default.ring_bytes, "ring"),
+        ] {
+            if value != usual {
+                let _ = write!(text, " {word} {value}");
+            }
+        }
+        if event.config1 != 0 {
+            let _ = write!(text, " config1 {:#x}", event.config1);
+        }
+        if let Some(handler) = event.program {
+            let _ = write!(text, " program {}", self.handler_name(handler));
+        }
+        text
     }
 }
 
@@ -198,45 +310,4 @@ fn step_text((cpu, times): (u16, u64)) -> String {
     } else {
         format!("step {cpu} {times}")
     }
-}
-
-fn event_text(event: &EventSetup) -> String {
-    let mut text = format!("event {} {}", event.name, event.kind.as_str());
-    if let Some(frequency) = event.frequency {
-        let _ = write!(text, " freq {frequency}");
-    } else if matches!(event.kind, Kind::Pmu | Kind::Timer) {
-        let _ = write!(text, " period {}", event.period);
-    }
-    if let Some(tid) = event.tid {
-        let _ = write!(text, " tid {tid}");
-    }
-    for (is_set, word) in [
-        (event.inherit, " inherit"),
-        (!event.has_callchain, " no-callchain"),
-        (!event.defer_callchain, " no-defer"),
-        (event.defer_output, " defer-output"),
-        (event.exclude_user, " exclude-user"),
-        (event.exclude_kernel, " exclude-kernel"),
-        (event.exclude_idle, " exclude-idle"),
-        (event.identified != [true; 3], " not-identified"),
-        (event.branch_stack, " branch-stack"),
-        (event.is_opened_later, " opened-later"),
-    ] {
-        text.push_str(if is_set { word } else { "" });
-    }
-    let default = EventSetup::default();
-    for (value, usual, word) in [
-        (
-            u32::from(event.max_stack),
-            u32::from(default.max_stack),
-            "max-stack",
-        ),
-        (event.stack_user, default.stack_user, "stack-user"),
-        (event.ring_bytes, default.ring_bytes, "ring"),
-    ] {
-        if value != usual {
-            let _ = write!(text, " {word} {value}");
-        }
-    }
-    text
 }

@@ -2,7 +2,9 @@
 //!
 //! Not here: what happens (`world`).
 
-use crate::lbr::{Depth, Mutation, Storage};
+use super::mutant::Mutant;
+use super::registers::FakeRegs;
+use crate::lbr::{Depth, Layout, Storage};
 
 /// Which of the two forms of deferred user callchains the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,99 +30,6 @@ impl Form {
     }
 }
 
-/// A defect put into the model on purpose; each must be found by the oracle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// The deferred unwind writes into the CPU's callchain buffer of task context.
-    SharedBuffer,
-    /// The record with the user frames carries the last period once more.
-    PeriodTwice,
-    /// A full ring drops without a word.
-    LostUntold,
-    /// The frames found are kept over the return to user space.
-    StaleCache,
-    /// The cookie is kept over the return to user space.
-    CookieReused,
-    /// A handler and its context are replaced one after the other.
-    HalfReplacedHandler,
-    /// The walk from a mark drops `sp < first_frame` and not `sp <= first_frame`.
-    SkipLess,
-    /// Branch records are not restored at a switch.
-    WipeAtSwitch,
-    /// Memory for branch records is freed while a switch on another CPU uses it.
-    UseAfterFree,
-    /// Memory for branch records is freed by who closes the event and by the task's end.
-    DoubleFree,
-    /// A task's end leaves its memory for branch records.
-    LeakAtExit,
-    /// Contexts change hands at a switch without the branch records in them.
-    SwapWithoutData,
-    /// Branch records count as still in the ring though others were saved since.
-    SkipWithoutLogId,
-    /// Linux 7.2 as it is: whoever restores branch records does not forget whose were saved from
-    /// the ring last. All else here has this mended.
-    Linux,
-}
-
-impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::SharedBuffer,
-        Self::PeriodTwice,
-        Self::LostUntold,
-        Self::StaleCache,
-        Self::CookieReused,
-        Self::HalfReplacedHandler,
-        Self::SkipLess,
-        Self::WipeAtSwitch,
-        Self::UseAfterFree,
-        Self::DoubleFree,
-        Self::LeakAtExit,
-        Self::SwapWithoutData,
-        Self::SkipWithoutLogId,
-        Self::Linux,
-    ];
-
-    /// A stable name for machines.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SharedBuffer => "shared-buffer",
-            Self::PeriodTwice => "period-twice",
-            Self::LostUntold => "lost-untold",
-            Self::StaleCache => "stale-cache",
-            Self::CookieReused => "cookie-reused",
-            Self::HalfReplacedHandler => "half-replaced-handler",
-            Self::SkipLess => "skip-less",
-            Self::WipeAtSwitch => "wipe-at-switch",
-            Self::UseAfterFree => "use-after-free",
-            Self::DoubleFree => "double-free",
-            Self::LeakAtExit => "leak-at-exit",
-            Self::SwapWithoutData => "swap-without-data",
-            Self::SkipWithoutLogId => "skip-without-log-id",
-            Self::Linux => "linux",
-        }
-    }
-
-    /// The defect of how branch records are kept that it is, if it is one.
-    pub(super) const fn of_branches(self) -> Option<Mutation> {
-        Some(match self {
-            Self::WipeAtSwitch => Mutation::WipeAtSwitch,
-            Self::UseAfterFree => Mutation::FreeAtOnce,
-            Self::DoubleFree => Mutation::FreeTwice,
-            Self::LeakAtExit => Mutation::LeakAtExit,
-            Self::SwapWithoutData => Mutation::SwapWithoutData,
-            Self::SkipWithoutLogId => Mutation::SkipWithoutLogId,
-            Self::Linux => Mutation::None,
-            _ => return None,
-        })
-    }
-
-    /// The mutant of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mutant| mutant.as_str() == name)
-    }
-}
-
 /// How user stacks are unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserUnwind {
@@ -139,6 +48,9 @@ pub enum Kind {
     Timer,
     /// A tracepoint: in task context, at a point of the kernel, with registers made up there.
     Tracepoint,
+    /// A software event that is counted at a point of the kernel (PERF_COUNT_SW_CONTEXT_SWITCHES):
+    /// as a tracepoint, but it takes programs for events.
+    Software,
     /// A uprobe at the first instruction of a function.
     Uprobe,
     /// What programs write to (PERF_COUNT_SW_BPF_OUTPUT); it does not overflow.
@@ -152,15 +64,17 @@ impl Kind {
             Self::Pmu => "pmu",
             Self::Timer => "timer",
             Self::Tracepoint => "tracepoint",
+            Self::Software => "software",
             Self::Uprobe => "uprobe",
             Self::BpfOutput => "bpf-output",
         }
     }
 
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Pmu,
         Self::Timer,
         Self::Tracepoint,
+        Self::Software,
         Self::Uprobe,
         Self::BpfOutput,
     ];
@@ -184,6 +98,8 @@ pub struct EventSetup {
     pub frequency: Option<u64>,
     /// Only this thread and, with `inherit`, those it makes; every thread otherwise.
     pub tid: Option<i32>,
+    /// Only tasks of this cgroup, an index into [`Setup::cgroups`] (`PERF_FLAG_PID_CGROUP`).
+    pub cgroup: Option<u16>,
     /// `attr.inherit`.
     pub inherit: bool,
     /// `attr.sample_type` has CALLCHAIN.
@@ -206,6 +122,13 @@ pub struct EventSetup {
     pub identified: [bool; 3],
     /// The ring's size in bytes.
     pub ring_bytes: u32,
+    /// Samples have the registers that the event is about (PERF_SAMPLE_REGS_INTR).
+    pub regs_intr: bool,
+    /// `attr.config1`: what it means depends on the event.
+    pub config1: u64,
+    /// The handler that comes with the attribute, by number: a bit of the attribute says that
+    /// `config1` is a program, as proposed in August 2016.
+    pub program: Option<u16>,
     /// Samples have branch records, in call-stack mode, of user space.
     pub branch_stack: bool,
     /// It is not there from the start, but opened later.
@@ -220,6 +143,7 @@ impl Default for EventSetup {
             period: 1_000_000,
             frequency: None,
             tid: None,
+            cgroup: None,
             inherit: false,
             has_callchain: true,
             defer_callchain: true,
@@ -231,6 +155,9 @@ impl Default for EventSetup {
             stack_user: 0,
             identified: [true; 3],
             ring_bytes: 1 << 20,
+            regs_intr: false,
+            config1: 0,
+            program: None,
             branch_stack: false,
             is_opened_later: false,
         }
@@ -259,6 +186,15 @@ pub enum RfcBuffer {
     OnStack,
 }
 
+/// A cgroup. Tasks that are made later are in that of their maker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CgroupSetup {
+    /// Its name in scenarios.
+    pub name: String,
+    /// The tasks that are in it at the start.
+    pub tids: Vec<i32>,
+}
+
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
@@ -278,9 +214,28 @@ pub struct Setup {
     pub lbr_storage: Storage,
     /// How many branch records a CPU has.
     pub lbr_depth: Depth,
+    /// The structure that the kernel keeps them in.
+    pub lbr_layout: Layout,
+    /// Timers, tracepoints, software events and uprobes can have branch records too.
+    pub software_branches: bool,
+    /// The cgroups.
+    pub cgroups: Vec<CgroupSetup>,
+    /// How registers are made up where there was no interrupt.
+    pub fake_regs: FakeRegs,
+    /// The log shows what a global tracepoint would see where hardware counters overflow, as
+    /// considered in August 2016.
+    pub overflow_tracepoint: bool,
     /// The log tells of a global tracepoint at the head of the timers' function, as proposed in
     /// July 2016.
     pub timer_tracepoint: bool,
+}
+
+impl Setup {
+    /// The cgroup that a task is in at the start, an index.
+    pub(super) fn cgroup_of(&self, tid: i32) -> Option<u16> {
+        let at = (self.cgroups.iter()).position(|cgroup| cgroup.tids.contains(&tid));
+        at.map(|at| at as u16)
+    }
 }
 
 impl Default for Setup {
@@ -294,12 +249,17 @@ impl Default for Setup {
             samples_per_tick: 100,
             lbr_storage: Storage::PerTask,
             lbr_depth: Depth::ThirtyTwo,
+            lbr_layout: Layout::default(),
+            software_branches: false,
+            cgroups: Vec::new(),
+            fake_regs: FakeRegs::default(),
+            overflow_tracepoint: false,
             timer_tracepoint: false,
         }
     }
 }
 
-/// Why a kernel refuses an event (EINVAL).
+/// Why a kernel refuses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Period zero.
@@ -316,13 +276,30 @@ pub enum Refusal {
     SframeInline,
     /// `sample_max_stack` over the system's limit.
     MaxStack,
-    /// Only hardware counters have branch records (EOPNOTSUPP).
+    /// Only hardware counters have branch records.
     NoBranches,
+    /// What programs write has no branch records.
+    NoBranchesOfOutputs,
+    /// An event is of a thread or of a cgroup.
+    CgroupOfThread,
+    /// `config1` cannot be a program, as the event uses it otherwise: a uprobe's is the path of its
+    /// file.
+    Config1InUse,
+    /// The program does not exist, or does not fit an event of this kind.
+    NotForPrograms,
     /// The first event takes the records of what tasks do, and is there from the start.
     FirstIsLate,
 }
 
 impl Refusal {
+    /// The error's name.
+    pub const fn errno(self) -> &'static str {
+        match self {
+            Self::NoBranches | Self::NoBranchesOfOutputs => "EOPNOTSUPP",
+            _ => "EINVAL",
+        }
+    }
+
     /// The reason in words.
     pub const fn description(self) -> &'static str {
         match self {
@@ -334,6 +311,10 @@ impl Refusal {
             Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
             Self::MaxStack => "sample_max_stack is over the limit of 127",
             Self::NoBranches => "only a hardware counter has branch records",
+            Self::NoBranchesOfOutputs => "what programs write has no branch records",
+            Self::Config1InUse => "config1 is in use, it cannot be a program",
+            Self::NotForPrograms => "no such program, or not for an event of this kind",
+            Self::CgroupOfThread => "an event is of a thread or of a cgroup, not of both",
             Self::FirstIsLate => "an event that takes others' records is there from the start",
         }
     }
@@ -353,8 +334,17 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     if event.max_stack > MAX_STACK {
         return Err(Refusal::MaxStack);
     }
-    if event.branch_stack && event.kind != Kind::Pmu {
+    if event.branch_stack && event.kind != Kind::Pmu && !setup.software_branches {
         return Err(Refusal::NoBranches);
+    }
+    if event.branch_stack && event.kind == Kind::BpfOutput {
+        return Err(Refusal::NoBranchesOfOutputs);
+    }
+    if event.cgroup.is_some() && event.tid.is_some() {
+        return Err(Refusal::CgroupOfThread);
+    }
+    if event.program.is_some() && (event.config1 != 0 || event.kind == Kind::Uprobe) {
+        return Err(Refusal::Config1InUse);
     }
     if event.is_opened_later && event.defer_output {
         return Err(Refusal::FirstIsLate);

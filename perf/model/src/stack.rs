@@ -3,6 +3,8 @@
 //! Responsible for `trait StackSource` and for the two walks: user frames by frame pointers, and
 //! kernel frames from a mark. Not responsible for when they run.
 
+use super::user_memory::{self, Pointers, UserMemory};
+
 /// Names a stack of a [`StackSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
@@ -27,6 +29,15 @@ pub trait StackSource {
     fn depth(&self, stack: StackId) -> usize;
     /// The address of frame `index`, innermost first; 0 if there is none.
     fn frame(&self, stack: StackId, index: usize) -> u64;
+    /// The registers of user code in its innermost frame.
+    fn pointers(&self, stack: StackId, leaf: Leaf) -> Pointers {
+        user_memory::pointers(self.depth(stack), leaf)
+    }
+    /// Reads user memory; `false` if not all of it is there.
+    fn read(&self, stack: StackId, address: u64, into: &mut [u8]) -> bool {
+        let depth = self.depth(stack);
+        user_memory::read(depth, |index| self.frame(stack, index), address, into)
+    }
     /// The name for logs.
     fn name(&self, stack: StackId) -> String {
         format!("s{}", stack.0)
@@ -36,21 +47,48 @@ pub trait StackSource {
 /// Stacks written down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scripted {
-    stacks: Vec<(String, Vec<u64>)>,
+    stacks: Vec<Named>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    name: String,
+    stack: UserStack,
+}
+
+/// A user stack: its frames, innermost first, and what a file has of it besides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserStack {
+    /// The addresses of its frames.
+    pub frames: Vec<u64>,
+    /// Registers and memory; without them it is laid out as compiled with frame pointers.
+    pub memory: Option<UserMemory>,
+}
+
+impl From<Vec<u64>> for UserStack {
+    fn from(frames: Vec<u64>) -> Self {
+        Self {
+            frames,
+            memory: None,
+        }
+    }
 }
 
 impl Scripted {
     /// Adds one, innermost frame first.
     pub fn add(&mut self, name: &str, frames: Vec<u64>) -> StackId {
         let id = self.next();
-        self.stacks.push((name.to_owned(), frames));
+        self.stacks.push(Named {
+            name: name.to_owned(),
+            stack: frames.into(),
+        });
         id
     }
 
-    /// Gives a stack other frames.
-    pub(super) fn set(&mut self, stack: StackId, frames: Vec<u64>) {
-        if let Some((_, old)) = self.stacks.get_mut(stack.0 as usize) {
-            *old = frames;
+    /// Gives a stack other frames and memory.
+    pub(super) fn set(&mut self, id: StackId, stack: UserStack) {
+        if let Some(named) = self.stacks.get_mut(id.0 as usize) {
+            named.stack = stack;
         }
     }
 
@@ -61,37 +99,56 @@ impl Scripted {
 
     /// The stack of that name.
     pub fn find(&self, name: &str) -> Option<StackId> {
-        let index = self.stacks.iter().position(|(known, _)| known == name)?;
+        let index = self.stacks.iter().position(|known| known.name == name)?;
         Some(StackId(index as u32))
     }
 
     /// All of them, with their names.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &[u64])> {
-        self.stacks
-            .iter()
-            .map(|(name, frames)| (name.as_str(), frames.as_slice()))
+        let all = self.stacks.iter();
+        all.map(|named| (named.name.as_str(), named.stack.frames.as_slice()))
     }
 
-    fn get(&self, stack: StackId) -> Option<&(String, Vec<u64>)> {
+    fn get(&self, stack: StackId) -> Option<&Named> {
         self.stacks.get(stack.0 as usize)
+    }
+
+    fn memory(&self, stack: StackId) -> Option<&UserMemory> {
+        self.get(stack)?.stack.memory.as_ref()
     }
 }
 
 impl StackSource for Scripted {
     fn depth(&self, stack: StackId) -> usize {
-        self.get(stack).map_or(0, |(_, frames)| frames.len())
+        self.get(stack).map_or(0, |named| named.stack.frames.len())
     }
 
     fn frame(&self, stack: StackId, index: usize) -> u64 {
-        let frames = self.get(stack).map(|(_, frames)| frames);
-        frames
-            .and_then(|frames| frames.get(index).copied())
-            .unwrap_or(0)
+        let named = self.get(stack);
+        let frame = named.and_then(|named| named.stack.frames.get(index).copied());
+        frame.unwrap_or(0)
+    }
+
+    fn pointers(&self, stack: StackId, leaf: Leaf) -> Pointers {
+        match self.memory(stack) {
+            Some(memory) => memory.pointers,
+            None => user_memory::pointers(self.depth(stack), leaf),
+        }
+    }
+
+    fn read(&self, stack: StackId, address: u64, into: &mut [u8]) -> bool {
+        match self.memory(stack) {
+            Some(memory) => memory.read(address, into),
+            None => {
+                let frame = |index| self.frame(stack, index);
+                user_memory::read(self.depth(stack), frame, address, into)
+            }
+        }
     }
 
     fn name(&self, stack: StackId) -> String {
         match self.get(stack) {
-            Some((name, _)) => name.clone(),
+            Some(named) => named.name.clone(),
             None => format!("s{}", stack.0),
         }
     }
@@ -179,18 +236,13 @@ pub(super) const fn kernel_ip(place: u64) -> u64 {
     KERNEL_BASE + 0x1000 * place
 }
 
-/// The kernel frames of a place: `depth` frames of function number `place`.
+/// The kernel frames where the kernel is at `ip`: two to four, by its place.
 ///
 /// With `from_mark` the walk begins in the tracing functions themselves, with a mark
 /// `first_frame`, and drops all frames with `sp <= first_frame` (`__unwind_start` in
 /// `arch/x86/kernel/unwind_orc.c`); `skip_less` drops `<` only.
-pub(super) fn kernel_frames(
-    place: u64,
-    depth: u64,
-    from_mark: bool,
-    skip_less: bool,
-    out: &mut Vec<u64>,
-) {
+pub(super) fn kernel_frames(ip: u64, from_mark: bool, skip_less: bool, out: &mut Vec<u64>) {
+    let depth = 2 + (ip.wrapping_sub(KERNEL_BASE) >> 12) % 3;
     let machinery = if from_mark { MACHINERY_FRAMES } else { 0 };
     let first_frame = 8 * machinery;
     for index in 0..machinery + depth {
@@ -205,7 +257,8 @@ pub(super) fn kernel_frames(
         }
         out.push(match index.checked_sub(machinery) {
             None => MACHINERY + 0x10 * index,
-            Some(level) => kernel_ip(place) + 0x10 * level,
+            Some(0) => ip,
+            Some(level) => (ip & !0xfff) + 0x10 * level,
         });
     }
 }
@@ -232,8 +285,8 @@ mod tests {
     #[test]
     fn the_mark_is_dropped_with_what_lies_below_it() {
         let (mut right, mut wrong) = (Vec::new(), Vec::new());
-        kernel_frames(3, 2, true, false, &mut right);
-        kernel_frames(3, 2, true, true, &mut wrong);
+        kernel_frames(kernel_ip(3), true, false, &mut right);
+        kernel_frames(kernel_ip(3), true, true, &mut wrong);
         assert_eq!(right, [KERNEL_BASE + 0x3000, KERNEL_BASE + 0x3010]);
         assert_eq!(wrong[0], MACHINERY + 0x10);
         assert_eq!(wrong[1..], right);

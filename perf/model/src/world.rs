@@ -5,16 +5,18 @@
 //! CPU. What a step does is in `overflow` (a sample), `exit` (the way out of the kernel, the task
 //! work) and `action` (what a script may ask for).
 
-use super::branches::{branches, opened_at_start};
+use super::branches::{Crash, branches, opened_at_start};
 use super::deferred::{Info, Request, Reset};
 use super::frequency::Rate;
 use super::log::{Context, Entry, Fact, Names, text};
+use super::mutant::Mutant;
 use super::overflow::{Overflow, Stage};
 use super::programs::Attached;
-use super::reader::Delivered;
-use super::record::{Body, Record, Ring};
+use super::reader::{Delivered, Rings};
+use super::record::{Body, Record};
 use super::sampling::Handler;
-use super::setup::{EventSetup, Kind, Mutant, Refusal, Setup, TIMER_FLOOR_NS, validate};
+use super::setup::{EventSetup, Kind, Refusal, Setup, TIMER_FLOOR_NS, validate};
+use super::slots::Slots;
 use super::stack::{Leaf, StackId, StackSource};
 use crate::bpf::Guard;
 use crate::lbr::{Dying, Kernel, Saving};
@@ -39,24 +41,21 @@ pub struct World {
     pub(super) stacks: Box<dyn StackSource>,
     pub(super) cpus: Vec<Cpu>,
     pub(super) tasks: Vec<Task>,
-    pub(super) rings: Vec<Ring>,
+    rings: Rings,
     pub(super) counters: Vec<Counter>,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Slots,
     /// None while a program runs.
     pub(super) handlers: Vec<Option<Attached>>,
     /// Branch records; none if no event has them.
     pub(super) branches: Option<Kernel>,
+    crashes: Vec<Crash>,
+    crash_bytes: u64,
     /// The events that are open, one bit each.
     pub(super) open: u64,
     pub(super) now: u64,
     /// Samples so far.
     pub(super) samples: u64,
-    pub(super) sequence: u64,
     log: Vec<Entry>,
-    pub(super) records: Vec<Record>,
-    /// Bytes of all records so far that were not lost.
-    pub(super) record_bytes: u64,
-    pub(super) delivered: Vec<Delivered>,
 }
 
 /// A CPU.
@@ -105,6 +104,9 @@ pub(super) struct Task {
     pub(super) place: Place,
     pub(super) stack: StackId,
     pub(super) leaf: Leaf,
+    pub(super) cgroup: Option<u16>,
+    /// Where it is in its system call, if a script says so.
+    pub(super) kernel_at: Option<u64>,
     /// The events that count it, one bit each.
     pub(super) counted_by: u64,
     pub(super) info: Info,
@@ -172,13 +174,6 @@ pub(super) struct Counter {
     pub(super) owner: Option<usize>,
 }
 
-/// What is called at an overflow of an event: a handler and its context; 0 is none.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Slot {
-    pub(super) handler: u16,
-    pub(super) context: u16,
-}
-
 impl World {
     /// A world in which nothing runs yet: every CPU is idle.
     ///
@@ -213,25 +208,20 @@ impl World {
             }
         };
         let counters = events.iter().flat_map(|e| vec![each(e); cpus]).collect();
-        let rings = events
-            .iter()
-            .flat_map(|e| vec![Ring::new(e.ring_bytes); cpus]);
         Ok(Self {
-            rings: rings.collect(),
+            rings: Rings::new(&events, cpus),
             counters,
-            slots: vec![Slot::default(); events.len()],
+            slots: Slots::new(events.len()),
             handlers: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::default()).collect(),
             tasks: Vec::new(),
             branches: branches(&setup, &events),
+            crashes: Vec::new(),
+            crash_bytes: 0,
             open: opened_at_start(&events),
             now: 0,
             samples: 0,
-            sequence: 0,
             log: Vec::new(),
-            records: Vec::new(),
-            record_bytes: 0,
-            delivered: Vec::new(),
             setup,
             events,
             stacks,
@@ -240,8 +230,10 @@ impl World {
 
     /// Adds a task that waits for a CPU: in user space with `stack`, or a kernel thread.
     pub fn add_task(&mut self, tid: i32, stack: Option<StackId>) {
+        let cgroup = self.setup.cgroup_of(tid);
         let counted = (0..self.events.len())
             .filter(|&e| self.events[e].tid.is_none_or(|only| only == tid))
+            .filter(|&e| self.events[e].cgroup.is_none() || self.events[e].cgroup == cgroup)
             .fold(0, |mask, e| {
                 mask | u64::from(!self.events[e].is_opened_later) << e
             });
@@ -265,6 +257,7 @@ impl World {
                 Place::User
             },
             stack: stack.unwrap_or_default(),
+            cgroup,
             counted_by: counted,
             ..Task::default()
         });
@@ -274,12 +267,22 @@ impl World {
     /// Adds a handler; its number, from 1.
     pub fn add_handler(&mut self, handler: Box<dyn Handler>) -> u16 {
         self.handlers.push(Some(Attached::Plain(handler)));
-        self.handlers.len() as u16
+        self.attach_at_open(self.handlers.len() as u16)
     }
 
     /// What happened so far.
     pub fn log(&self) -> &[Entry] {
         &self.log
+    }
+
+    /// What was kept of branch records where the kernel oopsed.
+    pub fn crashes(&self) -> &[Crash] {
+        &self.crashes
+    }
+
+    pub(super) fn keep(&mut self, crash: Crash) {
+        self.crash_bytes += crash.bytes();
+        self.crashes.push(crash);
     }
 
     /// The stacks.
@@ -344,11 +347,37 @@ impl World {
             body,
         };
         let untold = self.mutant(Mutant::LostUntold);
-        let index = self.index(event, cpu);
-        let size = record.body.size();
-        let written = self.rings[index].write(record, &mut self.sequence, untold);
-        self.record_bytes += u64::from(if written { size } else { 0 });
-        written
+        self.rings.write(record, untold)
+    }
+
+    /// Bytes of what is kept besides the log.
+    pub(super) const fn kept_bytes(&self) -> u64 {
+        self.rings.bytes() + self.crash_bytes
+    }
+
+    /// What the reader has: after [`World::finish`] by time, before in the order it took it.
+    pub fn records(&self) -> &[Record] {
+        self.rings.records()
+    }
+
+    /// The records with the reader's rounds, in the order in which it took them.
+    pub(super) fn delivered(&self) -> &[Delivered] {
+        self.rings.delivered()
+    }
+
+    /// The reader takes all records of the CPU's rings.
+    pub(super) fn read(&mut self, cpu: usize) {
+        self.rings.read(cpu);
+        self.say(cpu, Fact::Read);
+    }
+
+    /// The end of recording: the reader takes everything.
+    pub fn finish(&mut self) {
+        self.close_all();
+        for cpu in 0..self.cpus.len() {
+            self.read(cpu);
+        }
+        self.rings.end(self.now);
     }
 
     /// As `write`, for records that only say what a task did; they go to the first event.
@@ -364,7 +393,10 @@ impl World {
             return false;
         }
         match self.current(cpu) {
-            None => self.events[usize::from(event)].tid.is_none(),
+            None => {
+                let setup = &self.events[usize::from(event)];
+                setup.tid.is_none() && setup.cgroup.is_none()
+            }
             Some(task) => task.counted_by >> event & 1 != 0,
         }
     }

@@ -215,6 +215,37 @@ fn r003_7_the_counts_of_stacks_sum_up_to_the_samples() {
 }
 
 /// `r0 = *(size *)(r1 + offset)` and the end.
+/// `get_branch_snapshot` of `size` bytes: its result.
+fn snapshot(branches: Option<Vec<u8>>, size: i32, flags: i32) -> i64 {
+    let insns = [
+        Insn::new(0xbf, 1, 10, 0, 0),
+        Insn::new(0x07, 1, 0, 0, -48),
+        Insn::new(0xb7, 2, 0, 0, size),
+        Insn::new(0xb7, 3, 0, 0, flags),
+        Insn::new(0x85, 0, 0, 0, 176),
+        Insn::EXIT,
+    ];
+    let object = Object::from_insns("perf_event", &insns, &[]);
+    let mut handlers = Handlers::load(&object, Limits::default()).unwrap();
+    let mut env = PlainEnv {
+        branches,
+        ..PlainEnv::default()
+    };
+    let outcome = handlers.run(0, &mut env, Context::PerfEvent(&at(1, 1)));
+    outcome.unwrap().r0 as i64
+}
+
+/// `bpf_get_branch_snapshot` of `kernel/trace/bpf_trace.c`.
+#[test]
+fn r002_9_a_snapshot_has_whole_branches() {
+    let branches = || Some((0..96).collect());
+    assert_eq!(snapshot(branches(), 48, 0), 48);
+    assert_eq!(snapshot(branches(), 47, 0), 24);
+    assert_eq!(snapshot(branches(), 23, 0), -2);
+    assert_eq!(snapshot(branches(), 48, 1), -22);
+    assert_eq!(snapshot(None, 48, 0), -2);
+}
+
 fn context_read(code: u8, offset: i16) -> Handlers {
     let insns = [Insn::new(code, 0, 1, offset, 0), Insn::EXIT];
     let object = Object::from_insns("perf_event", &insns, &[]);

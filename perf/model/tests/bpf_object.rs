@@ -11,7 +11,15 @@ use unwind_sim_perf_model::bpf::{
     Context, Handlers, Limits, Object, ObjectErrorKind, PerfEventData, PlainEnv,
 };
 
-const NAMES: [&str; 4] = ["iprange", "profile", "lines", "ring"];
+const NAMES: [&str; 7] = [
+    "iprange",
+    "profile",
+    "lines",
+    "ring",
+    "snapshot",
+    "walk",
+    "registers",
+];
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/bpf")

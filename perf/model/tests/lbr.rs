@@ -122,9 +122,6 @@ fn filters_are_those_of_the_kernel() {
 
 #[test]
 fn r002_4_ten_thousand_threads_cost_some_eight_megabytes_and_nothing_before_and_after() {
-    assert_eq!(Layout::V2020.bytes(), 788);
-    assert_eq!(Layout::V6_18.bytes(), 800);
-    assert_eq!(Layout::Architectural(32).bytes(), 784);
     let mut kernel = Kernel::new(
         4,
         Depth::ThirtyTwo,
@@ -133,14 +130,15 @@ fn r002_4_ten_thousand_threads_cost_some_eight_megabytes_and_nothing_before_and_
         Mutation::None,
     );
     for tid in 1..=10_000 {
-        kernel.start(tid);
+        kernel.start(tid, None);
     }
     assert_eq!(kernel.ledger().bytes, 0);
-    kernel.attach_system();
-    // 7.88 MB of records, and what holds them.
+    kernel.attach_system(None);
+    // 7.88 MB of members, as the patch has it; padding; and what holds them.
+    assert_eq!(10_000 * Layout::V2020.member_bytes(), 7_880_000);
     let records = kernel.ledger().bytes - 10_000 * CONTEXT_HEADER_BYTES;
-    assert_eq!(records, 7_880_000);
-    kernel.detach_system();
+    assert_eq!(records, 7_920_000);
+    kernel.detach_system(None);
     assert_eq!(kernel.ledger().bytes, 0);
     assert_eq!(kernel.ledger().allocated, kernel.ledger().freed);
 }
@@ -154,18 +152,18 @@ fn r002_5_memory_lives_as_long_as_its_last_user() {
         Layout::V6_18,
         Mutation::None,
     );
-    kernel.start(1);
+    kernel.start(1, None);
     kernel.attach(1);
     kernel.attach(1);
-    kernel.attach_system();
+    kernel.attach_system(None);
     assert_eq!(kernel.ledger().allocated, 1);
     kernel.detach(1);
-    kernel.detach_system();
+    kernel.detach_system(None);
     assert_eq!(kernel.ledger().freed, 0);
     kernel.detach(1);
     assert_eq!(kernel.ledger().freed, 1);
     // A task made while the system is recorded has memory, and gives it back.
-    kernel.attach_system();
+    kernel.attach_system(None);
     kernel.fork(1, 2, false);
     assert_eq!(kernel.ledger().allocated, 3);
     kernel.exit(2);
@@ -182,7 +180,7 @@ fn r002_5_memory_replaced_while_it_dies_is_freed_once() {
         Layout::V6_18,
         Mutation::None,
     );
-    kernel.start(1);
+    kernel.start(1, None);
     kernel.attach(1);
     let dying = kernel.begin_detach(1).expect("the last user");
     kernel.attach(1);

@@ -32,7 +32,10 @@ fn found_by(mutant: Mutant) -> Rule {
         Mutant::HalfReplacedHandler => Rule::WholeHandler,
         Mutant::SkipLess => Rule::OwnChain,
         Mutant::WipeAtSwitch => Rule::WholeBranches,
-        Mutant::SwapWithoutData | Mutant::SkipWithoutLogId | Mutant::Linux => Rule::OwnBranches,
+        Mutant::SwapWithoutData
+        | Mutant::SkipWithoutLogId
+        | Mutant::SaveAtCgroupSwitch
+        | Mutant::Linux => Rule::OwnBranches,
         Mutant::UseAfterFree | Mutant::DoubleFree | Mutant::LeakAtExit => Rule::BranchMemory,
     }
 }

@@ -9,7 +9,7 @@ mod skip;
 use std::path::Path;
 use std::process::Command;
 use unwind_sim_perf_data::callchain::is_marker;
-use unwind_sim_perf_model::{Body, EPOCH_NS, Schedule, World, perf_data};
+use unwind_sim_perf_model::{Body, EPOCH_NS, Scenario, Schedule, World, perf_data};
 
 const SEEDS: u64 = 16;
 
@@ -102,4 +102,36 @@ fn perf_reads_the_runs_of_the_model() {
         count += expected.len();
     }
     assert!(count > 300, "only {count} samples");
+}
+
+/// Tracepoints and probes have their names, and print what their formats say.
+#[test]
+fn perf_knows_tracepoints_and_uprobes() {
+    let text = "event kmem:mm_page_alloc tracepoint no-defer\nevent probe uprobe no-defer\n\
+                stack f3 0x403000 0x402018\ntask 1 f3\nswitch 0 1\nsyscall 0\n\
+                sample 0 kmem:mm_page_alloc\nstep 0 9\nleave 0\nfinish 0\n\
+                user 0 f3 entry\nuprobe 0\nfinish 0\n";
+    let world = Scenario::parse(text)
+        .and_then(|s| s.run())
+        .expect("a scenario");
+    let name = format!("unwind-sim-tracepoints-{}.data", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, perf_data(&world).expect("it can be written")).expect("a file");
+    let script = perf(&["script", "-F", "event,trace"], &path);
+    std::fs::remove_file(&path).expect("it is there");
+    let Some(script) = script else {
+        return skip::skip(
+            "perf_knows_tracepoints_and_uprobes",
+            "perf is not installed",
+        );
+    };
+    let text = String::from_utf8_lossy(&script.stdout);
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let expected = ["kmem:mm_page_alloc: cpu=0", "probe_model:probe: (403000)"];
+    assert_eq!(
+        lines,
+        expected,
+        "{}",
+        String::from_utf8_lossy(&script.stderr)
+    );
 }

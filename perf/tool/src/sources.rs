@@ -4,10 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use unwind_sim_perf_model::{
-    OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Scenario, ScenarioError, StackFrom,
+    OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Pointers, Scenario, ScenarioError, StackFrom,
+    UserMemory, UserStack,
 };
+use unwind_sim_recordings::model::{RegionRole, Sample};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError, TraceWriter, WriteError};
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
 
 use unwind_sim_judge::engine::Setting;
@@ -19,8 +22,8 @@ use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::view::Filter;
 
-/// Number of bytes of a program's stack to copy: only the true chain is used.
-const STACK_BYTES: u64 = 64;
+/// Number of bytes of a program's stack to copy, for handlers that read it.
+const STACK_BYTES: u64 = 4096;
 
 /// Why a stack is not available.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +142,7 @@ fn sample(
     path: &Path,
     number: u64,
     unwinder: Option<&str>,
-) -> Result<Vec<u64>, StackError> {
+) -> Result<UserStack, StackError> {
     let trace = |source: RunError| StackError::Trace {
         path: name.to_owned(),
         source: Box::new(source),
@@ -164,26 +167,46 @@ fn sample(
         sample: Some(number),
         ..Filter::default()
     };
-    let mut chain = Vec::new();
+    let mut stack = UserStack::default();
     let taken = input.for_each(&filter, &mut |view| {
-        match &engine {
-            None => chain.extend(view.sample.truth.frames().iter().map(|frame| frame.pc)),
-            Some(engine) => {
-                let setting = Setting::default();
-                let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
-                chain.extend(outcome.chain.frames.iter().map(|frame| frame.pc.value()));
-            }
+        stack = stack_of(view.sample);
+        if let Some(engine) = &engine {
+            let setting = Setting::default();
+            let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
+            let frames = outcome.chain.frames.iter();
+            stack.frames = frames.map(|frame| frame.pc.value()).collect();
         }
         Ok(())
     });
     taken.map_err(trace)?;
-    if chain.is_empty() && engine.is_none() {
+    if stack.frames.is_empty() && engine.is_none() {
         return Err(StackError::NoTruth {
             path: name.to_owned(),
             number,
         });
     }
-    Ok(chain)
+    Ok(stack)
+}
+
+/// The true stack of a sample, with the copy of it.
+fn stack_of(sample: &Sample<'_>) -> UserStack {
+    let register = |reg| sample.regs.sampled.get(reg);
+    let copy = sample
+        .regions
+        .iter()
+        .find(|region| region.role == RegionRole::Stack);
+    let memory = copy.map(|copy| UserMemory {
+        pointers: Pointers {
+            sp: register(Reg::Rsp).unwrap_or(0),
+            bp: register(Reg::Rbp).unwrap_or(0),
+        },
+        address: copy.address,
+        bytes: copy.bytes.to_vec(),
+    });
+    UserStack {
+        frames: sample.truth.frames().iter().map(|frame| frame.pc).collect(),
+        memory,
+    }
 }
 
 fn error_of(error: TraceError) -> RunError {
@@ -191,7 +214,7 @@ fn error_of(error: TraceError) -> RunError {
 }
 
 /// The true stacks of a program, every `every` instructions.
-fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u64>>, StackError> {
+fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserStack>, StackError> {
     let failed = |source: RecordError| StackError::Program {
         path: name.to_owned(),
         source,
@@ -231,8 +254,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<Vec<u6
     let recorded = Trace::from_bytes(bytes).map_err(trace)?;
     let stack = |number| {
         let sample = recorded.sample(number).map_err(trace)?;
-        let frames = sample.truth.frames().iter();
-        Ok(frames.map(|frame| frame.pc).collect())
+        Ok(stack_of(&sample))
     };
     (0..times).map(stack).collect()
 }

@@ -50,13 +50,13 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Where branch records are kept while a task is not running, overriding the scenario: cpu
-    /// (with the events, up to Linux 6.14) or task.
+    /// (with the events, up to Linux 6.14), task, or cgroup (of tasks in a recorded cgroup).
     #[arg(long, value_name = "WHERE", value_parser = storage, conflicts_with = "seed")]
     lbr_storage: Option<Storage>,
 }
 
 fn storage(name: &str) -> Result<Storage, String> {
-    Storage::from_name(name).ok_or_else(|| "not one of cpu, task".to_owned())
+    Storage::from_name(name).ok_or_else(|| "not one of cpu, task, cgroup".to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

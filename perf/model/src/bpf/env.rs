@@ -89,6 +89,10 @@ pub trait Env {
     fn branch_records(&mut self) -> Option<Vec<u8>> {
         None
     }
+    /// The processor's branch records at this moment, whoever asked for them: entries of 24 bytes.
+    fn branch_snapshot(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
     /// The image and the offset in its file that a user address belongs to.
     fn build_id(&mut self, _address: u64) -> Option<BuildId> {
         None
@@ -191,6 +195,10 @@ impl Env for PlainEnv {
 
     fn branch_records(&mut self) -> Option<Vec<u8>> {
         self.branches.clone()
+    }
+
+    fn branch_snapshot(&mut self) -> Vec<u8> {
+        self.branches.clone().unwrap_or_default()
     }
 
     fn output(&mut self, map: &str, index: u32, data: &[u8]) -> Result<(), Errno> {

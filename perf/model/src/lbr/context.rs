@@ -3,32 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::layout::{CONTEXT_HEADER_BYTES, Layout};
 use super::ring::Branch;
-
-/// Bytes of `struct perf_ctx_data` itself.
-pub const CONTEXT_HEADER_BYTES: u64 = 40;
-
-/// How large the memory for branch records is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// 788 bytes, as of 2020: 32 entries of three words, and five 32-bit numbers.
-    V2020,
-    /// 800 bytes, Linux 6.18: 32 entries, the filter, and five 32-bit numbers, padded.
-    V6_18,
-    /// Architectural LBR with so many entries: 16 bytes and three words each.
-    Architectural(u32),
-}
-
-impl Layout {
-    /// Bytes.
-    pub const fn bytes(self) -> u64 {
-        match self {
-            Self::V2020 => 32 * 24 + 5 * 4,
-            Self::V6_18 => (8 + 32 * 24 + 5 * 4_u64).next_multiple_of(8),
-            Self::Architectural(entries) => 16 + 24 * entries as u64,
-        }
-    }
-}
 
 /// What is saved of a ring (`struct x86_perf_task_context`).
 #[derive(Clone, Debug, Default)]
@@ -174,6 +150,11 @@ impl Table {
         ledger.bytes += self.piece_bytes;
         ledger.bytes_max = ledger.bytes_max.max(ledger.bytes);
         id
+    }
+
+    /// The memory as a dump finds it; this does not count as a use.
+    pub(super) fn look(&self, id: DataId) -> Option<&Data> {
+        self.data.get(&id)
     }
 
     /// The memory, if it is still there; using it afterwards is a fault that is counted.

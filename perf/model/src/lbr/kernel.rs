@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use super::context::{Data, DataId, Layout, Ledger, Reader, Step, Table};
+use super::context::{Data, DataId, Ledger, Reader, Step, Table};
+use super::layout::Layout;
 use super::ring::{Branch, Depth, Ring};
 use super::select::Select;
 
 /// A thread; 0 is the idle task of every CPU.
 pub type Tid = i32;
+
+/// A cgroup, by number.
+pub type Cgroup = u16;
 
 /// Where branch records are kept while a task does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,9 @@ pub enum Storage {
     PerContext,
     /// With the task, for events of tasks and of CPUs alike (from Linux 6.15 on).
     PerTask,
+    /// With the task, but a recording of a cgroup gives memory to the cgroup's tasks only, as the
+    /// patch of January 2020 proposes for later. Linux gives it to every task.
+    PerCgroup,
 }
 
 impl Storage {
@@ -30,14 +37,14 @@ impl Storage {
         match self {
             Self::PerContext => "cpu",
             Self::PerTask => "task",
+            Self::PerCgroup => "cgroup",
         }
     }
 
     /// The storage of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::PerContext, Self::PerTask]
-            .into_iter()
-            .find(|storage| storage.as_str() == name)
+        let mut all = [Self::PerContext, Self::PerTask, Self::PerCgroup].into_iter();
+        all.find(|storage| storage.as_str() == name)
     }
 }
 
@@ -61,6 +68,8 @@ pub enum Mutation {
     SkipWithoutLogId,
     /// Whoever ends the last use of memory frees it, also if its task ended or got other memory.
     FreeTwice,
+    /// Between two tasks of one cgroup nothing is saved and nothing restored.
+    SaveAtCgroupSwitch,
     /// A task that ends keeps the memory that a recording of the whole system gave it.
     LeakAtExit,
 }
@@ -76,6 +85,7 @@ struct Cpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Task {
     data: Option<DataId>,
+    cgroup: Option<Cgroup>,
     /// Tasks of one group inherited the same events.
     group: u64,
     /// Events of the task that want call stacks.
@@ -106,8 +116,8 @@ pub struct Kernel {
     cpus: Vec<Cpu>,
     tasks: BTreeMap<Tid, Task>,
     table: Table,
-    /// Recordings of the whole system that want call stacks.
-    system: u32,
+    /// How many recordings want call stacks of the whole system (none), or of a cgroup.
+    system: BTreeMap<Option<Cgroup>, u32>,
     next_group: u64,
 }
 
@@ -133,7 +143,7 @@ impl Kernel {
             cpus: (0..cpus).map(cpu).collect(),
             tasks: BTreeMap::new(),
             table,
-            system: 0,
+            system: BTreeMap::new(),
             next_group: 1,
         }
     }
@@ -169,9 +179,25 @@ impl Kernel {
         self.tasks.get(&tid).copied().unwrap_or_default()
     }
 
+    /// Whether a recording of the system or of the task's cgroup wants its call stacks.
+    fn is_covered(&self, tid: Tid) -> bool {
+        let cgroup = self.task(tid).cgroup;
+        let is_of_cgroup = cgroup.is_some() && self.system.contains_key(&cgroup);
+        is_of_cgroup || self.system.contains_key(&None)
+    }
+
     /// Whether branches of a task are recorded while it runs.
     fn is_recorded(&self, tid: Tid) -> bool {
-        self.system > 0 || self.task(tid).events > 0
+        self.task(tid).events > 0 || self.is_covered(tid)
+    }
+
+    /// Whether a recording that is not of the task itself gives it memory.
+    fn has_global_memory(&self, tid: Tid) -> bool {
+        match self.storage {
+            Storage::PerContext => false,
+            Storage::PerTask => !self.system.is_empty(),
+            Storage::PerCgroup => self.is_covered(tid),
+        }
     }
 
     /// A CPU executes a branch.
@@ -190,6 +216,21 @@ impl Kernel {
             Some(cpu) if self.is_recorded(cpu.running) => cpu.ring.read(),
             _ => Vec::new(),
         }
+    }
+
+    /// The branch records of a task as a crash finds them, newest first: in the ring of the CPU
+    /// that runs it, which is returned too, or in its memory.
+    pub fn crash(&self, tid: Tid) -> (Option<usize>, Vec<Branch>) {
+        let on = self.cpus.iter().position(|cpu| cpu.running == tid);
+        let records = match on {
+            Some(cpu) => self.sample(cpu),
+            None => {
+                let data = self.task(tid).data.and_then(|id| self.table.look(id));
+                let saved = data.map(|data| &data.saved).filter(|saved| saved.is_valid);
+                saved.map_or(Vec::new(), |saved| saved.entries.clone())
+            }
+        };
+        (on, records)
     }
 
     /// The CPU goes from the task it runs to another one.
@@ -219,13 +260,24 @@ impl Kernel {
     /// nothing happens in between.
     pub fn finish_switch(&mut self, saving: Saving, next: Tid) {
         let cpu = saving.cpu;
+        let prev = self.cpus.get(cpu).map_or(0, |cpu| cpu.running);
+        if self.mutation == Mutation::SaveAtCgroupSwitch && self.is_one_cgroup(prev, next) {
+            self.table.unlock(saving.reader);
+            self.cpus[cpu].running = next;
+            return;
+        }
         self.save(saving);
         self.sched_in(cpu, next);
     }
 
+    fn is_one_cgroup(&self, prev: Tid, next: Tid) -> bool {
+        let cgroup = self.task(prev).cgroup;
+        cgroup.is_some() && cgroup == self.task(next).cgroup
+    }
+
     fn save(&mut self, saving: Saving) {
         let Saving { reader, cpu, data } = saving;
-        let is_system = self.system > 0;
+        let is_system = (self.cpus.get(cpu)).is_some_and(|cpu| self.is_covered(cpu.running));
         if let Some(piece) = data {
             self.table.note(Step::Saved { piece });
         }
@@ -277,7 +329,7 @@ impl Kernel {
     }
 
     fn restore(&mut self, cpu: usize, id: DataId) {
-        let is_system = self.system > 0;
+        let is_system = self.is_covered(self.cpus[cpu].running);
         let is_wiped = self.mutation == Mutation::WipeAtSwitch;
         let saved = self.table.get(id).map(|data| &mut data.saved);
         let valid = saved.filter(|s| s.is_valid && !is_wiped && (s.users > 0 || is_system));
@@ -391,35 +443,35 @@ impl Kernel {
         }
     }
 
-    /// A recording of the whole system begins.
-    pub fn attach_system(&mut self) {
-        self.system += 1;
-        if self.system > 1 {
-            return;
-        }
-        if self.storage == Storage::PerTask {
-            let tids: Vec<Tid> = self.tasks.keys().copied().collect();
-            for tid in tids {
-                if !self.task(tid).exiting {
-                    self.attach_data(tid, true);
-                }
+    /// A recording of the whole system, or of a cgroup, begins.
+    pub fn attach_system(&mut self, cgroup: Option<Cgroup>) {
+        let is_running = |cpu: &Cpu| (cpu.running, self.is_recorded(cpu.running));
+        let running: Vec<(Tid, bool)> = self.cpus.iter().map(is_running).collect();
+        *self.system.entry(cgroup).or_default() += 1;
+        let tids: Vec<Tid> = self.tasks.keys().copied().collect();
+        for tid in tids {
+            if !self.task(tid).exiting && self.has_global_memory(tid) {
+                self.attach_data(tid, true);
             }
         }
-        let running: Vec<Tid> = self.cpus.iter().map(|cpu| cpu.running).collect();
-        for tid in running {
-            self.reset_if_first(tid, self.task(tid).events > 0);
+        for (tid, was_recorded) in running {
+            self.reset_if_first(tid, was_recorded || !self.is_recorded(tid));
         }
     }
 
-    /// A recording of the whole system ends.
-    pub fn detach_system(&mut self) {
-        let Some(left) = self.system.checked_sub(1) else {
+    /// A recording of the whole system, or of a cgroup, ends.
+    pub fn detach_system(&mut self, cgroup: Option<Cgroup>) {
+        let Some(users) = self.system.get_mut(&cgroup) else {
             return;
         };
-        self.system = left;
-        if left == 0 {
-            let tids: Vec<Tid> = self.tasks.keys().copied().collect();
-            for tid in tids {
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        self.system.remove(&cgroup);
+        let tids: Vec<Tid> = self.tasks.keys().copied().collect();
+        for tid in tids {
+            if !self.has_global_memory(tid) {
                 self.detach_global(tid);
             }
         }
@@ -439,20 +491,32 @@ impl Kernel {
     }
 
     /// A task appears without a parent that matters.
-    pub fn start(&mut self, tid: Tid) {
-        self.fork(0, tid, false);
+    pub fn start(&mut self, tid: Tid, cgroup: Option<Cgroup>) {
+        self.appear(tid, cgroup);
     }
 
-    /// A task is made by another; it takes over events that are inherited, and no memory.
+    fn appear(&mut self, tid: Tid, cgroup: Option<Cgroup>) -> bool {
+        if tid == 0 || self.tasks.contains_key(&tid) {
+            return false;
+        }
+        let task = Task {
+            cgroup,
+            ..Task::default()
+        };
+        self.tasks.insert(tid, task);
+        if self.has_global_memory(tid) {
+            self.attach_data(tid, true);
+        }
+        true
+    }
+
+    /// A task is made by another, in its cgroup; it takes over events that are inherited, and no
+    /// memory.
     pub fn fork(&mut self, parent: Tid, child: Tid, inherit: bool) {
-        if child == 0 || self.tasks.contains_key(&child) {
+        let parent = self.task(parent);
+        if !self.appear(child, parent.cgroup) {
             return;
         }
-        self.tasks.insert(child, Task::default());
-        if self.system > 0 && self.storage == Storage::PerTask {
-            self.attach_data(child, true);
-        }
-        let parent = self.task(parent);
         if inherit && !parent.exiting {
             for _ in 0..parent.events {
                 self.attach(child);

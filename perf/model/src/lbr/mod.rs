@@ -12,10 +12,12 @@
 
 mod context;
 mod kernel;
+mod layout;
 mod ring;
 mod select;
 
-pub use context::{CONTEXT_HEADER_BYTES, Layout, Ledger, Reader, Step};
-pub use kernel::{Dying, Kernel, Mutation, Saving, Storage, Tid};
+pub use context::{Ledger, Reader, Step};
+pub use kernel::{Cgroup, Dying, Kernel, Mutation, Saving, Storage, Tid};
+pub use layout::{CONTEXT_HEADER_BYTES, Layout};
 pub use ring::{Branch, Depth, Kind, Ring};
 pub use select::{Select, SelectError, branch_type};

@@ -3,9 +3,12 @@
 
 use super::{EPOCH_NS, perf_data};
 use crate::reader::Delivered;
-use crate::{Body, Branches, Kind, Mutant, Record, Scenario, Schedule, World, join};
+use crate::{Body, Branches, Kind, Mutant, Record, Registers, Scenario, Schedule, World, join};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
+use unwind_sim_perf_data::regs::{
+    PERF_REG_X86_BP, PERF_REG_X86_CS, PERF_REG_X86_FLAGS, PERF_REG_X86_IP, PERF_REG_X86_SP,
+};
 use unwind_sim_perf_data::stitch::{Mode, Stitcher, items};
 use unwind_sim_perf_data::{Event, Order, PerfFile, Record as Read, Stop, flag, sample_type as st};
 
@@ -39,6 +42,21 @@ fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
             user_mode: sample.cpumode() == 2,
             ip: sample.ip()?,
             chain: sample.callchain().ok()?.map(words).unwrap_or_default(),
+            payload: match sample.raw_data().ok()? {
+                // Padding follows the payload.
+                Some(raw) => match expected.body {
+                    Body::Sample { ref payload, .. } => raw[8..8 + payload.len()].to_vec(),
+                    _ => return None,
+                },
+                None => Vec::new(),
+            },
+            registers: sample.intr_regs().ok()?.map(|regs| Registers {
+                ip: regs.get(PERF_REG_X86_IP).unwrap_or(0),
+                sp: regs.get(PERF_REG_X86_SP).unwrap_or(0),
+                bp: regs.get(PERF_REG_X86_BP).unwrap_or(0),
+                cs: regs.get(PERF_REG_X86_CS).unwrap_or(0),
+                flags: regs.get(PERF_REG_X86_FLAGS).unwrap_or(0),
+            }),
             user_bytes: sample.attr().sample_stack_user,
             branches: sample.branch_stack().ok()?.map(|branches| Branches {
                 hw_index: branches.hw_index.unwrap_or(u64::MAX),
@@ -279,4 +297,47 @@ fn attributes_say_what_was_asked_for() {
     );
     assert_eq!(comms, ["task-1", "kthread-2"]);
     assert_eq!(copies, [(0, 0xfff8)]);
+}
+
+#[test]
+fn tracepoints_and_uprobes_are_what_they_are() {
+    let text = "event cycles pmu no-defer config1 0x10\n\
+                event kmem:mm_page_alloc tracepoint no-defer regs-intr\n\
+                event probe uprobe no-defer\nevent switches software no-defer\n\
+                stack f3 0x403000 0x402018\ntask 1 f3\nswitch 0 1\nsyscall 0\n\
+                sample 0 kmem:mm_page_alloc\nstep 0 9\nsample 0 switches\nstep 0 9\nleave 0\n\
+                finish 0\nuser 0 f3 entry\nuprobe 0\nfinish 0\n";
+    let world = Scenario::parse(text)
+        .and_then(|s| s.run())
+        .expect("a scenario");
+    let bytes = perf_data(&world).expect("it can be written");
+    let file = PerfFile::parse(&bytes).expect("we wrote it");
+    let attrs = file.attrs().iter().map(|attr| {
+        let name = attr.name.as_deref().unwrap_or_default();
+        (name, attr.kind, attr.config, attr.sample_period)
+    });
+    let expected = [
+        ("cycles", 0, 0, 1_000_000),
+        ("kmem:mm_page_alloc", 2, 1001, 1),
+        ("probe_model:probe", 2, 1002, 1),
+        ("switches", 1, 3, 1),
+    ];
+    assert_eq!(attrs.collect::<Vec<_>>(), expected);
+    assert_eq!(file.attrs()[0].config1, 0x10);
+    // Number, flags and preemption count, thread; then the CPU, or where the probe is.
+    let mut payloads = Vec::new();
+    file.for_each(Order::File, |event| {
+        if let Read::Sample(sample) = event.record {
+            payloads.extend(sample.raw_data().expect("it is whole").map(<[u8]>::to_vec));
+        }
+        ControlFlow::Continue(())
+    });
+    let words = |words: [u32; 5]| words.map(u32::to_le_bytes).concat();
+    let tracepoint = words([1001, 1, 0, 0, 0])[..12].to_vec();
+    assert_eq!(payloads, [tracepoint, words([1002, 1, 0x40_3000, 0, 0])]);
+    let formats = file.features().section(1).expect("tracing data");
+    let formats = String::from_utf8_lossy(formats);
+    for line in ["name: mm_page_alloc\nID: 1001\n", "name: probe\nID: 1002\n"] {
+        assert!(formats.contains(line), "{line}");
+    }
 }

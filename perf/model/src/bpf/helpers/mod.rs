@@ -79,6 +79,7 @@ const HELPERS: &[(i32, For, Helper)] = &[
     (134, For::All, ring::query),
     (164, For::All, callback::for_each_map_elem),
     (174, For::PerfEvent, |vm| Ok(vm.env.attach_cookie())),
+    (176, For::Gpl, output::get_branch_snapshot),
     (181, For::All, callback::rounds),
     (182, For::All, text::strncmp),
     (195, For::All, maps::lookup_percpu),

@@ -99,3 +99,20 @@ pub(super) fn read_branch_records(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     vm.write(to, &records[..copied])?;
     Ok(copied as u64)
 }
+
+/// `get_branch_snapshot(buf, size, flags)`: whole entries, as many as fit; no argument names an
+/// event (Linux 5.16).
+pub(super) fn get_branch_snapshot(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+    let (to, size) = (vm.reg(1)?, size_argument(vm, "get_branch_snapshot", 2)?);
+    vm.check_writable(to, size)?;
+    if vm.reg(3)? != 0 {
+        return Ok(Errno::Einval.as_result());
+    }
+    let records = vm.env.branch_snapshot();
+    let copied = records.len().min(size) / BRANCH_ENTRY_SIZE * BRANCH_ENTRY_SIZE;
+    if copied == 0 {
+        return Ok(Errno::Enoent.as_result());
+    }
+    vm.write(to, &records[..copied])?;
+    Ok(copied as u64)
+}

@@ -1,0 +1,108 @@
+//! The section of tracepoints' formats: what perf copies from tracefs
+//! (`tools/perf/util/trace-event-info.c`, Linux 7.2).
+
+/// A tracepoint, or a probe: perf cannot read a recording of one without its format.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tracepoint {
+    /// Its system, such as `kmem`.
+    pub system: String,
+    /// Its name in that system.
+    pub name: String,
+    /// Its number: `config` of its event, and the first field of its payloads.
+    pub id: u16,
+    /// The fields behind [`COMMON_BYTES`], as lines of a format file.
+    pub fields: String,
+    /// How to print them: what follows `print fmt: `.
+    pub print: String,
+}
+
+/// Bytes of the fields that all payloads begin with: number, flags, preemption count, process.
+pub const COMMON_BYTES: usize = 8;
+
+/// "tracing" and its magic bytes.
+const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+/// The version of the section.
+const VERSION: &[u8] = b"0.6\0";
+/// Little endian, and the size of a long.
+const MACHINE: [u8; 2] = [0, 8];
+/// A page, bytes.
+const PAGE: u32 = 4096;
+/// `events/header_page` of tracefs.
+const HEADER_PAGE: &str = "\
+\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;
+\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;
+\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;
+\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;
+";
+/// `events/header_event` of tracefs.
+const HEADER_EVENT: &str = "\
+# compressed entry header
+\ttype_len    :    5 bits
+\ttime_delta  :   27 bits
+\tarray       :   32 bits
+
+\tpadding     : type == 29
+\ttime_extend : type == 30
+\ttime_stamp : type == 31
+\tdata max type_len  == 28
+";
+/// The fields that all events begin with.
+const COMMON: &str = "\
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
+\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;
+\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;
+";
+
+impl Tracepoint {
+    /// The name of its event.
+    pub fn event_name(&self) -> String {
+        format!("{}:{}", self.system, self.name)
+    }
+
+    /// The fields that all payloads begin with, for a thread.
+    pub fn common(&self, tid: i32) -> [u8; COMMON_BYTES] {
+        let mut bytes = [0; COMMON_BYTES];
+        bytes[..2].copy_from_slice(&self.id.to_le_bytes());
+        bytes[4..].copy_from_slice(&tid.to_le_bytes());
+        bytes
+    }
+
+    fn format(&self) -> String {
+        let Self {
+            name,
+            id,
+            fields,
+            print,
+            ..
+        } = self;
+        format!("name: {name}\nID: {id}\nformat:\n{COMMON}\n{fields}\nprint fmt: {print}\n")
+    }
+}
+
+/// The section with these formats.
+pub(super) fn section(tracepoints: &[Tracepoint]) -> Vec<u8> {
+    let mut out = [MAGIC, VERSION, &MACHINE, &PAGE.to_le_bytes()].concat();
+    let sized = |text: &str, out: &mut Vec<u8>| {
+        out.extend((text.len() as u64).to_le_bytes());
+        out.extend(text.as_bytes());
+    };
+    out.extend(b"header_page\0");
+    sized(HEADER_PAGE, &mut out);
+    out.extend(b"header_event\0");
+    sized(HEADER_EVENT, &mut out);
+    // Events of ftrace itself.
+    out.extend(0u32.to_le_bytes());
+    out.extend((tracepoints.len() as u32).to_le_bytes());
+    for tracepoint in tracepoints {
+        out.extend(tracepoint.system.as_bytes());
+        out.push(0);
+        out.extend(1u32.to_le_bytes());
+        sized(&tracepoint.format(), &mut out);
+    }
+    // Symbols and strings of the kernel, then names of tasks.
+    out.extend(0u32.to_le_bytes());
+    out.extend(0u32.to_le_bytes());
+    out.extend(0u64.to_le_bytes());
+    out
+}

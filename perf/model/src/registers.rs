@@ -1,0 +1,107 @@
+//! The registers that a sample has.
+//!
+//! An interrupt has the registers of what it interrupted. A tracepoint and a software event have
+//! none; `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
+
+use super::user_memory::Pointers;
+
+/// The registers that a stack walk starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// rip.
+    pub ip: u64,
+    /// rsp.
+    pub sp: u64,
+    /// rbp.
+    pub bp: u64,
+    /// cs; `user_mode()` tests it.
+    pub cs: u64,
+    /// rflags; bit 1 is always set in registers of the processor, and tells them from made-up ones
+    /// (`perf_hw_regs`, Linux 5.2).
+    pub flags: u64,
+}
+
+/// How a kernel makes registers up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FakeRegs {
+    /// Up to Linux 5.1 without frame pointers: rbp is the tracing function's own frame. The
+    /// unwinder takes it for the caller's and finds one frame.
+    V5_1,
+    /// Up to Linux 5.1 with frame pointers: rbp is the caller's.
+    V5_1FramePointer,
+    /// From Linux 5.2 on (d15d356887e7): rsp is the tracing function's frame. rbp is not set: 0.
+    #[default]
+    V5_2,
+}
+
+impl FakeRegs {
+    pub(super) const ALL: [Self; 3] = [Self::V5_1, Self::V5_1FramePointer, Self::V5_2];
+
+    /// The name in scenarios.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V5_1 => "v5.1",
+            Self::V5_1FramePointer => "v5.1-frame-pointer",
+            Self::V5_2 => "v5.2",
+        }
+    }
+
+    /// Most frames of the kernel that a walk from them finds; `None` for all.
+    pub(super) const fn frames_max(self) -> Option<usize> {
+        match self {
+            Self::V5_1 => Some(1),
+            Self::V5_1FramePointer | Self::V5_2 => None,
+        }
+    }
+
+    /// The registers made up for a caller at `ip`.
+    pub(super) const fn registers(self, ip: u64) -> Registers {
+        let (sp, bp) = match self {
+            Self::V5_1 => (LIVE_SP, FRAME),
+            Self::V5_1FramePointer => (LIVE_SP, CALLERS_FRAME),
+            Self::V5_2 => (FRAME, 0),
+        };
+        Registers {
+            ip,
+            sp,
+            bp,
+            cs: KERNEL_CS,
+            flags: 0,
+        }
+    }
+}
+
+/// `__KERNEL_CS`
+const KERNEL_CS: u64 = 0x10;
+/// `__USER_CS`
+const USER_CS: u64 = 0x33;
+/// Interrupts on, and the bit that is always set.
+const FLAGS: u64 = 0x202;
+/// `__builtin_frame_address(0)` in a tracing function of the model.
+const FRAME: u64 = 0xffff_c900_0010_3e00;
+/// rsp there.
+const LIVE_SP: u64 = FRAME - 0x48;
+/// The frame of its caller.
+const CALLERS_FRAME: u64 = FRAME + 0x60;
+
+/// Registers of user code.
+pub(super) const fn of_user(ip: u64, Pointers { sp, bp }: Pointers) -> Registers {
+    Registers {
+        ip,
+        sp,
+        bp,
+        cs: USER_CS,
+        flags: FLAGS,
+    }
+}
+
+/// Registers of the kernel, as an interrupt finds them.
+pub(super) const fn of_kernel(ip: u64) -> Registers {
+    Registers {
+        ip,
+        sp: FRAME + 0x10,
+        bp: CALLERS_FRAME,
+        cs: KERNEL_CS,
+        flags: FLAGS,
+    }
+}
