@@ -1,6 +1,7 @@
 //! What lies behind a mapping: objects with names and symbols. The files are somebody else's
 //! business, through [`Symbols`].
 
+use super::lines::SourceLine;
 use std::ops::Range;
 
 /// Which part of the kernel.
@@ -52,6 +53,12 @@ pub struct Symbol<'a> {
 pub trait Symbols {
     /// The symbol at an address of an object. Asked once for each address and object.
     fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>>;
+
+    /// The line of the source that an address of an object belongs to.
+    fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
+        let _ = object;
+        SourceLine::NoLines { address }
+    }
 
     /// From the first symbol of the kernel itself to the end of the last; `None` without symbols.
     fn kernel_range(&mut self) -> Option<Range<u64>> {
