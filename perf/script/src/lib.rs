@@ -1,6 +1,6 @@
 //! The text of `perf script`: one block for each sample, byte for byte.
 //!
-//! Here: which fields are printed and how wide ([`Fields`], [`Asked`]), names of events, tasks with their
+//! Here: what `--header` says ([`header`]), which fields are printed and how wide ([`Fields`], [`Asked`]), names of events, tasks with their
 //! names and mappings ([`Tasks`]), and the printer ([`Script`]), which makes text ([`Text`]) or
 //! whatever else implements [`Output`]. Where symbols come from is the
 //! business of whoever implements [`Symbols`](unwind_sim_recordings::symbols::Symbols); unwinding of stack copies that of [`Unwind`].
@@ -17,6 +17,7 @@ mod digits;
 mod fields;
 mod frames;
 mod groups;
+pub mod header;
 mod joined;
 mod losses;
 mod names;
