@@ -27,6 +27,7 @@ mod verify;
 use again::Given;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use status::FAILED;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Put a stack in front of every unwinder, and see who is right, and why not.
@@ -75,14 +76,18 @@ pub(crate) fn run() -> ExitCode {
     let mut tool = Cli::command();
     // Options of all commands become known to each.
     tool.build();
-    let words = std::env::args_os().collect();
+    let words: Vec<OsString> = std::env::args_os().collect();
     let parsed = tool
         .clone()
-        .try_get_matches_from(dashes::with_dashes(&tool, words));
+        .try_get_matches_from(dashes::with_dashes(&tool, words.clone()));
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
+            if let Some(text) = perf::not_supported(&words, &error) {
+                anstream::eprintln!("unwind-sim: {text}");
+                return ExitCode::from(FAILED);
+            }
             let help = !error.use_stderr();
             let _ = error.print();
             return ExitCode::from(if help { 0 } else { FAILED });
