@@ -8,7 +8,8 @@ use common::skip::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use unwind_sim_perf_tool::script::Options;
+use unwind_sim_perf_tool::recording::Recording;
+use unwind_sim_perf_tool::script::{Options, profile};
 use unwind_sim_recordings::symbols::Places;
 use unwind_sim_view::profile::Format;
 
@@ -168,13 +169,8 @@ fn damaged_recordings_give_what_is_left_of_them() {
             ..Places::default()
         };
         let mut out = Vec::new();
-        match unwind_sim_perf_tool::script::profile(
-            &path,
-            Options::default(),
-            places,
-            format,
-            &mut out,
-        ) {
+        let recording = Recording::open(&path).unwrap();
+        match profile(&recording, &Options::default(), places, format, &mut out) {
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 refused += 1;

@@ -36,7 +36,7 @@ fn printed(
     };
     let mut text = Vec::new();
     let path = corpus(&format!("{name}.data"));
-    let report = script(&path, options, places, &mut text)?;
+    let report = script(&path, &options, places, &mut text)?;
     Ok((String::from_utf8(text).unwrap(), report))
 }
 
@@ -177,6 +177,9 @@ fn a_deferred_chain_has_its_own_events_columns() {
 
 ";
     assert_eq!(found, wanted);
+    let without = printed("deferred-by-dummy", "kallsyms.txt", &["comm"], None);
+    let wanted = "         swapper \n         swapper DEFERRED CALLCHAIN [cookie: 300000001]\n";
+    assert_eq!(without.unwrap().0, wanted, "no line for a chain");
 }
 
 #[test]

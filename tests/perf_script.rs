@@ -34,12 +34,12 @@ fn printed_as(name: &str, options: Options) -> String {
     let mut text = Vec::new();
     let file = corpus(&format!("{name}.data"));
     if file.exists() {
-        script(&file, options, places, &mut text).unwrap();
+        script(&file, &options, places, &mut text).unwrap();
     } else {
         let mut unpacked = tempfile::NamedTempFile::new().unwrap();
         let packed = unpack(&format!("script/{name}.data.gz"));
         unpacked.write_all(&packed).unwrap();
-        script(unpacked.path(), options, places, &mut text).unwrap();
+        script(unpacked.path(), &options, places, &mut text).unwrap();
     }
     String::from_utf8(text).unwrap()
 }

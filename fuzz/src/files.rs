@@ -103,7 +103,7 @@ fn print(file: &PerfFile<'_>, join: Option<Mode>) {
         ..unwind_sim_perf_script::Options::default()
     };
     let mut symbols = NoSymbols;
-    let Ok(mut script) = Script::new(file, options, &mut symbols, None) else {
+    let Ok(mut script) = Script::new(file, &options, &mut symbols, None) else {
         return;
     };
     let (mut text, mut seen) = (Vec::new(), 0);
@@ -136,6 +136,7 @@ pub fn perfdata(data: &[u8]) {
             features.cpu_pmu_caps(),
             features.events(),
         );
+        let _ = unwind_sim_perf_script::header::text(&file, data, None);
         file.build_ids().take(ITEMS_MAX).for_each(drop);
         for order in [Order::File, Order::Time] {
             let mut seen = 0;

@@ -28,6 +28,7 @@ mod verify;
 use again::Given;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use status::FAILED;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Compare stack unwinders with the true call chain, and explain where they are wrong.
@@ -76,14 +77,18 @@ pub(crate) fn run() -> ExitCode {
     let mut tool = Cli::command();
     // Propagates the global options to the subcommands.
     tool.build();
-    let words = std::env::args_os().collect();
+    let words: Vec<OsString> = std::env::args_os().collect();
     let parsed = tool
         .clone()
-        .try_get_matches_from(dashes::with_dashes(&tool, words));
+        .try_get_matches_from(dashes::with_dashes(&tool, words.clone()));
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
+            if let Some(text) = perf::not_supported(&words, &error) {
+                anstream::eprintln!("unwind-sim: {text}");
+                return ExitCode::from(FAILED);
+            }
             let help = !error.use_stderr();
             let _ = error.print();
             return ExitCode::from(if help { 0 } else { FAILED });

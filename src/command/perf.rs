@@ -6,6 +6,8 @@ mod run;
 mod script;
 mod stitch;
 
+pub(super) use script::explain as not_supported;
+
 use super::again::Given;
 use super::status::Status;
 use anyhow::Result;

@@ -14,6 +14,7 @@ mod help;
 mod json;
 mod kinds;
 mod output;
+mod perf_script;
 mod record;
 mod status;
 

@@ -83,6 +83,8 @@ pub struct Compression {
 /// An event described by `HEADER_EVENT_DESC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDesc<'a> {
+    /// Its attribute, as in the file.
+    pub attr: &'a [u8],
     /// Name.
     pub name: &'a [u8],
     /// IDs of the event.
@@ -209,7 +211,7 @@ impl<'a> Features<'a> {
         self.read(feature::EVENT_DESC, |c| {
             let (count, attr_size) = (c.u32()?, c.u32()?);
             let event = |_| {
-                c.take(attr_size as usize)?;
+                let attr = c.take(attr_size as usize)?;
                 let ids = c.u32()?;
                 let name = string(c)?;
                 let ids = c.take_many(ids.into(), 8)?;
@@ -219,6 +221,7 @@ impl<'a> Features<'a> {
                     .iter()
                     .map(|id| u64::from_le_bytes(*id));
                 Ok(EventDesc {
+                    attr,
                     name,
                     ids: ids.collect(),
                 })

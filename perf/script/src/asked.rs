@@ -29,6 +29,41 @@ pub enum EventType {
     Other,
 }
 
+/// Fields of perf that are not printed here (`all_output_options`, Linux 7.2).
+const PERF_ONLY: [&str; 31] = [
+    "dsoff",
+    "iregs",
+    "uregs",
+    "brstack",
+    "brstacksym",
+    "data_src",
+    "weight",
+    "callindent",
+    "insn",
+    "disasm",
+    "insnlen",
+    "brstackinsn",
+    "brstackoff",
+    "synth",
+    "phys_addr",
+    "metric",
+    "misc",
+    "srccode",
+    "ipc",
+    "tod",
+    "data_page_size",
+    "code_page_size",
+    "ins_lat",
+    "brstackinsnlen",
+    "machine_pid",
+    "vcpu",
+    "cgroup",
+    "retire_lat",
+    "brstackdisasm",
+    "brcntr",
+    "flags",
+];
+
 /// Fields that perf prints of every event but tracepoints, if nobody asks for others.
 const USUAL: Fields = Fields::COMM
     .and(Fields::TID)
@@ -64,15 +99,23 @@ impl EventType {
 
     /// That of a word before a colon.
     fn named(word: &str) -> Option<Self> {
-        Some(match word {
-            "hw" => Self::Hardware,
-            "sw" => Self::Software,
-            "trace" => Self::Tracepoint,
-            "raw" => Self::Raw,
-            "break" => Self::Breakpoint,
-            "synth" => Self::Synthesized,
-            _ => return None,
-        })
+        let has_word = |kind: &Self| !matches!(kind, Self::Cache | Self::Other);
+        let mut named = Self::ALL.into_iter().filter(has_word);
+        named.find(|kind| kind.word() == word)
+    }
+
+    /// The name on the command line; `cache` and `other` have none there.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Hardware => "hw",
+            Self::Software => "sw",
+            Self::Tracepoint => "trace",
+            Self::Cache => "cache",
+            Self::Raw => "raw",
+            Self::Breakpoint => "break",
+            Self::Synthesized => "synth",
+            Self::Other => "other",
+        }
     }
 
     /// What is printed if nobody asks for something else.
@@ -128,6 +171,11 @@ pub enum ListError {
 impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::UnknownField { word } if PERF_ONLY.contains(&word.as_str()) => write!(
+                f,
+                "the field {word} is not printed here; known: {}",
+                Fields::names()
+            ),
             Self::UnknownField { word } => {
                 write!(f, "{word:?} is not a field; known: {}", Fields::names())
             }
@@ -205,6 +253,8 @@ impl FieldList {
 struct OfType {
     fields: Fields,
     set: bool,
+    /// An empty list for this type (`trace:`) took all fields away.
+    emptied: bool,
     /// Fields asked for by name.
     named: Fields,
     /// Fields taken away by name.
@@ -220,6 +270,7 @@ impl Default for Asked {
         Self(EventType::ALL.map(|kind| OfType {
             fields: kind.fields(),
             set: false,
+            emptied: false,
             named: Fields::NONE,
             removed: Fields::NONE,
         }))
@@ -254,6 +305,11 @@ impl Asked {
         self.of_type(kind).set
     }
 
+    /// Whether an empty list for this type took all fields away.
+    pub(super) fn is_emptied(&self, kind: EventType) -> bool {
+        self.of_type(kind).emptied
+    }
+
     /// Those asked for by name.
     pub(super) fn named(&self, kind: EventType) -> Fields {
         self.of_type(kind).named
@@ -270,12 +326,14 @@ impl OfType {
         if list.instead {
             self.fields = Fields::NONE;
             self.set = true;
+            self.emptied = list.kind.is_some();
         }
         for &(add, field) in &list.changes {
             if kind.invalid().has(field) {
                 continue;
             }
             self.set = true;
+            self.emptied = false;
             if add {
                 self.fields = self.fields.and(field);
             } else {

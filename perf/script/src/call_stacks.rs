@@ -26,14 +26,21 @@ impl CallStacks {
     }
 
     /// The sample's chain with the branch stack in place of its user part but for the first
-    /// address; `None` if it has no call stack.
-    pub(super) fn chain(&mut self, sample: &Sample<'_>, own: Callchain<'_>) -> Option<Vec<u64>> {
+    /// address; `None` if it has no call stack, or the user part is not among the first `words_max`
+    /// words (`resolve_lbr_callchain_sample` in `tools/perf/util/machine.c`).
+    pub(super) fn chain(
+        &mut self,
+        sample: &Sample<'_>,
+        own: Callchain<'_>,
+        words_max: usize,
+    ) -> Option<Vec<u64>> {
         let attr = sample.attr();
         if attr.branch_sample_type & branch_sample_type::CALL_STACK == 0 {
             return None;
         }
         let branches = sample.branch_stack().ok().flatten()?;
-        let kernel = own.words().position(|word| word == PERF_CONTEXT_USER)?;
+        let mut first = own.words().take(words_max);
+        let kernel = first.position(|word| word == PERF_CONTEXT_USER)?;
         let mut words: Vec<u64> = own.words().take(kernel + 1).collect();
         let ip = own.get(kernel + 1);
         match (&mut self.stitchers, branches.hw_index, ip) {

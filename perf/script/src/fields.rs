@@ -35,6 +35,16 @@ pub enum FieldError {
     },
     /// Offsets in a symbol without the symbol.
     OffsetWithoutSymbol,
+    /// Lines of the source without the address.
+    LineWithoutAddress {
+        /// The event's name.
+        event: String,
+    },
+    /// An empty list (`raw:`) for a type of events that the recording lacks.
+    NoEvents {
+        /// The type, as on the command line.
+        kind: &'static str,
+    },
 }
 
 impl fmt::Display for FieldError {
@@ -51,6 +61,13 @@ impl fmt::Display for FieldError {
                 "samples of event {event} have no address: leave the field {field} out"
             ),
             Self::OffsetWithoutSymbol => f.write_str("the field symoff needs the field sym"),
+            Self::LineWithoutAddress { event } => write!(
+                f,
+                "the field srcline needs the field ip, which event {event} is not printed with"
+            ),
+            Self::NoEvents { kind } => {
+                write!(f, "the recording has no {kind} events: leave {kind}: out")
+            }
         }
     }
 }
@@ -58,7 +75,7 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 /// The fields' names on the command line.
-const NAMES: [(&str, Fields); 14] = [
+const NAMES: [(&str, Fields); 15] = [
     ("comm", Fields::COMM),
     ("tid", Fields::TID),
     ("pid", Fields::PID),
@@ -69,6 +86,7 @@ const NAMES: [(&str, Fields); 14] = [
     ("ip", Fields::IP),
     ("sym", Fields::SYM),
     ("symoff", Fields::SYM_OFFSET),
+    ("srcline", Fields::SOURCE_LINE),
     ("dso", Fields::DSO),
     ("addr", Fields::ADDRESS),
     ("period", Fields::PERIOD),
@@ -106,6 +124,9 @@ impl Fields {
     pub const PERIOD: Self = Self(1 << 12);
     /// What a BPF program wrote.
     pub const BPF_OUTPUT: Self = Self(1 << 13);
+
+    /// The line of the source of each address.
+    pub const SOURCE_LINE: Self = Self(1 << 14);
 
     /// The field of that name.
     pub(super) fn named(word: &str) -> Option<Self> {
@@ -156,8 +177,8 @@ impl Fields {
 
     /// The fields of each event of a file. All events of one type have the same. perf decides at
     /// the first of them that is no dummy: what that one did not record is left out, unless it was
-    /// asked for by name.
-    pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked) -> Vec<Self> {
+    /// asked for by name. Chains that are shown add more.
+    pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked, with_chains: bool) -> Vec<Self> {
         let attrs = file.attrs();
         let fields = |attr: &EventAttr| {
             let kind = EventType::of(attr.kind);
@@ -166,7 +187,10 @@ impl Fields {
             if let Some(first) = attrs.iter().filter(same).find(|attr| !is_dummy(attr)) {
                 fields = fields.without(Self::missing(first).without(asked.named(kind)));
             }
-            fields.and(Self::of_chains(file, asked, kind))
+            match with_chains {
+                true => fields.and(Self::of_chains(file, asked, kind)),
+                false => fields,
+            }
         };
         attrs.iter().map(fields).collect()
     }
@@ -205,14 +229,17 @@ impl Fields {
         let from_traces = file.features().section(feature::AUXTRACE).is_some();
         for kind in EventType::ALL {
             let same = |attr: &&EventAttr| EventType::of(attr.kind) == kind && !is_dummy(attr);
-            let Some(attr) = file
-                .attrs()
-                .iter()
-                .find(same)
-                .filter(|_| asked.is_set(kind))
-            else {
+            let Some(attr) = file.attrs().iter().find(same) else {
+                // As in perf, which makes events of the other type itself.
+                if asked.is_emptied(kind) && kind != EventType::Synthesized {
+                    let kind = kind.word();
+                    return Err(FieldError::NoEvents { kind });
+                }
                 continue;
             };
+            if !asked.is_set(kind) {
+                continue;
+            }
             let event = || names::name(attr);
             let fields = asked.fields(kind);
             let missing = Self::missing(attr);
@@ -233,6 +260,10 @@ impl Fields {
             }
             if fields.has(Self::SYM_OFFSET) && !fields.has(Self::SYM) {
                 return Err(FieldError::OffsetWithoutSymbol);
+            }
+            if fields.has(Self::SOURCE_LINE) && !fields.has(Self::IP) {
+                let event = event();
+                return Err(FieldError::LineWithoutAddress { event });
             }
         }
         Ok(())

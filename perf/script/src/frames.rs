@@ -6,7 +6,7 @@ use super::tasks::{Map, Tasks};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
-use unwind_sim_recordings::symbols::Symbols;
+use unwind_sim_recordings::symbols::{KernelPart, Object, SourceLine, Symbols};
 
 /// Bytes of lines that are kept; beyond, all are made anew.
 const KEPT_MAX: usize = 64 << 20;
@@ -148,4 +148,59 @@ fn write(
         }
         out.push(b')');
     }
+    if fields.has(Fields::SOURCE_LINE)
+        && let Some(object) = number.and_then(|number| tasks.object(number))
+    {
+        source_line(out, symbols, &object, place);
+    }
 }
+
+/// The line of the source, in a line of its own (`map__fprintf_srcline`); of what has no lines the
+/// object and the address in it.
+fn source_line(out: &mut Vec<u8>, symbols: &mut dyn Symbols, object: &Object<'_>, place: Place) {
+    let address = place.address.wrapping_add(place.bias);
+    match symbols.source_line(object, address) {
+        SourceLine::Unknown => {}
+        SourceLine::Line { file, line } => {
+            out.extend_from_slice(b"\n  ");
+            out.extend_from_slice(file);
+            out.push(b':');
+            digits::decimal(out, line.into(), 0, b' ');
+        }
+        SourceLine::NoLines { address } => {
+            let Some(name) = short_name(object) else {
+                return;
+            };
+            out.extend_from_slice(b"\n  ");
+            out.extend_from_slice(&name);
+            out.push(b'[');
+            digits::hexadecimal(out, address, 0);
+            out.push(b']');
+        }
+    }
+}
+
+/// The name that perf has for an object in short (`dso__set_basename`); `None` for modules, whose
+/// addresses are not told.
+fn short_name(object: &Object<'_>) -> Option<Vec<u8>> {
+    let path = match *object {
+        Object::Kernel(KernelPart::Core) => b"[kernel.kallsyms]",
+        Object::Kernel(KernelPart::Module(_)) => return None,
+        Object::File { path, .. } | Object::Anonymous { path } => path,
+        Object::Generated { name, .. } => name,
+    };
+    if let Some(process) = jit_process(path) {
+        return Some(format!("[JIT] tid {process}").into_bytes());
+    }
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    Some(name.to_vec())
+}
+
+/// The process of `/tmp/perf-PID.map`.
+fn jit_process(path: &[u8]) -> Option<u32> {
+    let path = path.strip_prefix(b"/tmp/perf-")?.strip_suffix(b".map")?;
+    std::str::from_utf8(path).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

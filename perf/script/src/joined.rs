@@ -21,6 +21,8 @@ pub(super) struct Waiting<P> {
     pub(super) event: usize,
     /// The mappings of its process at its time.
     pub(super) maps: Maps,
+    /// How many user frames fit behind the kernel's.
+    pub(super) room: usize,
 }
 
 /// A record that waits.
@@ -101,7 +103,13 @@ impl<P: Default> Joining<P> {
                     let event = script.sample(&sample, &id, Chain::Kernel, &mut piece);
                     if let Some(event) = event {
                         let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
-                        let sample = Waiting { piece, event, maps };
+                        let room = script.room;
+                        let sample = Waiting {
+                            piece,
+                            event,
+                            maps,
+                            room,
+                        };
                         waiting.insert(item.key, sample);
                     }
                 }

@@ -3,12 +3,15 @@
 use super::asked::Asked;
 use super::call_stacks::CallStacks;
 use super::fields::FieldError;
+use super::filter::{Chosen, Filter};
 use super::groups::Groups;
 use super::joined::{Joining, Waiting};
 use super::losses::Losses;
 use super::output::{Address, Head, Output};
 use super::tasks::{self, Map, Tasks};
 use super::text::Text;
+use super::times::TimeError;
+use std::fmt;
 use unwind_sim_perf_data::callchain::{
     Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
 };
@@ -18,11 +21,11 @@ use unwind_sim_perf_data::{
 };
 use unwind_sim_recordings::symbols::Symbols;
 
-/// Frames of a chain that are shown (`PERF_MAX_STACK_DEPTH`).
+/// Default limit of the frames of a chain (`PERF_MAX_STACK_DEPTH`).
 const FRAMES_MAX: usize = 127;
 
 /// How to print.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The fields of each type of events.
     pub fields: Asked,
@@ -33,6 +36,44 @@ pub struct Options {
     /// Stacks of branches are made longer by what earlier samples of the thread had
     /// (`--stitch-lbr`).
     pub stitch_lbr: bool,
+    /// Most frames of a chain (`--max-stack`); `None` for 127.
+    pub frames_max: Option<usize>,
+    /// Print the sampled address instead of the callchain (`-G`).
+    pub hide_chains: bool,
+    /// Which samples are printed.
+    pub filter: Filter,
+}
+
+/// An option that does not fit the recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OptionError {
+    /// `-F`.
+    Field(FieldError),
+    /// `--time`.
+    Time(TimeError),
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(error) => error.fmt(f),
+            Self::Time(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+impl From<FieldError> for OptionError {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+impl From<TimeError> for OptionError {
+    fn from(error: TimeError) -> Self {
+        Self::Time(error)
+    }
 }
 
 /// Unwinds the copy of a user stack.
@@ -50,6 +91,13 @@ pub struct Script<'f, 's, O: Output = Text> {
     pub(super) output: O,
     /// Whether chains are shown at all.
     chains: bool,
+    /// Most frames of a chain.
+    frames_max: usize,
+    /// How many more frames fit into the last printed chain.
+    pub(super) room: usize,
+    /// Whether records of deferred chains are printed by themselves.
+    prints_deferred: bool,
+    chosen: Chosen,
     pub(super) tasks: Tasks,
     symbols: &'s mut dyn Symbols,
     unwind: Option<&'s mut dyn Unwind>,
@@ -78,42 +126,52 @@ impl<'f, 's> Script<'f, 's> {
     /// A printer of text at the recording's beginning.
     ///
     /// # Errors
-    /// If a field was asked for that was not recorded.
+    /// If the recording lacks a field, or the times that `--time` needs.
     pub fn new(
         file: &'f PerfFile<'f>,
-        options: Options,
+        options: &Options,
         symbols: &'s mut dyn Symbols,
         unwind: Option<&'s mut dyn Unwind>,
-    ) -> Result<Self, FieldError> {
+    ) -> Result<Self, OptionError> {
         let text = Text::new(file, options)?;
-        Ok(Self::with_output(file, options, text, symbols, unwind))
+        Ok(Self::with_output(file, options, text, symbols, unwind)?)
     }
 }
 
 impl<'f, 's, O: Output> Script<'f, 's, O> {
     /// At the recording's beginning; samples become what `output` makes of them.
+    ///
+    /// # Errors
+    /// If the recording lacks the times that `--time` needs.
     pub fn with_output(
         file: &'f PerfFile<'f>,
-        options: Options,
+        options: &Options,
         output: O,
         symbols: &'s mut dyn Symbols,
         unwind: Option<&'s mut dyn Unwind>,
-    ) -> Self {
+    ) -> Result<Self, TimeError> {
         let with_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
-        Self {
+        let frames_max = options.frames_max.unwrap_or(FRAMES_MAX);
+        // Our way of joining keeps the order of samples: without chains, nothing has to wait.
+        let needless = options.hide_chains && options.join == Some(Mode::Own);
+        Ok(Self {
             file,
             output,
-            chains: file.attrs().iter().any(with_chain),
+            chains: !options.hide_chains && file.attrs().iter().any(with_chain),
+            frames_max,
+            room: frames_max,
+            prints_deferred: options.join.is_none(),
+            chosen: Chosen::of(file, &options.filter)?,
             tasks: Tasks::new(file),
             symbols,
             unwind,
             unwound: Vec::new(),
-            joining: Joining::of(file, options.join).map(Box::new),
+            joining: Joining::of(file, options.join.filter(|_| !needless)).map(Box::new),
             lbr: CallStacks::new(file, options.stitch_lbr),
             groups: Groups::new(file),
             guests: 0,
             losses: Losses::default(),
-        }
+        })
     }
 
     /// How many samples of guests there were, none of which is printed.
@@ -161,7 +219,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 Record::Sample(sample) => {
                     self.sample(&sample, &event.id(), Chain::Own, out);
                 }
-                Record::CallchainDeferred { cookie, chain } => {
+                Record::CallchainDeferred { cookie, chain } if self.prints_deferred => {
                     self.deferred(event, cookie, chain, out);
                 }
                 _ => {}
@@ -207,8 +265,8 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             .then_some(at)
     }
 
-    /// A sample as one of the event of that number. `false` if it is not printed: nothing is
-    /// wanted of the event, or it is a guest's, which perf shows only with `--guest`.
+    /// A sample as one of the event of that number. `false` if it is not printed: a filter drops
+    /// it, its event has no fields, or it is a guest's, which perf shows only with `--guest`.
     fn sample_of(
         &mut self,
         at: usize,
@@ -218,6 +276,9 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         chain: Chain<'_>,
         out: &mut O::Piece,
     ) -> bool {
+        if !self.chosen.has_time(id) {
+            return false;
+        }
         let is_guest = matches!(
             sample.cpumode(),
             misc::CPUMODE_GUEST_KERNEL | misc::CPUMODE_GUEST_USER
@@ -226,8 +287,9 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if is_guest || !self.output.shows(at) {
             return false;
         }
-        self.tasks
-            .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
+        if !self.has_task(id) {
+            return false;
+        }
         let head = Head {
             sample,
             id,
@@ -244,6 +306,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             self.output.end(out);
         }
         true
+    }
+
+    /// Creates the thread if it is new. Whether the filters pass it.
+    fn has_task(&mut self, id: &RecordId<'_>) -> bool {
+        let (pid, tid) = (id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
+        self.tasks.thread(pid, tid);
+        self.chosen.has_task(&self.tasks, tid)
     }
 
     /// The address or the callchain.
@@ -264,29 +333,21 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 misc::CPUMODE_USER => Context::User,
                 _ => Context::Hypervisor,
             };
-            let maps = self.tasks.maps(tid);
-            let map = map_at(&self.tasks, maps, context, address, self.symbols);
-            let at = Address {
-                tasks: &self.tasks,
-                event: at,
-                map: map.as_ref(),
-                value: address,
-            };
-            self.output.place(&at, self.symbols, out);
-            return;
+            return self.address(at, tid, context, address, out);
         };
-        let begin = self.output.chain(out);
+        let (begin, max) = (self.output.chain(out), self.frames_max);
         let whole = match chain {
-            Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, out),
-            Chain::Own => match self.lbr.chain(sample, own) {
-                Some(words) => self.chain(at, tid, words.into_iter(), false, out),
-                None => self.chain(at, tid, own.words(), true, out),
+            Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, max, out),
+            Chain::Own => match self.lbr.chain(sample, own, max) {
+                // perf does not limit frames of branch records.
+                Some(words) => self.chain(at, tid, words.into_iter(), false, usize::MAX, out),
+                None => self.chain(at, tid, own.words(), true, max, out),
             },
             Chain::Kernel => {
                 let kernel = own
                     .words()
                     .take_while(|&word| word != PERF_CONTEXT_USER_DEFERRED);
-                self.chain(at, tid, kernel, false, out)
+                self.chain(at, tid, kernel, false, max, out)
             }
         };
         if !whole {
@@ -296,10 +357,23 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if let Some(unwind) = &mut self.unwind {
             let mut unwound = std::mem::take(&mut self.unwound);
             unwound.clear();
-            unwind.unwind(sample, FRAMES_MAX, &mut unwound);
-            self.chain(at, tid, unwound.iter().copied(), false, out);
+            unwind.unwind(sample, max, &mut unwound);
+            self.chain(at, tid, unwound.iter().copied(), false, max, out);
             self.unwound = unwound;
         }
+    }
+
+    /// Prints one address instead of a chain.
+    fn address(&mut self, at: usize, tid: i32, context: Context, address: u64, out: &mut O::Piece) {
+        let maps = self.tasks.maps(tid);
+        let map = map_at(&self.tasks, maps, context, address, self.symbols);
+        let at = Address {
+            tasks: &self.tasks,
+            event: at,
+            map: map.as_ref(),
+            value: address,
+        };
+        self.output.place(&at, self.symbols, out);
     }
 
     /// The lines of a chain. `false` if it has a marker that nobody knows: then perf shows none
@@ -310,14 +384,15 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         tid: i32,
         words: impl Iterator<Item = u64>,
         with_cookie: bool,
+        frames_max: usize,
         out: &mut O::Piece,
     ) -> bool {
         let maps = self.tasks.maps(tid);
         let mut context = Context::User;
         let mut cookie = false;
-        let mut left = FRAMES_MAX;
+        self.room = frames_max;
         for word in words {
-            if left == 0 {
+            if self.room == 0 {
                 break;
             }
             match Context::from_marker(word) {
@@ -333,7 +408,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 Some(_) => return false,
                 None => {}
             }
-            left -= 1;
+            self.room -= 1;
             if std::mem::take(&mut cookie) {
                 self.output.cookie(at, word, out);
                 continue;
@@ -367,7 +442,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 .chain
                 .iter()
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
-            for &address in user.skip(1).take(FRAMES_MAX) {
+            for &address in user.skip(1).take(waiting.room) {
                 let map = tasks::find(&waiting.maps, address);
                 let at = Address {
                     tasks: &self.tasks,
@@ -390,14 +465,19 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         out: &mut O::Piece,
     ) {
         let id = event.id();
-        let at = self.column(event.attr);
-        self.tasks
-            .thread(id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
-        if !self.output.shows(at) || !self.output.deferred(&self.tasks, &id, at, cookie, out) {
+        let (at, tid) = (self.column(event.attr), id.tid().unwrap_or(-1));
+        let is_wanted = self.output.shows(at) && self.chosen.has_time(&id) && self.has_task(&id);
+        if !is_wanted || !self.output.deferred(&self.tasks, &id, at, cookie, out) {
             return;
         }
         if self.output.shows_places(at) {
-            self.chain(at, id.tid().unwrap_or(-1), chain.words(), false, out);
+            if self.chains {
+                self.output.chain(out);
+                self.chain(at, tid, chain.words(), false, self.frames_max, out);
+            } else {
+                // The record has no address, which perf shows as 0.
+                self.address(at, tid, Context::User, 0, out);
+            }
         }
         self.output.end(out);
     }

@@ -142,6 +142,11 @@ impl Tasks {
         self.threads.get(&tid)?.comm.as_deref()
     }
 
+    /// The process of a thread; -1 if nobody told.
+    pub(super) fn pid(&self, tid: i32) -> i32 {
+        self.threads.get(&tid).map_or(-1, |thread| thread.pid)
+    }
+
     /// The mapping of the kernel at `address`. What was recorded of the kernel itself ends behind
     /// its code; once perf has its symbols, the mapping reaches from the first to the end of the
     /// last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`), so that `.init.text`

@@ -32,6 +32,8 @@ struct Column {
     name: Vec<u8>,
     /// The number of its [`Lines`].
     lines: usize,
+    /// That of its data addresses, which have no lines of the source.
+    data_lines: usize,
 }
 
 /// Makes text of samples.
@@ -48,28 +50,33 @@ impl Text {
     ///
     /// # Errors
     /// If a field was asked for that was not recorded.
-    pub fn new(file: &PerfFile<'_>, options: Options) -> Result<Self, FieldError> {
+    pub fn new(file: &PerfFile<'_>, options: &Options) -> Result<Self, FieldError> {
         Fields::check(file, &options.fields)?;
-        let all = Fields::of_file(file, &options.fields);
+        let with_chains = !options.hide_chains;
+        let all = Fields::of_file(file, &options.fields, with_chains);
         let named: Vec<String> = file.attrs().iter().map(names::name).collect();
         let width = named.iter().map(String::len).max().unwrap_or(0);
         let mut lines: Vec<Lines> = Vec::new();
         let events = file.attrs().iter().zip(&named);
         let columns = all.into_iter().zip(events).map(|(fields, (attr, name))| {
-            let same = lines.iter().position(|lines| lines.fields() == fields);
-            let lines = same.unwrap_or_else(|| {
-                lines.push(Lines::new(fields));
-                lines.len() - 1
-            });
+            let mut number = |fields| {
+                let same = lines.iter().position(|lines| lines.fields() == fields);
+                same.unwrap_or_else(|| {
+                    lines.push(Lines::new(fields));
+                    lines.len() - 1
+                })
+            };
+            let data_lines = number(fields.without(Fields::SOURCE_LINE));
             let name = format!("{name:>width$}: ").into_bytes();
             Column {
                 fields,
                 config: attr.config,
                 bpf_output: fields::is_bpf_output(attr),
                 names_data: fields::names_data(attr),
-                has_chain: attr.sample_type & st::CALLCHAIN != 0,
+                has_chain: with_chains && attr.sample_type & st::CALLCHAIN != 0,
                 name,
-                lines,
+                lines: number(fields),
+                data_lines,
             }
         });
         let columns = columns.collect();
@@ -169,7 +176,7 @@ impl Text {
             }
             _ => None,
         };
-        let lines = &mut self.lines[column.lines];
+        let lines = &mut self.lines[column.data_lines];
         out.extend_from_slice(lines.line(tasks, symbols, map.as_ref(), address));
     }
 }
@@ -236,7 +243,7 @@ impl Output for Text {
         self.start(tasks, fields, has_chain, id, out);
         out.extend_from_slice(b"DEFERRED CALLCHAIN [cookie: ");
         digits::hexadecimal(out, cookie, 0);
-        out.extend_from_slice(b"]\n");
+        out.push(b']');
         true
     }
 

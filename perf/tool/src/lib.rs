@@ -4,6 +4,7 @@
 
 pub mod bpf;
 pub mod fuzz;
+pub mod recording;
 pub mod run;
 mod samples;
 pub mod script;

@@ -1,21 +1,21 @@
 //! `perf script`: prints a recording as perf's text, or writes it as a profile.
 
+use super::recording::Recording;
 use super::samples::Samples;
 use super::stacks::{Stacks, libdw};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_perf_data::{EventAttr, Order, Summary, sample_type as st};
+use unwind_sim_perf_data::{EventAttr, Mode as PerfMode, Order, Summary, sample_type as st};
 use unwind_sim_perf_data::{PerfError, PerfFile};
-use unwind_sim_perf_script::{FieldError, Output, Script, Text, Unwind};
+use unwind_sim_perf_script::{FieldError, OptionError, Output, Script, Text, Unwind, header};
 use unwind_sim_recordings::files::FinderOptions;
-use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::symbols::{Files, Places};
 use unwind_sim_view::profile::Format;
 
 pub use unwind_sim_perf_data::stitch::Mode;
-pub use unwind_sim_perf_script::{Asked, FieldList, Options};
+pub use unwind_sim_perf_script::{Asked, FieldList, Filter, Options, TimeError, TimeSpan};
 
 /// Bytes written at a time.
 const BUFFER: usize = 1 << 16;
@@ -37,9 +37,21 @@ pub enum ScriptError {
     /// A requested field was not recorded.
     #[error(transparent)]
     Field(#[from] FieldError),
+    /// Times were asked for that the recording does not know.
+    #[error(transparent)]
+    Time(#[from] TimeError),
     /// The text cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] std::io::Error),
+}
+
+impl From<OptionError> for ScriptError {
+    fn from(error: OptionError) -> Self {
+        match error {
+            OptionError::Field(error) => Self::Field(error),
+            OptionError::Time(error) => Self::Time(error),
+        }
+    }
 }
 
 /// What to report about a recording besides its samples.
@@ -53,19 +65,51 @@ pub struct Report {
     pub losses: String,
 }
 
-/// Prints a recording.
+/// Prints the recording at `path`.
 ///
 /// # Errors
-/// If the recording cannot be read at all, a requested field was not recorded, or the text cannot
+/// If it cannot be read at all, a field or a time was asked for that it has not, or the text cannot
 /// be written.
 pub fn script(
     path: &Path,
-    options: Options,
+    options: &Options,
+    places: Places,
+    out: &mut dyn Write,
+) -> Result<Report, ScriptError> {
+    text(&Recording::open(path)?, options, places, out)
+}
+
+/// Prints what a recording says about itself and its machine (`--header`). The features of a
+/// recording through a pipe are records; as in perf, they are printed only if samples follow.
+///
+/// # Errors
+/// If it cannot be read at all, or the text cannot be written.
+pub fn header(
+    recording: &Recording,
+    samples_follow: bool,
+    out: &mut dyn Write,
+) -> Result<(), ScriptError> {
+    let bytes = recording.bytes();
+    let file = PerfFile::parse(bytes)?;
+    let mut text = header::text(&file, bytes, recording.written());
+    if samples_follow && file.mode() == PerfMode::Pipe {
+        text.extend(header::features(&file));
+    }
+    Ok(out.write_all(&text)?)
+}
+
+/// Prints a recording.
+///
+/// # Errors
+/// As [`script`].
+pub fn text(
+    recording: &Recording,
+    options: &Options,
     places: Places,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
     let make = |file: &PerfFile<'_>| Ok(Text::new(file, options)?);
-    let (report, _, text) = each(path, options, places, make, |_, text| {
+    let (report, _, text) = each(recording, options, places, make, |_, text| {
         if text.len() >= BUFFER {
             out.write_all(text)?;
             text.clear();
@@ -82,42 +126,39 @@ pub fn script(
 /// # Errors
 /// If the recording cannot be read at all, or the profile cannot be written.
 pub fn profile(
-    path: &Path,
-    options: Options,
+    recording: &Recording,
+    options: &Options,
     places: Places,
     format: Format,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
     let Some(kind) = format.kind() else {
-        return script(path, options, places, out);
+        return text(recording, options, places, out);
     };
     let make = |file: &PerfFile<'_>| Ok(Samples::new(file, kind));
-    let (report, mut samples, mut last) = each(path, options, places, make, |samples, piece| {
-        samples.take(piece);
-        Ok(())
-    })?;
+    let (report, mut samples, mut last) =
+        each(recording, options, places, make, |samples, piece| {
+            samples.take(piece);
+            Ok(())
+        })?;
     samples.take(&mut last);
-    format.write(&samples.finish(), &path.display().to_string(), out)?;
+    format.write(&samples.finish(), recording.name(), out)?;
     Ok(report)
 }
 
 /// Processes every sample, and calls `take` after each event; returns the rest.
 fn each<O: Output>(
-    path: &Path,
-    options: Options,
+    recording: &Recording,
+    options: &Options,
     mut places: Places,
     make: impl FnOnce(&PerfFile<'_>) -> Result<O, ScriptError>,
     mut take: impl FnMut(&mut O, &mut O::Piece) -> std::io::Result<()>,
 ) -> Result<(Report, O, O::Piece), ScriptError> {
-    let owner = map_file(path).map_err(|source| ScriptError::Open {
-        path: path.into(),
-        source,
-    })?;
-    let file = PerfFile::parse((*owner).as_ref())?;
+    let file = PerfFile::parse(recording.bytes())?;
     let kernel = file.build_ids().filter_map(Result::ok).find(|id| id.kernel);
     places.kernel_build_id = kernel.map(|id| id.id.to_vec());
     let copies = st::REGS_USER | st::STACK_USER;
-    let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies;
+    let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies && !options.hide_chains;
     let engine = Engine::Table(Box::new(libdw()));
     let mut files = FinderOptions {
         symfs: places.symfs.clone(),
@@ -134,7 +175,7 @@ fn each<O: Output>(
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
     let mut symbols = Files::new(places);
     let output = make(&file)?;
-    let mut script = Script::with_output(&file, options, output, &mut symbols, unwind);
+    let mut script = Script::with_output(&file, options, output, &mut symbols, unwind)?;
     let mut piece = O::Piece::default();
     let mut failed = None;
     let summary = file.for_each(Order::Time, |event| {

@@ -6,6 +6,8 @@
 use super::candidates::{below, in_tree};
 use super::{FileProblemKind, FinderOptions};
 use crate::mapped::map_file;
+use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
+use object::read::elf::CompressionHeader;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -105,6 +107,20 @@ fn unpack(
         return Err(FileProblemKind::UnpackLimit { section, limit });
     }
     Ok(out)
+}
+
+/// The data of a compressed section, at most [`UNPACKED_MAX`] bytes; `None` if it is damaged.
+pub(crate) fn unpacked<H: CompressionHeader>(
+    header: &H,
+    endian: H::Endian,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    const PART: &str = "section";
+    match header.ch_type(endian) {
+        ELFCOMPRESS_ZLIB => unpack(flate2::read::ZlibDecoder::new(data), PART, 0).ok(),
+        ELFCOMPRESS_ZSTD => unpack(zstd_reader(data).ok()?, PART, 0).ok(),
+        _ => None,
+    }
 }
 
 /// Unpacks the contents of `.gnu_debugdata`: an ELF file, compressed with xz, with the symbols that

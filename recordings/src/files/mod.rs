@@ -16,6 +16,7 @@ mod system;
 mod tests;
 
 pub use debug::unpack_debug_data;
+pub(crate) use debug::unpacked;
 pub use problem::{FileProblem, FileProblemKind};
 pub use system::own_vdso;
 

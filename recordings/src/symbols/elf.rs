@@ -8,6 +8,7 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::read::{SectionIndex, StringTable, SymbolIndex};
+use std::ops::Range;
 
 /// Maximum number of symbols loaded from one table.
 const SYMBOLS_MAX: usize = 8 << 20;
@@ -54,7 +55,18 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         SymbolTable::parse(self.endian, self.data, &self.sections, index, section).ok()
     }
 
-    /// Does the file have a symbol table?
+    /// Whether addresses have 64 bits.
+    pub(super) fn is_64(&self) -> bool {
+        self.data.get(4) == Some(&2)
+    }
+
+    /// Whether the file has source lines.
+    pub(super) fn has_lines(&self) -> bool {
+        let lines = self.section(b".debug_line");
+        lines.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_PROGBITS)
+    }
+
+    /// Whether the file has a symbol table.
     pub(super) fn has_symtab(&self) -> bool {
         let symtab = self.section(b".symtab");
         symtab.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_SYMTAB)
@@ -90,6 +102,24 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
     pub(super) fn debug_data(&self) -> Option<Vec<u8>> {
         let (_, section) = self.section(b".gnu_debugdata")?;
         unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()
+    }
+
+    /// The file offsets of code, and what to add to an offset for its address.
+    pub(super) fn code(&self) -> Vec<(Range<u64>, u64)> {
+        let endian = self.endian;
+        let is_code = |segment: &&E::ProgramHeader| {
+            segment.p_type(endian) == elf::PT_LOAD && segment.p_flags(endian).contains(elf::PF_X)
+        };
+        let place = |segment: &E::ProgramHeader| {
+            let start: u64 = segment.p_offset(endian).into();
+            let size: u64 = segment.p_filesz(endian).into();
+            let address: u64 = segment.p_vaddr(endian).into();
+            (
+                start..start.saturating_add(size),
+                address.wrapping_sub(start),
+            )
+        };
+        self.segments.iter().filter(is_code).map(place).collect()
     }
 
     /// The file offset of an address, by the program headers; `None` if no segment contains it.

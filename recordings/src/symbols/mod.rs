@@ -4,15 +4,18 @@
 mod elf;
 mod kallsyms;
 mod kernel_list;
+mod lines;
 mod objects;
 mod plt;
 mod tree;
 
+pub use lines::SourceLine;
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
 use crate::mapped::map_file;
 use kallsyms::Kallsyms;
+use lines::Lines;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::FileHeader;
@@ -44,6 +47,8 @@ pub struct Files {
     places: Places,
     kernel: Option<Kallsyms>,
     trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
+    /// The source lines of files, by path and build ID; `None` if there is no file.
+    lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// Name of the last generated code looked up.
     generated: Vec<u8>,
 }
@@ -55,6 +60,7 @@ impl Files {
             places,
             kernel: None,
             trees: HashMap::new(),
+            lines: HashMap::new(),
             generated: Vec::new(),
         }
     }
@@ -98,6 +104,20 @@ impl Symbols for Files {
             range: tree.range(at),
             name: tree.name(at),
         })
+    }
+
+    fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
+        let Object::File { path, build_id } = *object else {
+            return SourceLine::NoLines { address };
+        };
+        let key = (path.to_vec(), build_id.to_vec());
+        let places = &self.places;
+        let known = self.lines.entry(key);
+        let lines = known.or_insert_with(|| load_lines(places, path, build_id));
+        match lines {
+            Some(lines) => lines.at(address),
+            None => SourceLine::NoLines { address },
+        }
     }
 
     fn kernel_range(&mut self) -> Option<std::ops::Range<u64>> {
@@ -220,33 +240,72 @@ fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
         let bytes = own_vdso()?;
         return load::<FileHeader64<Endianness>>(&[&bytes], build_id);
     }
-    let path = Path::new(OsStr::from_bytes(path));
-    let own = open(&places.inside(path));
-    let own_id = own
-        .as_ref()
-        .and_then(|owner| own_build_id((**owner).as_ref()));
-    let build_id = match &own_id {
-        Some(own_id) if build_id.is_empty() => own_id,
-        _ => build_id,
-    };
-    let candidates = places.candidates(path, build_id);
-    let owners: Vec<Owner> = candidates.iter().filter_map(|path| open(path)).collect();
+    let (owners, build_id) = open_candidates(places, path, build_id);
     let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
     match bytes.last()?.get(4)? {
-        1 => load::<FileHeader32<Endianness>>(&bytes, build_id),
-        _ => load::<FileHeader64<Endianness>>(&bytes, build_id),
+        1 => load::<FileHeader32<Endianness>>(&bytes, &build_id),
+        _ => load::<FileHeader64<Endianness>>(&bytes, &build_id),
     }
+}
+
+/// The files that can describe a path, in perf's order, and the build ID they should have.
+fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>, Vec<u8>) {
+    let path = Path::new(OsStr::from_bytes(path));
+    let mut build_id = build_id.to_vec();
+    if build_id.is_empty()
+        && let Some(own) = open(&places.inside(path))
+    {
+        build_id = own_build_id((*own).as_ref()).unwrap_or_default();
+    }
+    let candidates = places.candidates(path, &build_id);
+    let owners = candidates.iter().filter_map(|path| open(path)).collect();
+    (owners, build_id)
+}
+
+/// The source lines of a mapped file.
+fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
+    let (owners, build_id) = open_candidates(places, path, build_id);
+    let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
+    match bytes.last()?.get(4)? {
+        1 => lines_among::<FileHeader32<Endianness>>(&bytes, &build_id),
+        _ => lines_among::<FileHeader64<Endianness>>(&bytes, &build_id),
+    }
+}
+
+/// The source lines of the first of `candidates` that has any; the last is the mapped file.
+fn lines_among<E: FileHeader<Endian = Endianness>>(
+    candidates: &[&[u8]],
+    build_id: &[u8],
+) -> Option<Lines> {
+    let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
+    let mut parts = candidates
+        .iter()
+        .filter_map(|bytes| fitting::<E>(bytes, build_id));
+    Some(match parts.find(elf::Parts::has_lines) {
+        Some(parts) => Lines::load(&parts, &mapped),
+        None => Lines::none(&mapped),
+    })
+}
+
+/// A file's parts, if it can be the one with this build ID.
+fn fitting<'d, E: FileHeader<Endian = Endianness>>(
+    bytes: &'d [u8],
+    build_id: &[u8],
+) -> Option<elf::Parts<'d, E>> {
+    let fits = |parts: &elf::Parts<'_, E>| {
+        build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
+    };
+    elf::Parts::<E>::parse(bytes).filter(fits)
 }
 
 /// Loads the symbols of the first candidate that has a symbol table. They are converted to file
 /// offsets with the first candidate that can have been mapped. If none has a symbol table, the
 /// `.gnu_debugdata` of the last one, the mapped file, is used.
 fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8]) -> Option<Tree> {
-    let fits = |parts: &elf::Parts<'_, E>| {
-        build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
-    };
-    let parse = |bytes| elf::Parts::<E>::parse(bytes).filter(fits);
-    let parts: Vec<_> = candidates.iter().filter_map(|bytes| parse(bytes)).collect();
+    let parts = candidates
+        .iter()
+        .filter_map(|bytes| fitting(bytes, build_id));
+    let parts: Vec<elf::Parts<'_, E>> = parts.collect();
     let symbols = parts.iter().find(|parts| parts.has_symtab());
     let runtime = parts.iter().find(|parts| parts.is_runtime());
     if let Some(symbols) = symbols {
@@ -254,7 +313,9 @@ fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8
     }
     let file = elf::Parts::<E>::parse(candidates.last()?);
     let unpacked = file.and_then(|file| file.debug_data());
-    let inner = unpacked.as_deref().and_then(parse);
+    let inner = unpacked
+        .as_deref()
+        .and_then(|bytes| fitting(bytes, build_id));
     let inner = inner.filter(elf::Parts::has_symtab);
     let symbols = inner.as_ref().or(runtime)?;
     Some(elf::load(

@@ -1,5 +1,6 @@
 //! Mapped objects and their symbols. Files are accessed through [`Symbols`].
 
+use super::lines::SourceLine;
 use std::ops::Range;
 
 /// A part of the kernel.
@@ -50,6 +51,12 @@ pub struct Symbol<'a> {
 pub trait Symbols {
     /// The symbol at an address of an object. Called once for each address and object.
     fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>>;
+
+    /// The source line of an address in an object.
+    fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
+        let _ = object;
+        SourceLine::NoLines { address }
+    }
 
     /// From the start of the first to the end of the last symbol of the kernel itself; `None`
     /// without symbols.

@@ -1,13 +1,24 @@
 //! `perf script`: prints a recording as perf does.
 
+mod unsupported;
+
 use crate::command::args::{ProfileFormat, text_file};
 use crate::command::output;
 use crate::command::status::Status;
-use anyhow::{Result, bail};
-use std::path::PathBuf;
-use unwind_sim_perf_tool::script::{self, Asked, FieldList, Mode, Options};
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use unwind_sim_perf_tool::recording::Recording;
+use unwind_sim_perf_tool::script::{
+    self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
+};
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::symbols::Places;
+
+pub(crate) use unsupported::explain;
+
+/// The recording if none is named or piped in, as in perf.
+const USUAL: &str = "perf.data";
 
 /// The tool whose way of joining deferred callchains is imitated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -19,17 +30,26 @@ enum Like {
     Rfc2023,
 }
 
+/// A list of process or thread ids.
+#[derive(Clone, Debug)]
+struct Ids(Vec<i32>);
+
 /// Print a perf.data as `perf script --no-inline` does, or write it as a profile.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim perf script perf.data
-  unwind-sim perf script --fields comm,tid,time,event,ip,sym perf.data
+  unwind-sim perf script -i perf.data -F comm,tid,time,event,ip,sym --comms cc1,as
+  perf record -g -o - -- ls | unwind-sim perf script -i -
+  unwind-sim perf script --time 10%-20% --max-stack 16 perf.data
   unwind-sim perf script --format speedscope -o perf.speedscope.json perf.data")]
 pub(crate) struct Args {
-    /// The recording.
-    #[arg(value_name = "FILE", default_value = "perf.data")]
-    path: PathBuf,
+    /// The recording; - for standard input. By default a pipe into this command, else perf.data.
+    #[arg(value_name = "FILE")]
+    path: Option<PathBuf>,
+    /// The recording, as in perf.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "path")]
+    input: Option<PathBuf>,
     /// Look for all files below this folder.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
@@ -43,11 +63,40 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The fields to print for every event: comm, tid, pid, time, cpu, event, trace, ip, sym,
-    /// symoff, dso, addr, period, bpf-output. A + adds a field to the default ones, a - removes it;
-    /// hw:, sw:, trace:, raw:, break: or synth: before the list applies it to events of that type
-    /// only.
+    /// symoff, srcline, dso, addr, period, bpf-output. A + adds a field to the default ones, a -
+    /// removes it; hw:, sw:, trace:, raw:, break: or synth: before the list applies it to events of
+    /// that type only.
     #[arg(long, short = 'F', value_name = "LIST", value_parser = FieldList::parse, allow_hyphen_values = true)]
     fields: Vec<FieldList>,
+    /// Only samples of tasks with these names: NAME,NAME.., or file://PATH with one in each line.
+    #[arg(long, short, value_name = "LIST")]
+    comms: Option<String>,
+    /// Only samples of these processes: PID,PID..
+    #[arg(long, value_name = "LIST", value_parser = ids, allow_hyphen_values = true)]
+    pid: Option<Ids>,
+    /// Only samples of these threads: TID,TID..
+    #[arg(long, value_name = "LIST", value_parser = ids, allow_hyphen_values = true)]
+    tid: Option<Ids>,
+    /// Only samples in these times: START,STOP in seconds, either of which may be missing (separate
+    /// several by spaces); or in parts of the recording: 10%-20%, 10%, 10%/2 (the second tenth;
+    /// separate several by commas).
+    #[arg(long, value_name = "SPAN", value_parser = TimeSpan::parse, allow_hyphen_values = true)]
+    time: Option<TimeSpan>,
+    /// The maximum number of frames of a callchain; 127 by default.
+    #[arg(long, value_name = "N", value_parser = frames, allow_hyphen_values = true)]
+    max_stack: Option<u32>,
+    /// Print the sampled address instead of the callchain.
+    #[arg(long, short = 'G')]
+    hide_call_graph: bool,
+    /// Print no inlined functions, which is always so.
+    #[arg(long)]
+    no_inline: bool,
+    /// First print when, where and how the recording was made.
+    #[arg(long)]
+    header: bool,
+    /// Print only when, where and how the recording was made.
+    #[arg(long)]
+    header_only: bool,
     /// Print deferred callchains separately instead of joining them with their samples.
     #[arg(long)]
     no_merge_callchains: bool,
@@ -61,49 +110,153 @@ pub(crate) struct Args {
     /// Print times to the nanosecond.
     #[arg(long)]
     ns: bool,
+    /// Accepted for perf's sake: the owner of the file is never checked.
+    #[arg(long, short, hide = true)]
+    force: bool,
+}
+
+fn ids(text: &str) -> Result<Ids, String> {
+    let id = |word: &str| {
+        let is_plain = word.bytes().all(|byte| byte.is_ascii_digit());
+        let wrong = || format!("{word:?} is not an id; accepted: ids with commas, 12,34");
+        word.parse().ok().filter(|_| is_plain).ok_or_else(wrong)
+    };
+    text.split(',').map(id).collect::<Result<_, _>>().map(Ids)
+}
+
+fn frames(text: &str) -> Result<u32, String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_plain);
+    // perf keeps the number as an `int`.
+    let number = number.filter(|&number| number <= i32::MAX.unsigned_abs());
+    number.ok_or_else(|| format!("accepted: a number of frames, 0 to {}", i32::MAX))
+}
+
+/// The names of a list. As in perf, `file://` names a file with one in each line.
+fn names(list: &str) -> Result<Vec<Vec<u8>>> {
+    let Some(path) = list.strip_prefix("file://") else {
+        return Ok(list.split(',').map(Into::into).collect());
+    };
+    text_file(Some(Path::new(path)))?;
+    let text = std::fs::read(path).with_context(|| format!("cannot read {path}"))?;
+    let lines = text.split(|&byte| byte == b'\n');
+    Ok(lines
+        .filter(|line| !line.is_empty())
+        .map(Into::into)
+        .collect())
+}
+
+impl Args {
+    fn options(&self) -> Result<Options> {
+        Ok(Options {
+            fields: Asked::of(&self.fields),
+            nanoseconds: self.ns,
+            stitch_lbr: self.stitch_lbr,
+            join: match self.like {
+                _ if self.no_merge_callchains => None,
+                None => Some(Mode::Own),
+                Some(Like::Perf72) => Some(Mode::Perf72),
+                Some(Like::Rfc2023) => Some(Mode::Rfc2023),
+            },
+            frames_max: self.max_stack.map(|frames| frames as usize),
+            hide_chains: self.hide_call_graph,
+            filter: Filter {
+                time: self.time.clone(),
+                comms: self.comms.as_deref().map(names).transpose()?,
+                pids: self.pid.clone().map(|ids| ids.0),
+                tids: self.tid.clone().map(|ids| ids.0),
+            },
+        })
+    }
+
+    /// Opens the recording. As in perf, a pipe on standard input is the default.
+    fn open(&self) -> Result<Recording> {
+        let named = self.input.as_deref().or(self.path.as_deref());
+        let path = named.unwrap_or(Path::new(USUAL));
+        if path == Path::new("-") || named.is_none() && is_piped() {
+            return Ok(Recording::read("standard input", std::io::stdin().lock())?);
+        }
+        FileKind::expect(path, "a perf.data", &[FileKind::PerfData])?;
+        Ok(Recording::open(path)?)
+    }
+}
+
+/// Whether standard input is a pipe.
+#[cfg(unix)]
+fn is_piped() -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata("/dev/stdin").is_ok_and(|data| data.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_piped() -> bool {
+    false
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let of_text = !args.fields.is_empty() || args.ns || args.no_merge_callchains;
-    if of_text && args.format != ProfileFormat::PerfScript {
-        bail!("--fields, --ns and --no-merge-callchains need --format perf-script");
+    let of_text = [
+        (!args.fields.is_empty(), "--fields"),
+        (args.ns, "--ns"),
+        (args.no_merge_callchains, "--no-merge-callchains"),
+        (args.header, "--header"),
+        (args.header_only, "--header-only"),
+    ];
+    let mut given = of_text.iter().filter(|(given, _)| *given);
+    if let Some((_, name)) = given
+        .next()
+        .filter(|_| args.format != ProfileFormat::PerfScript)
+    {
+        bail!("{name}: only with --format perf-script");
     }
-    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     text_file(args.kallsyms.as_deref())?;
-    let options = Options {
-        fields: Asked::of(&args.fields),
-        nanoseconds: args.ns,
-        stitch_lbr: args.stitch_lbr,
-        join: match args.like {
-            _ if args.no_merge_callchains => None,
-            None => Some(Mode::Own),
-            Some(Like::Perf72) => Some(Mode::Perf72),
-            Some(Like::Rfc2023) => Some(Mode::Rfc2023),
-        },
-    };
+    let options = args.options()?;
     let places = Places {
         symfs: args.symfs.clone(),
         kallsyms: args.kallsyms.clone(),
         ..Places::default()
     };
+    let recording = args.open()?;
     let path = args.output.as_deref();
     let report = output::to_file_or(path, output::raw_stdout(), |out| {
-        let format = args.format.into();
-        Ok(script::profile(&args.path, options, places, format, out)?)
+        print(args, &recording, &options, places, out)
     })?;
+    report.map_or(Ok(Status::AsExpected), |report| tell(&report))
+}
+
+/// Prints header and samples as asked for; returns the report on the samples.
+fn print(
+    args: &Args,
+    recording: &Recording,
+    options: &Options,
+    places: Places,
+    out: &mut dyn Write,
+) -> Result<Option<Report>> {
+    if args.header || args.header_only {
+        script::header(recording, !args.header_only, out)?;
+    }
+    if args.header_only {
+        return Ok(None);
+    }
+    let format = args.format.into();
+    let report = script::profile(recording, options, places, format, out)?;
+    Ok(Some(report))
+}
+
+/// Reports on standard error what was left out or lost.
+fn tell(report: &Report) -> Result<Status> {
     anstream::eprint!("{}", report.losses);
     if report.guests != 0 {
         let (n, s) = (report.guests, unwind_sim_view::text::plural(report.guests));
         anstream::eprintln!("{n} sample{s} of guests left out");
     }
-    let summary = report.summary;
-    if let Some(error) = summary.first_skipped {
+    let summary = &report.summary;
+    if let Some(error) = &summary.first_skipped {
         let n = summary.skipped;
         let s = unwind_sim_view::text::plural(n);
         anstream::eprintln!("{n} record{s} left out, the first: {error}");
     }
-    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
-        return Err(error.into());
+    if let unwind_sim_perf_data::Stop::Error(error) = &summary.stop {
+        return Err((*error).into());
     }
     Ok(Status::AsExpected)
 }

@@ -1,0 +1,50 @@
+//! The words of a feature section.
+
+use unwind_sim_perf_data::le;
+
+/// Bytes that are left.
+pub(super) struct Words<'a>(pub(super) &'a [u8]);
+
+impl<'a> Words<'a> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        le::u32_at(self.bytes(4)?, 0)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        le::u64_at(self.bytes(8)?, 0)
+    }
+
+    /// A string behind its padded length.
+    pub(super) fn string(&mut self) -> Option<String> {
+        let length = self.u32()?;
+        let bytes = self.bytes(length as usize)?;
+        Some(printable(le::until_nul(bytes)))
+    }
+
+    /// A list of names and values.
+    pub(super) fn pairs(&mut self) -> Option<Vec<(String, String)>> {
+        let count = self.u32()?;
+        (0..count)
+            .map(|_| Some((self.string()?, self.string()?)))
+            .collect()
+    }
+
+    /// A list of names with numbers, such as those of PMUs.
+    pub(super) fn numbered(&mut self) -> Option<Vec<(u32, String)>> {
+        let count = self.u32()?;
+        (0..count)
+            .map(|_| Some((self.u32()?, self.string()?)))
+            .collect()
+    }
+}
+
+/// Text, with a replacement character for each invalid byte.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,67 @@
+//! A recording's bytes: of a file, which is mapped, or of a stream, which is read to its end first.
+
+use super::script::ScriptError;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_unwind::image::Owner;
+
+/// A recording.
+pub struct Recording {
+    name: String,
+    owner: Owner,
+    written: Option<SystemTime>,
+}
+
+impl Recording {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, ScriptError> {
+        let owner = map_file(path).map_err(|source| ScriptError::Open {
+            path: path.into(),
+            source,
+        })?;
+        let modified = std::fs::metadata(path).and_then(|data| data.modified());
+        Ok(Self {
+            name: path.display().to_string(),
+            owner,
+            written: modified.ok(),
+        })
+    }
+
+    /// Reads a stream to its end. `name` is for messages.
+    ///
+    /// # Errors
+    /// If the stream cannot be read.
+    pub fn read(name: &str, mut stream: impl Read) -> Result<Self, ScriptError> {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).map_err(|source| {
+            let path = name.into();
+            ScriptError::Open { path, source }
+        })?;
+        Ok(Self {
+            name: name.into(),
+            owner: Arc::new(bytes),
+            written: Some(SystemTime::now()),
+        })
+    }
+
+    /// The name for messages and profiles.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.owner).as_ref()
+    }
+
+    /// Time of the last change, if known.
+    pub fn written(&self) -> Option<SystemTime> {
+        self.written
+    }
+}

@@ -1,0 +1,261 @@
+//! Lines of source code: `.debug_line` of a file, one row for each address.
+//!
+//! An address belongs to the last row that does not lie behind it, in the sequence that contains it,
+//! as in libdw (`dwfl_module_getsrc`).
+
+use super::elf::Parts;
+use crate::files::unpacked;
+use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader};
+use gimli::{LittleEndian, Reader};
+use object::Endianness;
+use object::read::elf::{FileHeader, SectionHeader};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Line programs of a file that are read.
+const PROGRAMS_MAX: usize = 1 << 20;
+/// Sequences of a file that are kept.
+const SEQUENCES_MAX: usize = 1 << 22;
+/// Rows of a file that are kept; beyond, programs are read again.
+const ROWS_MAX: usize = 1 << 22;
+/// Sequences that are tried for an address: those of functions that the linker dropped overlap.
+const TRIED_MAX: usize = 16;
+
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// Which line of the source an address belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceLine<'a> {
+    /// This one.
+    Line {
+        /// The source file's name, without its folder.
+        file: &'a [u8],
+        /// The line; 0 for code that belongs to none.
+        line: u32,
+    },
+    /// The file has lines, but none for this address.
+    Unknown,
+    /// There is no file, or it has no lines.
+    NoLines {
+        /// The address that the file has for the place; the offset if there is no file.
+        address: u64,
+    },
+}
+
+/// A range of addresses whose rows ascend.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    start: u64,
+    end: u64,
+    /// Offset of its program.
+    program: usize,
+}
+
+/// A row of a program.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    address: u64,
+    /// Its number among the program's files.
+    file: u32,
+    line: u32,
+}
+
+/// The rows of a line program.
+#[derive(Debug, Default)]
+struct Program {
+    rows: Vec<Row>,
+    /// Where the rows of each sequence are, by its first address and the one behind it.
+    sequences: HashMap<(u64, u64), Range<usize>>,
+    files: HashMap<u32, Vec<u8>>,
+}
+
+/// The lines of a file.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Whether there are any.
+    is_known: bool,
+    line: Vec<u8>,
+    strings: Vec<u8>,
+    line_strings: Vec<u8>,
+    address_size: u8,
+    /// Of the file that was mapped ([`Parts::code`]).
+    code: Vec<(Range<u64>, u64)>,
+    /// Ascending by their start.
+    sequences: Vec<Sequence>,
+    programs: HashMap<usize, Program>,
+    /// Rows of all `programs`.
+    rows: usize,
+}
+
+impl Lines {
+    /// Of the file `mapped`, which has none.
+    pub(super) fn none<E: FileHeader<Endian = Endianness>>(mapped: &Parts<'_, E>) -> Self {
+        Self {
+            code: mapped.code(),
+            ..Self::default()
+        }
+    }
+
+    /// Those that `parts` has of the file `mapped`.
+    pub(super) fn load<E: FileHeader<Endian = Endianness>>(
+        parts: &Parts<'_, E>,
+        mapped: &Parts<'_, E>,
+    ) -> Self {
+        let mut lines = Self {
+            is_known: true,
+            line: section(parts, b".debug_line").unwrap_or_default(),
+            strings: section(parts, b".debug_str").unwrap_or_default(),
+            line_strings: section(parts, b".debug_line_str").unwrap_or_default(),
+            address_size: if parts.is_64() { 8 } else { 4 },
+            code: mapped.code(),
+            ..Self::default()
+        };
+        lines.sequences = lines.find_sequences();
+        lines.sequences.sort_unstable_by_key(|s| (s.start, s.end));
+        lines
+    }
+
+    /// The place of an offset in the file that was mapped.
+    pub(super) fn at(&mut self, offset: u64) -> SourceLine<'_> {
+        let place = self.code.iter().find(|(at, _)| at.contains(&offset));
+        let address = place.map_or(offset, |(_, bias)| offset.wrapping_add(*bias));
+        if !self.is_known {
+            return SourceLine::NoLines { address };
+        }
+        self.row(address).unwrap_or(SourceLine::Unknown)
+    }
+
+    fn row(&mut self, address: u64) -> Option<SourceLine<'_>> {
+        let behind = self.sequences.partition_point(|s| s.start <= address);
+        let mut before = self.sequences[..behind].iter().rev().take(TRIED_MAX);
+        let sequence = *before.find(|s| address < s.end)?;
+        if !self.programs.contains_key(&sequence.program) {
+            let program = self.read(sequence.program).unwrap_or_default();
+            if self.rows.saturating_add(program.rows.len()) > ROWS_MAX {
+                self.programs.clear();
+                self.rows = 0;
+            }
+            self.rows += program.rows.len();
+            self.programs.insert(sequence.program, program);
+        }
+        let program = self.programs.get(&sequence.program)?;
+        let row = program.row(sequence, address)?;
+        let file = program.files.get(&row.file)?;
+        let line = row.line;
+        Some(SourceLine::Line { file, line })
+    }
+
+    fn header(&self, offset: usize) -> Option<gimli::IncompleteLineProgram<Slice<'_>>> {
+        let section = DebugLine::new(&self.line, LittleEndian);
+        let program = section.program(DebugLineOffset(offset), self.address_size, None, None);
+        program.ok()
+    }
+
+    fn find_sequences(&self) -> Vec<Sequence> {
+        let (mut found, mut offset) = (Vec::new(), 0);
+        for _ in 0..PROGRAMS_MAX {
+            let Some(program) = self.header(offset) else {
+                break;
+            };
+            let header = program.header();
+            let length = header.unit_length();
+            let next = usize::from(header.format().initial_length_size()).saturating_add(length);
+            let (mut rows, mut start) = (program.rows(), None);
+            while let Ok(Some((_, row))) = rows.next_row() {
+                let begin = *start.get_or_insert(row.address());
+                if row.end_sequence() {
+                    start = None;
+                    found.push(Sequence {
+                        start: begin,
+                        end: row.address(),
+                        program: offset,
+                    });
+                }
+                if found.len() >= SEQUENCES_MAX {
+                    return found;
+                }
+            }
+            offset = offset.saturating_add(next);
+        }
+        found
+    }
+
+    fn read(&self, offset: usize) -> Option<Program> {
+        let program = self.header(offset)?;
+        let header = program.header().clone();
+        let mut read = Program::default();
+        let (mut rows, mut begin) = (program.rows(), 0);
+        while let Ok(Some((_, row))) = rows.next_row() {
+            if read.rows.len() >= ROWS_MAX {
+                break;
+            }
+            if row.end_sequence() {
+                let end = read.rows.len();
+                if let Some(first) = read.rows.get(begin) {
+                    let addresses = (first.address, row.address());
+                    read.sequences.insert(addresses, begin..end);
+                }
+                begin = end;
+                continue;
+            }
+            let file = u32::try_from(row.file_index()).unwrap_or(u32::MAX);
+            let line = row.line().map_or(0, |line| line.get());
+            read.rows.push(Row {
+                address: row.address(),
+                file,
+                line: u32::try_from(line).unwrap_or(u32::MAX),
+            });
+            if let std::collections::hash_map::Entry::Vacant(slot) = read.files.entry(file)
+                && let Some(name) = self.file_name(&header, row.file_index())
+            {
+                slot.insert(name);
+            }
+        }
+        Some(read)
+    }
+
+    /// The last part of a file's path.
+    fn file_name(&self, header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Vec<u8>> {
+        let offset_in = |bytes: &[u8], at: usize| {
+            let rest = bytes.get(at..)?;
+            rest.split(|&byte| byte == 0).next().map(<[u8]>::to_vec)
+        };
+        let path = match header.file(number)?.path_name() {
+            AttributeValue::String(text) => text.to_slice().ok()?.into_owned(),
+            AttributeValue::DebugStrRef(at) => offset_in(&self.strings, at.0)?,
+            AttributeValue::DebugLineStrRef(at) => offset_in(&self.line_strings, at.0)?,
+            _ => return None,
+        };
+        let name = path.rsplit(|&byte| byte == b'/').next()?;
+        Some(name.to_vec())
+    }
+}
+
+impl Program {
+    /// The row of an address in one of its sequences.
+    fn row(&self, sequence: Sequence, address: u64) -> Option<Row> {
+        let place = self.sequences.get(&(sequence.start, sequence.end))?;
+        let rows = self.rows.get(place.clone())?;
+        let behind = rows.partition_point(|row| row.address <= address);
+        rows[..behind].last().copied()
+    }
+}
+
+/// The bytes of a section, unpacked.
+fn section<E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'_, E>,
+    name: &[u8],
+) -> Option<Vec<u8>> {
+    let (_, section) = parts.section(name)?;
+    let data = section.data(parts.endian, parts.data).ok()?;
+    let packed = section.compression(parts.endian, parts.data).ok()?;
+    let Some((header, offset, size)) = packed else {
+        return Some(data.to_vec());
+    };
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(size).ok()?)?;
+    unpacked(header, parts.endian, parts.data.get(start..end)?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Lines of the corpus' programs, as `addr2line` gives them, and of hostile files.
+
+use super::super::lines_among;
+use super::*;
+use object::elf::FileHeader64;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+type Elf64 = FileHeader64<Endianness>;
+
+fn program(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
+    std::fs::read(folder.join(name)).expect("the corpus")
+}
+
+fn at(lines: &mut Lines, offset: u64) -> Option<(String, u32)> {
+    match lines.at(offset) {
+        SourceLine::Line { file, line } => Some((String::from_utf8_lossy(file).into(), line)),
+        SourceLine::Unknown => None,
+        SourceLine::NoLines { .. } => panic!("the file has lines"),
+    }
+}
+
+#[test]
+fn of_rows_at_one_address_the_last_holds() {
+    let mut lines = lines_among::<Elf64>(&[&program("root/tchain_fp")], b"").expect("lines");
+    let mut line = |offset| at(&mut lines, offset).map(|(_, line)| line);
+    let found = [0x11e0, 0x11ec, 0x11ed, 0x1233, 0x1234, 0x1244].map(&mut line);
+    assert_eq!(found, [10, 10, 11, 14, 15, 12].map(Some));
+    // Code of the C library, data, and nothing.
+    let outside = [0x1190, 0x10f0, 0x2010, 0x9999, u64::MAX].map(line);
+    assert_eq!(outside, [None; 5]);
+    let file = at(&mut lines, 0x1240).map(|(file, _)| file);
+    assert_eq!(file.as_deref(), Some("tchain.c"));
+}
+
+#[test]
+fn a_file_without_lines_has_none() {
+    let address = |address| SourceLine::NoLines { address };
+    // A program at fixed addresses: code is at 0x400000 from its offset, all else unknown.
+    let mut none = lines_among::<Elf64>(&[&program("opt/fields")], b"").expect("a file");
+    assert_eq!(none.at(0x1011), address(0x401011));
+    assert_eq!(none.at(0x7fff_0000), address(0x7fff_0000));
+    let bytes = program("root/deep");
+    let mut another = lines_among::<Elf64>(&[&bytes], b"another build id").expect("a file");
+    assert_eq!(another.at(0x12f0), address(0x12f0));
+    assert!(lines_among::<Elf64>(&[b"no ELF"], b"").is_none());
+}
+
+#[test]
+fn damaged_lines_have_an_answer() {
+    let begin = Instant::now();
+    let whole = program("root/deep");
+    let table = Parts::<'_, Elf64>::parse(&whole).expect("ELF");
+    let (_, section) = table.section(b".debug_line").expect("lines");
+    let (start, size) = section.file_range(table.endian).expect("bytes");
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..2000 {
+        let mut bytes = whole.clone();
+        for _ in 0..3 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let place = start + (state >> 33) % size;
+            bytes[place as usize] = (state >> 25) as u8;
+        }
+        if let Some(mut lines) = lines_among::<Elf64>(&[&bytes], b"") {
+            assert!(lines.sequences.len() <= size as usize);
+            for offset in (0x1000..0x1480).step_by(7) {
+                let _ = lines.at(offset);
+            }
+        }
+    }
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
