@@ -346,7 +346,7 @@ fn each_class_of_each_unwinder_has_a_heading() {
     let expected = [
         "dwarf: 1 contradiction, from 1 cause",
         "dwarf: 1 place that a derived table cannot hold (counted with --strict), from 1 cause",
-        "dwarf: 1 row of the frame that is jumped to (not counted as wrong), from 1 cause",
+        "dwarf: 1 row of the jump target's frame (not counted as wrong), from 1 cause",
         "orc: 1 contradiction, from 1 cause",
     ];
     assert_eq!(headings.collect::<Vec<_>>(), expected);
