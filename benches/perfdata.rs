@@ -149,7 +149,7 @@ fn conclude(title: &str, recipe: &Recipe, figures: &[Figure]) {
             KNOWN_SMALL_PER_S
         };
         println!(
-            "{title:<14} {PEER_UNWIND}: {:.2} times what it did where the goals were set",
+            "{title:<14} {PEER_UNWIND}: {:.2} times its speed where the goals were set",
             per_s(peer) / known
         );
     }

@@ -15,7 +15,7 @@ impl Scratch {
     pub(crate) fn new() -> Scratch {
         let path = std::env::temp_dir().join(format!("unwind-sim-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)
-            .unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+            .unwrap_or_else(|e| panic!("cannot create {}: {e}", path.display()));
         Scratch(path)
     }
 

@@ -122,8 +122,8 @@ pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, Stri
     };
     programs::run(&mut perf).map_err(|reason| {
         format!(
-            "{reason} (needed: perf, package linux-perf; the right to use it, \
-             /proc/sys/kernel/perf_event_paranoid at most 2; and the program recorded)"
+            "{reason} (requires perf, package linux-perf; permission to use it, \
+             /proc/sys/kernel/perf_event_paranoid at most 2; and the recorded program)"
         )
     })?;
     Ok(output)

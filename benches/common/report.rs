@@ -73,8 +73,6 @@ pub(crate) fn note_load() {
         .and_then(|l| l.parse::<f64>().ok());
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     if let Some(load) = load.filter(|load| *load > processors as f64) {
-        println!(
-            "note: load {load} on {processors} processors: figures by the wall clock say little"
-        );
+        println!("note: load {load} on {processors} processors: wall-clock figures are unreliable");
     }
 }

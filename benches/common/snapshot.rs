@@ -48,7 +48,7 @@ impl Snapshot {
     /// Reads the file written by a program of `programs/`; `Err` says what is wrong with it.
     pub(crate) fn load(name: &str, path: &Path) -> Result<Snapshot, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let short = || format!("{}: not a whole snapshot", path.display());
+        let short = || format!("{}: incomplete snapshot", path.display());
         let rest = bytes.strip_prefix(b"UWSNAP1\0").ok_or_else(short)?;
         let (head, rest) = rest.split_at_checked((REGS + 2) * 8).ok_or_else(short)?;
         let mut words = head

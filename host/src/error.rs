@@ -24,7 +24,7 @@ pub enum HostError {
         error: io::Error,
     },
     /// An argument or variable holds a NUL byte.
-    #[error("{} holds a NUL byte, which no program can be given", .0.to_string_lossy())]
+    #[error("{} contains a NUL byte, so it cannot be passed to a program", .0.to_string_lossy())]
     NulByte(OsString),
     /// The kernel does not allow this process to trace.
     #[error(
@@ -52,7 +52,7 @@ pub enum HostError {
         pid: i32,
     },
     /// A symbol to sample at, or to record from, was found in no image.
-    #[error("no image that the program loaded has {0}")]
+    #[error("no image loaded by the program contains {0}")]
     NotLocated(String),
     /// A system call on the traced program failed.
     #[error("{call} of thread {tid} failed: {error}")]
@@ -65,7 +65,7 @@ pub enum HostError {
         error: io::Error,
     },
     /// A stepped process stopped for an unexpected reason.
-    #[error("the stepped process {pid} did something unexpected: {what}")]
+    #[error("the stepped process {pid} stopped unexpectedly: {what}")]
     Stepped {
         /// The process.
         pid: i32,

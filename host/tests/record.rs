@@ -192,8 +192,8 @@ fn hand_written_code() {
 }
 
 #[test]
-fn threads_and_children_have_roots_of_their_own() {
-    if !may_trace("threads_and_children_have_roots_of_their_own") {
+fn threads_and_children_have_their_own_roots() {
+    if !may_trace("threads_and_children_have_their_own_roots") {
         return;
     }
     let (keeper, summary) = probed("cc", "threads.c", FP);

@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum FlatError {
     /// Not a number.
-    #[error("{what}: `{text}` is no number (0x1f, 31)")]
+    #[error("{what}: `{text}` is not a number such as 0x1f or 31")]
     Number {
         /// What the number is for.
         what: &'static str,
@@ -28,7 +28,7 @@ pub enum FlatError {
         text: String,
     },
     /// Not bytes in hex.
-    #[error("{what}: `{text}` are no bytes in hex (90c3)")]
+    #[error("{what}: `{text}` is not hex bytes such as 90c3")]
     Hex {
         /// What the bytes are for.
         what: &'static str,
@@ -42,7 +42,7 @@ pub enum FlatError {
     )]
     Register(String),
     /// A value that the register cannot hold.
-    #[error("set: {register} cannot be {value}")]
+    #[error("set: {value} is not a valid value for {register}")]
     Value {
         /// The register.
         register: String,
@@ -53,7 +53,7 @@ pub enum FlatError {
     #[error("map: {0}")]
     Map(#[from] MapError),
     /// The case would use too much memory.
-    #[error("map: {0:#x} bytes are more than a case may have")]
+    #[error("map: {0:#x} bytes exceed what a case may map")]
     TooMuch(u64),
     /// The end is neither `hlt` nor an address.
     #[error("until: `{0}` is neither `hlt` nor an address")]
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_an_error() {
+    fn malformed_cases_are_errors() {
         for text in [
             r#"{"flat":[]}"#,
             r#"{"flat":[{"at":"x","hex":"90"}]}"#,

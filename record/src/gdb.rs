@@ -106,10 +106,10 @@ pub enum GdbRecordError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The image does not have the layout of the kernel's structs.
-    #[error("the kernel's image has no types (.BTF, CONFIG_DEBUG_INFO_BTF)")]
+    #[error("the kernel image has no type information (.BTF, CONFIG_DEBUG_INFO_BTF)")]
     NoTypes,
     /// The image lacks a required symbol.
-    #[error("the kernel's image has no symbol `{0}` (CONFIG_KALLSYMS_ALL, or --system-map)")]
+    #[error("the kernel image has no symbol `{0}` (CONFIG_KALLSYMS_ALL, or --system-map)")]
     NoSymbol(&'static str),
     /// A struct of the kernel lacks a required member.
     #[error("the kernel's `struct {structure}` has no `{path}`")]
@@ -122,7 +122,7 @@ pub enum GdbRecordError {
     /// The running kernel is not the one of the image.
     #[error(
         "the image is not that of the kernel behind the stub: the image is of {image}, {}; give the \
-         vmlinuz or vmlinux that it booted",
+         vmlinuz or vmlinux that was booted",
         is_running(.running.as_deref())
     )]
     OtherKernel {
@@ -133,20 +133,22 @@ pub enum GdbRecordError {
     },
     /// The stub cannot block interrupts, since it is not QEMU's.
     #[error(
-        "the stub cannot hold interrupts back: it does not know QEMU's packet qqemu.sstepbits; record \
+        "the stub cannot hold back interrupts: it does not support QEMU's packet qqemu.sstepbits; record \
          without --hold-interrupts"
     )]
     CannotHold,
     /// The image has no code with the given name.
-    #[error("the kernel's image has no code `{0}`")]
+    #[error("the kernel image has no code named `{0}`")]
     NotLocated(String),
 }
 
 /// The running kernel's release, for a message.
 fn is_running(release: Option<&str>) -> String {
     match release {
-        Some(release) => format!("{release} is running"),
-        None => "whose handlers and return addresses the one that runs does not have; it may have to boot first".to_owned(),
+        Some(release) => format!("but {release} is running"),
+        None => "but the running kernel has other handlers and return addresses; it may not have \
+                 booted far enough"
+            .to_owned(),
     }
 }
 
@@ -300,7 +302,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         }
         let reached = self.wait_at(places, others, most, is_it);
         if let Err(GdbError::Ended(why)) = reached {
-            self.summary.ended = Some(format!("the machine has ended: {why}"));
+            self.summary.ended = Some(format!("the machine ended: {why}"));
             return Ok(false);
         }
         for &place in places {
@@ -345,7 +347,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn waited(&mut self, reached: bool) -> bool {
         if !reached {
             let seconds = RUN_MAX.as_secs();
-            let why = || format!("no place was reached within {seconds} s");
+            let why = || format!("no breakpoint was reached within {seconds} s");
             self.summary.ended.get_or_insert_with(why);
         }
         reached

@@ -51,7 +51,7 @@ impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             End::Outcome(outcome) => write!(f, "{outcome}"),
-            End::Timeout => f.write_str("stopped: the time is over"),
+            End::Timeout => f.write_str("stopped: the time limit was reached"),
             End::Stopped => f.write_str("stopped by a signal"),
         }
     }

@@ -225,7 +225,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let lines = std::str::from_utf8(&output.stdout)?.lines();
     let lines: Vec<Value> = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
-    let (times, tasks) = lines.split_last().ok_or("drgn said nothing")?;
+    let (times, tasks) = lines.split_last().ok_or("drgn printed nothing")?;
     let number = |key: &str| times[key].as_f64().unwrap_or(f64::NAN);
     let theirs = number("walked") / number("warm");
     println!(

@@ -41,7 +41,7 @@ pub enum ImportError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The temporary trace file cannot be created.
-    #[error("cannot make a temporary file: {0}")]
+    #[error("cannot create a temporary file: {0}")]
     Temporary(std::io::Error),
     /// The file is of a kind that cannot be imported.
     #[error(transparent)]
@@ -77,7 +77,7 @@ pub fn into<W: Write>(
     let wrong = || WrongKind {
         path: path.into(),
         kind,
-        wanted: "a perf.data, an ELF core, a vmcore or a kernel's capture (JSON)",
+        wanted: "a perf.data, an ELF core, a vmcore or a kernel capture (JSON)",
     };
     if !matches!(
         kind,

@@ -61,7 +61,7 @@ impl OutputFile {
             return Ok(OutputFile::new(file, Place::Direct, path));
         }
         let Some(name) = target.file_name() else {
-            let what = "this is not the name of a file";
+            let what = "this is not a file name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
         let mut partial = OsString::from(name);
@@ -166,7 +166,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
-    let what = "too many links, each leading to the next";
+    let what = "too many levels of symbolic links";
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 

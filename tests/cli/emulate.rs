@@ -102,7 +102,7 @@ fn a_program_may_be_killed_or_not_modelled() {
     let output = emulated(&["--timeout", "0.01"], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
     assert!(
-        stderr(&output).contains("the time is over"),
+        stderr(&output).contains("the time limit was reached"),
         "{}",
         stderr(&output)
     );

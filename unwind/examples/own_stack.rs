@@ -103,7 +103,7 @@ mod own {
             let length = range.end - range.start;
             let bias = file.bias(range.start, length, offset, true);
             space.map(Mapping {
-                bias: bias.ok_or("a mapping that no segment of its file explains")?,
+                bias: bias.ok_or("a mapping that matches no segment of its file")?,
                 range,
                 image: Some(Arc::new(file.into_image())),
                 name: path.to_owned(),

@@ -135,7 +135,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
             .context
             .expressions
             .get(start..start.saturating_add(e.len.into()));
-        let bytes = bytes.ok_or(failed("it lies outside of its section"))?;
+        let bytes = bytes.ok_or(failed("lies outside its section"))?;
         let cfa = (self.cfa != 0).then_some(self.cfa);
         expression::evaluate(
             bytes,

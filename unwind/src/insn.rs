@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_rsp() {
+    fn instructions_that_load_rsp() {
         check(&[0x48, 0x89, 0xec], Insn::MoveSp); // mov %rbp, %rsp
         check(&[0x48, 0x8b, 0x27], Insn::MoveSp); // mov (%rdi), %rsp
         check(&[0x4c, 0x89, 0xc4], Insn::MoveSp); // mov %r8, %rsp
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_writes_the_top_word() {
+    fn instructions_that_write_the_top_word() {
         check(&[0x48, 0x89, 0x04, 0x24], Insn::StoreTop); // mov %rax, (%rsp)
         check(&[0x4c, 0x89, 0x1c, 0x24], Insn::StoreTop); // mov %r11, (%rsp)
         check(&[0x48, 0x87, 0x04, 0x24], Insn::StoreTop); // xchg %rax, (%rsp)

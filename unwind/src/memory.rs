@@ -4,18 +4,19 @@
 //! it. The [`Memory`] implementation decides which of these a walk sees, not the unwinder.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 /// Why a word could not be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
     /// Nothing is recorded or mapped at this address.
+    #[error("{address:#x} is not mapped or not recorded")]
     Unmapped {
         /// The address of the word.
         address: u64,
     },
     /// The address lies past the end of the recorded stack copy.
+    #[error("{address:#x} lies beyond the stack copy, which ends at {end:#x}")]
     BeyondCopy {
         /// The address of the word.
         address: u64,
@@ -23,6 +24,7 @@ pub enum MemoryError {
         end: u64,
     },
     /// The address lies below the start of the copy, which is rsp for a profiler's copy.
+    #[error("{address:#x} lies below the stack copy, which starts at {start:#x}")]
     BelowCopy {
         /// The address of the word.
         address: u64,
@@ -41,30 +43,6 @@ impl MemoryError {
         }
     }
 }
-
-impl fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            MemoryError::Unmapped { address } => {
-                write!(f, "{address:#x} is not mapped or not recorded")
-            }
-            MemoryError::BeyondCopy { address, end } => {
-                write!(
-                    f,
-                    "{address:#x} lies beyond the stack copy, which ends at {end:#x}"
-                )
-            }
-            MemoryError::BelowCopy { address, start } => {
-                write!(
-                    f,
-                    "{address:#x} lies below the stack copy, which begins at {start:#x}"
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for MemoryError {}
 
 /// Little-endian reads. Implementations never panic, whatever the address.
 pub trait Memory {

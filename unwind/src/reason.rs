@@ -55,10 +55,10 @@ codes! {
     WrongReturnAddress = "US502", "wrong return address";
     WrongRegister = "US503", "wrong callee-saved register";
     NoRowForExecuted = "US504", "executed code without a row";
-    RowBehindCall = "US505", "row behind the call";
-    RowOfTarget = "US506", "row of the frame that is jumped to";
+    RowBehindCall = "US505", "row after the call";
+    RowOfTarget = "US506", "row of the jump target's frame";
     FramePointerNotYet = "US510", "frame pointer not yet set up";
-    FramePointerGone = "US511", "already torn down";
+    FramePointerGone = "US511", "frame pointer already restored";
     NoFramePointer = "US512", "function without frame pointer";
     NotOnStack = "US601", "not on a stack of this task";
     StackRecursion = "US602", "stack visited twice";
@@ -85,37 +85,46 @@ impl fmt::Display for Code {
 }
 
 /// Why a walk ended, with the relevant values.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+///
+/// Displays the values without the code: `no row for 0x401000`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// US001: the table, or a zero frame pointer, says that this is the outermost frame.
+    #[error("{}", Code::RootReached.description())]
     RootReached,
     /// US101: `pc` belongs to no image, or its image is unavailable.
+    #[error("no image at {pc:#x}")]
     NoImage {
         /// The address looked up.
         pc: u64,
     },
     /// US102: the image has no table that this unwinder reads.
+    #[error("the image at {pc:#x} has no such table")]
     NoTable {
         /// The address looked up.
         pc: u64,
     },
     /// US103: the table has no row for `pc`.
+    #[error("no row for {pc:#x}")]
     NoRow {
         /// The address looked up.
         pc: u64,
     },
     /// US103: the table from which this one is derived has a row, but this format cannot hold it.
+    #[error("not expressible in the derived table: {what}")]
     NotHeld {
         /// What the format cannot hold.
         what: &'static str,
     },
     /// US104: the table says that this value is lost.
+    #[error("the table says that {reg} is lost")]
     UndefinedByTable {
         /// The lost value; `Rip` is the return address, `Rsp` the CFA.
         reg: Reg,
     },
     /// US105: the table is malformed here.
+    #[error("{section}+{offset:#x}: {what}")]
     MalformedRow {
         /// The section's name.
         section: &'static str,
@@ -125,11 +134,13 @@ pub enum Reason {
         what: &'static str,
     },
     /// US106: the rule depends on a register whose value this unwinder does not have.
+    #[error("the rule needs {reg}, which is unknown here")]
     RegisterNotCarried {
         /// The register.
         reg: Reg,
     },
     /// US107: the DWARF expression at `offset` cannot be evaluated.
+    #[error("expression at section offset {offset:#x}: {what}")]
     ExpressionFailed {
         /// Offset of the expression in its section, bytes.
         offset: u64,
@@ -137,8 +148,10 @@ pub enum Reason {
         what: &'static str,
     },
     /// US201, US202, US203: a word could not be read.
-    Memory(MemoryError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// US204: the caller's stack pointer is not above this frame's.
+    #[error("sp went from {from:#x} to {to:#x}")]
     SpDidNotAdvance {
         /// This frame's sp.
         from: u64,
@@ -146,6 +159,7 @@ pub enum Reason {
         to: u64,
     },
     /// US205: this (pc, sp) was seen before.
+    #[error("pc {pc:#x} with sp {sp:#x} was seen before")]
     Cycle {
         /// The repeated pc.
         pc: u64,
@@ -153,30 +167,37 @@ pub enum Reason {
         sp: u64,
     },
     /// US206: the word in the return-address slot is not a code address.
+    #[error("{address:#x} is not in text")]
     NotText {
         /// The word.
         address: u64,
     },
     /// US301: the start needs registers that the recording does not contain.
+    #[error("{reg} is not recorded")]
     RegistersMissing {
         /// The first missing register.
         reg: Reg,
     },
     /// US302: the branch records end here.
+    #[error("only {depth} branch records")]
     LbrDepth {
         /// Number of records.
         depth: u32,
     },
     /// US303: the sample has no branch records.
+    #[error("{}", Code::NoBranchRecords.description())]
     NoBranchRecords,
     /// US401: the walk found more frames than the limit.
+    #[error("more than {limit} frames")]
     FrameLimit {
         /// The limit, in frames.
         limit: u32,
     },
     /// US402: the walk ended, but nothing marks this frame as the root.
+    #[error("{}", Code::NotAtRoot.description())]
     NotAtRoot,
     /// A kernel unwinder gave up.
+    #[error("{0}")]
     Kernel(KernelReason),
 }
 
@@ -257,7 +278,7 @@ impl fmt::Display for KernelReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             KernelReason::NotOnStack { address } => {
-                write!(f, "{address:#x} is on no stack of this task")
+                write!(f, "{address:#x} is not on any stack of this task")
             }
             KernelReason::Recursion { stack } => {
                 write!(f, "WARNING: stack recursion on stack type {stack}")
@@ -270,7 +291,7 @@ impl fmt::Display for KernelReason {
                 };
                 write!(f, "WARNING: can't access {which} at {ip:#x}")
             }
-            KernelReason::Undefined { ip } => write!(f, "nothing is known of {ip:#x}"),
+            KernelReason::Undefined { ip } => write!(f, "the entry for {ip:#x} is undefined"),
             KernelReason::MissingReg { reg, ip } => {
                 let name = match reg {
                     Reg::Rdi => "RDI",
@@ -327,51 +348,6 @@ impl Reason {
             Reason::NotAtRoot => Code::NotAtRoot,
             Reason::Kernel(reason) => reason.code(),
         }
-    }
-}
-
-impl fmt::Display for Reason {
-    /// Displays the values without the code: `no row for 0x401000`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Reason::NoImage { pc } => write!(f, "no image at {pc:#x}"),
-            Reason::NoTable { pc } => write!(f, "the image of {pc:#x} has no such table"),
-            Reason::NoRow { pc } => write!(f, "no row for {pc:#x}"),
-            Reason::NotHeld { what } => write!(f, "not held by the derived table: {what}"),
-            Reason::UndefinedByTable { reg } => write!(f, "the table says that {reg} is lost"),
-            Reason::MalformedRow {
-                section,
-                offset,
-                what,
-            } => {
-                write!(f, "{section}+{offset:#x}: {what}")
-            }
-            Reason::RegisterNotCarried { reg } => {
-                write!(f, "the rule needs {reg}, which is not known here")
-            }
-            Reason::ExpressionFailed { offset, what } => {
-                write!(f, "expression at section offset {offset:#x}: {what}")
-            }
-            Reason::Memory(e) => e.fmt(f),
-            Reason::SpDidNotAdvance { from, to } => write!(f, "sp went from {from:#x} to {to:#x}"),
-            Reason::Cycle { pc, sp } => write!(f, "pc {pc:#x} with sp {sp:#x} came again"),
-            Reason::NotText { address } => write!(f, "{address:#x} is not in text"),
-            Reason::RegistersMissing { reg } => write!(f, "{reg} is not recorded"),
-            Reason::LbrDepth { depth } => write!(f, "only {depth} branch records"),
-            Reason::FrameLimit { limit } => write!(f, "more than {limit} frames"),
-            Reason::Kernel(reason) => reason.fmt(f),
-            Reason::RootReached | Reason::NoBranchRecords | Reason::NotAtRoot => {
-                f.write_str(self.code().description())
-            }
-        }
-    }
-}
-
-impl core::error::Error for Reason {}
-
-impl From<MemoryError> for Reason {
-    fn from(e: MemoryError) -> Self {
-        Reason::Memory(e)
     }
 }
 

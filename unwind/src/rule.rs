@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn each_callee_saved_register_has_a_place_of_its_own() {
+    fn each_callee_saved_register_has_its_own_place() {
         for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             let rule = Rule::OUTERMOST.with_saved(reg, Value::Same);
             assert_eq!(
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_said_by_the_kind_or_by_a_frame_pointer_of_zero() {
+    fn a_root_is_marked_by_its_kind_or_by_a_zero_frame_pointer() {
         let with = |rbp| Regs::frame(0x1000, 0x7000, rbp);
         let mut unknown = with(0);
         unknown.forget(Reg::Rbp);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_hangs_on_a_register_only_by_its_base() {
+    fn a_value_depends_on_a_register_only_through_its_base() {
         let loaded = Value::Load {
             base: Base::Reg(Reg::Rbp),
             offset: 8,

@@ -309,7 +309,7 @@ mod tests {
     fn hardware_means_the_live_registers() {
         let nothing = MemoryCopy::new(0, &[]);
         let sample = tracepoint();
-        let own = sample.own.expect("it has them");
+        let own = sample.own.expect("own registers");
         let hardware = sample.start(Variant::Hardware, false, &nothing);
         assert_eq!(hardware, Ok(Start::from_regs(own)));
         let mut regs = Regs::frame(1, 2, 3);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_is_not_invented() {
+    fn unrecorded_values_are_not_invented() {
         let nothing = MemoryCopy::new(0, &[]);
         let missing = |reg| Err(Reason::RegistersMissing { reg });
         let fake = Variant::Fake(FakeVariant::V5_2);

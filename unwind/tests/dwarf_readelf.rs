@@ -82,7 +82,7 @@ fn parse(dump: &str, section: &str) -> Table {
                         rows.insert(at, row);
                     }
                 }
-                _ => panic!("a row of nothing: {line}"),
+                _ => panic!("a row outside any FDE or CIE: {line}"),
             }
         }
     }
@@ -108,7 +108,7 @@ fn word(value: Value) -> String {
         } => format!("c{offset:+}"),
         Value::Expression(e) if e.load => "exp".into(),
         Value::Expression(_) => "vexp".into(),
-        other => panic!("no rule of DWARF: {other}"),
+        other => panic!("not a DWARF rule: {other}"),
     }
 }
 
@@ -119,7 +119,7 @@ fn row(rule: &Rule) -> Row {
             offset,
         } => format!("{reg}{offset:+}"),
         Value::Expression(_) => "exp".into(),
-        other => panic!("no CFA of DWARF: {other}"),
+        other => panic!("not a DWARF CFA: {other}"),
     };
     let columns = COLUMNS.map(|name| match name {
         "ra" => word(rule.ra),
@@ -144,8 +144,8 @@ fn ours(image: &Image, kind: TableKind) -> Table {
 }
 
 #[test]
-fn every_row_is_what_readelf_says() {
-    const TEST: &str = "every_row_is_what_readelf_says";
+fn every_row_equals_readelfs() {
+    const TEST: &str = "every_row_equals_readelfs";
     let mut rows = 0;
     for (path, image) in common::images(TEST) {
         let Some(dump) = common::tool(TEST, "readelf", &["-wFN", path]) else {

@@ -355,12 +355,12 @@ fn gaps_edges_and_duplicates_are_found_as_linux_finds_them() {
     assert_eq!(
         cfa(TEXT + 0x3f).as_deref(),
         Ok("rsp+32"),
-        "a gap is the previous entry's"
+        "the previous entry covers a gap"
     );
     assert_eq!(cfa(TEXT + 0x2f).as_deref(), Ok("rbp+16"));
     assert_eq!(cfa(TEXT + 0x2ff).as_deref(), Ok("r10"));
     let end = find(&told, &image, TEXT + 0xffff).unwrap();
-    assert_eq!(end.cfa.to_string(), "undefined", "US104, not: no row");
+    assert_eq!(end.cfa.to_string(), "undefined", "US104 rather than US103");
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn malformed_tables_say_what_and_where() {
     );
     assert_eq!(
         wrong(&[0; 12], &[0; 4]),
-        ".orc_unwind_ip+0x4: not as many addresses as entries"
+        ".orc_unwind_ip+0x4: number of addresses differs from number of entries"
     );
     // An entry that no kernel can apply is malformed; the others are not affected.
     let bad = with(CALL, OrcReg::PrevSp, 8);

@@ -424,7 +424,7 @@ fn signal_frames_and_functions_without_rows() {
 }
 
 #[test]
-fn flexible_rows_say_what_the_format_can() {
+fn flexible_rows_express_what_the_format_can() {
     let rule = |fre: &[u8]| {
         let image = image_of(v3(8, 0, 1, 0, &[fre]), SECTION, TEXT);
         find(&sframe(Profile::Spec), &image, 0x401000)
@@ -448,13 +448,13 @@ fn flexible_rows_say_what_the_format_can() {
         "call cfa=rsp+8 ra=*(cfa-8) rbp=same"
     );
     for bad in [
-        &[0u8, 0x02, 0x39][..], // a control word without its offset
-        &[0, 0x04, 0x02, 8],    // the CFA relative to the CFA
-        &[0, 0x04, 0x3d, 8],    // the reserved bit
-        &[0, 0x04, 0xf9, 8],    // register 31
-        &[0, 0x02, 0],          // no CFA
+        &[0u8, 0x02, 0x39][..],                         // a control word has no offset
+        &[0, 0x04, 0x02, 8],                            // the CFA relative to the CFA
+        &[0, 0x04, 0x3d, 8],                            // the reserved bit
+        &[0, 0x04, 0xf9, 8],                            // register 31
+        &[0, 0x02, 0],                                  // no CFA
         &[0, 0x0e, 0x39, 8, 0x02, 0xf8, 0x02, 0xf0, 0], // one word too many
-        &[0, 0x64, 0x39, 8],    // data words of size 3
+        &[0, 0x64, 0x39, 8],                            // data words of size 3
     ] {
         assert_eq!(
             rule(bad).map_err(Reason::code),

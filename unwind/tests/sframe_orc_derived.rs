@@ -134,7 +134,7 @@ fn derived_rows_say_what_dwarf_says() {
 }
 
 #[test]
-fn a_sigreturn_frame_is_held_by_sframe_and_lost_to_orc() {
+fn sframe_can_express_a_sigreturn_frame_and_orc_cannot() {
     let libc = image("/lib/x86_64-linux-gnu/libc.so.6").unwrap();
     let mut cache = Cache::new();
     let mapping = mapping(&libc);

@@ -120,7 +120,7 @@ fn a_return_address_on_a_row_s_edge_is_looked_up_as_the_profile_says() {
 }
 
 #[test]
-fn where_there_is_no_row_the_fallback_goes_on() {
+fn without_a_row_the_fallback_continues() {
     let mut space = flex();
     space.map(Mapping {
         range: 0x500000..0x501000,

@@ -55,7 +55,7 @@ fn a_set_of_registers_has_those_it_was_made_of() {
 }
 
 #[test]
-fn tables_have_names_of_their_own() {
+fn tables_have_distinct_names() {
     let kinds = [
         TableKind::EhFrame,
         TableKind::DebugFrame,

@@ -114,7 +114,7 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
     let replay = uc.get_data_mut();
     let recording = replay.recording;
     let Some(answer) = recording.answers.get(replay.next) else {
-        panic!("it asks the kernel more often than ours");
+        panic!("it enters the kernel more often than ours");
     };
     replay.next += 1;
     if replay.watch == Watch::Compare {

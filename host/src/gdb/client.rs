@@ -393,7 +393,7 @@ impl Client {
         let answer = self.ask(packet)?;
         match &*answer {
             b"OK" => Ok(()),
-            b"" => Err(refused(packet, b"it does not know the packet")),
+            b"" => Err(refused(packet, b"it does not support the packet")),
             [b'E', ..] => Err(refused(packet, &answer)),
             _ => Err(no_answer(packet, &answer)),
         }

@@ -16,7 +16,7 @@ pub enum GdbError {
         error: io::Error,
     },
     /// There was no answer in time.
-    #[error("the gdb stub has not answered `{asked}` within {ms} ms")]
+    #[error("the gdb stub did not answer `{asked}` within {ms} ms")]
     Silent {
         /// The packet that was sent.
         asked: String,
@@ -24,7 +24,7 @@ pub enum GdbError {
         ms: u128,
     },
     /// The stub closed the connection.
-    #[error("the gdb stub has closed the connection at `{asked}`")]
+    #[error("the gdb stub closed the connection before it answered `{asked}`")]
     Closed {
         /// The packet that was sent.
         asked: String,
@@ -38,7 +38,7 @@ pub enum GdbError {
         error: io::Error,
     },
     /// What arrived is not a valid packet.
-    #[error("the gdb stub's answer to `{asked}` is bad: {problem}")]
+    #[error("the gdb stub's answer to `{asked}` is not a valid packet: {problem}")]
     Packet {
         /// The packet that was sent.
         asked: String,
@@ -46,7 +46,7 @@ pub enum GdbError {
         problem: PacketProblem,
     },
     /// A packet arrived, but not an answer to the request.
-    #[error("the gdb stub's answer to `{asked}` is no answer to that: `{answer}`")]
+    #[error("the gdb stub gave an unexpected answer to `{asked}`: `{answer}`")]
     Unexpected {
         /// The packet that was sent.
         asked: String,
@@ -54,17 +54,17 @@ pub enum GdbError {
         answer: String,
     },
     /// The stub refused the request.
-    #[error("the gdb stub refuses `{asked}`: {code}")]
+    #[error("the gdb stub refused `{asked}`: {code}")]
     Refused {
         /// The packet that was sent.
         asked: String,
-        /// The stub's error code, or that it does not know the packet.
+        /// The stub's error code, or that it does not support the packet.
         code: String,
     },
     /// The stub's registers are not those of x86-64.
     #[error("the gdb stub has no register {0}: this is not x86-64")]
     NoRegister(&'static str),
     /// The machine behind the stub ended.
-    #[error("the machine behind the gdb stub has ended: `{0}`")]
+    #[error("the machine behind the gdb stub ended: `{0}`")]
     Ended(String),
 }

@@ -29,7 +29,7 @@ pub enum PacketProblem {
     #[error("a packet of more than {PACKET_MAX} bytes")]
     TooLong,
     /// The checksum does not match.
-    #[error("the checksum is {given:#04x}, that of the packet {sum:#04x}")]
+    #[error("the checksum sent is {given:#04x}, the computed one {sum:#04x}")]
     Checksum {
         /// The checksum sent.
         given: u8,
@@ -37,16 +37,16 @@ pub enum PacketProblem {
         sum: u8,
     },
     /// The checksum is not two hex digits.
-    #[error("the checksum is no number")]
+    #[error("the checksum is not two hex digits")]
     NoChecksum,
     /// A run without a character to repeat, or with an invalid count.
-    #[error("a run of characters that is none")]
+    #[error("an invalid run of characters")]
     Run,
     /// An escape at the end of the packet.
-    #[error("an escape of nothing")]
+    #[error("an escape at the end of the packet")]
     Escape,
     /// Too many bytes that are not a packet.
-    #[error("more than {BETWEEN_MAX} bytes that are no packet")]
+    #[error("more than {BETWEEN_MAX} bytes that are not a packet")]
     NoPacket,
 }
 

@@ -26,7 +26,7 @@ pub enum NativeError {
     #[error("the child ended before it was ready: {0}")]
     NotReady(std::process::ExitStatus),
     /// There are fewer results than cases.
-    #[error("{cases} cases and room for {results} results")]
+    #[error("{cases} cases, but room for only {results} results")]
     TooFewResults {
         /// Number of cases.
         cases: usize,

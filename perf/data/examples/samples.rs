@@ -9,7 +9,7 @@ use unwind_sim_perf_data::{PerfFile, Record, Stop};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1);
-    let path = path.ok_or("name a perf.data: samples FILE")?;
+    let path = path.ok_or("usage: samples FILE")?;
     let bytes = std::fs::read(path)?;
     let file = PerfFile::parse(&bytes)?;
     let mut out = std::io::stdout().lock();

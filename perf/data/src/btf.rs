@@ -70,8 +70,8 @@ impl fmt::Display for BtfErrorKind {
             ),
             Self::HeaderLen(len) => write!(f, "a header of {len} bytes is too short"),
             Self::CutShort(what) => write!(f, "{what} is cut short"),
-            Self::UnknownKind(kind) => write!(f, "type kind {kind} is not known"),
-            Self::Type(id) => write!(f, "type {id} does not exist or is not of the kind needed"),
+            Self::UnknownKind(kind) => write!(f, "unknown type kind {kind}"),
+            Self::Type(id) => write!(f, "type {id} does not exist or is not of the required kind"),
         }
     }
 }
@@ -208,8 +208,8 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
                 false => Err(cut(what, at)),
             }
         };
-        let types = part(8, "the part with the types")?;
-        let strings = part(16, "the part with the strings")?;
+        let types = part(8, "the type section")?;
+        let strings = part(16, "the string section")?;
         let mut starts = Vec::new();
         let mut at = types.start;
         while at < types.end {

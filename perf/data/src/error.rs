@@ -143,11 +143,8 @@ impl fmt::Display for PerfErrorKind {
                     "size 0: the recorder was killed; reading up to the end of the file"
                 )
             }
-            Self::AttrSize(size) => write!(f, "attribute size {size} cannot be"),
-            Self::NoAttr => write!(
-                f,
-                "no event attribute: nothing says how samples are laid out"
-            ),
+            Self::AttrSize(size) => write!(f, "invalid attribute size {size}"),
+            Self::NoAttr => write!(f, "no event attribute, so the layout of samples is unknown"),
             Self::TooMany { count, limit } => write!(f, "{count} entries, the limit is {limit}"),
             Self::RecordSize(size) => {
                 write!(f, "record size {size} is below the 8 bytes of its header")
@@ -165,7 +162,7 @@ impl fmt::Display for PerfErrorKind {
                 f,
                 "compressed, and this reader was built without its feature `zstd`"
             ),
-            Self::Zstd(ZstdFault::Init) => write!(f, "the zstd decoder could not be made"),
+            Self::Zstd(ZstdFault::Init) => write!(f, "the zstd decoder could not be created"),
             Self::Zstd(ZstdFault::Data) => {
                 write!(f, "zstd data is corrupt or needs a window of over 128 MiB")
             }

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_recorded_is_absent() {
+    fn unrecorded_fields_are_absent() {
         let layout = attr(st::IP | st::TIME | st::ID | st::CALLCHAIN, 0).layout;
         assert_eq!(
             [layout.ip, layout.tid, layout.time, layout.id],

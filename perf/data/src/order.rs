@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_bounded() {
+    fn held_back_samples_are_bounded() {
         let times = [50, 40, 30, 20, 10, 60, 70];
         for (pack, queue) in [
             (false, Queue::new(4, usize::MAX)),

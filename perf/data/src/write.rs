@@ -167,15 +167,12 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge(size) => write!(f, "a record of {size} bytes; 65535 is the most"),
-            Self::NoEvents => write!(f, "no event, and a recording has one at least"),
+            Self::TooLarge(size) => write!(f, "a record of {size} bytes; the maximum is 65535"),
+            Self::NoEvents => write!(f, "no event; a recording has at least one"),
             Self::NoEvent(number) => write!(f, "no event {number}"),
             Self::Fields(bits) => write!(f, "sample fields {bits:#x} cannot be written"),
             Self::Registers(count) => {
-                write!(
-                    f,
-                    "{count} registers, which is not what the event's mask says"
-                )
+                write!(f, "{count} registers do not match the event's mask")
             }
         }
     }

@@ -90,7 +90,7 @@ const REAL: [&str; 3] = ["dwarf.data", "dwarf-zstd.data", "fp-pipe.data"];
 fn every_byte_flipped() {
     for name in SMALL.into_iter().chain(REAL) {
         let mut bytes = recording(name);
-        assert!(read_all(&bytes) > 3, "{name} is no use here");
+        assert!(read_all(&bytes) > 3, "{name} is of no use here");
         for at in 0..bytes.len() {
             // For large files, one bit of each byte.
             let bits = if SMALL.contains(&name) {
@@ -238,7 +238,7 @@ fn a_bad_body_is_skipped_and_counted() {
 }
 
 #[test]
-fn what_is_no_perf_data_is_refused_by_name() {
+fn other_files_are_refused_by_name() {
     let refused = |bytes: &[u8]| PerfFile::parse(bytes).unwrap_err().to_string();
     let head = "perf.data: file header at offset 0x0: ";
     assert_eq!(

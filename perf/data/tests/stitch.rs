@@ -236,7 +236,7 @@ fn check_own(name: &str, expected: &[(u64, &str, &[u64])]) -> Tally {
 }
 
 #[test]
-fn behind_execve_the_record_is_the_samples_own() {
+fn after_execve_the_record_is_the_samples_own() {
     let expected = [
         (1000, "exec", &[][..]),
         (2500, "exec", &[]),
@@ -250,7 +250,7 @@ fn behind_execve_the_record_is_the_samples_own() {
 }
 
 #[test]
-fn a_record_of_a_moment_later_proves_nothing() {
+fn a_later_record_proves_nothing() {
     let tally = check_own("U-stepped-over", &[(1000, "moved", U2)]);
     assert_eq!(judged(&tally, Judgement::Right), 0);
     assert_eq!((tally.moved, judged(&tally, Judgement::Unproven)), (1, 1));
@@ -350,7 +350,7 @@ fn records_of_threads_are_of_the_thread_that_they_tell_of() {
 }
 
 #[test]
-fn what_does_not_say_its_thread_is_of_none() {
+fn an_item_without_a_thread_belongs_to_none() {
     let attr = Attr {
         sample_type: st::IP | st::CALLCHAIN,
         ..Attr::default()

@@ -354,7 +354,7 @@ fn differs(world: &World, sample: &Stitched) -> bool {
 }
 
 #[test]
-fn perf_7_2_loses_late_samples_and_those_behind_another_cookie() {
+fn perf_7_2_loses_late_samples_and_those_after_another_cookie() {
     let (mut late, mut out_of_order) = (0, 0);
     for seed in 1..200 {
         let (world, own, _) = check(seed, CALM);
@@ -384,7 +384,7 @@ fn perf_7_2_loses_late_samples_and_those_behind_another_cookie() {
 }
 
 #[test]
-fn what_is_held_back_is_bounded() {
+fn held_back_samples_are_bounded() {
     // One thread sleeps in the kernel while another one is sampled.
     let sample = |key, tid, cookie| Item {
         key,

@@ -8,14 +8,14 @@ use iced_x86::{Code, Mnemonic};
 pub fn excluded(code: Code) -> Option<&'static str> {
     use Mnemonic::*;
     Some(match code.mnemonic() {
-        Cpuid => "the machine's cpuid is its own",
-        Rdtsc | Rdtscp | Rdpmc => "time",
-        Rdrand | Rdseed => "chance",
+        Cpuid => "the machine has its own cpuid",
+        Rdtsc | Rdtscp | Rdpmc => "depends on the time",
+        Rdrand | Rdseed => "random",
         Rdpid | Xgetbv | Rdpkru | Lsl | Lar | Verr | Verw => "depends on the kernel",
-        Sgdt | Sidt | Sldt | Str | Smsw => "the kernel acts for the processor",
-        Syscall | Sysenter | Int | Int1 | Into => "asks the kernel",
-        Wrfsbase | Wrgsbase | Wrpkru => "outlasts the case",
-        Lss | Lfs | Lgs => "outlasts the case",
+        Sgdt | Sidt | Sldt | Str | Smsw => "the kernel emulates it",
+        Syscall | Sysenter | Int | Int1 | Into => "enters the kernel",
+        Wrfsbase | Wrgsbase | Wrpkru => "its effect outlasts the case",
+        Lss | Lfs | Lgs => "its effect outlasts the case",
         Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 | Xrstor | Xrstor64
         | Xsaves | Xsaves64 | Xrstors | Xrstors64 => {
             "the processor has more state than the machine"
@@ -28,7 +28,7 @@ pub fn excluded(code: Code) -> Option<&'static str> {
             | Code::Popw_FS
             | Code::Popq_FS
             | Code::Popw_GS
-            | Code::Popq_GS => "outlasts the case",
+            | Code::Popq_GS => "its effect outlasts the case",
             Code::Jmp_m1616
             | Code::Jmp_m1632
             | Code::Jmp_m1664

@@ -232,14 +232,14 @@ impl CaseFile {
                         .map(|outcome| file.after.0 = outcome)
                 }
                 ["after", ref rest @ ..] if ended => set(&mut file.after.1, rest),
-                _ => return Err(fail("not a line of a case")),
+                _ => return Err(fail("not a line of a case file")),
             };
-            ok.ok_or_else(|| fail("a number or name that cannot be"))?;
+            ok.ok_or_else(|| fail("an invalid number or name"))?;
         }
         if file.code.is_empty() || !ended {
             return Err(CaseFileError {
                 line: 0,
-                what: "there is no code, or no word of how it ended",
+                what: "the `code` line, or the `after` line with the outcome, is missing",
             });
         }
         Ok(file)

@@ -113,8 +113,8 @@ impl fmt::Display for Difference {
         let bytes: Vec<String> = self.bytes.iter().map(|b| format!("{b:02x}")).collect();
         let (number, rip, insn) = (self.number, self.rip, &self.insn);
         if self.late {
-            let behind = "all memory was compared before it: an earlier one did it";
-            writeln!(f, "instruction {number} at {rip:#x}; {behind}")?;
+            let cause = "memory differs already before it, due to an earlier instruction";
+            writeln!(f, "instruction {number} at {rip:#x}: {cause}")?;
         } else {
             let bytes = bytes.join(" ");
             writeln!(f, "instruction {number} at {rip:#x}: {insn}  ({bytes})")?;

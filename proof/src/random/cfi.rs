@@ -147,7 +147,7 @@ fn program(unit: &Unit, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
         }
         // The restored state would have to be remembered again.
         if comes_back && index > 0 && remembered.iter().any(|&(start, _)| start == index - 1) {
-            debug_assert!(false, "a row that comes back follows a remembered one");
+            debug_assert!(false, "a restored row follows a remembered one");
         }
         before = Some(*row);
     }

@@ -116,7 +116,7 @@ mod tests {
 
     /// An image of another kernel is reported as such, and the kernel continues to run.
     #[test]
-    fn a_wrong_image_is_told_and_the_kernel_runs_on() {
+    fn a_wrong_image_is_reported_and_the_kernel_runs_on() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let stub = listener.local_addr().expect("an address").to_string();
         let served = std::thread::spawn(move || serve(&listener));

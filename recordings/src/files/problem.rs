@@ -5,8 +5,9 @@ use std::io;
 use unwind_sim_unwind::elf::ElfError;
 
 /// Why a file, or a part of it, was not used.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[error("{path}: {kind}")]
 pub struct FileProblem {
     /// The file, or the kernel's name for the mapping.
     pub path: String,
@@ -15,16 +16,24 @@ pub struct FileProblem {
 }
 
 /// The kinds of [`FileProblem`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblemKind {
     /// The file was not found.
+    #[error("not found; pass the directory that contains it with --symfs")]
     NotFound,
     /// The file cannot be opened or mapped.
+    #[error("cannot be read: {0}")]
     Io(io::ErrorKind),
     /// The file is not the expected ELF file, or a part of it is invalid.
+    #[error(transparent)]
     Elf(ElfError),
     /// The file is another build and was not used.
+    #[error(
+        "not used: build id {}, but {} was recorded",
+        Hex(found),
+        Hex(expected)
+    )]
     BuildId {
         /// Build ID in the recording.
         expected: Vec<u8>,
@@ -32,6 +41,7 @@ pub enum FileProblemKind {
         found: Vec<u8>,
     },
     /// The debug file named by `.gnu_debuglink` is another build and was not used.
+    #[error("not used: CRC {found:08x}, but .gnu_debuglink says {expected:08x}")]
     Crc {
         /// CRC stated in the program.
         expected: u32,
@@ -39,6 +49,7 @@ pub enum FileProblemKind {
         found: u32,
     },
     /// A compressed section cannot be unpacked.
+    #[error("{section} at offset {offset:#x} cannot be unpacked: {why}")]
     Unpack {
         /// Its name.
         section: &'static str,
@@ -48,6 +59,7 @@ pub enum FileProblemKind {
         why: io::ErrorKind,
     },
     /// An unpacked section exceeds the limit.
+    #[error("{section} unpacks to more than {limit} bytes")]
     UnpackLimit {
         /// Its name.
         section: &'static str,
@@ -55,16 +67,19 @@ pub enum FileProblemKind {
         limit: u64,
     },
     /// No segment of the file matches the mapping.
+    #[error("mapped from file offset {offset:#x}, but no segment is there")]
     NoSegment {
         /// The mapping's offset in the file, bytes.
         offset: u64,
     },
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
+    #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
         /// The line number, from 1.
         line: u64,
     },
     /// A `perf-PID.map` has too many lines.
+    #[error("more than {limit} lines; the rest was skipped")]
     JitLimit {
         /// The maximum number of lines.
         limit: u64,
@@ -107,54 +122,3 @@ impl fmt::Display for Hex<'_> {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
-
-impl fmt::Display for FileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path)?;
-        match &self.kind {
-            FileProblemKind::NotFound => {
-                write!(f, "not found; give the directory that holds it as --symfs")
-            }
-            FileProblemKind::Io(kind) => write!(f, "cannot be read: {kind}"),
-            FileProblemKind::Elf(error) => write!(f, "{error}"),
-            FileProblemKind::BuildId { expected, found } => write!(
-                f,
-                "not used: build id {}, but {} was recorded",
-                Hex(found),
-                Hex(expected)
-            ),
-            FileProblemKind::Crc { expected, found } => write!(
-                f,
-                "not used: CRC {found:08x}, but .gnu_debuglink says {expected:08x}"
-            ),
-            FileProblemKind::Unpack {
-                section,
-                offset,
-                why,
-            } => write!(
-                f,
-                "{section} at offset {offset:#x} cannot be unpacked: {why}"
-            ),
-            FileProblemKind::UnpackLimit { section, limit } => {
-                write!(f, "{section} unpacks to more than {limit} bytes")
-            }
-            FileProblemKind::NoSegment { offset } => {
-                write!(
-                    f,
-                    "no segment at file offset {offset:#x}, where it was mapped"
-                )
-            }
-            FileProblemKind::JitLine { line } => {
-                write!(
-                    f,
-                    "line {line} is not START SIZE NAME; it and others were left out"
-                )
-            }
-            FileProblemKind::JitLimit { limit } => {
-                write!(f, "more than {limit} lines; the rest was left out")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FileProblem {}

@@ -78,7 +78,7 @@ fn has_inner(image: &Image) -> bool {
 
 fn only_problem(finder: &ImageFinder) -> &FileProblemKind {
     let [problem] = finder.problems() else {
-        panic!("one problem expected: {:?}", finder.problems());
+        panic!("expected one problem: {:?}", finder.problems());
     };
     &problem.kind
 }
@@ -254,7 +254,7 @@ fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
         let packed = dir.path(how);
         let bytes = std::fs::read(&packed).expect("it was just made");
         let elf = elf::read("", Arc::new(bytes), &elf::ReadOptions::default()).expect("ELF");
-        assert_eq!(elf.compressed.len(), 1, "{how} did compress it");
+        assert_eq!(elf.compressed.len(), 1, "{how} compressed it");
         assert_eq!(elf.compressed[0].size, plain.len() as u64);
         assert!(frame(&packed) == plain, "{how}");
     }

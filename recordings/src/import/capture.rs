@@ -123,7 +123,7 @@ fn unwinder(root: &Object<'_>, has_orc: bool) -> Result<Option<UnwinderKind>, Pr
             .find(|kind| kind.as_str() == name)
         {
             Some(kind) => Ok(Some(kind)),
-            None => Err(root.problem("unwinder", "none of orc, fp, guess")),
+            None => Err(root.problem("unwinder", "must be orc, fp or guess")),
         },
         None if has_orc => Ok(Some(UnwinderKind::Orc)),
         None => states::without_orc(root),
@@ -192,7 +192,9 @@ impl Capture<'_, '_> {
             let range = code.needed("start")?..code.needed("end")?;
             let name = code.string("name")?.unwrap_or_default().to_owned();
             if Generated::from_name(&name).is_none() {
-                return Err(code.problem("name", "no name of generated code").into());
+                return Err(code
+                    .problem("name", "not a known name of generated code")
+                    .into());
             }
             let event = Event::Map {
                 pid: PID,
@@ -210,7 +212,7 @@ impl Capture<'_, '_> {
             let start = mapping.needed("start")?;
             let offset = mapping.number("offset")?.unwrap_or(0);
             let pid = mapping.needed("pid")?;
-            let pid = u32::try_from(pid).map_err(|_| mapping.problem("pid", "no process"))?;
+            let pid = u32::try_from(pid).map_err(|_| mapping.problem("pid", "not a process ID"))?;
             let event = Event::Map {
                 pid,
                 range: start..mapping.needed("end")?,
@@ -350,7 +352,7 @@ impl Capture<'_, '_> {
         let text = module.number("text_start")?.unwrap_or(first)
             ..module.number("text_end")?.unwrap_or(last);
         if text.is_empty() {
-            return Err(module.problem("ip", "a table of no code").into());
+            return Err(module.problem("ip", "the table covers no code").into());
         }
         let section = |kind, address, bytes| Section {
             kind,
@@ -466,7 +468,7 @@ impl Capture<'_, '_> {
             };
             let name = step.string("stack_type")?.unwrap_or("TASK");
             let kind = StackType::from_name(name);
-            let kind = kind.ok_or_else(|| step.problem("stack_type", "no type of a stack"))?;
+            let kind = kind.ok_or_else(|| step.problem("stack_type", "not a stack type"))?;
             task.stacks.push(StackInfo {
                 kind,
                 begin,

@@ -47,7 +47,7 @@ impl Default for ImportOptions {
 
 /// An element of an import.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "handed on at once, never stored")]
+#[allow(clippy::large_enum_variant, reason = "passed on at once, never stored")]
 pub enum ImportItem<'a> {
     /// An image, before the first event with its index. Indices start at 0.
     Image {
@@ -115,8 +115,8 @@ impl Skip {
                 "the instruction or stack pointer was not recorded; add ip and sp to --user-regs"
             }
             Skip::Bits32 => "a 32-bit program; only x86-64 is supported",
-            Skip::UnknownAbi => "registers of an unknown mode",
-            Skip::Guest => "a guest of a hypervisor",
+            Skip::UnknownAbi => "the registers have an unknown ABI",
+            Skip::Guest => "sampled in a hypervisor's guest",
             Skip::Damaged => "the record is damaged",
             Skip::Lost => "lost by the recorder",
         }

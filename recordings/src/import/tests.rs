@@ -204,7 +204,7 @@ fn kernel_frames_that_perf_recorded_are_kept() {
     let lengths: Vec<usize> = taken.samples.iter().map(of_kernel).collect();
     assert_eq!(lengths, [0, 8, 9]);
     for sample in &taken.samples {
-        assert!(sample.regs.sampled.rip() < 1 << 47, "the user's");
+        assert!(sample.regs.sampled.rip() < 1 << 47, "a user-space address");
     }
 }
 
@@ -231,7 +231,7 @@ fn branch_records_of_call_stacks_need_no_registers() {
         assert_eq!(
             sample.regs.sampled.get(Reg::Rsp),
             None,
-            "nobody recorded it"
+            "rsp is not recorded"
         );
     }
     // In other modes than call-stack, branch records are not a stack: the same file with another
@@ -262,7 +262,7 @@ fn the_taker_can_end_an_import() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn other_files_are_not_recordings() {
     let refused = |bytes: &[u8]| match take(bytes.to_vec(), &nowhere()) {
         Ok(_) => panic!("it must be refused"),
         Err(error) => error.to_string(),
@@ -288,8 +288,8 @@ fn what_is_no_recording_is_refused() {
         "core: notes at offset 0x0: no thread (NT_PRSTATUS) in the core"
     );
     elf[4] = 1;
-    assert!(refused(&elf).contains("a 32-bit core"));
-    assert!(refused(b"\x7fELF").contains("does not lie inside the file of 4 bytes"));
+    assert!(refused(&elf).contains("ELF class 1, not 64-bit (2)"));
+    assert!(refused(b"\x7fELF").contains("lies outside the file of 4 bytes"));
 }
 
 fn core() -> Vec<u8> {

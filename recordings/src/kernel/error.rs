@@ -1,13 +1,13 @@
 //! Errors in kernel images, modules and System.map files, with their locations.
 
 use super::payload::Compression;
-use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
 use unwind_sim_unwind::orc::Malformed;
 
 /// Why a kernel image could not be opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: {what}")]
 pub struct KernelError {
     /// The file.
     pub file: String,
@@ -16,14 +16,17 @@ pub struct KernelError {
 }
 
 /// The kinds of [`KernelError`]. Offsets are bytes in the file, or in its unpacked payload.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelErrorKind {
     /// The file cannot be opened or mapped.
+    #[error("cannot be read: {0}")]
     Io(io::ErrorKind),
     /// The file is neither a bzImage nor an ELF file.
+    #[error("neither a bzImage (vmlinuz) nor an ELF file (vmlinux)")]
     NotKernel,
     /// The boot header of a bzImage is invalid.
+    #[error("boot header at offset {offset:#x}: {what}")]
     Boot {
         /// Offset of the invalid field.
         offset: u64,
@@ -31,6 +34,10 @@ pub enum KernelErrorKind {
         what: &'static str,
     },
     /// The payload starts with no known compression magic.
+    #[error(
+        "payload at offset {offset:#x}: starts with {magic:02x?}, which is not a known compression \
+         format"
+    )]
     UnknownCompression {
         /// Offset of the payload.
         offset: u64,
@@ -38,6 +45,7 @@ pub enum KernelErrorKind {
         magic: [u8; 4],
     },
     /// The payload cannot be unpacked.
+    #[error("payload at offset {offset:#x}: {} cannot be unpacked: {why}", compression.as_str())]
     Unpack {
         /// How it is compressed.
         compression: Compression,
@@ -47,28 +55,37 @@ pub enum KernelErrorKind {
         why: io::ErrorKind,
     },
     /// The unpacked payload exceeds the limit.
+    #[error("unpacks to more than {limit} bytes")]
     UnpackLimit {
         /// The limit, bytes.
         limit: u64,
     },
     /// The ELF file is invalid.
+    #[error(transparent)]
     Elf(ElfError),
     /// The ELF file has no kernel code: no executable range above the canonical hole.
+    #[error("no executable range at kernel addresses")]
     NoKernelText,
     /// The ORC sections are inconsistent.
+    #[error(transparent)]
     Orc(Malformed),
     /// A line of System.map is not `ADDRESS TYPE NAME`.
+    #[error("line {line} is not ADDRESS TYPE NAME")]
     MapLine {
         /// The line number, from 1.
         line: u64,
     },
     /// System.map has no symbol in the kernel's text: it belongs to another kernel or is a stub.
+    #[error("no symbol lies in the kernel's text; is this the System.map of that kernel?")]
     MapForeign,
     /// System.map does not tell where the kernel's code is.
+    #[error("no symbols _stext and _etext; not a kernel's System.map")]
     MapWithoutText,
     /// The file is not an x86-64 relocatable object.
+    #[error("not a module: not a relocatable ELF object for x86-64")]
     NotModule,
     /// A section of a module cannot be read.
+    #[error("{section} at offset {offset:#x}: {what}")]
     Section {
         /// The section's name.
         section: &'static str,
@@ -78,6 +95,7 @@ pub enum KernelErrorKind {
         what: &'static str,
     },
     /// No load address was given for any code of a module.
+    #[error("no load address given for any section with code")]
     NotLoaded,
 }
 
@@ -95,51 +113,3 @@ impl From<io::Error> for KernelErrorKind {
         KernelErrorKind::Io(error.kind())
     }
 }
-
-impl fmt::Display for KernelErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(kind) => write!(f, "cannot be read: {kind}"),
-            Self::NotKernel => write!(f, "neither a bzImage (vmlinuz) nor an ELF file (vmlinux)"),
-            Self::Boot { offset, what } => write!(f, "boot header at offset {offset:#x}: {what}"),
-            Self::UnknownCompression { offset, magic } => write!(
-                f,
-                "payload at offset {offset:#x}: begins with {magic:02x?}, no known compression"
-            ),
-            Self::Unpack {
-                compression,
-                offset,
-                why,
-            } => write!(
-                f,
-                "payload at offset {offset:#x}: {} cannot be unpacked: {why}",
-                compression.as_str()
-            ),
-            Self::UnpackLimit { limit } => write!(f, "unpacks to more than {limit} bytes"),
-            Self::Elf(error) => error.fmt(f),
-            Self::NoKernelText => write!(f, "no executable range at a kernel's addresses"),
-            Self::Orc(error) => error.fmt(f),
-            Self::MapLine { line } => write!(f, "line {line} is not ADDRESS TYPE NAME"),
-            Self::MapForeign => write!(
-                f,
-                "no symbol lies in the kernel's text; is it this kernel's?"
-            ),
-            Self::MapWithoutText => write!(f, "no symbols _stext and _etext: not a kernel's"),
-            Self::NotModule => write!(f, "not a module: no relocatable ELF object for x86-64"),
-            Self::Section {
-                section,
-                offset,
-                what,
-            } => write!(f, "{section} at offset {offset:#x}: {what}"),
-            Self::NotLoaded => write!(f, "no address is given for any section with code"),
-        }
-    }
-}
-
-impl fmt::Display for KernelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.file, self.what)
-    }
-}
-
-impl std::error::Error for KernelError {}

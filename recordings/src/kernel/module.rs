@@ -102,7 +102,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     let cut = |section, offset| KernelErrorKind::Section {
         section,
         offset,
-        what: "does not lie in the file",
+        what: "lies outside the file",
     };
     let table = header.sections(LE, data);
     let table = table.map_err(|_| cut("section headers", header.e_shoff(LE)))?;
@@ -165,7 +165,7 @@ impl<'a> File<'a> {
         range.ok_or(KernelErrorKind::Section {
             section: name,
             offset: section.sh_offset(LE),
-            what: "does not lie in the file",
+            what: "lies outside the file",
         })
     }
 
@@ -212,7 +212,10 @@ impl<'a> File<'a> {
         let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
         let count = self.bytes(ips, IPS)?.len() / 4;
         if count != entries.len() {
-            return Err(wrong(ips.sh_offset(LE), "not as many addresses as entries"));
+            return Err(wrong(
+                ips.sh_offset(LE),
+                "number of addresses differs from number of entries",
+            ));
         }
         let targets = self.targets(ips_index, count)?;
         let place = text.end.checked_next_multiple_of(4096).unwrap_or(text.end);
@@ -272,7 +275,7 @@ impl<'a> File<'a> {
                 let slot = usize::try_from(rela.r_offset(LE) / 4).ok();
                 let slot = slot.filter(|_| rela.r_offset(LE) % 4 == 0);
                 let slot = slot.and_then(|slot| out.get_mut(slot));
-                let slot = slot.ok_or_else(|| wrong("a relocation of no slot"))?;
+                let slot = slot.ok_or_else(|| wrong("a relocation that applies to no slot"))?;
                 let symbol = rela.symbol(LE, false);
                 let symbol = symbol.and_then(|index| symbols.symbol(index).ok());
                 let symbol = symbol.ok_or_else(|| wrong("a relocation without a symbol"))?;

@@ -105,11 +105,11 @@ impl Payload {
         }
         let u16_at = |at: usize| Some(u16::from_le_bytes(*file.get(at..)?.first_chunk()?));
         let u32_at = |at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
-        let protocol = u16_at(0x206).ok_or_else(|| boot(0x206, "the file ends"))?;
+        let protocol = u16_at(0x206).ok_or_else(|| boot(0x206, "the file ends early"))?;
         if protocol < 0x0208 {
             return Err(boot(
                 0x206,
-                "a protocol before 2.08 does not tell where the payload is",
+                "a protocol before 2.08 does not give the payload's location",
             ));
         }
         let end = || boot(0x248, "the file ends");
@@ -124,7 +124,7 @@ impl Payload {
             .zip(usize::try_from(offset + length).ok());
         let data = range
             .and_then(|(from, to)| file.part(from..to))
-            .ok_or_else(|| boot(0x248, "the payload does not lie in the file"))?;
+            .ok_or_else(|| boot(0x248, "the payload lies outside the file"))?;
         let compression = Compression::from_magic(&data).ok_or_else(|| {
             let mut magic = [0; 4];
             let known = data.len().min(4);

@@ -50,7 +50,7 @@ fn the_earlier_file_stays_until_the_new_one_is_whole() {
 }
 
 #[test]
-fn an_output_given_up_leaves_nothing_or_what_is_asked_for() {
+fn an_abandoned_output_leaves_nothing_or_what_was_requested() {
     let folder = Folder::new("given-up");
     let path = folder.path("out");
     fs::write(&path, "earlier").unwrap();

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_end_where_the_next_begins_and_modules_have_their_own() {
+    fn symbols_end_where_the_next_starts_and_modules_have_their_own() {
         let text = b"0000000000000000 A fixed_percpu_data
 ffffffff81000000 T _text
 ffffffff81000000 T startup_64

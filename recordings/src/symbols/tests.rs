@@ -91,7 +91,7 @@ fn files_with_flipped_bits_have_an_answer() {
 }
 
 #[test]
-fn symbols_that_share_one_long_name_take_no_more_than_the_file() {
+fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
     let [mut bytes, _] = files();
     let (strings, symbols) = {
         let parts = elf::Parts::<Elf64>::parse(&bytes).expect("an ELF file");

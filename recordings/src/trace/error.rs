@@ -35,7 +35,7 @@ pub enum TraceErrorKind {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The file does not start with the trace magic.
-    #[error("this is not a trace: it does not begin with the trace magic")]
+    #[error("not a trace: it does not start with the trace magic")]
     Magic,
     /// The file has another format version.
     #[error("the trace has format version {found}; this program reads version {VERSION}")]
@@ -52,7 +52,7 @@ pub enum TraceErrorKind {
         left: u64,
     },
     /// The checksum does not match: the bytes were altered after they were written.
-    #[error("damaged: the checksum is {found:#010x}, computed {computed:#010x}")]
+    #[error("damaged: the stored checksum is {found:#010x}, the computed one {computed:#010x}")]
     Checksum {
         /// The checksum in the file.
         found: u32,
@@ -72,7 +72,7 @@ pub enum TraceErrorKind {
         flags: u16,
     },
     /// The bytes between blocks are not zero.
-    #[error("damaged: the padding behind the block is not zero")]
+    #[error("damaged: the padding after the block is not zero")]
     Padding,
     /// The payload cannot be decompressed.
     #[error("the payload is not a zstd frame of {plain_length} bytes")]
@@ -89,7 +89,7 @@ pub enum TraceErrorKind {
         at: usize,
     },
     /// A block refers to an offset where no block of the needed type starts.
-    #[error("it refers to a {needed} block at offset {target:#x}, where none begins")]
+    #[error("refers to a {needed} block at offset {target:#x}, where none starts")]
     Reference {
         /// The needed type.
         needed: &'static str,
@@ -97,7 +97,7 @@ pub enum TraceErrorKind {
         target: u64,
     },
     /// The index disagrees with the block it lists.
-    #[error("the index lists another block here than there is")]
+    #[error("the index lists a different block here")]
     IndexDiffers,
     /// The images together are larger than a reader accepts.
     #[error("the images need more than {max} {what}")]
@@ -127,7 +127,7 @@ impl TraceErrorKind {
             TraceErrorKind::Version { .. } | TraceErrorKind::UnknownFlags { .. } => {
                 "read it with the version of unwind-sim that wrote it, or a later one"
             }
-            TraceErrorKind::Short { .. } => "the recording was interrupted or the copy cut short",
+            TraceErrorKind::Short { .. } => "the recording was interrupted or the copy truncated",
             TraceErrorKind::Checksum { .. }
             | TraceErrorKind::Padding
             | TraceErrorKind::Compression { .. }
@@ -136,7 +136,7 @@ impl TraceErrorKind {
             | TraceErrorKind::Reference { .. }
             | TraceErrorKind::BlockTooLarge { .. }
             | TraceErrorKind::ImagesTooLarge { .. } => {
-                "whoever wrote this file does not follow docs/trace-format.md"
+                "the program that wrote this file does not follow docs/trace-format.md"
             }
             TraceErrorKind::Io(_) | TraceErrorKind::NoSample { .. } => "",
         }
@@ -222,7 +222,7 @@ pub enum WriteError {
         max: u64,
     },
     /// A region extends past the end of the address space.
-    #[error("a region of {bytes} bytes at {address:#x} reaches behind the last address")]
+    #[error("a region of {bytes} bytes at {address:#x} extends past the last address")]
     RegionWraps {
         /// Address of its first byte.
         address: u64,

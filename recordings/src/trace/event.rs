@@ -90,7 +90,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
 
 /// Decodes the next event and its position, in a trace with `images` images.
 pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Event), Bad> {
-    let what = "an event behind more samples than a block may have";
+    let what = "an event after more samples than a block may have";
     let position = cursor.count(CHUNK_SAMPLES_MAX as usize, what)? as u32;
     let number = cursor.u8()?;
     let pid = cursor.u32()?;
@@ -99,7 +99,7 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Eve
             let start = cursor.u64()?;
             let range = start..cursor.difference(start)?;
             let bias = cursor.difference(start)?;
-            let image = cursor.count(images, "a mapping of an image that is not there")?;
+            let image = cursor.count(images, "a mapping of a missing image")?;
             let image = image.checked_sub(1).map(|i| ImageIndex(i as u32));
             let name = cursor.string(NAME_BYTES_MAX)?.to_owned();
             Event::Map {

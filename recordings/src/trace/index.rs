@@ -135,7 +135,7 @@ fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
     let mut entries = Vec::new();
     let mut offset = header.start.get();
     while offset < block.offset {
-        let number = cursor.count(u16::MAX.into(), "a block type that cannot be")? as u16;
+        let number = cursor.count(u16::MAX.into(), "an invalid block type")? as u16;
         let (length, count) = (cursor.u32()?, cursor.u32()?);
         let entry = Entry {
             offset,
@@ -147,7 +147,7 @@ fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
         entries.push(entry);
     }
     if offset != block.offset {
-        return Err(cursor.bad("the blocks listed do not end where the index begins"));
+        return Err(cursor.bad("the blocks listed do not end where the index starts"));
     }
     cursor.end()?;
     entries.push(Entry::of(block));

@@ -173,7 +173,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
     while fields.left() > 0 {
         let number = fields.u64()?;
         let content = fields.bytes(2 * NAME_BYTES_MAX + 16)?;
-        let what = "a field has a value that cannot be";
+        let what = "a field has an invalid value";
         let bad = |_: Bad| Bad {
             what,
             at: fields.at() - content.len(),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_values_are_refused() {
         for payload in [
             &b"\x04\x01\x02"[..],
             b"\x05\x01\xff",
@@ -254,10 +254,7 @@ mod tests {
             b"\x0b\x01\x07",
         ] {
             let error = decode(payload).unwrap_err();
-            assert_eq!(
-                (error.what, error.at),
-                ("a field has a value that cannot be", 2)
-            );
+            assert_eq!((error.what, error.at), ("a field has an invalid value", 2));
         }
         assert!(decode(b"\x05\x09").is_err());
     }

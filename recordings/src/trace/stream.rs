@@ -43,7 +43,7 @@ impl<'t> Events<'t> {
     pub(crate) fn misplaced(&self, last: bool) -> Result<(), TraceError> {
         match &self.current {
             Some((block, _)) if !last || self.trace.cut().is_none() => {
-                let what = "an event behind more samples than there are";
+                let what = "an event after more samples than there are";
                 Err(block.error(Bad { what, at: self.at }))
             }
             _ => Ok(()),

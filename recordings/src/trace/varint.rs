@@ -106,7 +106,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Bad> {
         let end = self.at.checked_add(length);
         let bytes = end.and_then(|end| self.bytes.get(self.at..end));
-        let bytes = bytes.ok_or_else(|| self.bad("a length reaches behind the block's end"))?;
+        let bytes = bytes.ok_or_else(|| self.bad("a length extends past the end of the block"))?;
         self.at += length;
         Ok(bytes)
     }
@@ -129,7 +129,7 @@ impl<'a> Cursor<'a> {
         if self.left() == 0 {
             return Ok(());
         }
-        Err(self.bad("bytes are left behind the last record"))
+        Err(self.bad("bytes are left after the last record"))
     }
 }
 

@@ -186,12 +186,12 @@ pub(crate) fn decode(
     let (mut shared, high) = rest.split_at_mut(rest.len() - above);
     low.copy_from_slice(literals.take(below)?);
     while !shared.is_empty() {
-        let what = "a run of words reaches behind the region";
+        let what = "a run of words extends past the region";
         let most = words(shared);
         let same = runs.count(most, what)?;
         let other = runs.count(most - same, what)?;
         if same + other == 0 {
-            return Err(runs.bad("a run of no words"));
+            return Err(runs.bad("an empty run of words"));
         }
         let rest = shared.split_at_mut(shared.len().min(same * WORD)).1;
         let (changed, rest) = rest.split_at_mut(rest.len().min(other * WORD));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_is_kept_and_nothing_changes() {
+    fn the_budget_is_kept_and_results_do_not_change() {
         let mut window = Window::default();
         let (mut runs, mut literals) = (Vec::new(), Vec::new());
         assert!(encode(
@@ -300,12 +300,12 @@ mod tests {
         let long = "the literals end too early";
         assert_eq!(lie(&mut window, 0..u64::MAX, &[], &[1; 8]), Err(long));
         assert_eq!(lie(&mut window, 0..64, &[], &[1; 64]), Ok(()));
-        let behind = Err("a run of words reaches behind the region");
+        let behind = Err("a run of words extends past the region");
         assert_eq!(lie(&mut window, 0..64, &[9, 0], &[]), behind);
         assert_eq!(lie(&mut window, 0..64, &[4, 5], &[1; 64]), behind);
         assert_eq!(
             lie(&mut window, 0..64, &[0, 0], &[]),
-            Err("a run of no words")
+            Err("an empty run of words")
         );
         assert_eq!(lie(&mut window, 0..64, &[0, 8], &[1; 63]), Err(long));
     }

@@ -265,16 +265,13 @@ fn expressions_say_where_they_fail() {
     let failed = |offset, what| Err(Reason::ExpressionFailed { offset, what });
     assert_eq!(
         expression(2, 1),
-        failed(2, "DW_OP_call_frame_cfa in a rule")
+        failed(2, "DW_OP_call_frame_cfa is not allowed in a rule")
     );
-    assert_eq!(expression(3, 1), failed(3, "it ends within an operation"));
-    assert_eq!(
-        expression(3, 2),
-        failed(3, "it lies outside of its section")
-    );
+    assert_eq!(expression(3, 1), failed(3, "ends within an operation"));
+    assert_eq!(expression(3, 2), failed(3, "lies outside its section"));
     assert_eq!(
         expression(9, u16::MAX),
-        failed(9, "it lies outside of its section")
+        failed(9, "lies outside its section")
     );
 }
 

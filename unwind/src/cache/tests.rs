@@ -64,7 +64,7 @@ fn rows_of_a_unit() {
 }
 
 #[test]
-fn a_unit_whose_first_row_begins_later() {
+fn a_unit_whose_first_row_starts_later() {
     let mut cache = Cache::new();
     let unit = cache.add_unit(KEY, 0x10..0x40, [row(0x20, rule(8))], None);
     assert_eq!(cache.find_row(unit, 0x1f), Err(Reason::NoRow { pc: 0x1f }));
@@ -214,7 +214,7 @@ fn the_short_form_tells_rules_apart() {
 }
 
 #[test]
-fn what_takes_the_fast_path() {
+fn rules_that_take_the_fast_path() {
     let pack = |rule: Rule| Key::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
     let fast = |shape, cfa_offset, slots| Packed {
         cfa_offset,
@@ -278,7 +278,7 @@ fn hot_addresses_survive_growth() {
 }
 
 #[test]
-fn hot_addresses_of_the_kernel_and_of_nobody() {
+fn hot_addresses_of_the_kernel_and_of_no_space() {
     let space = AddressSpace::new();
     let (mut cache, row) = one_row(&space);
     for address in [0, 1, 0x7fff_ffff_ffff, 0xffff_8000_0000_0000, u64::MAX] {
@@ -326,7 +326,7 @@ fn hot_addresses_belong_to_their_space() {
 
 /// More address spaces than a key can number.
 #[test]
-fn spaces_without_number() {
+fn more_spaces_than_a_key_can_number() {
     let first = AddressSpace::new();
     let (mut cache, row) = one_row(&first);
     for _ in 0..0x8010 {

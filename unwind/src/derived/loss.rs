@@ -25,23 +25,23 @@ macro_rules! losses {
 }
 
 losses! {
-    CfaRegister = "cfa-register", "the CFA hangs on a register that the format does not know";
-    CfaOffset = "cfa-offset", "the CFA's offset does not fit, or this base takes none";
-    CfaLoad = "cfa-load", "the CFA is loaded from memory in a way that the format does not know";
+    CfaRegister = "cfa-register", "the CFA is based on a register that the format cannot express";
+    CfaOffset = "cfa-offset", "the CFA's offset does not fit, or this base register allows none";
+    CfaLoad = "cfa-load", "the CFA is loaded from memory in a way that the format cannot express";
     CfaExpression = "cfa-expression", "the CFA is an expression";
     CfaUndefined = "cfa-undefined", "the CFA has no rule";
     RaSlot = "ra-slot", "the return address is not at CFA - 8";
     RaRegister = "ra-register", "the return address is in a register";
-    RaExpression = "ra-expression", "the return address is found by an expression";
+    RaExpression = "ra-expression", "the return address is given by an expression";
     SpRule = "sp-rule", "the caller's sp is not the CFA";
     RbpUndefined = "rbp-undefined", "rbp is lost, but the format can only leave it unchanged";
-    RbpRule = "rbp-rule", "rbp's rule is not one that the format knows";
+    RbpRule = "rbp-rule", "the format cannot express rbp's rule";
     RbpOffset = "rbp-offset", "rbp's offset does not fit";
-    RbpExpression = "rbp-expression", "rbp is found by an expression";
-    SignalFrame = "signal-frame", "the registers lie in a signal frame, not in a struct pt_regs";
+    RbpExpression = "rbp-expression", "rbp is given by an expression";
+    SignalFrame = "signal-frame", "the registers are in a signal frame, not in a struct pt_regs";
     TooManyRows = "too-many-rows", "the function has more rows than the format can count";
-    TooLarge = "too-large", "the function is larger than the format can say";
-    CalleeSaved = "callee-saved", "the row goes on without rbx or r12 to r15, by the format's design";
+    TooLarge = "too-large", "the function is larger than the format can express";
+    CalleeSaved = "callee-saved", "the row omits rbx and r12 to r15, as the format always does";
 }
 
 /// What a rule lost in translation.

@@ -75,7 +75,7 @@ fn a_plt_is_written_out_to_its_last_byte() {
 }
 
 #[test]
-fn so_many_rows_of_a_plt_and_not_one_more() {
+fn the_limit_of_plt_rows_is_exact() {
     // Two rows per 16 bytes.
     let most = 8 * PLT_ROWS_MAX as u64;
     for (len, lost) in [(most, 0), (most + 1, 1)] {
@@ -153,7 +153,7 @@ fn a_function_has_as_many_rows_as_the_format_counts() {
 }
 
 #[test]
-fn each_format_says_what_it_can() {
+fn each_format_expresses_what_it_can() {
     // CFA = r11 + 8.
     let image = image(0x10, &[0x0c, 11, 8]);
     let mut cache = Cache::new();
@@ -165,7 +165,7 @@ fn each_format_says_what_it_can() {
 }
 
 #[test]
-fn what_is_derived_on_the_way_is_counted() {
+fn rows_derived_during_a_walk_are_counted() {
     let image = image(0x10, &[0x41, 0x0e, 16, 0x41, 0x0e, 8]);
     let mut cache = Cache::new();
     for at in [0, 1, 2] {

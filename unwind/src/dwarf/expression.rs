@@ -69,7 +69,7 @@ pub fn evaluate<M: Memory + ?Sized>(
             return machine.pop();
         }
         let operation = Operation::parse(&mut rest, ENCODING).map_err(|error| match error {
-            gimli::Error::UnexpectedEof(_) => malformed("it ends within an operation"),
+            gimli::Error::UnexpectedEof(_) => malformed("ends within an operation"),
             gimli::Error::InvalidExpression(_) => malformed("unknown operation"),
             _ => malformed("malformed operand"),
         })?;
@@ -77,7 +77,7 @@ pub fn evaluate<M: Memory + ?Sized>(
             let here = expression.len() - rest.len();
             let target = here.checked_add_signed(distance.into());
             let target = target.and_then(|t| expression.get(t..));
-            let target = target.ok_or(malformed("it branches out of itself"))?;
+            let target = target.ok_or(malformed("branch target is outside the expression"))?;
             rest = EndianSlice::new(target, LittleEndian);
         }
     }
@@ -97,18 +97,18 @@ struct Machine<'a, M: Memory + ?Sized> {
 
 impl<M: Memory + ?Sized> Machine<'_, M> {
     fn pop(&mut self) -> Result<u64, ExpressionError> {
-        self.stack.pop().ok_or(malformed("its stack is empty"))
+        self.stack.pop().ok_or(malformed("stack underflow"))
     }
 
     fn push(&mut self, value: u64) -> Result<(), ExpressionError> {
         let pushed = self.stack.try_push(value);
-        pushed.map_err(|_| malformed("its stack is too deep"))
+        pushed.map_err(|_| malformed("stack overflow"))
     }
 
     /// Pushes a copy of the entry that is `depth` below the top.
     fn pick(&mut self, depth: usize) -> Result<(), ExpressionError> {
         let value = self.stack.iter().rev().nth(depth).copied();
-        self.push(value.ok_or(malformed("its stack is too short"))?)
+        self.push(value.ok_or(malformed("stack index out of range"))?)
     }
 
     fn unary(&mut self, f: impl FnOnce(u64) -> u64) -> Result<(), ExpressionError> {
@@ -141,7 +141,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
         let address = self.pop()?;
         let mut bytes = [0; 8];
         let part = bytes.get_mut(..size.into());
-        let part = part.ok_or(malformed("it loads more than 8 bytes"))?;
+        let part = part.ok_or(malformed("loads more than 8 bytes"))?;
         let read = self.memory.read(address, part);
         read.map_err(|e| ExpressionError::Unavailable(e.into()))?;
         self.push(u64::from_le_bytes(bytes))
@@ -160,7 +160,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
                 base_type,
             } => {
                 if base_type.0 != 0 {
-                    return Err(malformed("typed operation"));
+                    return Err(malformed("typed operations are not supported"));
                 }
                 let value = self.register(register.0)?;
                 self.push(value.wrapping_add(offset as u64))?;
@@ -171,7 +171,9 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
                 space,
             } => {
                 if base_type.0 != 0 || space {
-                    return Err(malformed("typed operation or address space"));
+                    return Err(malformed(
+                        "typed operations and address spaces are not supported",
+                    ));
                 }
                 self.load(size)?;
             }
@@ -183,8 +185,12 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
             Operation::Pick { index } => self.pick(index.into())?,
             Operation::Swap => self.rotate(2)?,
             Operation::Rot => self.rotate(3)?,
-            Operation::CallFrameCFA => return Err(malformed("DW_OP_call_frame_cfa in a rule")),
-            Operation::Register { .. } => return Err(malformed("a register is no value")),
+            Operation::CallFrameCFA => {
+                return Err(malformed("DW_OP_call_frame_cfa is not allowed in a rule"));
+            }
+            Operation::Register { .. } => {
+                return Err(malformed("DW_OP_regN is not allowed in a rule"));
+            }
             other => self.arithmetic(other)?,
         }
         Ok(None)
@@ -193,7 +199,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
     /// Moves the top entry below the `count - 1` entries under it.
     fn rotate(&mut self, count: usize) -> Result<(), ExpressionError> {
         let from = self.stack.len().checked_sub(count);
-        let from = from.ok_or(malformed("its stack is too short"))?;
+        let from = from.ok_or(malformed("stack index out of range"))?;
         self.stack[from..].rotate_right(1);
         Ok(())
     }

@@ -92,7 +92,7 @@ impl<'a> CfaProgram<'a> {
         while !program.input.is_empty() {
             let at = program.offset();
             if let Step::Advance(_) = program.step()? {
-                return Err(table.malformed(at, "a CIE cannot advance"));
+                return Err(table.malformed(at, "a CIE must not advance the location"));
             }
         }
         program.initial = program.state;
@@ -238,7 +238,7 @@ impl<'a> CfaProgram<'a> {
             if to - self.range.start > u32::MAX.into() {
                 return Err(self
                     .table
-                    .malformed(at, "row more than 4 GiB into its function"));
+                    .malformed(at, "row starts more than 4 GiB into its function"));
             }
             let complete = self.complete(to);
             self.start = to;
@@ -318,7 +318,7 @@ impl<'a> CfaProgram<'a> {
             }
             dw::DW_CFA_restore_state => {
                 let state = self.remembered.pop();
-                self.state = state.ok_or(Wrong("no state is remembered"))?;
+                self.state = state.ok_or(Wrong("no remembered state to restore"))?;
             }
             // Arguments pushed for a call: the CFA's rule takes them into account already.
             dw::DW_CFA_GNU_args_size => _ = uleb(&mut self.input)?,
@@ -342,7 +342,9 @@ impl<'a> CfaProgram<'a> {
                 base: Base::Reg(reg),
                 offset,
             } => Ok((reg, offset)),
-            _ => Err(Wrong("no CFA by register that could be changed")),
+            _ => Err(Wrong(
+                "the CFA is not a register plus offset, so it cannot be changed",
+            )),
         };
         Ok(match opcode {
             dw::DW_CFA_def_cfa => {
@@ -433,7 +435,7 @@ impl<'a> CfaProgram<'a> {
     fn general(&mut self) -> Result<Reg, Wrong> {
         let number = uleb(&mut self.input)?;
         let reg = u16::try_from(number).ok().and_then(Reg::from_dwarf);
-        reg.ok_or(Wrong("the CFA hangs on no general register"))
+        reg.ok_or(Wrong("the CFA's base is not a general register"))
     }
 
     fn at_cfa(&mut self) -> Result<Value, Wrong> {
@@ -462,13 +464,15 @@ impl<'a> CfaProgram<'a> {
         self.input
             .skip(usize::try_from(len).unwrap_or(usize::MAX))?;
         let (Ok(start), Ok(len)) = (start, u16::try_from(len)) else {
-            return Err(Wrong("expression longer than 64 KiB, or beyond 4 GiB"));
+            return Err(Wrong(
+                "expression is longer than 64 KiB or starts beyond 4 GiB",
+            ));
         };
         Ok(Value::Expression(Expression { start, len, load }))
     }
 }
 
-const TOO_LARGE: Wrong = Wrong("offset does not fit 32 bits");
+const TOO_LARGE: Wrong = Wrong("offset does not fit in 32 bits");
 
 const fn cfa_plus(offset: i32) -> Value {
     Value::Offset {

@@ -156,7 +156,7 @@ impl<'a> Table<'a> {
 
     /// Reads the first word of an entry, at `start`.
     fn parent(&self, rest: &mut Input<'a>, start: usize, wide: bool) -> gimli::Result<Parent> {
-        const OUTSIDE: Parent = Parent::Bad("its CIE lies outside of the section");
+        const OUTSIDE: Parent = Parent::Bad("its CIE lies outside the section");
         if self.kind != TableKind::DebugFrame {
             let back = rest.read_u32()? as usize;
             let cie = start.checked_sub(back);
@@ -180,7 +180,7 @@ impl<'a> Table<'a> {
     pub(super) fn cie_of(&self, entry: &Entry<'_>) -> Result<usize, Reason> {
         match entry.parent {
             Parent::At(cie) => Ok(cie),
-            Parent::None => Err(self.malformed(entry.offset, "an FDE is expected here")),
+            Parent::None => Err(self.malformed(entry.offset, "expected an FDE")),
             Parent::Bad(what) => Err(self.malformed(entry.offset, what)),
         }
     }
@@ -189,7 +189,7 @@ impl<'a> Table<'a> {
     pub(super) fn cie(&self, offset: usize) -> Result<Cie, Reason> {
         let entry = self.entry(offset)?.filter(Entry::is_cie);
         let Some(entry) = entry else {
-            return Err(self.malformed(offset, "a CIE is expected here"));
+            return Err(self.malformed(offset, "expected a CIE"));
         };
         let mut input = entry.rest;
         let fail = self.fail(input);
@@ -209,7 +209,7 @@ impl<'a> Table<'a> {
                 input.read_u8().map_err(&fail)?,
             );
             if sizes != (8, 0) {
-                return Err(self.malformed(offset, "addresses are not of 8 bytes"));
+                return Err(self.malformed(offset, "addresses are not 8 bytes wide"));
             }
         }
         let fail = self.fail(input);
@@ -298,7 +298,7 @@ impl<'a> Table<'a> {
             dw::DW_EH_PE_pcrel => Ok(self.address.wrapping_add(self.offset_of(*input) as u64)),
             dw::DW_EH_PE_datarel => self.got.ok_or(Wrong("data-relative address without a GOT")),
             dw::DW_EH_PE_funcrel => {
-                function.ok_or(Wrong("function-relative address of a function"))
+                function.ok_or(Wrong("function start is encoded relative to the function"))
             }
             _ => Err(Wrong("unsupported pointer encoding")),
         };

@@ -179,7 +179,7 @@ fn make(
 ) -> Result<UnitId, Reason> {
     let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
     let unit = table.entry(start).and_then(|entry| {
-        let entry = entry.ok_or(table.malformed(start, "an FDE is expected here"))?;
+        let entry = entry.ok_or(table.malformed(start, "expected an FDE"))?;
         let at = table.cie_of(&entry)?;
         let cie_key = UnitKey {
             table: table.kind,
@@ -373,7 +373,7 @@ pub(crate) fn compile_all_as(
                 spend(table, at, cie.program.len(), key, cache)?;
                 program = Some(CfaProgram::new(table, cie)?);
             }
-            let missing = table.malformed(at, "no CIE");
+            let missing = table.malformed(at, "the FDE has no CIE");
             let program = program.as_mut().ok_or(missing)?;
             let fde = table.fde(entry, program.cie())?;
             Ok(run(program, &fde, key, rows, cache))

@@ -60,7 +60,7 @@ fn a_file_without_section_headers_is_read_by_its_program_headers() {
 }
 
 #[test]
-fn what_is_no_image_is_refused_by_name() {
+fn other_files_are_refused_by_name() {
     let refused = |at: usize, byte: u8| {
         let mut bytes = program();
         bytes[at] = byte;
@@ -79,8 +79,8 @@ fn what_is_no_image_is_refused_by_name() {
     assert_eq!((error.section, error.offset), ("program headers", 0x8040));
     assert_eq!(
         alloc::format!("{error}"),
-        "program headers at offset 0x8040: does not lie inside the file of 768 bytes, or has \
-         entries of another size"
+        "program headers at offset 0x8040: lies outside the file of 768 bytes, or has entries of \
+         the wrong size"
     );
 }
 
@@ -106,7 +106,7 @@ fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
 }
 
 #[test]
-fn a_cut_or_altered_file_gives_no_more_than_it_holds() {
+fn a_cut_or_altered_file_yields_only_what_it_contains() {
     let whole = program();
     // The number of bytes in the sections of a file of `len` bytes.
     let held = |elf: &Elf, len: usize| {
@@ -198,7 +198,7 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
 }
 
 #[test]
-fn of_several_segments_in_a_mapping_the_one_it_begins_with_is_meant() {
+fn of_several_segments_in_a_mapping_the_first_counts() {
     // Both lie in the mapped part of the file, but only the first starts there.
     let two = with_segments(&[(0x1000, 0x11000, 0x800, 6), (0x2100, 0x22100, 0x800, 6)]);
     assert_eq!(

@@ -53,7 +53,7 @@ fn found(at: u64, word: u64) -> (CodeAddress, u64, Option<u64>) {
 const WORDS: [u64; 6] = [0x1001, 7, 0x2000, 0x1000, 0x2001, 0x1fff];
 
 #[test]
-fn words_behind_code_are_frames() {
+fn words_after_code_are_frames() {
     let start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
     let chain = scan(&start, &WORDS, 100);
     // A return address follows a call: it may be at the end of the text, but not at its start.
@@ -70,7 +70,7 @@ fn words_behind_code_are_frames() {
 }
 
 #[test]
-fn a_scan_begins_at_the_next_whole_word() {
+fn a_scan_starts_at_the_next_aligned_word() {
     for (rsp, first) in [(0, 0), (1, 8), (7, 8), (8, 8), (9, 16)] {
         let start = Start::from_regs(Regs::frame(0x1234, STACK + rsp, 0));
         let chain = scan(&start, &[0x1001, 0x1002, 0x1003], 100);
@@ -79,7 +79,7 @@ fn a_scan_begins_at_the_next_whole_word() {
 }
 
 #[test]
-fn a_mark_hides_the_start_and_what_lies_below() {
+fn a_mark_hides_the_start_and_everything_below() {
     let mut start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
     start.first_frame = Some(STACK + 9);
     let chain = scan(&start, &WORDS, 100);
@@ -93,7 +93,7 @@ fn a_mark_hides_the_start_and_what_lies_below() {
 }
 
 #[test]
-fn so_many_frames_and_not_one_more() {
+fn the_frame_limit_is_exact() {
     let limit = |limit| Reason::FrameLimit { limit };
     let mut start = Start::from_regs(Regs::frame(0x1234, STACK, 0));
     // The start's own pc counts, too.
@@ -115,7 +115,7 @@ fn so_many_frames_and_not_one_more() {
 }
 
 #[test]
-fn a_stack_that_is_not_there_is_not_its_end() {
+fn a_missing_stack_is_an_error_and_not_its_end() {
     let at = |rsp| scan(&Start::from_regs(Regs::frame(0x1234, rsp, 0)), &WORDS, 100);
     let end = STACK + 8 * WORDS.len() as u64;
     assert_eq!(at(end - 8).end.reason, Reason::NotAtRoot);

@@ -31,7 +31,7 @@ fn listed(space: &AddressSpace) -> Vec<Listed<'_>> {
 }
 
 #[test]
-fn what_is_unmapped_is_cut_out_and_nothing_else() {
+fn only_unmapped_ranges_are_removed() {
     let a = (0x1000, 0x2000, "a");
     let b = (0x2000, 0x3000, "b");
     let c = (0x4000, 0x5000, "c");
@@ -71,7 +71,7 @@ fn what_is_unmapped_is_cut_out_and_nothing_else() {
 }
 
 #[test]
-fn a_new_mapping_replaces_what_it_lies_over() {
+fn a_new_mapping_replaces_what_it_covers() {
     let mut space = three();
     space.map(mapping(0x1800..0x2800, "new"));
     let expected = [
@@ -128,16 +128,13 @@ fn text_of_an_image_is_where_it_says() {
 }
 
 #[test]
-fn a_part_of_bytes_lies_inside_of_them() {
+fn a_part_of_bytes_stays_within_its_bounds() {
     let bytes = Bytes::from_vec((0..10).collect());
     let part = bytes.part(2..8).expect("inside");
     assert_eq!(part[..], [2, 3, 4, 5, 6, 7]);
     assert_eq!(part.part(1..3).expect("inside")[..], [3, 4]);
     assert_eq!(part.part(0..6).expect("all of it").len(), 6);
-    assert!(
-        part.part(0..7).is_none(),
-        "the owner has more, the part not"
-    );
+    assert!(part.part(0..7).is_none(), "the part ends before its owner");
     assert!(bytes.part(0..11).is_none());
     let owner: Owner = Arc::new(Vec::from([7u8; 4]));
     assert!(Bytes::new(owner.clone(), 0..5).is_none());

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_place_have_to_be_right() {
+    fn values_and_places_must_be_right() {
         let boundary = UserBoundary {
             ip: 0x40_1000,
             sp: 0x7ff0,

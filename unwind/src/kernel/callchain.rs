@@ -124,10 +124,10 @@ impl core::fmt::Display for UserOutcome {
         f.write_str(match self {
             UserOutcome::Walked(end) => return end.fmt(f),
             UserOutcome::NoRoomForContext => "max_contexts: no room for the marker",
-            UserOutcome::NotAsked => "not asked for",
+            UserOutcome::NotAsked => "not requested",
             UserOutcome::NoUserSpace => "the task has no user space (mm is NULL)",
             UserOutcome::CrossTask => "the event belongs to another task (crosstask)",
-            UserOutcome::NotRecorded => "the registers of user space are not recorded",
+            UserOutcome::NotRecorded => "the user-space registers are not recorded",
         })
     }
 }

@@ -114,7 +114,7 @@ impl fmt::Display for UserEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UserEnd::NotUser { address } => {
-                write!(f, "fault: {address:#x} is no address of user space")
+                write!(f, "fault: {address:#x} is not a user-space address")
             }
             UserEnd::Fault(error) => write!(f, "fault: {error}"),
             UserEnd::FpBelowSp { fp, sp } => write!(f, "fp < sp: {fp:#x} is below {sp:#x}"),

@@ -57,7 +57,7 @@ fn pcs(chain: &Chain) -> Vec<CodeAddress> {
 }
 
 #[test]
-fn a_call_becomes_the_address_behind_it() {
+fn a_call_becomes_its_return_address() {
     let (call, plain) = (CodeAddress::Return, CodeAddress::Instruction);
     let froms = [0, 5, 7, 11, 14, 15].map(|at| BASE + at);
     // A call cut off by the end of the known code, and one without any known code.
@@ -85,7 +85,7 @@ fn a_call_becomes_the_address_behind_it() {
 }
 
 #[test]
-fn a_full_ring_is_said_to_be_full() {
+fn a_full_ring_is_reported_as_full() {
     let froms: Vec<u64> = (0..8).collect();
     let stacks = [ring(32, &froms), ring(8, &froms), ring(0, &froms)];
     let branches = Branches {
@@ -101,7 +101,11 @@ fn a_full_ring_is_said_to_be_full() {
     };
     assert_eq!(end(None), Reason::NotAtRoot);
     assert_eq!(end(Some(8)), Reason::LbrDepth { depth: 8 });
-    assert_eq!(end(Some(0)), Reason::NotAtRoot, "nobody knows its depth");
+    assert_eq!(
+        end(Some(0)),
+        Reason::NotAtRoot,
+        "the ring's depth is unknown"
+    );
     assert_eq!(end(Some(16)).code(), Code::NoBranchRecords);
     let none = walked(Branches::default(), LbrOptions::default(), 100);
     assert_eq!(none.end.reason, Reason::NoBranchRecords);
@@ -109,7 +113,7 @@ fn a_full_ring_is_said_to_be_full() {
 }
 
 #[test]
-fn what_was_stitched_follows_if_it_is_wanted() {
+fn the_stitched_chain_follows_on_request() {
     let (stacks, stitched) = ([ring(1, &[0x10])], [vec![0x20, 0x30]]);
     let branches = Branches {
         stacks: &stacks,

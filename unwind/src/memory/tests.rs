@@ -93,7 +93,7 @@ fn the_first_region_that_holds_an_address_is_read() {
 }
 
 #[test]
-fn a_profilers_copy_begins_at_rsp_and_has_nothing_else() {
+fn a_profilers_copy_starts_at_rsp_and_has_nothing_else() {
     let other = MemoryCopy::new(0x5000, &BYTES);
     let both = Regions::new(Vec::from([COPY, other]));
     /// Address and length of each part.
@@ -161,7 +161,7 @@ fn errors_say_the_address_and_the_bound() {
         ),
         (
             below(0x8, 0x10),
-            "0x8 lies below the stack copy, which begins at 0x10",
+            "0x8 lies below the stack copy, which starts at 0x10",
         ),
     ];
     for (error, text) in cases {

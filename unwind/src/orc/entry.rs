@@ -81,8 +81,8 @@ impl Entry {
             return Err("unused bits are set");
         }
         let reg = |number: u16| layout.reg(number as u8 & 0xf);
-        let sp_reg = reg(flags).ok_or("no such sp_reg")?;
-        let bp_reg = reg(flags >> 4).ok_or("no such bp_reg")?;
+        let sp_reg = reg(flags).ok_or("unknown sp_reg")?;
+        let bp_reg = reg(flags >> 4).ok_or("unknown bp_reg")?;
         let bit = |n: u16| flags >> n & 1 != 0;
         let (kind, signal) = match layout {
             Layout::V4_14 => (
@@ -97,7 +97,7 @@ impl Entry {
                     2 => EntryType::Call,
                     3 => EntryType::Regs,
                     4 => EntryType::RegsPartial,
-                    _ => return Err("no such type"),
+                    _ => return Err("unknown type"),
                 };
                 (kind, bit(11))
             }
@@ -285,10 +285,10 @@ const UNDEFINED: Rule = Rule {
 /// Decodes `type` before 6.4, where END_OF_STACK and UNDEFINED are expressed by `end` and sp_reg.
 fn old_type(kind: u16, sp_reg: OrcReg, end: bool) -> Result<EntryType, &'static str> {
     match (sp_reg, end, kind) {
-        (_, _, 3) => Err("no such type"),
+        (_, _, 3) => Err("unknown type"),
         (OrcReg::Undefined, true, _) => Ok(EntryType::EndOfStack),
         (OrcReg::Undefined, false, _) => Ok(EntryType::Undefined),
-        (_, true, _) => Err("end of the stack, but with an sp_reg"),
+        (_, true, _) => Err("end of stack, but sp_reg is set"),
         (_, _, 0) => Ok(EntryType::Call),
         (_, _, 1) => Ok(EntryType::Regs),
         _ => Ok(EntryType::RegsPartial),

@@ -7,10 +7,10 @@ use super::entry::{ENTRY_LEN, Entry};
 use super::layout::Layout;
 use crate::reason::Reason;
 use alloc::vec::Vec;
-use core::fmt;
 
 /// What is wrong with a table, and where.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[error("{section}+{offset:#x}: {what}")]
 pub struct Malformed {
     /// The section's name.
     pub section: &'static str,
@@ -19,14 +19,6 @@ pub struct Malformed {
     /// What is wrong.
     pub what: &'static str,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{:#x}: {}", self.section, self.offset, self.what)
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 impl From<Malformed> for Reason {
     fn from(m: Malformed) -> Self {
@@ -74,7 +66,7 @@ impl<'a> Table<'a> {
             return Err(wrong(
                 ".orc_unwind_ip",
                 at,
-                "not as many addresses as entries",
+                "number of addresses differs from number of entries",
             ));
         }
         Ok(Table {

@@ -49,7 +49,7 @@ impl Orc {
         let encoding = index.encoding().ok_or(Malformed {
             section: ".orc_unwind",
             offset: 0,
-            what: "no known layout fits the entries; name the kernel's version",
+            what: "the entries fit no known layout; give the kernel's version",
         })?;
         let position = table.find(svma).ok_or(Reason::NoRow { pc: svma })?;
         let first = position / CHUNK * CHUNK;

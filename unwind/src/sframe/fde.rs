@@ -137,7 +137,7 @@ fn read_at(
     let size = u32_at(bytes, offset + field)?;
     let fre_off = u32_at(bytes, offset + field + 4)?;
     let mut fres = header.fres + u64::from(fre_off);
-    let outside = Malformed::new(offset + field + 4, "the FDE's rows lie outside of the FREs");
+    let outside = Malformed::new(offset + field + 4, "the FDE's rows lie outside the FREs");
     let (num_fres, info, info2, rep_size) = match header.version {
         Version::V1 => {
             let [info] = get(bytes, offset + 16)?;

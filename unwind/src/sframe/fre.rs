@@ -107,7 +107,7 @@ impl<'a> Fres<'a> {
         let info_at = at + self.fre_type.byte_len();
         let [info] = get(bytes, info_at).ok_or(short)?;
         let Some(len) = word_len(info) else {
-            return Err(Malformed::new(info_at, "the size of data words is 3"));
+            return Err(Malformed::new(info_at, "invalid data word size code 3"));
         };
         let first = info_at as usize + 1;
         let end = first + len * count(info);

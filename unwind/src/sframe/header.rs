@@ -4,7 +4,6 @@
 //! section "SFrame Header"). Function descriptors are in `fde`, rows in `fre` and `row`.
 
 use crate::reason::Reason;
-use core::fmt;
 
 /// The first two bytes of a section, in this machine's byte order.
 pub const MAGIC: u16 = 0xdee2;
@@ -16,7 +15,8 @@ pub const HEADER_LEN: u64 = 28;
 pub const ABI_AMD64: u8 = 3;
 
 /// What is wrong with a section, and where.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[error(".sframe+{offset:#x}: {what}")]
 pub struct Malformed {
     /// Offset in the section, bytes.
     pub offset: u64,
@@ -29,14 +29,6 @@ impl Malformed {
         Malformed { offset, what }
     }
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, ".sframe+{:#x}: {}", self.offset, self.what)
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 impl From<Malformed> for Reason {
     fn from(m: Malformed) -> Self {
@@ -140,7 +132,7 @@ impl Header {
         match u16::from_le_bytes([h[0], h[1]]) {
             MAGIC => {}
             m if m == MAGIC.swap_bytes() => {
-                return Err(Malformed::new(0, "big-endian; only AMD64 is read here"));
+                return Err(Malformed::new(0, "big-endian; only AMD64 is supported"));
             }
             _ => return Err(Malformed::new(0, "no SFrame magic (0xdee2)")),
         }

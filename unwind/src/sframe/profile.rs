@@ -63,7 +63,7 @@ impl Profile {
     pub const fn description(self) -> &'static str {
         match self {
             Profile::Spec => "the SFrame specification, V1 to V3; looks up ra itself",
-            Profile::CallSite => "the specification, but looked up at ra - 1",
+            Profile::CallSite => "the specification, but looks up ra - 1",
             Profile::KernelV3 => "Linux's V3 reader: strict, register rules in the top frame only",
             Profile::KernelV3Validate => "Linux's V3 reader with CONFIG_SFRAME_VALIDATION",
             Profile::Libsframe => "libsframe 2.47: V2 and V3, sorted tables only",
@@ -106,9 +106,7 @@ impl Profile {
             Profile::Spec | Profile::CallSite => Ok(()),
             Profile::Libsframe => match h.version {
                 Version::V1 => refuse(2, "libsframe 2.47 reads V2 and V3 only"),
-                _ if !h.has(FLAG_FDE_SORTED) => {
-                    refuse(3, "libsframe finds rows in sorted tables only")
-                }
+                _ if !h.has(FLAG_FDE_SORTED) => refuse(3, "libsframe reads sorted tables only"),
                 _ if h.fdes > h.fres => refuse(20, "the FREs lie before the FDEs"),
                 _ => Ok(()),
             },
@@ -120,10 +118,10 @@ impl Profile {
                     return refuse(3, "Linux needs a sorted table with PC-relative starts");
                 }
                 if h.auxhdr_len != 0 {
-                    return refuse(7, "Linux takes no auxiliary header");
+                    return refuse(7, "Linux does not accept an auxiliary header");
                 }
                 if h.num_fdes == 0 || h.num_fres == 0 {
-                    return refuse(8, "Linux refuses a table without functions or rows");
+                    return refuse(8, "Linux rejects a table without functions or rows");
                 }
                 if h.fres < h.fdes_end() {
                     return refuse(24, "the FREs overlap the FDEs");
@@ -149,7 +147,7 @@ impl Profile {
             return Ok(());
         }
         if fde.num_fres == 0 {
-            let what = "an FDE without rows: no meaning to this reader";
+            let what = "this reader does not accept an FDE without rows";
             return Err(Malformed::new(fde.offset, what));
         }
         let limit = fde.rep_size.map_or(fde.size, u32::from);
@@ -162,7 +160,7 @@ impl Profile {
             let refuse = |what| Err(Malformed::new(fre.offset, what));
             if self.is_kernel() {
                 if fre.start >= limit {
-                    return refuse("Linux refuses a row that starts behind its function");
+                    return refuse("Linux rejects a row that starts past the end of its function");
                 }
                 if last.is_some_and(|last| fre.start <= last) {
                     return refuse("row starts do not increase");
@@ -174,7 +172,7 @@ impl Profile {
                     return refuse("a flexible row ends in a padding word");
                 }
             } else if fre.count() > LIBSFRAME_WORDS_MAX {
-                return refuse("libsframe takes 6 data words at most");
+                return refuse("libsframe accepts at most 6 data words");
             }
         }
         Ok(())
@@ -245,7 +243,7 @@ fn check_kernel_fde(fde: &Fde, text: &[Range<u64>]) -> Result<(), Malformed> {
     if !text.iter().any(inside) {
         return Err(Malformed::new(
             fde.offset,
-            "the function lies outside of the text",
+            "the function lies outside the text",
         ));
     }
     if fde.num_fres > fde.size {

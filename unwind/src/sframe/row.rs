@@ -96,7 +96,7 @@ impl SframeRow {
         if words.next < fre.count() {
             return Err(Malformed::new(
                 fre.offset,
-                "the row has data words too many",
+                "the row has too many data words",
             ));
         }
         Ok(row)
@@ -172,7 +172,7 @@ impl Words<'_> {
             return Err("a flexible row without a CFA rule");
         };
         if cfa.reg.is_none() {
-            return Err("the CFA counts from the CFA");
+            return Err("the CFA is defined relative to itself");
         }
         let ra = self.track()?;
         let fp = self.track()?;
@@ -193,14 +193,14 @@ impl Words<'_> {
         let reg = if control & 1 != 0 {
             let number = u16::try_from(control >> 3).ok();
             let reg = number.and_then(Reg::from_dwarf);
-            Some(reg.ok_or("a control word names no register of this machine")?)
+            Some(reg.ok_or("a control word names an unknown register")?)
         } else {
             None
         };
         Ok(Track::At(Location {
             reg,
             deref: control & 2 != 0,
-            offset: self.signed().ok_or("a control word without its offset")?,
+            offset: self.signed().ok_or("a control word has no offset")?,
         }))
     }
 }

@@ -76,7 +76,7 @@ fn pc(stepped: &Stepped) -> Result<u64, Reason> {
 }
 
 #[test]
-fn a_zero_rbp_is_a_root_for_who_follows_frame_pointers() {
+fn a_zero_rbp_is_a_root_for_frame_pointer_unwinders() {
     let words = [STACK + 32, 0x1200];
     let by_rbp = step_from(&FramePointer, STACK, true, &words);
     assert_eq!((pc(&by_rbp), by_rbp.cfa), (Ok(0x1200), Some(STACK + 16)));
@@ -108,7 +108,7 @@ fn a_rule_that_cannot_be_applied_may_still_give_the_cfa() {
 }
 
 #[test]
-fn a_fallbacks_row_says_what_it_stands_in_for() {
+fn a_fallback_row_says_what_it_replaces() {
     let both = WithFallback::new(Box::new(Dwarf::new()), Box::new(FramePointer));
     let words = [STACK + 32, 0x1200];
     let stepped = step_from(&both, STACK, true, &words);

@@ -33,7 +33,7 @@ fn walked(unwinder: &dyn Unwinder, branches: Branches<'_>) -> (Chain, Vec<u64>, 
 }
 
 #[test]
-fn a_guess_reads_the_stack_and_knows_no_root() {
+fn a_guess_scans_the_stack_and_finds_no_root() {
     assert_eq!(Guess.name(), "guess");
     assert!(Guess.needs_stack() && !Guess.wants_stitching());
     assert_eq!(Guess.carries(), RegMask::FRAME);

@@ -108,7 +108,7 @@ fn edited(edit: impl FnOnce(&mut Vec<Frame>)) -> String {
 }
 
 #[test]
-fn the_words_of_the_design() {
+fn the_short_forms_of_verdicts() {
     assert_eq!(edited(|_| {}), ".");
     assert_eq!(edited(|f| f.truncate(2)), "t@2");
     assert_eq!(edited(Vec::clear), "t@0");
@@ -410,7 +410,7 @@ fn the_same_pc_and_sp_from_another_slot_is_the_same_frame() {
 }
 
 #[test]
-fn what_was_scanned_for_is_luck_at_its_best() {
+fn a_scanned_frame_is_luck_at_best() {
     let five = True::of(5);
     let mut chain = five.chain();
     chain.end = End::unmarked(Reason::NotAtRoot);
@@ -435,7 +435,7 @@ fn an_unwinder_that_calls_itself_unreliable_is_never_right() {
 }
 
 #[test]
-fn what_never_began_is_unsupported() {
+fn a_walk_that_never_started_is_unsupported() {
     let five = True::of(5);
     let empty = |reason: Reason| Chain {
         end: reason.into(),
@@ -458,7 +458,7 @@ fn what_never_began_is_unsupported() {
 }
 
 #[test]
-fn a_cycle_is_a_cycle_wherever_there_is_ground() {
+fn a_cycle_is_a_cycle_wherever_there_is_memory() {
     let five = True::of(5);
     let mut chain = five.chain();
     chain.end = Reason::Cycle { pc: 1, sp: 1 }.into();

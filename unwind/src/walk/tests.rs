@@ -230,7 +230,7 @@ fn ends() {
 }
 
 #[test]
-fn a_return_address_behind_the_text_belongs_to_the_call() {
+fn a_return_address_past_the_text_belongs_to_the_call() {
     let words = [0, pc(TEXT.end), 0, 0];
     let mut finder = Rows::all(RSP16);
     let chain = chain_of(&finder, &start(pc(0x1100), STACK, 0), &words);
@@ -483,7 +483,7 @@ fn by_default_only_a_rule_that_is_not_common_needs_a_permit() {
 }
 
 #[test]
-fn a_signal_frame_may_change_stacks_but_not_for_ever() {
+fn a_signal_frame_may_switch_stacks_only_so_often() {
     // Every frame is a signal frame and its own caller.
     let rule = Rule {
         kind: RuleKind::Signal,
@@ -531,7 +531,7 @@ fn stacks_change_only_so_often() {
 }
 
 #[test]
-fn an_address_that_is_not_canonical_is_nobody_elses() {
+fn a_non_canonical_address_does_not_alias_another() {
     let words = [0, pc(0x1200), 0, pc(0x1200) | 1 << 48, 0, 0];
     let (space, mut cache) = (space(), Cache::new());
     let at = start(pc(0x1100), STACK, 0);

@@ -58,7 +58,7 @@ pub fn images(test: &str) -> Vec<(&'static str, Arc<Image>)> {
     let images = FILES.iter().filter_map(|path| {
         let image = image(path);
         if image.is_none() {
-            skip::skip(test, format_args!("no ELF file {path}"));
+            skip::skip(test, format_args!("no ELF file at {path}"));
         }
         Some((*path, image?))
     });

@@ -228,7 +228,10 @@ fn a_run_ends_unmodelled_where_the_machine_cannot_go_on() {
 fn ends_are_told_in_words() {
     let exited = End::Outcome(Outcome::Exited(3));
     assert_eq!(exited.to_string(), "exited with status 3");
-    assert_eq!(End::Timeout.to_string(), "stopped: the time is over");
+    assert_eq!(
+        End::Timeout.to_string(),
+        "stopped: the time limit was reached"
+    );
     assert_eq!(End::Stopped.to_string(), "stopped by a signal");
 }
 

@@ -52,7 +52,7 @@ fn members_are_found_by_path_through_arrays_and_unnamed_unions() {
     assert_eq!(btf.extent("s", "c.b"), Some((12, 4)));
     assert_eq!(btf.extent("s", "d"), None, "a bit-field");
     assert_eq!(btf.extent("s", "e"), None);
-    assert_eq!(btf.extent("t", "a"), None, "no struct of its own");
+    assert_eq!(btf.extent("t", "a"), None, "not a separate struct");
     assert_eq!(btf.extent("s", "p"), Some((40, 8)));
     assert_eq!(btf.size_of("s"), Some(48));
 }

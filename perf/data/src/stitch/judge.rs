@@ -47,10 +47,10 @@ impl Judgement {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Right => "right",
-            Self::Lacking => "lacking: a cookie in the place of frames that are there",
-            Self::Wrong => "wrong: frames of another moment",
-            Self::Bogus => "bogus: a cookie in the place of frames that are not there",
-            Self::Unproven => "unproven: frames of a moment later, the caller may be missing",
+            Self::Lacking => "lacking: a cookie in place of existing frames",
+            Self::Wrong => "wrong: frames from another time",
+            Self::Bogus => "bogus: a cookie in place of frames that do not exist",
+            Self::Unproven => "unproven: frames from a moment later; the caller may be missing",
         }
     }
 }

@@ -245,15 +245,15 @@ impl Why {
     /// The reason in words.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Lost => "no record came, and records were lost in the meantime",
-            Self::NotWritten => "the thread went on, and the kernel wrote no record",
-            Self::Exited => "the thread ended before a record came",
-            Self::Exec => "the record tells of the program that execve put in place",
-            Self::End => "the data ends before a record came",
-            Self::Ambiguous => "the cookie may have come round since it was handed out",
-            Self::NoThread => "the sample does not say which thread it is of",
+            Self::Lost => "no record arrived, and records were lost in the meantime",
+            Self::NotWritten => "the thread returned to user space, but the kernel wrote no record",
+            Self::Exited => "the thread ended before a record arrived",
+            Self::Exec => "the record describes the program that execve started",
+            Self::End => "the data ends before a record arrived",
+            Self::Ambiguous => "the cookie may have wrapped around since it was assigned",
+            Self::NoThread => "the sample does not say which thread it belongs to",
             Self::GivenUp => "given up to keep memory bounded",
-            Self::OtherCookie => "a record with another cookie took it off perf's list",
+            Self::OtherCookie => "a record with another cookie removed it from perf's list",
         }
     }
 }

@@ -4,14 +4,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
 use serde_json::{Map, Value};
-use std::fmt;
 use std::io::Read;
 
 /// Maximum unpacked size of one piece of memory, bytes: more than all stacks of a processor.
 const MEMORY_MAX: u64 = 1 << 20;
 
 /// What is wrong with a capture.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("capture: {place}: {what}")]
 pub struct Problem {
     /// The location, such as `points[3].regs.rip`.
     place: String,
@@ -27,7 +27,7 @@ impl Problem {
     }
 
     pub(super) fn kernel(release: &str) -> Problem {
-        let what = format!("the image of kernel {release} is needed: give it with --kernel FILE");
+        let what = format!("the image of kernel {release} is required; give it with --kernel FILE");
         Problem {
             place: "kernel".into(),
             what,
@@ -37,19 +37,13 @@ impl Problem {
     /// The image belongs to another kernel than the capture.
     pub(super) fn other_image(key: &str, what: &str, told: &str, image: &str) -> Problem {
         let what = format!(
-            "the capture was taken on {what} {told}, and the image is of {image}: give the image \
-             that ran, or --force"
+            "the capture was taken on {what} {told}, but the image is of {image}; give the image \
+             that was running, or --force"
         );
         Problem {
             place: key.into(),
             what,
         }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "capture: {}: {}", self.place, self.what)
     }
 }
 
@@ -63,7 +57,7 @@ impl<'a> Object<'a> {
     pub(super) fn root(value: &'a Value) -> Result<Object<'a>, Problem> {
         let map = value
             .as_object()
-            .ok_or_else(|| Problem::syntax("no object".into()))?;
+            .ok_or_else(|| Problem::syntax("not an object".into()))?;
         Ok(Object {
             map,
             place: String::new(),

@@ -139,7 +139,7 @@ pub(super) fn stacks(
     for stack in from.objects("stacks")? {
         let name = stack.string("type")?.unwrap_or_default();
         let kind = StackType::from_name(name);
-        let kind = kind.ok_or_else(|| stack.problem("type", "no type of a stack"))?;
+        let kind = kind.ok_or_else(|| stack.problem("type", "not a stack type"))?;
         let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
         let bytes = stack.memory("data")?;
         let at = stack.number("data_at")?.unwrap_or(begin);
@@ -193,7 +193,7 @@ pub(super) fn user_space(
     };
     Ok(Some(UserSpace {
         regs: regs.map(|regs| registers(&regs)).transpose()?,
-        pid: u32::try_from(pid).map_err(|_| user.problem("pid", "no process"))?,
+        pid: u32::try_from(pid).map_err(|_| user.problem("pid", "not a process ID"))?,
         uprobe,
     }))
 }
@@ -295,7 +295,7 @@ mod tests {
 
     /// `struct inactive_task_frame`: six registers, the last of them rbp, and the return address.
     #[test]
-    fn an_inactive_task_goes_on_behind_its_frame() {
+    fn an_inactive_task_continues_after_its_frame() {
         let words = [1, 2, 3, 4, 5, 0xb, 0x1f, 0xbad];
         let regs = inactive_regs(0x1000, &memory(0x1000, &words)).sampled;
         let found = [Reg::Rip, Reg::Rsp, Reg::Rbp].map(|reg| regs.get(reg));

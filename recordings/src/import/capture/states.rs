@@ -107,7 +107,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
     let flag = |key: &str| Ok::<_, Problem>(word(key)? != 0);
     let kind = StackType::from_number(from.needed("type")?);
     let stack = StackInfo {
-        kind: kind.ok_or_else(|| from.problem("type", "no type of a stack"))?,
+        kind: kind.ok_or_else(|| from.problem("type", "not a stack type"))?,
         begin: word("begin")?,
         end: word("end")?,
         next_sp: word("next_sp")?,
@@ -124,7 +124,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
         Ok::<_, Problem>(match word(key)? {
             0 => RegsPtr::None,
             // In a trace, 1 stands for the start's registers.
-            1 => return Err(from.problem(key, "no address of registers")),
+            1 => return Err(from.problem(key, "not an address of registers")),
             address => RegsPtr::At(address),
         })
     };

@@ -44,8 +44,8 @@ pub(super) fn packed(bytes: &[u8]) -> String {
 }
 
 fn states(capture: &Value, options: &ImportOptions) -> Vec<State> {
-    let samples = import(capture, options).expect("a sound capture");
-    let kernel = samples[0].kernel.as_ref().expect("a kernel's");
+    let samples = import(capture, options).expect("a valid capture");
+    let kernel = samples[0].kernel.as_ref().expect("a kernel sample");
     kernel.states.clone()
 }
 
@@ -79,9 +79,9 @@ fn any_number_may_be_hexadecimal() {
         "stack_bounds": ["0xffffc90000000000", "0xffffc90000004000"],
         "kernel": [["0x1", 2, "0x3", 1, false, true, "0x0"]],
         "user_space": 0}]);
-    let samples = import(&capture, &options()).expect("a sound capture");
+    let samples = import(&capture, &options()).expect("a valid capture");
     assert_eq!(samples[0].recorded[0].ips, [-128_i64 as u64, 5]);
-    let kernel = samples[1].kernel.as_ref().expect("a kernel's");
+    let kernel = samples[1].kernel.as_ref().expect("a kernel sample");
     let State::Orc(state) = kernel.states[0] else {
         panic!("{:?}", kernel.states);
     };
@@ -117,15 +117,15 @@ fn states_of_other_kernels_are_not_orcs() {
     told["unwinder"] = json!("guess");
     assert_eq!(kind(&map, &told), UnwinderKind::Guess);
     told["unwinder"] = json!("dwarf");
-    let error = import(&told, &map).expect_err("no kernel's unwinder");
+    let error = import(&told, &map).expect_err("an unknown unwinder");
     assert!(
-        error.contains("unwinder: none of orc, fp, guess"),
+        error.contains("unwinder: must be orc, fp or guess"),
         "{error}"
     );
     let brief = json!({"steps": [{"regs": {"rip": TEXT, "cs": 16},
         "kernel": [[TEXT, 2, 3, 1, 1, 0, 1]]}]});
     let State::Fp(state) = states(&brief, &map)[0] else {
-        panic!("not the frame pointer's");
+        panic!("not a frame pointer state");
     };
     assert_eq!((state.ip, state.bp, state.error), (TEXT, 3, true));
 }
@@ -159,7 +159,7 @@ fn an_image_of_another_release_is_refused() {
 }
 
 #[test]
-fn hostile_words_are_no_panic() {
+fn hostile_words_do_not_panic() {
     // An ip in the module area, and an sp below 8.
     let states = json!([
         {"type": 1, "full_regs": 0, "sp": 3, "ip": "0xffffffffc0000010"},
@@ -177,7 +177,7 @@ fn hostile_words_are_no_panic() {
     ] {
         let capture = point(json!({"type": 1, "full_regs": 0, "prev_regs": value}));
         let read = import(&capture, &options()).ok().map(|samples| {
-            match samples[0].kernel.as_ref().expect("a kernel's").states[0] {
+            match samples[0].kernel.as_ref().expect("a kernel sample").states[0] {
                 State::Orc(state) => state.prev_regs,
                 ref other => panic!("{other:?}"),
             }
@@ -227,7 +227,7 @@ fn the_truth_of_steps_is_what_was_seen() {
     ];
     let chains = |steps: &[Value]| -> Vec<Vec<u64>> {
         let capture = json!({"code": code, "steps": steps});
-        let samples = import(&capture, &options()).expect("a sound capture");
+        let samples = import(&capture, &options()).expect("a valid capture");
         let pcs = |truth: &Truth| truth.frames().iter().map(|f| f.pc).collect();
         assert!(samples.iter().all(|s| !s.truth.is_complete()));
         assert!(
@@ -273,9 +273,9 @@ fn steps_from_user_space_are_complete() {
         {"i": 0, "user": 1},
         {"i": 1, "regs": regs, "stack_type": "TASK", "stack_bounds": [TASK, END],
             "stack_at": TASK, "stack": packed(&[0; 8]), "stacks": stacks, "kernel": []}]});
-    let samples = import(&capture, &options()).expect("a sound capture");
+    let samples = import(&capture, &options()).expect("a valid capture");
     assert!(samples[0].truth.is_complete());
-    let kernel = samples[0].kernel.as_ref().expect("a kernel's");
+    let kernel = samples[0].kernel.as_ref().expect("a kernel sample");
     let boundary = kernel.boundary.expect("what the processor pushed");
     assert_eq!((boundary.ip, boundary.sp), (0x40_1000, 0x7fff_0000));
     assert_eq!(boundary.pushed_at, Some(end - 40 - 128));
@@ -286,8 +286,8 @@ fn a_system_map_alone_is_enough_without_orc() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = with_map(folder.path());
     let capture = point(json!({"type": 1, "bp": 9, "got_irq": 0, "ip": TEXT}));
-    let samples = import(&capture, &options).expect("a sound capture");
-    let kernel = samples[0].kernel.as_ref().expect("a kernel's");
+    let samples = import(&capture, &options).expect("a valid capture");
+    let kernel = samples[0].kernel.as_ref().expect("a kernel sample");
     assert_eq!(
         (kernel.release.as_str(), kernel.states[0].kind()),
         ("6.1.0", UnwinderKind::Fp)

@@ -1,22 +1,27 @@
 //! Problems with a dump of a whole machine, with their locations.
 
-use std::fmt;
-
 /// Why a dump, or a part of it, cannot be imported.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The format is not supported.
+    #[error(
+        "{name} is not supported; make an ELF dump (QEMU: dump-guest-memory without -z; kdump: copy \
+         /proc/vmcore; makedumpfile -E)"
+    )]
     Format {
         /// Its name.
         name: &'static str,
     },
     /// No kernel image was given.
+    #[error("give the image of the dumped kernel ({}) with --kernel",
+        release.as_deref().unwrap_or("release unknown"))]
     NoKernel {
         /// The release stated in the dump, if any.
         release: Option<String>,
     },
     /// The dump belongs to another kernel.
+    #[error("a dump of {dump}, but the image is of {image}")]
     OtherKernel {
         /// The release in the dump.
         dump: String,
@@ -24,8 +29,13 @@ pub enum Problem {
         image: String,
     },
     /// With no page table found is the kernel's banner where the image says.
+    #[error(
+        "no page table maps the kernel's banner to its address in this image; is this the image of \
+         the dumped kernel?"
+    )]
     NoPageTable,
     /// The image has no BTF, and the offset was not given.
+    #[error("the image has no readable BTF; give --offset {of}.{member}=BYTES")]
     NoBtf {
         /// The struct.
         of: &'static str,
@@ -33,6 +43,7 @@ pub enum Problem {
         member: &'static str,
     },
     /// The BTF has no such member, and the offset was not given.
+    #[error("BTF has no {of}.{member}; give --offset {of}.{member}=BYTES")]
     NoMember {
         /// The struct.
         of: &'static str,
@@ -40,14 +51,17 @@ pub enum Problem {
         member: &'static str,
     },
     /// The image has no such symbol.
+    #[error("the image has no symbol {name}")]
     NoSymbol {
         /// Its name.
         name: &'static str,
     },
     /// Required memory cannot be read.
-    Fault(Fault),
+    #[error(transparent)]
+    Fault(#[from] Fault),
     /// A list does not end: it returns to an element other than its head, or has more elements than
     /// a kernel can have.
+    #[error("the list of {list} does not end (at {address:#x})")]
     Endless {
         /// The list's name.
         list: &'static str,
@@ -55,6 +69,7 @@ pub enum Problem {
         address: u64,
     },
     /// A module's ORC table is too large, or the module has no code.
+    #[error("module at {address:#x}: {what}")]
     Module {
         /// The address of its `struct module`.
         address: u64,
@@ -64,9 +79,10 @@ pub enum Problem {
 }
 
 /// Why a kernel address cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
     /// The address is not mapped.
+    #[error("{address:#x} is not mapped (page table level {level})")]
     NotMapped {
         /// The address.
         address: u64,
@@ -74,6 +90,7 @@ pub enum Fault {
         level: u8,
     },
     /// A page table entry has reserved bits set.
+    #[error("{address:#x}: {entry:#x} is not a page table entry")]
     BadEntry {
         /// The address.
         address: u64,
@@ -81,6 +98,7 @@ pub enum Fault {
         entry: u64,
     },
     /// The dump lacks this memory: a hole, or it was truncated.
+    #[error("{address:#x} is at physical {physical:#x}, which the dump does not contain")]
     NotInDump {
         /// The address; for an unreadable page table, the address that was being translated.
         address: u64,
@@ -88,72 +106,9 @@ pub enum Fault {
         physical: u64,
     },
     /// The source of the memory does not provide it.
+    #[error("{address:#x} cannot be read")]
     Refused {
         /// The address.
         address: u64,
     },
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::NotMapped { address, level } => {
-                write!(f, "{address:#x} is not mapped (page table level {level})")
-            }
-            Self::BadEntry { address, entry } => {
-                write!(f, "{address:#x}: {entry:#x} is no entry of a page table")
-            }
-            Self::NotInDump { address, physical } => write!(
-                f,
-                "{address:#x} is at physical {physical:#x}, which the dump does not hold"
-            ),
-            Self::Refused { address } => write!(f, "{address:#x} cannot be read"),
-        }
-    }
-}
-
-impl From<Fault> for Problem {
-    fn from(fault: Fault) -> Self {
-        Problem::Fault(fault)
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Format { name } => write!(
-                f,
-                "{name} is not supported; make an ELF dump (QEMU: dump-guest-memory without -z; \
-                 kdump: copy /proc/vmcore; makedumpfile -E)"
-            ),
-            Self::NoKernel { release } => match release {
-                Some(release) => write!(f, "give the image of kernel {release} with --kernel"),
-                None => write!(f, "give the kernel's image with --kernel"),
-            },
-            Self::OtherKernel { dump, image } => {
-                write!(f, "a dump of {dump}, but the image is of {image}")
-            }
-            Self::NoPageTable => write!(
-                f,
-                "no page table maps the kernel's banner to where this image has it; is it this \
-                 kernel's?"
-            ),
-            Self::NoBtf { of, member } => {
-                write!(
-                    f,
-                    "the image has no BTF that can be read: give --offset {of}.{member}=BYTES"
-                )
-            }
-            Self::NoMember { of, member } => write!(
-                f,
-                "BTF has no {of}.{member}: give --offset {of}.{member}=BYTES"
-            ),
-            Self::NoSymbol { name } => write!(f, "the image has no symbol {name}"),
-            Self::Fault(fault) => fault.fmt(f),
-            Self::Endless { list, address } => {
-                write!(f, "the list of {list} does not end, at {address:#x}")
-            }
-            Self::Module { address, what } => write!(f, "module at {address:#x}: {what}"),
-        }
-    }
 }

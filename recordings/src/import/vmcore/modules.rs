@@ -98,7 +98,7 @@ impl Reader<'_> {
         let start = self.memory.u64(at(base))?;
         let size = u64::from(self.memory.u32(at(size))?);
         let end = start.checked_add(size).filter(|_| size <= CODE_MAX);
-        let range = start..end.ok_or_else(|| bad("its code is larger than modules can be"))?;
+        let range = start..end.ok_or_else(|| bad("its code is too large for a module"))?;
         if range.is_empty() {
             return Err(bad("it has no code"));
         }

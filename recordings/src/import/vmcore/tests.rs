@@ -88,7 +88,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
             panic!("three tasks");
         };
         for (sample, i) in [(idle, 0), (thread, 2)] {
-            let task = &sample.kernel.as_ref().expect("a kernel's").task;
+            let task = &sample.kernel.as_ref().expect("a kernel sample").task;
             assert!(!task.is_current);
             let begin = STACK + 0x8000 * i;
             assert_eq!(task.thread_sp, begin + 0x3f00);
@@ -97,7 +97,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
             let region = &sample.regions[0];
             assert_eq!((region.address, region.bytes.len()), (begin + 0x3f00, 256));
         }
-        let task = &process.kernel.as_ref().expect("a kernel's").task;
+        let task = &process.kernel.as_ref().expect("a kernel sample").task;
         assert!(task.is_current, "a processor runs it");
         assert_eq!(process.regs.sampled.rip(), AT + 0x20);
         assert_eq!(process.regions[0].address, STACK + 0x8000 + 0x3f80);
@@ -105,7 +105,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
 }
 
 #[test]
-fn the_dump_of_another_kernel_is_told() {
+fn a_dump_of_another_kernel_is_reported() {
     let other = import_as(CR3, "6.12.0", &options());
     let problem = Problem::OtherKernel {
         dump: "6.1.0-tiny".into(),
@@ -121,14 +121,14 @@ fn the_dump_of_another_kernel_is_told() {
 }
 
 #[test]
-fn an_offset_that_nobody_knows_is_named() {
+fn an_unknown_offset_is_named() {
     let none = import_as(CR3, "6.1.0-tiny", &ImportOptions::default());
     let error = none.imported.unwrap_err().to_string();
     assert!(error.contains("--offset task_struct.pid=BYTES"), "{error}");
 }
 
 #[test]
-fn a_list_that_comes_back_elsewhere_ends() {
+fn a_list_that_loops_to_another_element_ends() {
     // The link from the process's thread back to the head.
     let head = AT + 0x390;
     let node = AT + 0x200 + 0x80 + 16;
@@ -156,7 +156,7 @@ fn a_hole_costs_only_what_is_in_it() {
 }
 
 #[test]
-fn what_is_cut_short_is_an_error_or_a_problem() {
+fn a_truncated_file_is_an_error_or_a_problem() {
     for len in (0..CR3.len()).step_by(7).chain([CR3.len() - 1]) {
         let found = import(&CR3[..len]);
         let told = match &found.imported {
@@ -168,7 +168,7 @@ fn what_is_cut_short_is_an_error_or_a_problem() {
 }
 
 #[test]
-fn an_altered_dump_gives_no_more_than_it_holds_or_says_what_is_wrong() {
+fn an_altered_dump_yields_only_what_it_contains_or_an_error() {
     let mut samples = 0;
     for seed in [CR3, INFO] {
         for at in (0..seed.len()).step_by(4) {

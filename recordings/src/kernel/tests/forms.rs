@@ -54,7 +54,7 @@ fn every_form_of_kallsyms_gives_the_symbols_that_were_put_in() {
 }
 
 #[test]
-fn code_symbols_end_where_the_next_ones_begin() {
+fn code_symbols_end_where_the_next_ones_start() {
     let kernel = open(vmlinux(&USUAL)).expect("a kernel");
     let name = |at| kernel.image.symbol(at).map(|s| (s.name.as_str(), s.size));
     assert_eq!(name(TEXT + 8 * 7 + 3), Some(("function_7", 8)));
@@ -78,7 +78,7 @@ fn orc_tables_are_found_with_and_without_section_headers() {
 }
 
 #[test]
-fn the_encoding_comes_from_the_version_unless_it_is_told_or_the_entries_forbid_it() {
+fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_it() {
     let encoding = |version, told| {
         let options = OpenOptions {
             orc_layout: told,

@@ -41,7 +41,7 @@ fn unpacked(data: &[u8]) -> Result<Vec<u8>, Bad> {
 }
 
 #[test]
-fn what_lzop_packed_is_unpacked() {
+fn lzop_files_are_unpacked() {
     assert_eq!(unpacked(&bytes(BEST)), Ok(text()));
     assert_eq!(unpacked(&bytes(FAST)), Ok(text()));
     let noise: Vec<u8> = (0..24_u32).map(|n| (n * n * 97 + 13 * n) as u8).collect();
@@ -64,7 +64,7 @@ fn a_cut_says_where_the_data_ended() {
 }
 
 #[test]
-fn no_bit_of_a_block_can_be_changed_unseen() {
+fn no_bit_of_a_block_can_change_undetected() {
     for hex in [BEST, STORED] {
         let whole = bytes(hex);
         let original = unpacked(&whole).expect("as lzop wrote it");

@@ -125,7 +125,7 @@ fn compressed_modules_are_unpacked() {
 }
 
 #[test]
-fn what_is_no_module_is_refused() {
+fn other_files_are_not_modules() {
     let load = ModuleLoad::Text(AT);
     let refuse = |bytes| module_from_bytes("m", Bytes::from_vec(bytes), &load);
     let error = refuse(b"text".to_vec()).expect_err("text");

@@ -114,7 +114,7 @@ fn every_compression_gives_the_same_kernel() {
 }
 
 #[test]
-fn a_wrong_size_behind_the_payload_changes_nothing() {
+fn a_wrong_size_after_the_payload_changes_nothing() {
     for compression in ALL {
         let plain = vmlinux(&USUAL);
         for size in [0_u32, 77, u32::MAX] {
@@ -169,9 +169,9 @@ fn bad_boot_headers_are_errors_with_their_offsets() {
             &|b| b[0x206..0x208].copy_from_slice(&[7, 2]),
             "0x206: a protocol before 2.08",
         ),
-        (&|b| b[0x24f] = 0xff, "0x248: the payload does not lie"),
+        (&|b| b[0x24f] = 0xff, "0x248: the payload lies outside"),
         (&|b| b.truncate(0x240), "0x248: the file ends"),
-        (&|b| b[1024 + 0x40] = 0, "begins with [00, 45, 4c, 46]"),
+        (&|b| b[1024 + 0x40] = 0, "starts with [00, 45, 4c, 46]"),
     ];
     for (change, expected) in cases {
         let message = error(change);

@@ -52,6 +52,6 @@ fn a_mapping_is_of_an_image_that_was_added() {
     let message = "image 2 was not added to the trace";
     assert_eq!(refused(&event, 2).as_deref(), Some(message));
     assert_eq!(reread(&event, 3), Ok((3, event.clone())));
-    let what = "a mapping of an image that is not there";
+    let what = "a mapping of a missing image";
     assert_eq!(reread(&event, 2), Err(what));
 }

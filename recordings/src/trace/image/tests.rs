@@ -163,7 +163,7 @@ fn many_symbols_and_many_pieces_of_text() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused() {
+fn what_exceeds_the_format_is_refused() {
     let mut writer = writer(false);
     let mut long = parts("a");
     long.symbols[0].name = "x".repeat(65537);

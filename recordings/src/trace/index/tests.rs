@@ -11,13 +11,13 @@ fn indexes_among(blocks: usize) -> Vec<usize> {
         level: None,
         images_in_place: true,
     };
-    let mut out = Output::new(Vec::new(), options).expect("a vector takes all");
+    let mut out = Output::new(Vec::new(), options).expect("writing to a Vec");
     for number in 0..blocks {
         let count = number as u32;
         let written = out.block(BlockType::Data, count, b"");
-        written.expect("a vector takes all");
+        written.expect("writing to a Vec");
     }
-    out.finish().expect("a vector takes all");
+    out.finish().expect("writing to a Vec");
     let file: Owner = Arc::new(out.into_inner());
     let entries = from_index(&file).expect("a footer").expect("an index");
     let is_index = |i: &usize| entries[*i].is(BlockType::Index);
@@ -30,7 +30,7 @@ fn indexes_among(blocks: usize) -> Vec<usize> {
 }
 
 #[test]
-fn after_65536_blocks_another_index_begins() {
+fn after_65536_blocks_another_index_starts() {
     assert_eq!(indexes_among(65_535), [65_535]);
     assert_eq!(indexes_among(65_536), [65_536, 65_537]);
 }

@@ -95,12 +95,12 @@ fn errors_name_the_file_they_are_of() {
 fn a_malformed_sample_names_the_file_too() {
     // A valid block with a malformed second sample: only decoding it shows that.
     let mut writer = TraceWriter::with_options(Vec::new(), &Meta::default(), uncompressed());
-    let writer = writer.as_mut().expect("a vector takes all");
+    let writer = writer.as_mut().expect("writing to a Vec");
     for time in 0..2 {
         let written = writer.sample(&sample(time, Vec::new()));
-        written.expect("a vector takes all");
+        written.expect("writing to a Vec");
     }
-    writer.end().expect("a vector takes all");
+    writer.end().expect("writing to a Vec");
     let mut bytes = writer.get_mut().clone();
     let trace = open(&bytes).expect("it opens");
     let mut blocks = trace.blocks();
@@ -131,7 +131,7 @@ fn a_malformed_sample_names_the_file_too() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_of_the_system() {
+fn missing_files_are_system_errors() {
     let file = Temporary::new("missing", b"");
     std::fs::remove_file(&file.0).expect("it was there");
     let error = Trace::open(&file.0).expect_err("it is not there");

@@ -80,7 +80,7 @@ pub(super) fn read(
         let before = &mut before[i];
         let room = BRANCHES_MAX - total;
         let new = records.count(room, "more branch records than allowed")?;
-        let what = "more branch records in common with the sample before than that has";
+        let what = "more branch records shared with the previous sample than it has";
         let shared = records.count(before.len().min(room - new), what)?;
         let mut entries = Vec::with_capacity(new.min(records.left()));
         let mut last = 0;

@@ -220,7 +220,7 @@ fn read_regions(
         slot.region.start = records.difference(slot.region.start)?;
         slot.region.end = records.difference(slot.region.end)?;
         let Some(bytes) = slot.region.end.checked_sub(slot.region.start) else {
-            return Err(records.bad("a region ends before it begins"));
+            return Err(records.bad("a region ends before it starts"));
         };
         weight = weight.saturating_add(bytes);
         window::decode(&mut slot.window, &slot.region, records, literals)?;
@@ -231,7 +231,7 @@ fn read_regions(
 
 fn read_truth(now: &Now, thread: &mut Thread, records: &mut Cursor<'_>) -> Result<(), Bad> {
     let new = records.count(TRUTH_FRAMES_MAX, "more frames than a true chain may have")?;
-    let what = "more frames in common with the chain before than that has";
+    let what = "more frames shared with the previous chain than it has";
     let shared = records.count(thread.truth.len().min(TRUTH_FRAMES_MAX - new), what)?;
     let mut frames = Vec::with_capacity(new.min(records.left()));
     let mut inner = Inner::new(&now.regs);
@@ -311,7 +311,7 @@ fn read_recorded(
         let before = &mut thread.recorded[i];
         let room = RECORDED_IPS_MAX - total;
         let new = records.count(room, "more recorded addresses than allowed")?;
-        let what = "more addresses in common with the chain before than that has";
+        let what = "more addresses shared with the previous chain than it has";
         let shared = records.count(before.len().min(room - new), what)?;
         let mut ips = Vec::with_capacity(new.min(records.left()));
         let mut last = 0;

@@ -14,7 +14,7 @@ fn chain(addresses: usize) -> RecordedChain {
 }
 
 #[test]
-fn what_each_part_of_a_sample_weighs() {
+fn the_size_of_each_part_of_a_sample_is_counted() {
     let frame = TrueFrame {
         pc: 1,
         cfa: 2,

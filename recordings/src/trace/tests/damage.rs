@@ -46,7 +46,7 @@ fn cut_at_every_byte_a_prefix_is_read() {
             assert_eq!(read, items[..read.len()], "cut at {length}");
             assert!(
                 read.len() >= most,
-                "cut at {length}: less than of a shorter file"
+                "cut at {length}: fewer items than from a shorter file"
             );
             most = read.len();
             match open(&bytes[..length]) {
@@ -69,7 +69,7 @@ fn every_flipped_byte_is_found() {
                 let cut = open(&bad).is_ok_and(|t| t.cut().is_some());
                 assert!(
                     !errors.is_empty() || cut,
-                    "byte {at} ^ {mask:#x} was not found"
+                    "byte {at} ^ {mask:#x} was not detected"
                 );
                 // What can still be read is what was written, with gaps.
                 let mut rest = items.iter();
@@ -83,7 +83,7 @@ fn every_flipped_byte_is_found() {
 /// The same with correct checksums, as an attacker would write them: whatever is read, reading
 /// ends.
 #[test]
-fn no_altered_byte_is_fatal_behind_a_correct_checksum() {
+fn no_altered_byte_is_fatal_under_a_correct_checksum() {
     let (images, items) = everything();
     let bytes = write(&items, &images, uncompressed());
     let blocks: Vec<_> = open(&bytes).unwrap().blocks().collect();
@@ -187,7 +187,7 @@ fn hostile_payloads_are_refused() {
             BlockType::Samples,
             1,
             b"\x0d\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x00\x00\x01",
-            "more branch records in common",
+            "more branch records shared",
         ),
         (
             BlockType::Samples,
@@ -206,7 +206,7 @@ fn hostile_payloads_are_refused() {
             BlockType::Events,
             1,
             b"\x05\x02\x01",
-            "behind more samples than there are",
+            "after more samples than there are",
         ),
         (BlockType::Events, 9, b"\x00\x02\x01", "inside a record"),
         (BlockType::Events, 1, b"\x00\x02\x01\x00", "bytes are left"),
@@ -256,7 +256,7 @@ fn hostile_payloads_are_refused() {
             BlockType::Meta,
             0,
             b"\x05\x01\xff",
-            "a field has a value that cannot be",
+            "a field has an invalid value",
         ),
     ];
     for (block_type, count, payload, what) in cases {
@@ -297,7 +297,7 @@ fn hostile_regions_are_refused() {
     );
     refused(
         &with_regions(b"\x01\x00\x00\x20\x10", &[7; 8]),
-        "ends before it begins",
+        "ends before it starts",
     );
     refused(
         &with_regions(b"\x01\x00\x00\x10\x20", &[7; 7]),
@@ -439,7 +439,9 @@ fn lying_indexes_are_found_and_the_blocks_read_without_them() {
         };
         let lie = index::encode(0, 16, &[entry]);
         let bytes = Forged::new().block(BlockType::Events, 1, exec).index(&lie);
-        let found = messages(&bytes).iter().any(|m| m.contains("another block"));
+        let found = messages(&bytes)
+            .iter()
+            .any(|m| m.contains("a different block"));
         // If the index gives the block a type that is not read, the error goes unnoticed.
         assert!(
             found || number == 3 || number == 7,
@@ -453,7 +455,7 @@ fn messages_say_where_and_what_to_do() {
     let error = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
     assert_eq!(
         error(b"PERFILE2________"),
-        "trace: offset 0x0: this is not a trace: it does not begin with the trace magic; convert \
+        "trace: offset 0x0: not a trace: it does not start with the trace magic; convert \
          perf.data, core files and kernel dumps with `unwind-sim import` first"
     );
     let mut header = FileHeader::new();
@@ -483,7 +485,7 @@ fn messages_say_where_and_what_to_do() {
         samples.offset
     );
     assert!(
-        message.starts_with(&(place + "damaged: the checksum is 0x")),
+        message.starts_with(&(place + "damaged: the stored checksum is 0x")),
         "{message}"
     );
     assert!(

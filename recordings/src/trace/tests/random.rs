@@ -291,7 +291,7 @@ fn random_recordings_come_back() {
 
 /// Flushed and cut anywhere: what is read is a prefix of what was written.
 #[test]
-fn random_recordings_cut_short_are_a_beginning() {
+fn random_recordings_cut_short_yield_a_prefix() {
     fn holds(seed: u64, cut: usize) -> bool {
         let items = items(seed);
         let mut writer = crate::trace::TraceWriter::new(Vec::new(), &Default::default()).unwrap();

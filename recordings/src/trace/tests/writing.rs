@@ -233,7 +233,7 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
 }
 
 #[test]
-fn what_the_format_cannot_hold_is_refused_and_nothing_is_written() {
+fn what_exceeds_the_format_is_refused_and_not_written() {
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).unwrap();
     let region = |address, bytes| Region {
         bytes,
@@ -249,7 +249,7 @@ fn what_the_format_cannot_hold_is_refused_and_nothing_is_written() {
     }];
     let expected = [
         "regions of a sample: 256 is more than the 255 that a trace can hold",
-        "a region of 8 bytes at 0xfffffffffffffffc reaches behind the last address",
+        "a region of 8 bytes at 0xfffffffffffffffc extends past the last address",
         "bytes in the regions of a sample: 33554433 is more than the 33554432 that a trace can hold",
         "addresses in a sample's recorded chains: 9000 is more than the 8192 that a trace can hold",
     ];
@@ -382,7 +382,7 @@ fn every_write_ends_with_a_whole_block() {
 }
 
 #[test]
-fn a_last_block_lacks_nothing_without_its_padding() {
+fn a_last_block_is_complete_without_its_padding() {
     let mut paddings = std::collections::BTreeSet::new();
     for extra in 0..8u64 {
         let mut out = Vec::new();

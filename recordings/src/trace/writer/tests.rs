@@ -8,7 +8,7 @@ use unwind_sim_unwind::image::Owner;
 
 fn writer() -> TraceWriter<Vec<u8>> {
     let writer = TraceWriter::with_options(Vec::new(), &Meta::default(), uncompressed());
-    writer.expect("a vector takes all")
+    writer.expect("writing to a Vec")
 }
 
 /// The types and sizes in bytes of the blocks after the metadata.
@@ -39,12 +39,12 @@ fn events_of_256_kib_are_written() {
     for (last, is_written) in [(MOST - 180_001, false), (MOST - 180_000, true)] {
         let mut writer = writer();
         for bytes in [60_000, 60_000, 60_000] {
-            writer.event(&event(bytes)).expect("a vector takes all");
+            writer.event(&event(bytes)).expect("writing to a Vec");
         }
         assert_eq!((blocks(&mut writer), writer.event_count), (vec![], 3));
         // The name would exceed the format's limit, so there are two events.
         for bytes in [60_000, last - 60_000] {
-            writer.event(&event(bytes)).expect("a vector takes all");
+            writer.event(&event(bytes)).expect("writing to a Vec");
         }
         let expected = if is_written {
             (vec![(BlockType::Events, MOST as u32)], 0)
@@ -58,11 +58,11 @@ fn events_of_256_kib_are_written() {
 #[test]
 fn without_events_no_events_block_is_written() {
     let mut writer = writer();
-    writer.flush().expect("a vector takes all");
+    writer.flush().expect("writing to a Vec");
     assert_eq!(blocks(&mut writer), []);
     let written = writer.sample(&sample(1, Vec::new()));
-    written.expect("a vector takes all");
-    writer.flush().expect("a vector takes all");
+    written.expect("writing to a Vec");
+    writer.flush().expect("writing to a Vec");
     let types: Vec<_> = blocks(&mut writer).into_iter().map(|(t, _)| t).collect();
     assert_eq!(types, [BlockType::Samples]);
 }
@@ -107,13 +107,13 @@ fn a_chunk_is_full_at_each_of_its_limits() {
 fn a_chunk_takes_what_comes_to_64_mib_and_not_one_byte_more() {
     let mut writer = writer();
     let sample = |bytes| sample(1, vec![stack(0x7000, bytes, &[])]);
-    writer.sample(&sample(16)).expect("a vector takes all");
+    writer.sample(&sample(16)).expect("writing to a Vec");
     assert_eq!((writer.chunk.count, writer.chunk.weight), (1, 16));
     writer.chunk.weight = (64 << 20) - 8;
-    writer.sample(&sample(8)).expect("a vector takes all");
+    writer.sample(&sample(8)).expect("writing to a Vec");
     assert_eq!((writer.chunk.count, writer.chunk.weight), (2, 64 << 20));
     assert_eq!(blocks(&mut writer), []);
-    writer.sample(&sample(1)).expect("a vector takes all");
+    writer.sample(&sample(1)).expect("writing to a Vec");
     assert_eq!((writer.chunk.count, writer.chunk.weight), (1, 1));
     let written = blocks(&mut writer);
     assert!(
@@ -128,7 +128,7 @@ fn literals_are_written_in_whole_blocks_beyond_what_may_stay() {
     let after = |literals: usize, most: usize| {
         let mut writer = writer();
         writer.chunk.literals = vec![7; literals];
-        writer.write_literals(most).expect("a vector takes all");
+        writer.write_literals(most).expect("writing to a Vec");
         let written = blocks(&mut writer);
         let data = |(block_type, bytes): &(BlockType, u32)| {
             assert_eq!(*block_type, BlockType::Data);
@@ -157,7 +157,7 @@ fn literals_that_fit_beside_the_records_stay_with_them() {
         writer.chunk.count = 1;
         writer.chunk.records = vec![0; records];
         writer.chunk.literals = vec![0; literals];
-        writer.write_chunk().expect("a vector takes all");
+        writer.write_chunk().expect("writing to a Vec");
         let types = blocks(&mut writer).into_iter().map(|(t, _)| t);
         types.collect::<Vec<_>>()
     };

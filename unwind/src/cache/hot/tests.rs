@@ -32,7 +32,7 @@ fn heap_bytes_are_those_of_the_parts() {
 }
 
 #[test]
-fn an_address_of_one_space_is_none_of_another() {
+fn an_address_belongs_to_one_space_only() {
     let (one, other) = (AddressSpace::new(), AddressSpace::new());
     let mut table = table(&one);
     // Bits 48 and above belong to the space; in an upper-half address they are set.

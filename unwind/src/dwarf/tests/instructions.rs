@@ -235,7 +235,7 @@ fn return_addresses() {
 
 /// A row stores its distance from the function's start in 32 bits.
 #[test]
-fn a_row_may_begin_4_gib_into_its_function_but_no_further() {
+fn a_row_may_start_4_gib_into_its_function_but_no_further() {
     for (distance, fits) in [(u32::MAX.into(), true), (u64::from(u32::MAX) + 1, false)] {
         let cie = Cie::default();
         let mut bytes = cie.bytes(0);
@@ -255,28 +255,34 @@ fn a_row_may_begin_4_gib_into_its_function_but_no_further() {
 }
 
 #[test]
-fn what_is_malformed_ends_the_rows_there() {
+fn a_malformed_row_ends_the_rows() {
     check_error(&[0x41, 0x3e], 1, 0x1001, 1, "unknown instruction");
-    check_error(&[0x41, 0x0b], 1, 0x1001, 1, "no state is remembered");
+    check_error(
+        &[0x41, 0x0b],
+        1,
+        0x1001,
+        1,
+        "no remembered state to restore",
+    );
     check_error(&[0x41, 0x2d], 1, 0x1001, 1, "unknown instruction");
     check_error(
         &[0x41, 0x42, 0x0c, 17, 8],
         2,
         0x1003,
         2,
-        "the CFA hangs on no general register",
+        "the CFA's base is not a general register",
     );
     check_error(
         &[0x0f, 1, 0x30, 0x0e, 8],
         0,
         0x1000,
         3,
-        "no CFA by register that could be changed",
+        "the CFA is not a register plus offset, so it cannot be changed",
     );
     let far: &[u8] = &[0x41, 0x0e, 0xff, 0xff, 0xff, 0xff, 0x0f];
-    check_error(far, 1, 0x1001, 1, "offset does not fit 32 bits");
+    check_error(far, 1, 0x1001, 1, "offset does not fit in 32 bits");
     let far: &[u8] = &[0x83, 0x80, 0x80, 0x80, 0x80, 0x08];
-    check_error(far, 0, 0x1000, 0, "offset does not fit 32 bits");
+    check_error(far, 0, 0x1000, 0, "offset does not fit in 32 bits");
     let back: &[u8] = &[0x44, 0x01, 2, 0x10, 0, 0, 0, 0, 0, 0];
     check_error(back, 1, 0x1004, 1, "the address goes backwards");
     let wraps: &[u8] = &[0x1d, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
@@ -287,7 +293,7 @@ fn what_is_malformed_ends_the_rows_there() {
         0,
         0x1000,
         0,
-        "row more than 4 GiB into its function",
+        "row starts more than 4 GiB into its function",
     );
     let long: &[u8] = &[0x41, 0x10, 6, 0x7f];
     check_error(long, 1, 0x1001, 1, "the entry ends too early");

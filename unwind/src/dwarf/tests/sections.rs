@@ -77,7 +77,7 @@ fn malformed_cies() {
         program,
         ..Cie::default()
     };
-    check(program(&[0x41]), "a CIE cannot advance");
+    check(program(&[0x41]), "a CIE must not advance the location");
     check(program(&[0x3f]), "unknown instruction");
 }
 
@@ -115,12 +115,12 @@ fn the_return_address_column_has_one_byte_only_in_version_1() {
 }
 
 #[test]
-fn a_cie_of_debug_frame_lies_in_its_section() {
+fn a_cie_of_debug_frame_must_be_in_its_section() {
     let mut bytes = debug_frame(3, false);
     let (len, fde) = (bytes.len() as u32, Cie::default().bytes(0).len());
     for (cie, what) in [
         (len - 1, "the entry ends too early"),
-        (len, "its CIE lies outside of the section"),
+        (len, "its CIE lies outside the section"),
     ] {
         bytes[fde + 4..fde + 8].copy_from_slice(&cie.to_le_bytes());
         let image = image(SectionKind::DebugFrame, 0, bytes.clone());
@@ -178,7 +178,7 @@ fn pointers_that_cannot_be_read() {
         (0x20, "unsupported pointer encoding"),
         (0x50, "unsupported pointer encoding"),
         (0x30, "data-relative address without a GOT"),
-        (0x40, "function-relative address of a function"),
+        (0x40, "function start is encoded relative to the function"),
         (0x07, "unknown pointer encoding"),
     ];
     for (encoding, what) in cases {
@@ -261,11 +261,11 @@ fn debug_frame_of_every_version_and_format() {
         &image(SectionKind::DebugFrame, 0, bytes),
         TableKind::DebugFrame,
     ));
-    assert_eq!(what, "addresses are not of 8 bytes");
+    assert_eq!(what, "addresses are not 8 bytes wide");
 }
 
 #[test]
-fn units_go_on_behind_terminators_and_bad_entries() {
+fn units_continue_after_terminators_and_bad_entries() {
     let good = Cie::default().eh_frame(&[]);
     let mut bytes = good.clone();
     bytes.extend([0; 4]);

@@ -138,7 +138,7 @@ fn only_relocations_of_functions_by_the_dynamic_symbols_name_slots() {
 }
 
 #[test]
-fn so_many_slots_and_so_many_bytes_of_names() {
+fn the_limits_of_slots_and_names_are_exact() {
     // Two entries, one using the last slot that is read and one the next slot.
     let code = |last: u64| {
         let first = entry(PLT, &[], SLOTS + 8 * last, 16);
@@ -160,7 +160,7 @@ fn so_many_slots_and_so_many_bytes_of_names() {
 }
 
 #[test]
-fn so_many_entries_are_looked_at() {
+fn the_limit_of_plt_entries_is_exact() {
     let slots = [(RELA, 2, relocation(SLOTS, JUMP_SLOT, 1))];
     let most = 1 << 16;
     for (at, found) in [(most - 1, true), (most, false)] {

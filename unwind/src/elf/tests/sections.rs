@@ -81,7 +81,7 @@ fn text_is_what_executable_segments_load() {
 }
 
 #[test]
-fn program_headers_tell_of_tables_that_no_section_tells_of() {
+fn program_headers_locate_tables_without_a_section() {
     let hdr = sec(
         ".hdr",
         PROGBITS,

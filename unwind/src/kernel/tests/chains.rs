@@ -103,7 +103,7 @@ fn orc_from_its_own_registers_says_what_it_skips() {
 
 /// Where the kernel has no entry, it continues with rbp and no longer trusts the walk.
 #[test]
-fn a_frame_by_rbp_for_want_of_an_entry_says_so() {
+fn a_frame_found_by_rbp_without_an_entry_says_so() {
     let page = MODULE + 0x40_0000;
     let mut small = nested();
     small.generated = Vec::from([(page..page + 0x1000, "bpf_prog")]);

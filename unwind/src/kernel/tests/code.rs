@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 #[test]
-fn what_was_found_is_found_again_and_nothing_else() {
+fn cached_lookups_equal_fresh_ones() {
     let entries: Vec<_> = (0..64)
         .map(|i| (0x40 * i, call(8 * (i as i16 + 1))))
         .collect();

@@ -62,7 +62,7 @@ fn the_frame_at_the_mark_is_kept() {
 }
 
 #[test]
-fn a_frame_pointer_that_is_none_ends_the_walk() {
+fn an_invalid_frame_pointer_ends_the_walk() {
     let small = frames();
     // On no stack at the start: an empty trace without an error.
     let (ips, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP, 0x1234]);
@@ -133,7 +133,7 @@ fn frames_may_lie_next_to_each_other() {
 }
 
 #[test]
-fn the_last_frame_may_be_realigned_or_behind_a_tracers() {
+fn the_last_frame_may_be_realigned_or_follow_a_tracers() {
     const LAST: u64 = TASK_REGS - 16;
     // Whether a walk ends at the registers if its last frame, at `at`, contains `words`.
     let ends = |at: u64, words: &[u64]| {

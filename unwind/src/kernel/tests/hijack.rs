@@ -24,7 +24,7 @@ fn traced(version: &str) -> Small {
 
 /// A kernel without tracers has 0 for their addresses: a zero word is not one of theirs.
 #[test]
-fn a_zero_word_is_nobodys_where_the_kernel_has_no_tracer() {
+fn a_zero_word_belongs_to_no_tracer_where_the_kernel_has_none() {
     let small = traced("6.12");
     let code = Code::new(&AddressSpace::new(), small.version, None);
     assert_eq!(code.known().return_to_handler, 0);

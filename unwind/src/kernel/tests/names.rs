@@ -36,7 +36,7 @@ fn each_change_came_with_its_release() {
 }
 
 #[test]
-fn the_interrupt_stack_ends_behind_its_last_word() {
+fn the_interrupt_stack_ends_after_its_last_word() {
     assert_eq!(version("5.11").irq_stack_end(0x1000), 0x1000);
     assert_eq!(version("5.12").irq_stack_end(0x0ff8), 0x1000);
 }
@@ -90,7 +90,7 @@ fn an_end_says_where() {
     let texts = [
         (
             UserEnd::NotUser { address },
-            "fault: 0x1234 is no address of user space",
+            "fault: 0x1234 is not a user-space address",
         ),
         (
             UserEnd::FpBelowSp { fp: 1, sp: 2 },
@@ -120,7 +120,7 @@ fn an_end_says_where() {
             UserOutcome::NoRoomForContext,
             "max_contexts: no room for the marker",
         ),
-        (UserOutcome::NotAsked, "not asked for"),
+        (UserOutcome::NotAsked, "not requested"),
         (
             UserOutcome::NoUserSpace,
             "the task has no user space (mm is NULL)",
@@ -131,7 +131,7 @@ fn an_end_says_where() {
         ),
         (
             UserOutcome::NotRecorded,
-            "the registers of user space are not recorded",
+            "the user-space registers are not recorded",
         ),
     ];
     for (outcome, text) in texts {

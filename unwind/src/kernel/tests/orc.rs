@@ -104,7 +104,7 @@ fn some_versions_keep_the_frame_at_the_mark() {
 }
 
 #[test]
-fn what_has_no_entry_is_taken_to_have_a_frame_pointer() {
+fn code_without_an_entry_is_assumed_to_have_a_frame_pointer() {
     let far = 0xffff_ffff_c123_4000;
     for (version, chain, error) in [
         ("5.1", &[far][..], true),
@@ -323,7 +323,7 @@ fn a_guard_page_below_the_stack_is_forgiven_under_error() {
 }
 
 #[test]
-fn an_inactive_task_begins_where_it_left() {
+fn an_inactive_task_starts_where_it_was_switched_out() {
     let walk = |version: &str| {
         let mut small = Small::new(
             version,
@@ -441,7 +441,7 @@ fn generated_code_has_the_entries_of_its_original() {
 }
 
 #[test]
-fn modules_have_tables_of_their_own() {
+fn modules_have_their_own_tables() {
     let mut small = Small::new(
         "6.12",
         &[(0, call(8)), (0x100, of_kind(EntryType::EndOfStack, 0))],

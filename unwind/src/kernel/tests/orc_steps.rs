@@ -137,7 +137,7 @@ fn sp_comes_from_the_register_that_the_entry_names() {
 }
 
 #[test]
-fn a_register_that_nobody_saved_ends_the_walk_by_its_name() {
+fn an_unsaved_register_ends_the_walk_and_is_named() {
     let prev = RegsPtr::Start;
     let cases = [
         (OrcReg::R10, Reg::R10),
@@ -211,7 +211,7 @@ fn rbp_comes_from_where_the_entry_says() {
 }
 
 #[test]
-fn entries_that_make_no_sense_end_in_error() {
+fn nonsensical_entries_end_in_an_error() {
     let unknown_sp = "unknown SP base reg";
     let unknown_bp = "unknown BP base reg";
     for (entry, what) in [
@@ -540,7 +540,7 @@ fn before_4_18_every_end_is_alike() {
 }
 
 #[test]
-fn what_was_not_recorded_ends_in_error_everywhere() {
+fn missing_memory_ends_every_walk_in_an_error() {
     let unmapped = |address| Some(Ended::NotRecorded(MemoryError::Unmapped { address }));
     // The return address; the saved rbp; rip and rsp of saved registers; their cs.
     let empty = Small::new("4.17", &[(0, call(16))]);

@@ -107,7 +107,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
 }
 
 #[test]
-fn the_starts_registers_may_be_anywhere_but_nowhere() {
+fn start_registers_equal_registers_at_any_address() {
     for (recorded, equal) in [
         (RegsPtr::At(8), true),
         (RegsPtr::Start, true),
@@ -288,7 +288,7 @@ fn the_link_to_the_interrupted_stack_is_at_the_top() {
 }
 
 #[test]
-fn a_stack_holds_what_lies_whole_on_it() {
+fn a_stack_contains_only_what_lies_entirely_on_it() {
     let stack = StackInfo {
         begin: 0x1000,
         end: 0x2000,

@@ -63,7 +63,7 @@ fn a_walk_and_a_reliable_walk() {
     let mut lost = thread();
     lost.put(SP + 16, &[TEXT + 0x301]);
     let Err(Unreliable::Error(reason)) = with(&lost, reliable) else {
-        panic!("an address of which nothing is known")
+        panic!("an address without an entry")
     };
     assert_eq!(reason.code(), Code::UndefinedByTable);
     let mut wild = thread();
@@ -149,7 +149,7 @@ fn with_fp<R>(
 }
 
 #[test]
-fn registers_of_the_kernel_are_not_reliable_behind_frame_pointers() {
+fn kernel_registers_are_not_reliable_with_frame_pointers() {
     let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
         stack_walk_reliable(UnwinderKind::Fp, k, f, 99, n)
     };
@@ -180,7 +180,7 @@ fn saved_registers_are_shown_in_place_of_their_address() {
 }
 
 #[test]
-fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
+fn a_dump_starts_at_an_aligned_word_and_below_a_stack_at_the_next_page() {
     let mut small = interrupted();
     let whole = with_fp(&small, SP, |k, f, n| show(UnwinderKind::Fp, k, f, n));
     for sp in [SP - 7, SP - 1, SP] {
@@ -204,7 +204,7 @@ fn showing_begins_at_a_whole_word_and_below_a_stack_at_the_next_page() {
 }
 
 #[test]
-fn so_many_states_and_so_many_addresses() {
+fn the_limits_of_states_and_addresses_are_exact() {
     let small = interrupted();
     let all = with_fp(&small, SP, |kernel, from, finds| {
         let begin = |max, finds: &mut Finds| {

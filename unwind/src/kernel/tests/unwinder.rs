@@ -117,7 +117,7 @@ fn only_frames_passed_on_the_way_to_a_mark_are_skipped() {
 }
 
 #[test]
-fn what_was_found_for_a_space_is_kept_for_it() {
+fn results_for_a_space_are_kept_with_it() {
     let mut cache = Cache::new();
     let first = walk(UnwinderKind::Orc, &start(), &mut cache);
     // Another space with the same addresses: nothing of the first one is reused.

@@ -98,7 +98,7 @@ fn each_type_is_a_kind_and_back() {
 }
 
 #[test]
-fn entries_without_a_meaning_are_no_rule() {
+fn entries_without_a_meaning_have_no_rule() {
     for sp_reg in [OrcReg::Undefined, OrcReg::PrevSp] {
         let entry = Entry {
             sp_reg,
@@ -116,7 +116,7 @@ fn entries_without_a_meaning_are_no_rule() {
 }
 
 #[test]
-fn what_no_entry_says_is_named() {
+fn a_loss_that_no_entry_can_express_is_named() {
     let plain = Rule::call(Value::reg(Reg::Rsp, 8));
     let cfa = |cfa| Rule { cfa, ..plain };
     let ra = |ra| Rule { ra, ..plain };

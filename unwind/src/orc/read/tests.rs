@@ -38,7 +38,7 @@ fn a_table_has_as_many_entries_as_addresses() {
         wrong(&entries, &ips[..9]),
         ".orc_unwind_ip+0x8: the section ends within an address"
     );
-    let uneven = ".orc_unwind_ip+0x8: not as many addresses as entries";
+    let uneven = ".orc_unwind_ip+0x8: number of addresses differs from number of entries";
     assert_eq!(wrong(&entries, &ips[..8]), uneven);
     assert_eq!(wrong(&entries[..12], &ips), uneven);
 }
@@ -53,7 +53,7 @@ fn an_entry_that_says_nothing_is_named_by_its_place() {
     let error = Malformed {
         section: ".orc_unwind",
         offset: 12,
-        what: "no such type",
+        what: "unknown type",
     };
     assert_eq!(kind(2), Some(Err(error)));
     assert_eq!(kind(3), None);

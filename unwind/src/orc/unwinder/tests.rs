@@ -118,7 +118,7 @@ fn of_several_entries_at_an_address_the_last_is_found() {
 }
 
 #[test]
-fn entries_too_far_apart_are_units_of_their_own() {
+fn entries_too_far_apart_are_separate_units() {
     // 4 GiB - 1 still fits into one unit.
     for (first, units) in [(4, 1), (3, 2)] {
         let last = first + u64::from(u32::MAX) + (units - 1);
@@ -144,7 +144,7 @@ fn an_entry_without_a_rule_says_why_and_where() {
     let expected = Reason::MalformedRow {
         section: ".orc_unwind",
         offset: 12,
-        what: "no such type",
+        what: "unknown type",
     };
     assert_eq!(error, Err(expected));
 }

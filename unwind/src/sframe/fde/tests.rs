@@ -137,8 +137,8 @@ fn starts_count_from_the_section_or_from_the_descriptor() {
 }
 
 #[test]
-fn rows_lie_inside_of_the_rows() {
-    let outside = "the FDE's rows lie outside of the FREs";
+fn rows_must_lie_inside_the_fres() {
+    let outside = "the FDE's rows lie outside the FREs";
     for (version, room) in [(Version::V2, 0), (Version::V3, 5)] {
         for (offset, fits) in [(40 - room, true), (40 - room + 1, false)] {
             let header = header(version, 0, 40);
@@ -154,7 +154,7 @@ fn rows_lie_inside_of_the_rows() {
 }
 
 #[test]
-fn a_descriptor_behind_the_last_is_none_and_one_cut_short_says_so() {
+fn a_descriptor_after_the_last_is_none_and_a_truncated_one_is_an_error() {
     let header = header(Version::V2, 0, 0);
     let bytes = section(Version::V2, 0, 1, 0, &v2(1, 0, 0));
     assert_eq!(read(&header, &bytes, 0, 1), None);

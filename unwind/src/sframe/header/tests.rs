@@ -83,7 +83,7 @@ fn other_formats_are_told_apart() {
         bytes[at..at + new.len()].copy_from_slice(new);
         bytes
     };
-    let big_endian = "big-endian; only AMD64 is read here";
+    let big_endian = "big-endian; only AMD64 is supported";
     assert_eq!(refusal(&changed(0, &[0xde, 0xe2])), (0, big_endian));
     let no_magic = "no SFrame magic (0xdee2)";
     for magic in [[0xe2, 0xe2], [0, 0], [0xe3, 0xde], [0xe2, 0xdf]] {

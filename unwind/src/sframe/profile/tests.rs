@@ -76,9 +76,9 @@ fn names_lead_back_to_their_profiles() {
 }
 
 #[test]
-fn linux_takes_no_table_that_it_cannot_search() {
+fn linux_rejects_a_table_that_it_cannot_search() {
     let order = "Linux needs a sorted table with PC-relative starts";
-    let none = "Linux refuses a table without functions or rows";
+    let none = "Linux rejects a table without functions or rows";
     for profile in LINUX {
         assert_eq!(table(profile, &[]), None);
         for flags in [0, 1, 4] {
@@ -94,7 +94,7 @@ fn linux_takes_no_table_that_it_cannot_search() {
 }
 
 #[test]
-fn libsframe_wants_the_rows_behind_the_descriptors() {
+fn libsframe_requires_the_rows_after_the_descriptors() {
     let lie_before = Some("the FREs lie before the FDEs");
     let at = |fdes, fres| table(Profile::Libsframe, &[(20, fdes), (24, fres)]);
     assert_eq!(at(0, 16), None);
@@ -115,8 +115,8 @@ fn a_row_is_read_up_to_the_one_looked_for() {
 }
 
 #[test]
-fn linux_wants_rows_inside_of_the_function_or_its_block() {
-    let outside = Some("Linux refuses a row that starts behind its function");
+fn linux_requires_rows_inside_the_function_or_its_block() {
+    let outside = Some("Linux rejects a row that starts past the end of its function");
     for (info, rep_size, limit) in [(0, 0, 40), (0x10, 16, 16)] {
         for (start, expected) in [(limit - 1, None), (limit, outside)] {
             let bytes = v3(40, info, 0, rep_size, &[ROW, &[start, 0x03, 8]]);
@@ -133,14 +133,14 @@ fn libsframe_takes_six_data_words() {
         row.resize(2 + usize::from(count), 0);
         v3(8, 0, 0, 0, &[&row])
     };
-    let too_many = Some("libsframe takes 6 data words at most");
+    let too_many = Some("libsframe accepts at most 6 data words");
     assert_eq!(rows(Profile::Libsframe, &row(6), 0), None);
     assert_eq!(rows(Profile::Libsframe, &row(7), 0), too_many);
     assert_eq!(rows(Profile::Libsframe, &row(9), 0), too_many);
 }
 
 #[test]
-fn linux_wants_no_more_rows_than_bytes() {
+fn linux_allows_at_most_one_row_per_byte() {
     let too_many = Some("more rows than the function has bytes");
     let two: &[&[u8]] = &[ROW, &[1, 0x03, 8]];
     for (size, expected) in [(3, None), (2, None), (1, too_many)] {
@@ -154,7 +154,7 @@ fn linux_wants_no_more_rows_than_bytes() {
 }
 
 #[test]
-fn linux_wants_padding_words_to_pad_something() {
+fn linux_rejects_padding_words_at_the_end() {
     let ends = Some("a flexible row ends in a padding word");
     let cases: [(&[u8], Option<&'static str>); 5] = [
         (&[0x39, 8], None),
@@ -172,7 +172,7 @@ fn linux_wants_padding_words_to_pad_something() {
 }
 
 #[test]
-fn linux_wants_a_cfa_in_steps_of_eight() {
+fn linux_requires_a_cfa_that_is_a_multiple_of_eight() {
     let unaligned = Some("the CFA is not aligned to 8");
     for (offset, expected) in [(8, None), (12, unaligned), (-4, unaligned)] {
         for reg in [Reg::Rsp, Reg::Rbp] {

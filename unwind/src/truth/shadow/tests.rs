@@ -217,7 +217,7 @@ fn an_interrupt_is_a_frame_until_its_iret() {
 }
 
 #[test]
-fn an_iret_to_elsewhere_takes_nothing_away() {
+fn an_iret_to_elsewhere_removes_nothing() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let left = m.interrupt(None);
@@ -270,7 +270,7 @@ fn the_chain_goes_on_on_the_interrupt_stack_and_back() {
 }
 
 #[test]
-fn tasks_have_chains_of_their_own() {
+fn tasks_have_their_own_chains() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let own = m.at;
@@ -291,7 +291,7 @@ fn tasks_have_chains_of_their_own() {
 
 /// If a task ran elsewhere in the meantime, what it did was not observed.
 #[test]
-fn a_task_that_went_on_elsewhere_is_not_known() {
+fn a_task_that_ran_elsewhere_is_unknown() {
     let switched_back = |change: fn(&mut Machine, u64)| {
         let mut m = Machine::new();
         let a = m.call(TEXT + 0x100);
@@ -434,7 +434,7 @@ fn a_tracer_returns_instead() {
 }
 
 #[test]
-fn what_ran_unseen_is_not_known() {
+fn unobserved_execution_is_unknown() {
     let mut m = Machine::new();
     m.call(TEXT + 0x100);
     m.shadow.lost();

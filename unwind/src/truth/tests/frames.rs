@@ -112,7 +112,7 @@ fn a_popped_return_address_is_kept_in_its_register() {
 }
 
 #[test]
-fn a_popped_return_address_that_nobody_uses_is_gone() {
+fn an_unused_popped_return_address_is_dropped() {
     // The function skips its caller.
     let mut m = Machine::new();
     let outer = m.call(F);
@@ -218,7 +218,7 @@ fn a_root_has_nothing_to_return_to() {
 }
 
 #[test]
-fn what_began_in_the_middle_is_known_only_so_far() {
+fn a_truth_that_started_late_is_known_only_to_a_depth() {
     let mut m = Machine::new();
     m.tracker = Tracker::function_entry(&m.cpu, G, STACK + 0x100);
     m.words.0.insert(STACK, G);
@@ -327,7 +327,7 @@ fn every_count_is_summed() {
 }
 
 #[test]
-fn a_popped_return_address_is_in_no_memory() {
+fn a_popped_return_address_is_not_in_memory() {
     for in_register in [false, true] {
         let held = Held {
             slot: 0,

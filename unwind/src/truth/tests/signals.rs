@@ -58,7 +58,7 @@ fn a_handler_may_change_where_it_returns_to() {
 }
 
 #[test]
-fn what_a_handler_writes_to_the_saved_rip_is_where_its_frame_goes_back_to() {
+fn a_handlers_frame_returns_to_the_saved_rip_that_it_wrote() {
     let mut m = Machine::new();
     let outer = m.call(F);
     let mut to = m.cpu;
@@ -119,7 +119,7 @@ fn a_handler_may_go_on_with_another_stack() {
 }
 
 #[test]
-fn a_frame_that_no_signal_made_ends_no_handler() {
+fn a_sigreturn_frame_without_a_signal_ends_no_handler() {
     let mut m = Machine::new();
     let interrupted = m.cpu;
     m.signal(G, OTHER);

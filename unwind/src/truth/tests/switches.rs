@@ -12,7 +12,7 @@ fn switch(m: &mut Machine, rsp: u64) -> u64 {
 }
 
 #[test]
-fn a_coroutine_has_a_chain_of_its_own_and_both_go_on() {
+fn a_coroutine_has_its_own_chain_and_both_continue() {
     let mut m = Machine::new();
     let main = m.call(F);
     m.words.0.insert(OTHER, G);
@@ -274,7 +274,7 @@ fn a_jump_into_a_coroutine_is_not_one_into_the_suspended_host_of_its_array() {
 }
 
 #[test]
-fn a_coroutine_may_begin_just_below_the_stack_that_enters_it() {
+fn a_coroutine_may_start_just_below_the_stack_that_enters_it() {
     let mut m = Machine::new();
     m.words.0.insert(STACK - 0x80, FAR);
     m.words.0.insert(STACK - 0x78, 0);
@@ -285,7 +285,7 @@ fn a_coroutine_may_begin_just_below_the_stack_that_enters_it() {
 }
 
 #[test]
-fn alloca_by_a_load_of_rsp_is_no_switch_even_before_a_switch_table() {
+fn alloca_by_a_load_of_rsp_is_not_a_switch_even_before_a_switch_table() {
     let mut m = Machine::new();
     let outer = m.call(F);
     let old = m.cpu.rsp;
@@ -302,7 +302,7 @@ fn alloca_by_a_load_of_rsp_is_no_switch_even_before_a_switch_table() {
 }
 
 #[test]
-fn alloca_in_a_recursive_function_is_no_return_to_the_stack_above() {
+fn alloca_in_a_recursive_function_is_not_a_return_to_the_stack_above() {
     let mut m = Machine::new();
     let mut backs = Vec::new();
     for function in [F, G, F, G, F] {
@@ -340,7 +340,7 @@ fn a_recursion_is_left_from_alloca_where_it_looks_like_its_own_copy() {
 }
 
 #[test]
-fn alloca_over_what_a_recursion_left_behind_is_no_return_to_a_copy() {
+fn alloca_over_the_remains_of_a_recursion_is_not_a_return_to_a_copy() {
     let mut m = Machine::new();
     m.call(F);
     m.call(G);
@@ -379,7 +379,7 @@ fn alloca_is_of_64_kib_at_most_and_within_its_mapping() {
 }
 
 #[test]
-fn a_switch_table_behind_alloca_reaches_less_than_64_kib() {
+fn a_switch_table_after_alloca_reaches_less_than_64_kib() {
     for (distance, switches) in [(0xffff, 0), (0x1_0000, 1)] {
         let mut m = Machine::new();
         m.load_sp(STACK - 0x200);

@@ -51,7 +51,7 @@ fn a_fallback_is_an_event_with_its_cause() {
 }
 
 #[test]
-fn what_a_fallback_found_says_so_in_front_of_a_common_rule() {
+fn a_frame_found_by_a_fallback_is_marked_even_before_a_common_rule() {
     let mut finder = Rows::new(vec![(0x1200, RSP16), (0x1800, Rule::OUTERMOST)]);
     finder.carries = RegMask::FRAME;
     let mut second = Rows::all(Rule::FRAME_POINTER);
@@ -181,7 +181,7 @@ fn only_a_popped_frame_pointer_is_kept() {
 
 /// The fallback is used after every failure of a rule, with an event that has the cause.
 #[test]
-fn whatever_a_rule_fails_for_the_fallback_is_tried() {
+fn the_fallback_is_tried_whatever_a_rule_fails_for() {
     let at = start(pc(0x1100), STACK, STACK + 16);
     let words = [0x10, 0, 0, pc(0x1900)];
     let load = |offset| Value::Load {
@@ -223,7 +223,7 @@ fn whatever_a_rule_fails_for_the_fallback_is_tried() {
 }
 
 #[test]
-fn a_root_is_not_looked_behind() {
+fn a_root_has_no_caller_to_look_up() {
     let rows = Rows::new(vec![(0x1000, Rule::OUTERMOST)]);
     let finder = with_frame_pointer(rows);
     let at = start(pc(0x1100), STACK, STACK);
@@ -236,7 +236,7 @@ fn a_root_is_not_looked_behind() {
 }
 
 #[test]
-fn where_both_rules_fail_both_reasons_stand_in_the_end() {
+fn if_both_rules_fail_the_end_has_both_reasons() {
     let finder = with_frame_pointer(Rows::new(vec![(0x1000, RSP16)]));
     // rbp points below sp.
     let at = start(pc(0x1100), STACK, STACK - 32);
@@ -254,7 +254,7 @@ fn where_both_rules_fail_both_reasons_stand_in_the_end() {
 /// The fallback's own failure is reported next to the first one, and the fallback is not tried
 /// again.
 #[test]
-fn a_fallback_that_leads_nowhere_says_so() {
+fn a_fallback_that_fails_is_reported() {
     let finder = with_frame_pointer(Rows::new(vec![(0x1000, RSP16)]));
     // rbp leads to a word that is not a code address.
     let at = start(pc(0x1100), STACK, STACK + 16);

@@ -62,16 +62,16 @@ fn judgements_have_stable_names_and_words_that_start_with_them() {
     for judgement in Judgement::ALL {
         let (name, text) = (judgement.as_str(), judgement.description());
         assert_eq!(text.split(':').next(), Some(name));
-        assert!(words.insert(text), "`{text}` is said of two");
+        assert!(words.insert(text), "two have the text `{text}`");
     }
 }
 
 #[test]
-fn reasons_have_words_of_their_own() {
+fn reasons_have_distinct_descriptions() {
     let mut words = BTreeSet::new();
     for why in Why::ALL {
         let text = why.description();
         assert!(text.contains(' '), "{}: `{text}`", why.as_str());
-        assert!(words.insert(text), "`{text}` is said of two");
+        assert!(words.insert(text), "two have the text `{text}`");
     }
 }

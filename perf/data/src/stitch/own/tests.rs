@@ -113,7 +113,7 @@ impl Bench {
     /// The samples delivered at the end of the data.
     fn end(&mut self) -> Vec<(u64, Stitch)> {
         self.own.finish(&mut self.out);
-        assert!(self.own.awaited.is_empty(), "nobody waits after the end");
+        assert!(self.own.awaited.is_empty(), "nothing waits after the end");
         assert_eq!(
             self.own.remembered, 0,
             "nothing is remembered after the end"
@@ -153,7 +153,7 @@ fn limits_have_their_documented_values() {
 }
 
 #[test]
-fn user_frames_replace_the_cookie_behind_one_marker() {
+fn user_frames_replace_the_cookie_after_one_marker() {
     let plain = vec![PERF_CONTEXT_KERNEL, KERNEL, PERF_CONTEXT_USER, 10, 11];
     let mut bench = Bench::new();
     bench.sample(1, 1, C1).record(2, 1, C1, &[10, 11]);
@@ -182,7 +182,7 @@ fn a_record_without_frames_is_named_as_empty() {
 }
 
 #[test]
-fn what_is_not_deferred_comes_out_as_it_is() {
+fn samples_that_are_not_deferred_pass_unchanged() {
     let mut bench = Bench::new();
     let chain = vec![PERF_CONTEXT_USER, 5];
     let what = sampled(chain.clone());
@@ -314,7 +314,7 @@ fn a_record_is_foreign_while_another_thread_waits_for_its_cookie() {
     assert_eq!(foreign(&mut bench, 1), 0, "one of them gets it");
     assert_eq!(foreign(&mut bench, 4), 1, "the other one still waits");
     assert_eq!(foreign(&mut bench, 2), 0, "it gets it");
-    assert_eq!(foreign(&mut bench, 5), 0, "nobody waits");
+    assert_eq!(foreign(&mut bench, 5), 0, "nothing waits");
     // A stay that ends without a record is no longer waiting.
     bench.sample(20, 6, C2).tell(21, 6, What::Exit);
     bench.record(22, 7, C2, &[7]);
@@ -322,7 +322,7 @@ fn a_record_is_foreign_while_another_thread_waits_for_its_cookie() {
 }
 
 #[test]
-fn without_cookies_each_event_has_records_of_its_own() {
+fn without_cookies_each_event_has_its_own_records() {
     let mut bench = Bench::new();
     bench.sample_of_event(1, 1, 50).sample_of_event(2, 1, 51);
     bench.sample_of_event(3, 1, 50);
@@ -358,7 +358,7 @@ fn without_cookies_time_does_not_separate_and_a_loss_does() {
 }
 
 #[test]
-fn what_has_no_time_happens_now() {
+fn an_item_without_a_time_happens_now() {
     let mut bench = Bench::new();
     bench.sample(5 * COOKIE_ROUND_NS, 2, C2);
     let what = What::Record {

@@ -10,7 +10,7 @@ fn output() -> Output<Vec<u8>> {
         level: None,
         images_in_place: true,
     };
-    Output::new(Vec::new(), options).expect("a vector takes all")
+    Output::new(Vec::new(), options).expect("writing to a Vec")
 }
 
 fn section(length: usize) -> Section {
@@ -40,7 +40,7 @@ fn symbol(bytes: usize) -> Symbol {
 fn data_blocks(lengths: &[usize]) -> Vec<usize> {
     let sections: Vec<_> = lengths.iter().map(|length| section(*length)).collect();
     let mut out = output();
-    let blocks = write_data(&mut out, &sections).expect("a vector takes all");
+    let blocks = write_data(&mut out, &sections).expect("writing to a Vec");
     let bytes = out.into_inner();
     let length = |at: &u64| Block::at(&bytes, *at).map(|b| b.length() as usize);
     let lengths = blocks.iter().map(length);
@@ -65,7 +65,7 @@ fn sections_share_blocks_and_are_torn_only_where_they_must() {
 fn symbol_blocks(sizes: &[usize]) -> Vec<u32> {
     let symbols: Vec<_> = sizes.iter().map(|bytes| symbol(*bytes)).collect();
     let mut out = output();
-    let blocks = write_symbols(&mut out, &symbols).expect("a vector takes all");
+    let blocks = write_symbols(&mut out, &symbols).expect("writing to a Vec");
     let bytes = out.into_inner();
     let count = |at: &u64| Block::at(&bytes, *at).map(|b| b.count());
     let counts = blocks.iter().map(count);

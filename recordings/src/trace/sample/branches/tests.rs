@@ -68,7 +68,7 @@ fn limits_hold_and_are_not_one_too_low() {
 
 #[test]
 fn shared_records_are_those_there_are_and_count_too() {
-    let what = "more branch records in common with the sample before than that has";
+    let what = "more branch records shared with the previous sample than it has";
     let before = vec![vec![branch(1); 3]];
     let shared = |bytes: &[u8], before: &[Vec<Branch>]| {
         let read = read(&mut before.to_vec(), &mut Cursor::new(bytes, 0));
@@ -87,7 +87,7 @@ fn shared_records_are_those_there_are_and_count_too() {
 }
 
 #[test]
-fn what_they_weigh() {
+fn the_size_of_branch_records_is_counted() {
     assert_eq!(weight(&[]), 0);
     assert_eq!(weight(&rings(&[3, 4])), 7 * 16);
 }

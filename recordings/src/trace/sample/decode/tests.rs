@@ -102,7 +102,7 @@ impl Script {
 const TOO_MUCH: &str = "the samples of a block come to more than 64 MiB";
 
 #[test]
-fn a_sample_of_nothing_has_its_thread_and_time() {
+fn an_empty_sample_has_its_thread_and_time() {
     let mut script = Script::new(0);
     script.numbers(&[0]);
     let expected = Sample {
@@ -146,7 +146,7 @@ fn samples_belong_to_the_thread_that_their_number_says() {
 }
 
 #[test]
-fn presence_bits_that_mean_nothing_are_refused() {
+fn unknown_presence_bits_are_refused() {
     for bits in [0x80, 0xff, 3 << presence::TRUTH_SHIFT] {
         Script::new(bits).refused(1, "a sample has unknown presence bits");
     }
@@ -240,7 +240,7 @@ fn a_region_has_its_role_bounds_link_and_bytes() {
 }
 
 #[test]
-fn a_slot_goes_on_with_what_it_held() {
+fn a_slot_continues_with_its_contents() {
     let mut script = Script::new(0);
     script.numbers(&[1]).byte(region::BOUNDS).numbers(&[0]);
     script.differences(&[0x1000, 0x9000, 0x77]);
@@ -298,11 +298,11 @@ fn region_heads_and_slots_that_lie_are_refused() {
     let mut script = Script::new(0);
     script.numbers(&[1]).byte(0).numbers(&[0]);
     script.differences(&[0x10, 0xf]);
-    script.refused(1, "a region ends before it begins");
+    script.refused(1, "a region ends before it starts");
 }
 
 #[test]
-fn a_sample_may_have_255_regions_each_in_a_slot_of_its_own() {
+fn a_sample_may_have_255_regions_each_in_its_own_slot() {
     let regions = |count: u64| {
         let mut script = Script::new(0);
         script.numbers(&[count]);

@@ -193,7 +193,7 @@ fn refused(change: impl FnOnce(&mut Sample<'static>)) -> Option<String> {
 }
 
 #[test]
-fn what_a_sample_may_have_and_not_one_more() {
+fn the_limits_of_a_sample_are_exact() {
     const SAYS: &str = "that a trace can hold";
     let regions = |n| refused(|s| s.regions = vec![region(0, 0, false); n]);
     assert_eq!(regions(255), None);
@@ -216,7 +216,7 @@ fn what_a_sample_may_have_and_not_one_more() {
 
     let end = |address| refused(|s| s.regions = vec![region(address, 1, false)]);
     assert_eq!(end(u64::MAX - 8), None);
-    let message = "a region of 8 bytes at 0xfffffffffffffff8 reaches behind the last address";
+    let message = "a region of 8 bytes at 0xfffffffffffffff8 extends past the last address";
     assert_eq!(end(u64::MAX - 7), Some(message.into()));
 
     let chains = |chains: &[usize], source: usize| {

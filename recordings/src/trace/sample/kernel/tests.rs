@@ -229,7 +229,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
 }
 
 #[test]
-fn what_means_nothing_is_refused() {
+fn unknown_values_are_refused() {
     // An empty release, then the task's head, encoding, sp, padding and four counts.
     let task = |head, encoding| [0, head, encoding, 0, 0, 0, 0, 0, 0];
     assert!(reread(&task(3, 0)).is_ok());
@@ -256,7 +256,7 @@ fn what_means_nothing_is_refused() {
 }
 
 #[test]
-fn what_it_weighs() {
+fn the_size_of_a_kernel_sample_is_counted() {
     let empty = size_of::<KernelSample>() as u64;
     assert_eq!(weight(&of_task(|_| {})), empty);
     let stacks = of_task(|task| task.stacks = vec![NOTHING; 3]);

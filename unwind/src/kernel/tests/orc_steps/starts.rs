@@ -77,7 +77,7 @@ fn a_start_from_the_unwinder_itself_has_sp_rbp_and_no_registers() {
 }
 
 #[test]
-fn a_task_that_does_not_run_starts_from_what_its_switch_saved() {
+fn an_inactive_task_starts_from_what_its_switch_saved() {
     let task = |version: &str, ip: u64| {
         let mut small = Small::new(version, &[(0, call(8)), (0xd00, call(8))]);
         (small.task.is_current, small.task.thread_sp) = (false, SP);

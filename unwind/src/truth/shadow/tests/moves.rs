@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_moves_rsp_otherwise_is_no_call_push_or_pop() {
+fn other_changes_of_rsp_are_not_calls_pushes_or_pops() {
     // Interrupted before it was done, or with another operand: the words stay in place.
     let mut m = Machine::new();
     let insn = Insn::Call {

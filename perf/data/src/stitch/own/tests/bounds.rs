@@ -39,7 +39,7 @@ fn samples_wait_up_to_the_limit_and_one_byte_beyond_are_given_up() {
 }
 
 #[test]
-fn what_is_given_up_waits_no_more_and_the_rest_still_does() {
+fn an_abandoned_sample_stops_waiting_and_the_rest_still_wait() {
     // Four samples of one stay fit; with the fifth the older half is given up.
     let one = SLOT_BYTES + 4 * 8;
     let mut bench = Bench::within(4 * one);

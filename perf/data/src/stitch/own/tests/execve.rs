@@ -64,7 +64,7 @@ fn an_execve_has_returned_where_the_entry_called_something_else() {
 }
 
 #[test]
-fn what_is_sampled_after_the_return_is_of_the_new_program() {
+fn a_sample_after_the_return_is_of_the_new_program() {
     let mut bench = Bench::new();
     called(&mut bench, A, ENTRY);
     bench.tell(1, 1, What::Exec);
@@ -91,7 +91,7 @@ fn eight_calls_are_remembered_and_not_one_more() {
 }
 
 #[test]
-fn a_record_that_begins_elsewhere_is_of_a_moment_later() {
+fn a_record_that_starts_elsewhere_was_taken_later() {
     let user = PERF_CONTEXT_USER;
     let moved = |record| Stitch::Moved { record };
     type How = fn(u64) -> Stitch;

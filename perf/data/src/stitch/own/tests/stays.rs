@@ -109,7 +109,7 @@ fn a_cookie_seen_again_after_it_came_round_belongs_to_nothing_known() {
 }
 
 #[test]
-fn why_a_sample_has_no_record() {
+fn the_reason_why_a_sample_has_no_record() {
     type Then = fn(&mut Bench);
     let cases: [(&str, Then, Why); 12] = [
         ("nothing else is seen", |_| {}, Why::End),
@@ -149,7 +149,7 @@ fn why_a_sample_has_no_record() {
             Why::Lost,
         ),
         (
-            "something is lost, nobody knows when",
+            "something is lost at an unknown time",
             |b| {
                 b.lost(None);
             },
@@ -251,7 +251,7 @@ fn vdso_without_exec_marks_nothing() {
 }
 
 #[test]
-fn an_ended_threads_record_is_no_longer_there() {
+fn the_record_of_an_ended_thread_is_dropped() {
     let mut bench = Bench::new();
     bench.sample(1, 1, C1).record(2, 1, C1, &[7, 8]);
     bench.tell(3, 1, What::Exit).sample(4, 1, C1);

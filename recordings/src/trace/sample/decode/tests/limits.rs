@@ -25,7 +25,7 @@ fn outer_frames_are_shared_with_the_sample_before() {
     let decoder = script.decode(3).unwrap();
     assert_eq!(pcs(decoder.sample().truth), [1, 2, 2, 3, 4]);
     frames(&mut beyond, 0, 6);
-    let what = "more frames in common with the chain before than that has";
+    let what = "more frames shared with the previous chain than it has";
     beyond.refused(3, what);
 }
 
@@ -40,7 +40,7 @@ fn a_true_chain_may_have_131072_frames_and_not_one_more() {
     let decoder = again.decode(2).unwrap();
     assert_eq!(decoder.sample().truth.frames().len() as u64, MAX);
     frames(&mut most, 1, MAX);
-    let what = "more frames in common with the chain before than that has";
+    let what = "more frames shared with the previous chain than it has";
     most.refused(2, what);
     let mut more = Script::new(KNOWN);
     more.numbers(&[0, MAX + 1]);
@@ -99,7 +99,7 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
     script.numbers(&[0, 1]);
     source(&mut script, "perf");
     script.numbers(&[0, 1]);
-    let what = "more addresses in common with the chain before than that has";
+    let what = "more addresses shared with the previous chain than it has";
     script.refused(1, what);
 }
 
@@ -145,7 +145,7 @@ fn recorded_chains_may_have_8192_addresses_together_and_not_one_more() {
     assert_eq!(lengths(&script([5, 3], MAX - 8)), MAX);
     let (too_many, too_shared) = (
         "more recorded addresses than allowed",
-        "more addresses in common with the chain before than that has",
+        "more addresses shared with the previous chain than it has",
     );
     script([MAX + 1, 0], 0).refused(2, too_many);
     script([5, 4], MAX - 8).refused(2, too_many);
@@ -197,7 +197,7 @@ fn weighs(script: &Script, expected: u64) {
 }
 
 #[test]
-fn what_each_part_of_a_sample_weighs() {
+fn the_size_of_each_part_of_a_sample_is_counted() {
     let mut regions = Script::new(0);
     regions.numbers(&[2]).region(0, 0x1000, &[1, 2, 3]);
     weighs(regions.region(1, 0x5000, &[4]), 32);
@@ -233,7 +233,7 @@ fn what_each_part_of_a_sample_weighs() {
 }
 
 #[test]
-fn what_is_shared_weighs_as_much_as_what_is_new() {
+fn shared_parts_count_as_much_as_new_ones() {
     let weight = |script: &Script| script.decode(2).unwrap().weight;
     let mut truth = Script::new(KNOWN);
     frames(&mut truth, 3, 0);
