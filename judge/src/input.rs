@@ -28,8 +28,16 @@ pub enum InputError {
     #[error(transparent)]
     Recording(#[from] ImportError),
     /// The case cannot be recorded.
+    #[cfg(feature = "machine")]
     #[error(transparent)]
     Case(#[from] crate::cases::CaseFailure),
+    /// A case, which cannot be run.
+    #[cfg(not(feature = "machine"))]
+    #[error("{path}: a case; this program was built without the emulated machine that runs cases")]
+    NoMachine {
+        /// The case.
+        path: PathBuf,
+    },
     /// The recording has no sample with this number.
     #[error("no sample {number}: the recording has {len}, counted from 0")]
     NoSample {
@@ -70,6 +78,25 @@ pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
     })
 }
 
+/// The recording of a case, which is run for it.
+///
+/// # Errors
+/// If the case does not build or run.
+#[cfg(feature = "machine")]
+pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
+    Ok(crate::cases::trace_of(path)?)
+}
+
+/// The recording of a case, which this build cannot run.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "machine"))]
+pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
+    let path = path.into();
+    Err(InputError::NoMachine { path })
+}
+
 /// An open recording.
 pub struct Input {
     recording: Recording,
@@ -83,7 +110,7 @@ impl Input {
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
         let kind = file_kind(path)?;
         let recording = match kind {
-            FileKind::Case => crate::cases::trace_of(path)?.into(),
+            FileKind::Case => trace_of(path)?.into(),
             kind if RECORDINGS.contains(&kind) => Recording::open(path, kind, options)?,
             _ => {
                 return Err(InputError::Kind(WrongKind {

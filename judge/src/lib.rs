@@ -11,14 +11,17 @@
 
 pub mod baseline;
 pub mod case;
+#[cfg(feature = "machine")]
 pub mod cases;
 pub mod check;
 pub mod check_dir;
 pub mod compare;
+#[cfg(feature = "machine")]
 pub mod confirm;
 pub mod diagnose;
 pub mod disassembly;
 pub mod engine;
+#[cfg(feature = "machine")]
 pub mod extract;
 pub mod hex;
 pub mod input;
@@ -33,6 +36,7 @@ pub mod tally;
 mod target;
 pub mod unjudged;
 pub mod unwinders;
+#[cfg(feature = "machine")]
 pub mod verify;
 
 pub use check_dir::check_dir;

@@ -11,7 +11,7 @@ fn main() -> std::process::ExitCode {
     use unwind_sim_host::native::Native;
     use unwind_sim_proof::differential::{CaseFile, Fuzzer};
     use unwind_sim_record::processor::{self, host};
-    use unwind_sim_record::progress::Progress;
+    use unwind_sim_recordings::progress::Progress;
 
     /// Fuzzes single instructions of the emulated machine.
     #[derive(Parser)]

@@ -7,7 +7,7 @@ use std::mem::discriminant;
 use std::process::ExitCode;
 use std::time::Instant;
 use unwind_sim_proof::random::{Bench, Fate, Problem, RandomProgram, shrink};
-use unwind_sim_record::progress::Progress;
+use unwind_sim_recordings::progress::Progress;
 
 /// Tries programs, each with the right table and with one defect.
 #[derive(Parser)]

@@ -12,7 +12,6 @@ pub mod gdb;
 mod linked;
 pub mod processor;
 pub mod program;
-pub mod progress;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 pub mod registers;
@@ -23,13 +22,13 @@ mod state;
 pub use linked::not_linked;
 pub use unwind_sim_host::plan::{self, At, FetchFrame, Plan, Point};
 
-use crate::progress::Progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::model::{self, ImageIndex};
+use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::{TraceWriter, WriteError};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};

@@ -16,6 +16,7 @@ pub mod mapped;
 pub mod model;
 pub mod names;
 pub mod output_file;
+pub mod progress;
 pub mod recording;
 pub mod symbols;
 pub mod trace;

@@ -28,6 +28,7 @@ pub(crate) const EXPLAIN: Printed = Printed {
     ],
 };
 
+#[cfg(feature = "machine")]
 /// Printed by `verify`, for one finding.
 pub(crate) const VERIFY: Printed = Printed {
     name: &["verify"],
@@ -35,6 +36,7 @@ pub(crate) const VERIFY: Printed = Printed {
     left_out: &["all", "baseline", "json", "stats"],
 };
 
+#[cfg(feature = "perf")]
 /// Printed by `perf fuzz`, for one seed.
 pub(crate) const FUZZ: Printed = Printed {
     name: &["perf", "fuzz"],

@@ -4,6 +4,7 @@ use super::suggest;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "machine")]
 use unwind_sim_judge::cases;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
@@ -276,6 +277,7 @@ impl WalkArgs {
     /// The setting that all walks share: as given, or else as the case at `path` says.
     pub(crate) fn setting(&self, path: &Path) -> Result<Setting> {
         let mut setting = match file_kind(path)? {
+            #[cfg(feature = "machine")]
             FileKind::Case => cases::setting_of(&cases::read(path)?),
             _ => Setting::default(),
         };

@@ -15,7 +15,7 @@ use unwind_sim_judge::kernel;
 use unwind_sim_judge::run::{self, Against, Run};
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_judge::unwinders;
-use unwind_sim_record::progress::Progress;
+use unwind_sim_recordings::progress::Progress;
 use unwind_sim_view::{json, text};
 
 /// Run every unwinder on every stack: print the matrix of verdicts, and the first divergences

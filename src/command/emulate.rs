@@ -10,7 +10,7 @@ use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
 use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim_record::emulate::{self, Bounds, Run};
 use unwind_sim_record::program::End;
-use unwind_sim_record::progress::Progress;
+use unwind_sim_recordings::progress::Progress;
 
 /// Run a program in the emulated machine.
 ///

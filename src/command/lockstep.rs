@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Output};
 use unwind_sim_proof::lockstep::{self, Request, Run};
-use unwind_sim_record::progress::Progress;
+use unwind_sim_recordings::progress::Progress;
 
 /// Run a program in the emulated machine and on this computer's processor, and compare all
 /// registers, flags and written memory after every instruction.

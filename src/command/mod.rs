@@ -2,27 +2,34 @@
 
 mod again;
 mod args;
+#[cfg(feature = "machine")]
 mod cases;
 mod compare;
 mod dashes;
 mod demo;
+#[cfg(feature = "machine")]
 mod emulate;
 mod explain;
+#[cfg(feature = "machine")]
 mod extract;
 mod generate;
 mod import;
 mod inspect;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;
+#[cfg(feature = "machine")]
 mod machine;
 mod output;
 mod paint;
+#[cfg(feature = "perf")]
 mod perf;
+#[cfg(feature = "machine")]
 mod record;
 mod replay;
 mod status;
 mod suggest;
 mod unwinders;
+#[cfg(feature = "machine")]
 mod verify;
 
 use again::Given;
@@ -55,17 +62,23 @@ found; 2 usage error, I/O error or malformed input; 3 not modelled, or nothing c
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    #[cfg(feature = "machine")]
     Record(record::Args),
     Import(import::Args),
+    #[cfg(feature = "machine")]
     Extract(extract::Args),
     Inspect(inspect::Args),
     Replay(replay::Args),
     Compare(compare::Args),
+    #[cfg(feature = "machine")]
     Verify(verify::Args),
+    #[cfg(feature = "machine")]
     Emulate(emulate::Args),
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
     Lockstep(lockstep::Args),
+    #[cfg(feature = "machine")]
     Cases(cases::Args),
+    #[cfg(feature = "perf")]
     Perf(perf::Args),
     Explain(explain::Args),
     Unwinders(unwinders::Args),
@@ -85,6 +98,7 @@ pub(crate) fn run() -> ExitCode {
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
+            #[cfg(feature = "perf")]
             if let Some(text) = perf::not_supported(&words, &error) {
                 anstream::eprintln!("unwind-sim: {text}");
                 return ExitCode::from(FAILED);
@@ -102,17 +116,23 @@ pub(crate) fn run() -> ExitCode {
     let given = Given::new(&tool, inner);
     let result = match cli.command {
         Command::Demo(args) => demo::run(&args),
+        #[cfg(feature = "machine")]
         Command::Record(args) => record::run(&args),
         Command::Import(args) => import::run(&args, &given),
+        #[cfg(feature = "machine")]
         Command::Extract(args) => extract::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args, &given),
+        #[cfg(feature = "machine")]
         Command::Verify(args) => verify::run(&args, &given),
+        #[cfg(feature = "machine")]
         Command::Emulate(args) => emulate::run(&args),
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        #[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
         Command::Lockstep(args) => lockstep::run(&args),
+        #[cfg(feature = "machine")]
         Command::Cases(args) => cases::run(&args),
+        #[cfg(feature = "perf")]
         Command::Perf(args) => perf::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),

@@ -3,10 +3,11 @@
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
+#[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::Notice;
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_recordings::output_file::{self, OutputFile};
+use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::trace::{Meta, TraceFile, TraceWriter};
 
 /// `--color`.
@@ -91,9 +92,11 @@ pub(crate) fn to_file_or<T>(
     Ok(done)
 }
 
+#[cfg(feature = "machine")]
 /// Writes a whole file with [`output_file::write`].
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    output_file::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    unwind_sim_recordings::output_file::write(path, bytes)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Calls `record` with a new trace. A trace without a sample is not written. After an error the
@@ -124,6 +127,7 @@ pub(crate) fn trace_file<T>(
     done
 }
 
+#[cfg(feature = "machine")]
 /// Reports what is not modelled and made a call of the program fail.
 pub(crate) fn tell_notices(notices: &[Notice]) {
     for notice in notices {

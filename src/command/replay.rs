@@ -1,22 +1,22 @@
 //! `replay`: unwinds every recorded stack and prints the chains.
 
+#[cfg(feature = "machine")]
+mod confirm;
+
 use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
-use super::machine::CpuArgs;
 use super::output;
 use super::status::Status;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::io::Write;
 use unwind_sim_judge::compare::{Comparison, GroupBy};
-use unwind_sim_judge::confirm::{self, Source};
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_judge::input::{FileKind, RECORDING, RECORDINGS, file_kind};
+use unwind_sim_judge::input::{FileKind, RECORDING, RECORDINGS};
 use unwind_sim_judge::run::{Against, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
-use unwind_sim_view::confirmation;
 use unwind_sim_view::{json, kernel as show, profile, text};
 
 /// How many problems with files are listed; the rest are counted.
@@ -96,7 +96,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
     /// For kernel stacks: print the walks as the kernel does.
-    #[arg(long = "as", value_enum, conflicts_with_all = ["format", "confirm"])]
+    #[arg(long = "as", value_enum, conflicts_with = "format")]
     print: Option<Print>,
     /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
@@ -120,23 +120,9 @@ pub(crate) struct Args {
     /// Write to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<std::path::PathBuf>,
-    /// Resume each stack in the emulated machine, and print which frames execution returns to: the
-    /// only truth that an import can have. From an ELF core all memory is used; from other
-    /// recordings the stacks, with the code from the image files. System calls are answered as for
-    /// a process without files or other threads, and calls that would block are interrupted; such
-    /// assumed results are counted.
-    #[arg(long, conflicts_with = "format")]
-    confirm: bool,
-    /// With --confirm: execute at most N instructions.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10_000_000,
-        requires = "confirm"
-    )]
-    max_instructions: u64,
+    #[cfg(feature = "machine")]
     #[command(flatten)]
-    cpu: CpuArgs,
+    confirm: confirm::Args,
     /// Worker threads, for all profile formats except perf-script; 0 means one for each processor.
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,
@@ -155,7 +141,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {
-            _ if args.confirm => confirmed(args, &run, out),
+            #[cfg(feature = "machine")]
+            _ if args.confirm.is_wanted() => confirm::run(args, &run, out),
             None => chains(args, &run, out),
             Some(Print::Perf) => as_perf(args, &run, out),
             Some(_) if args.json => {
@@ -353,76 +340,5 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         (0, _) => Status::NothingJudged,
         (_, 0) => Status::AsExpected,
         _ => Status::Difference,
-    })
-}
-
-/// `--confirm`.
-fn confirmed(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
-    let input = args.input.open()?;
-    let symfs = args.input.symfs.clone();
-    let mut source = match file_kind(&args.input.path)? {
-        FileKind::Core => Source::core(&args.input.path, symfs)?,
-        _ => Source::samples(symfs),
-    };
-    let (columns, names) = (run.columns(), run.column_names());
-    let root = tempfile::tempdir().context("cannot create an empty folder")?;
-    let (mut last, mut resumed) = (None, None);
-    let mut tally = confirm::Tally::default();
-    let line = |out: &mut dyn Write, line: &json::Line| -> std::io::Result<()> {
-        serde_json::to_writer(&mut *out, line)?;
-        writeln!(out)
-    };
-    run.for_each(
-        &input,
-        &args.input.filter(),
-        &mut |view, column, outcome| {
-            if last.replace(view.number) != Some(view.number) {
-                let state = source.state(view).map_err(|error| error.to_string());
-                let cpu = args.cpu.processor();
-                let most = args.max_instructions;
-                let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
-                if args.json {
-                    let went = went.as_ref().map_err(Clone::clone);
-                    line(out, &json::Line::resumed(view, went))?;
-                } else {
-                    writeln!(out, "{}", text::sample_line(view))?;
-                    match &went {
-                        Ok(went) => {
-                            write!(out, "{}", confirmation::resumed_text(view.space, went))?
-                        }
-                        Err(error) => writeln!(out, "not resumed: {error}")?,
-                    }
-                }
-                resumed = went.ok();
-            }
-            let unwinder = run.engines[columns[column].engine].name();
-            let start = columns[column].variant_for(view).as_str();
-            match args.json {
-                true => line(out, &json::chain(view, unwinder, start, outcome))?,
-                false => write!(out, "{}", text::chain_text(&names[column], view, outcome))?,
-            }
-            if let Some(resumed) = &resumed {
-                let frames = &outcome.chain.frames;
-                let judged = confirm::judge(frames, resumed);
-                tally.add(unwinder, &judged);
-                if args.json {
-                    let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
-                    line(out, &confirmed)?;
-                } else {
-                    let told = confirmation::judgement_text(view.space, frames, &judged);
-                    write!(out, "{told}")?;
-                }
-            }
-            Ok(())
-        },
-    )?;
-    if args.json {
-        let sums = json::Line::confirmation(&tally, &output::command_line());
-        line(out, &sums)?;
-    }
-    Ok(match (tally.judged(), tally.unexpected()) {
-        (false, _) => Status::NothingJudged,
-        (true, true) => Status::Difference,
-        (true, false) => Status::AsExpected,
     })
 }

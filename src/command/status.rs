@@ -1,6 +1,7 @@
 //! The exit status.
 
 use std::process::ExitCode;
+#[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::Notice;
 
 /// The result of a command.
@@ -12,10 +13,12 @@ pub(crate) enum Status {
     Difference,
     /// Not modelled, or nothing could be judged.
     NothingJudged,
+    #[cfg(feature = "machine")]
     /// The status of the program that was run.
     Program(u8),
 }
 
+#[cfg(feature = "machine")]
 impl Status {
     /// Adjusts the status of a run in the emulated machine. After a call that is not modelled, the
     /// program may behave differently than on Linux: a difference that was found still counts, but
@@ -35,6 +38,7 @@ impl From<Status> for ExitCode {
             Status::AsExpected => 0,
             Status::Difference => 1,
             Status::NothingJudged => 3,
+            #[cfg(feature = "machine")]
             Status::Program(code) => code,
         })
     }

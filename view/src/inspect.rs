@@ -15,7 +15,7 @@ mod trace;
 mod vmcore;
 
 use std::path::{Path, PathBuf};
-use unwind_sim_judge::input::{FileKind, InputError, file_kind};
+use unwind_sim_judge::input::{FileKind, InputError, file_kind, trace_of};
 use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
@@ -128,7 +128,7 @@ pub fn inspect(
         (FileKind::Kernel, None) => kernel::show(path, kernel),
         (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
         (FileKind::Case, None) => {
-            let trace = unwind_sim_judge::cases::trace_of(path).map_err(InputError::from)?;
+            let trace = trace_of(path)?;
             Ok(trace::show(&trace, None))
         }
         (FileKind::PerfData, None) => perf_data::show(path),

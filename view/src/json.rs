@@ -1,14 +1,17 @@
 //! The JSON Lines of `--json`: one object per line, with addresses as hex strings. Within v1,
 //! fields are only added.
 
+#[cfg(feature = "machine")]
 mod confirmation;
 mod handling;
 mod kernel;
 pub mod lockstep;
 mod stitching;
 mod unwinders;
+#[cfg(feature = "machine")]
 mod verification;
 
+#[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
@@ -18,6 +21,7 @@ pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, cal
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use unwinders::UnwinderLine;
+#[cfg(feature = "machine")]
 pub use verification::{
     ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
 };
@@ -55,14 +59,19 @@ pub enum Line {
     Column(ColumnLine),
     /// One group of divergences.
     Divergence(Box<DivergenceLine>),
+    #[cfg(feature = "machine")]
     /// A contradiction that `verify` found.
     Contradiction(Box<ContradictionLine>),
+    #[cfg(feature = "machine")]
     /// The stores of one instruction into live slots, from `verify`.
     SlotStore(SlotStoreLine),
+    #[cfg(feature = "machine")]
     /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),
+    #[cfg(feature = "machine")]
     /// What happened when a sample's thread was resumed, from `replay --confirm`.
     Resumed(Box<ResumedLine>),
+    #[cfg(feature = "machine")]
     /// Which frames of a chain were confirmed, from `replay --confirm`.
     Confirmed(Box<ConfirmedLine>),
     /// Where the machine and the processor differ, from `lockstep`.
@@ -81,9 +90,11 @@ pub enum Line {
     Unwinder(Box<UnwinderLine>),
     /// The last line.
     Summary(SummaryLine),
+    #[cfg(feature = "machine")]
     /// The last line of `verify`.
     #[serde(rename = "summary")]
     Verification(VerificationLine),
+    #[cfg(feature = "machine")]
     /// The last line of `replay --confirm`.
     #[serde(rename = "summary")]
     Confirmation(ConfirmationLine),

@@ -4,6 +4,7 @@
 //! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "machine")]
 pub mod confirmation;
 pub mod demo;
 pub mod explain;
@@ -14,4 +15,5 @@ pub mod listing;
 pub mod pages;
 pub mod profile;
 pub mod text;
+#[cfg(feature = "machine")]
 pub mod verification;

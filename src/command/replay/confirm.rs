@@ -1,0 +1,110 @@
+//! `replay --confirm`: resumes the recorded stacks in the emulated machine.
+
+use crate::command::machine::CpuArgs;
+use crate::command::output;
+use crate::command::status::Status;
+use anyhow::{Context, Result};
+use std::io::Write;
+use unwind_sim_judge::confirm::{self, Source};
+use unwind_sim_judge::input::{FileKind, file_kind};
+use unwind_sim_judge::run::Run;
+use unwind_sim_view::{confirmation, json, text};
+
+/// What is confirmed, and for how long.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Resume each stack in the emulated machine, and print which frames execution returns to: the
+    /// only truth that an import can have. From an ELF core all memory is used; from other
+    /// recordings the stacks, with the code from the image files. System calls are answered as for
+    /// a process without files or other threads, and calls that would block are interrupted; such
+    /// assumed results are counted.
+    #[arg(long, conflicts_with_all = ["format", "print"])]
+    confirm: bool,
+    /// With --confirm: execute at most N instructions.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000_000,
+        requires = "confirm"
+    )]
+    max_instructions: u64,
+    #[command(flatten)]
+    cpu: CpuArgs,
+}
+
+impl Args {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.confirm
+    }
+}
+
+/// Resumes each stack, and judges its chains by where execution returns to.
+pub(super) fn run(args: &super::Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+    let input = args.input.open()?;
+    let symfs = args.input.symfs.clone();
+    let mut source = match file_kind(&args.input.path)? {
+        FileKind::Core => Source::core(&args.input.path, symfs)?,
+        _ => Source::samples(symfs),
+    };
+    let (columns, names) = (run.columns(), run.column_names());
+    let root = tempfile::tempdir().context("cannot create an empty folder")?;
+    let (mut last, mut resumed) = (None, None);
+    let mut tally = confirm::Tally::default();
+    let line = |out: &mut dyn Write, line: &json::Line| -> std::io::Result<()> {
+        serde_json::to_writer(&mut *out, line)?;
+        writeln!(out)
+    };
+    run.for_each(
+        &input,
+        &args.input.filter(),
+        &mut |view, column, outcome| {
+            if last.replace(view.number) != Some(view.number) {
+                let state = source.state(view).map_err(|error| error.to_string());
+                let cpu = args.confirm.cpu.processor();
+                let most = args.confirm.max_instructions;
+                let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
+                if args.json {
+                    let went = went.as_ref().map_err(Clone::clone);
+                    line(out, &json::Line::resumed(view, went))?;
+                } else {
+                    writeln!(out, "{}", text::sample_line(view))?;
+                    match &went {
+                        Ok(went) => {
+                            write!(out, "{}", confirmation::resumed_text(view.space, went))?
+                        }
+                        Err(error) => writeln!(out, "not resumed: {error}")?,
+                    }
+                }
+                resumed = went.ok();
+            }
+            let unwinder = run.engines[columns[column].engine].name();
+            let start = columns[column].variant_for(view).as_str();
+            match args.json {
+                true => line(out, &json::chain(view, unwinder, start, outcome))?,
+                false => write!(out, "{}", text::chain_text(&names[column], view, outcome))?,
+            }
+            if let Some(resumed) = &resumed {
+                let frames = &outcome.chain.frames;
+                let judged = confirm::judge(frames, resumed);
+                tally.add(unwinder, &judged);
+                if args.json {
+                    let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
+                    line(out, &confirmed)?;
+                } else {
+                    let told = confirmation::judgement_text(view.space, frames, &judged);
+                    write!(out, "{told}")?;
+                }
+            }
+            Ok(())
+        },
+    )?;
+    if args.json {
+        let sums = json::Line::confirmation(&tally, &output::command_line());
+        line(out, &sums)?;
+    }
+    Ok(match (tally.judged(), tally.unexpected()) {
+        (false, _) => Status::NothingJudged,
+        (true, true) => Status::Difference,
+        (true, false) => Status::AsExpected,
+    })
+}
