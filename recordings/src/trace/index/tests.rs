@@ -60,10 +60,10 @@ fn an_index_reaches_to_the_footer() {
     let at = forged.at();
     let payload = encode(0, FILE_HEADER_BYTES, &[first(BlockType::Data)]);
     forged.block(BlockType::Index, 0, &payload);
-    forged.block(BlockType::Data, 0, b"behind the index");
+    forged.block(BlockType::Data, 0, b"after the index");
     let (kind, blocks) = refused(forged.footer(at));
     assert!(matches!(kind, TraceErrorKind::IndexDiffers), "{kind}");
-    assert_eq!(blocks, 3, "the block behind is found");
+    assert_eq!(blocks, 3, "the block after it is found");
 }
 
 #[test]

@@ -355,7 +355,7 @@ fn an_inactive_task_starts_where_it_was_switched_out() {
         (ips, reason),
         ([TEXT + 0xd00].to_vec(), Reason::RootReached)
     );
-    assert!(orc(&state).signal, "the code of a new task begins there");
+    assert!(orc(&state).signal, "the code of a new task starts there");
 }
 
 #[test]

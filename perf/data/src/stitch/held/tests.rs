@@ -37,7 +37,7 @@ fn the_bytes_of_all_that_is_held_are_counted() {
     held.release(&mut out);
     assert_eq!(keys(&mut out), [1, 2, 3]);
     assert_eq!(held.bytes, SLOT_BYTES + 8 * 5);
-    held.settle(first, |_| panic!("it is not held any more"));
+    held.settle(first, |_| panic!("it is no longer held"));
     held.settle(last, |_| ());
     held.release(&mut out);
     assert_eq!((held.bytes, keys(&mut out)), (0, vec![4]));
