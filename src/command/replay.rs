@@ -122,7 +122,7 @@ pub(crate) struct Args {
     output: Option<std::path::PathBuf>,
     #[cfg(feature = "machine")]
     #[command(flatten)]
-    confirm: confirm::Args,
+    confirm: confirm::ConfirmArgs,
     /// Worker threads, for all profile formats except perf-script; 0 means one for each processor.
     #[arg(long, value_name = "N", default_value = "0")]
     threads: usize,

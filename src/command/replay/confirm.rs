@@ -12,7 +12,7 @@ use unwind_sim_view::{confirmation, json, text};
 
 /// What is confirmed, and for how long.
 #[derive(clap::Args, Debug)]
-pub(super) struct Args {
+pub(super) struct ConfirmArgs {
     /// Resume each stack in the emulated machine, and print which frames execution returns to: the
     /// only truth that an import can have. From an ELF core all memory is used; from other
     /// recordings the stacks, with the code from the image files. System calls are answered as for
@@ -32,7 +32,7 @@ pub(super) struct Args {
     cpu: CpuArgs,
 }
 
-impl Args {
+impl ConfirmArgs {
     pub(super) fn is_wanted(&self) -> bool {
         self.confirm
     }
