@@ -5,7 +5,7 @@
 use super::fields::Fields;
 use std::fmt;
 
-/// `PERF_TYPE_SYNTH`: events that the perf tool synthesizes from traces (`tools/perf/util/event.h`).
+/// `PERF_TYPE_SYNTH`: events synthesized by the perf tool (`tools/perf/util/event.h`).
 const TYPE_SYNTH: u32 = 0x8000_0000;
 
 /// A type of events. Each type has its own list of fields.

@@ -15,7 +15,7 @@ pub(super) struct CallStacks {
 }
 
 impl CallStacks {
-    /// Call stacks for `file`. Like perf, stitches them only if `stitched` and if the file gives the
+    /// Call stacks for `file`. Like perf, stitches only if `stitched` is set and the file gives the
     /// number of branch records (`branches` of the core PMU's capabilities).
     pub(super) fn new(file: &PerfFile<'_>, stitched: bool) -> Self {
         let depth = file.features().branch_records();

@@ -1,5 +1,5 @@
-//! Samples with the counts of a group of events (`PERF_SAMPLE_READ`): perf prints such a sample once
-//! for each event whose count has increased since the last one.
+//! Samples with the counts of a group of events (`PERF_SAMPLE_READ`): perf prints such a sample
+//! once for each event whose count has increased since the last one.
 //!
 //! Follows `evlist__deliver_sample` (`tools/perf/util/session.c`, Linux 7.2).
 

@@ -1,7 +1,7 @@
 //! Samples whose user frames come in a later record, printed when that record arrives.
 //!
-//! perf's mode prints a sample with the names and mappings of that later time, as perf does; our own
-//! mode prints it with those of the sample's time.
+//! perf's mode prints a sample with the names and mappings of that later time, as perf does; our
+//! own mode prints it with those of the sample's time.
 
 use super::output::Output;
 use super::printer::{Chain, Script};
@@ -53,7 +53,8 @@ pub(super) struct Joining<P> {
 }
 
 impl<P: Default> Joining<P> {
-    /// A joiner without waiting samples; `None` if `mode` is, or if the file has no deferred frames.
+    /// A joiner without waiting samples; `None` without a mode, or if the file has no deferred
+    /// frames.
     pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
         let mode = mode?;
         let deferred = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
@@ -168,8 +169,8 @@ impl Held {
             return;
         };
         if let Record::Sample(sample) = event.record {
-            // perf prints the cookie as an address if a record removed the sample from its list, and
-            // as a cookie if the sample waited until the end of the recording.
+            // perf prints the cookie as an address if a record removed the sample from its list,
+            // and as a cookie if the sample waited until the end of the recording.
             let chain = match stitched.how {
                 Stitch::NotDeferred | Stitch::Missing(Why::End) => Chain::Own,
                 _ => Chain::Joined(&stitched.chain),

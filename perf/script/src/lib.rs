@@ -1,8 +1,8 @@
 //! The output of `perf script`: one block of text for each sample, byte for byte as perf prints it.
 //!
 //! Contains the output of `--header` ([`header`]), the choice of fields ([`Fields`], [`Asked`]),
-//! event names, tasks with their names and mappings ([`Tasks`]), and the printer ([`Script`]), which
-//! writes text ([`Text`]) or any other [`Output`]. Symbols come from an implementation of
+//! event names, tasks with their names and mappings ([`Tasks`]), and the printer ([`Script`]),
+//! which writes text ([`Text`]) or any other [`Output`]. Symbols come from an implementation of
 //! [`Symbols`](unwind_sim_recordings::symbols::Symbols), frames of stack copies from one of
 //! [`Unwind`].
 //!

@@ -1,8 +1,8 @@
 //! Tasks as perf tracks them: names, and mappings of processes and of the kernel.
 //!
-//! Follows perf's own rules (`tools/perf/util/machine.c`, `thread.c`, `maps.c`), not the kernel's: an
-//! exec does not clear the mappings, new mappings replace old ones where they overlap, and an exited
-//! task is forgotten at once, so that its later samples have no name and no mappings.
+//! Follows perf's own rules (`tools/perf/util/machine.c`, `thread.c`, `maps.c`), not the kernel's:
+//! an exec does not clear the mappings, new mappings replace old ones where they overlap, and an
+//! exited task is forgotten at once, so that its later samples have no name and no mappings.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ const COPIED_MAX: usize = 4 << 20;
 const PROT_EXEC: u32 = 4;
 /// `MAP_HUGETLB`.
 const MAP_HUGETLB: u32 = 0x40000;
-/// Bit of a fork record's misc word: the recorder synthesized the record for a task that was already
-/// running (`PERF_RECORD_MISC_FORK_EXEC`).
+/// Bit of a fork record's misc word: the recorder synthesized the record for a task that was
+/// already running (`PERF_RECORD_MISC_FORK_EXEC`).
 const MISC_FORK_EXEC: u16 = 1 << 13;
 
 /// A mapping.
@@ -149,9 +149,9 @@ impl Tasks {
     }
 
     /// The kernel mapping that contains `address`. The recorded mapping of the kernel itself ends
-    /// after its code; once perf has loaded its symbols, the mapping reaches from the first symbol to
-    /// the end of the last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`), and so
-    /// includes `.init.text`.
+    /// after its code; once perf has loaded its symbols, the mapping reaches from the first symbol
+    /// to the end of the last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`),
+    /// and so includes `.init.text`.
     pub fn kernel_map(&self, address: u64, symbols: &mut dyn Symbols) -> Option<Map> {
         let found = find(&self.kernel, address);
         let is_core = |map: &Map| {

@@ -148,7 +148,7 @@ impl Part {
     }
 }
 
-/// Splits a list into ranges: each has one comma, optionally followed by blanks, and ends at a blank.
+/// Splits a list into ranges: each has one comma, which blanks may follow, and ends at a blank.
 fn words(text: &str) -> Result<Vec<&str>, TimeError> {
     let mut words = Vec::new();
     let mut rest = text;

@@ -50,8 +50,8 @@ fn is_of_this_boot(list: &[u8]) -> bool {
     taken.is_ok() && !begin.is_empty() && list.starts_with(&begin) && has_modules(list, &loaded)
 }
 
-/// Whether the list has exactly the modules of `/proc/modules`, each with code at the address stated
-/// there.
+/// Whether the list has exactly the modules of `/proc/modules`, each with code at the address
+/// stated there.
 fn has_modules(list: &[u8], loaded: &str) -> bool {
     let mut found: HashMap<&[u8], bool> = HashMap::new();
     let mut places: HashMap<&[u8], (u64, u64)> = HashMap::new();

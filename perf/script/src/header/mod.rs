@@ -1,7 +1,8 @@
 //! The output of `--header`: when, where and how a recording was made, printed like
 //! `perf_header__fprintf_info` and its callees (`tools/perf/util/header.c`, Linux 7.2).
 //!
-//! Times of day are in UTC. A feature that perf prints only with `-I` gets perf's line that says so.
+//! Times of day are in UTC. For features that perf prints only with `-I`, prints perf's line that
+//! says so.
 
 mod attribute;
 mod words;
