@@ -1,11 +1,11 @@
-//! Completions in the shells that they are for, below subcommands and for values too.
+//! Completions in each supported shell, including those of subcommands and values.
 
 mod common;
 
 use common::skip::skip;
 use std::process::Command;
 
-/// Words of a command line, of which the last is completed; what has to be offered; what must not.
+/// A command line whose last word is completed; words that must be offered; words that must not.
 const LINES: [(&[&str], &[&str], &[&str]); 7] = [
     (&["rep"], &["replay"], &["compare"]),
     (&["replay", "--unw"], &["--unwinder"], &["--regs"]),
@@ -28,7 +28,7 @@ const LINES: [(&[&str], &[&str], &[&str]); 7] = [
     ),
 ];
 
-/// The shell with its script of `tests/completions`, asked for each line.
+/// Runs the shell with its script of `tests/completions` for each line.
 fn check(shell: &str, program: &[&str]) {
     if Command::new(shell).arg("--version").output().is_err() {
         skip("completions", format!("{shell} is not installed"));

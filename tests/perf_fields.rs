@@ -94,7 +94,7 @@ fn a_field_that_was_not_recorded_is_named_with_its_event() {
         let found = printed("fields", "fields.kallsyms.txt", &[list], None);
         found.map(|_| ()).unwrap_err().to_string()
     };
-    let no_cpu = "samples of event cpu-clock:u have no cpu: leave that field out";
+    let no_cpu = "samples of event cpu-clock:u have no cpu: leave the field cpu out";
     assert_eq!(said("cpu"), no_cpu);
     assert_eq!(said("symoff"), "the field symoff needs the field sym");
 }
@@ -135,7 +135,7 @@ fn the_kernels_mapping_reaches_to_its_last_symbol_once_symbols_are_read() {
 #[test]
 fn losses_are_told_by_event() {
     let (_, report) = printed("edges", "edges.kallsyms.txt", &[], None).unwrap();
-    let wanted = "lost: 12 records of task-clock; a buffer was full, times: 2
+    let wanted = "lost: 12 records of task-clock; number of times a buffer was full: 2
 lost: 1 samples of cpu-clock
 lost: 12 samples of task-clock
 left out by the recording's filter: 3 samples of cpu-clock

@@ -1,5 +1,5 @@
-//! The options of `perf script` against perf's own output, as far as its versions agree: which samples
-//! are printed, how deep, from where, and with which line of the source.
+//! Compares the options of `perf script` with perf's own output, where its versions agree: filters,
+//! depth of chains, input from pipes, and source lines.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use unwind_sim_perf_data::write::{Body, EventSpec, Id, SampleData, Writer};
 use unwind_sim_perf_data::{Comm, Mmap, MmapIdentity, misc, sample_type as st};
 
-/// Fields whose columns all versions of perf agree on.
+/// Fields that all versions of perf print alike.
 const FIELDS: &str = "comm,time,ip,sym,symoff,dso";
 
 fn corpus(name: &str) -> PathBuf {
@@ -19,7 +19,7 @@ fn corpus(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A tool with options that both have.
+/// Runs perf or this tool with options that both have.
 fn command(tool: &str, args: &[&str]) -> Command {
     let mut command = Command::new(tool);
     if tool != "perf" {
@@ -60,7 +60,7 @@ fn without_addresses(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// Compares what both print, or that both refuse. `None` without perf.
+/// Checks that both tools print the same or both fail; returns the text. `None` without perf.
 fn same(name: &str, args: &[&str]) -> Option<String> {
     let path = corpus(&format!("{name}.data"));
     let perfs = run("perf", &path, args)?;
@@ -77,7 +77,7 @@ fn same(name: &str, args: &[&str]) -> Option<String> {
     Some(found)
 }
 
-/// How many different outputs the options give; `None` without perf.
+/// Number of different outputs for several lists of options; `None` without perf.
 fn outputs<'a>(name: &str, all: impl IntoIterator<Item = Vec<&'a str>>) -> Option<usize> {
     let mut found = Vec::new();
     for args in all {
@@ -111,7 +111,7 @@ fn spans_of_time_are_perfs() {
         ("10%,20%", "fields"),
         ("2075.82,2075.822", "dwarf"),
         ("50%-75%", "dwarf"),
-        // Without the times of the first and the last sample.
+        // Recordings without the times of the first and the last sample.
         ("50%-75%", "LBR-stitch-grow"),
         ("50%-75%", "fp-pipe"),
         ("0.000002,", "LBR-stitch-grow"),
@@ -145,7 +145,7 @@ fn tasks_are_chosen_as_perf_does() {
         return skip("tasks_are_chosen_as_perf_does", "perf is not installed");
     };
     assert_eq!(found, 4, "all, either process, and none");
-    // perf says so too, but ends with status 0.
+    // perf reports the error too, but exits with status 0.
     let wrong = ours(&corpus("dwarf.data"), &["--pid", "x"]);
     assert_eq!(wrong.status.code(), Some(2));
 }
@@ -159,7 +159,7 @@ fn chains_are_as_long_as_perfs_and_hidden_as_there() {
         return skip(name, "perf is not installed");
     };
     assert_eq!(found, 6);
-    // Frames of branch records are not counted, unless there is no room for any chain.
+    // Frames of branch records are not limited, except that a limit of 0 removes the whole chain.
     assert_eq!(outputs("LBR-stitch-grow", all()), Some(2));
     let stitched = all().map(|args| [vec!["--stitch-lbr"], args].concat());
     assert_eq!(outputs("LBR-stitch-grow", stitched), Some(2));
@@ -172,7 +172,7 @@ fn chains_are_as_long_as_perfs_and_hidden_as_there() {
     }
 }
 
-/// What both refuse: a type of events that is not there, and lines without addresses.
+/// Both reject types of events that the recording lacks, and source lines without addresses.
 #[test]
 fn fields_are_refused_as_perf_does() {
     let lists = [
@@ -193,8 +193,8 @@ fn fields_are_refused_as_perf_does() {
     assert!(same("fields", &["-F", "-tid", "-F", "trace:"]).is_some_and(|text| !text.is_empty()));
 }
 
-/// The whole block, but for what has changed since perf 6.1: attributes have names, empty lists of
-/// BPF programs are told, and there are more features.
+/// The whole header, except for changes since perf 6.1: attributes have names, empty lists of BPF
+/// programs are reported, and there are more features.
 #[test]
 fn the_header_is_perfs() {
     let older = |text: &str| -> String {
@@ -240,7 +240,7 @@ fn the_header_is_perfs() {
     }
 }
 
-/// A file and a pipe, each as a file and on standard input, named and not.
+/// Recordings in file and pipe mode, from a file and from standard input, with and without `-`.
 #[test]
 fn standard_input_is_read_like_a_file() {
     let tool = env!("CARGO_BIN_EXE_unwind-sim");
@@ -287,7 +287,7 @@ int main(void)
 }
 ";
 
-/// Compiles the program, and writes a recording with a sample at each of its functions' bytes.
+/// Compiles the program, and writes a recording with a sample at each byte of its functions.
 fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let (source, program) = (folder.join("lines.c"), folder.join("program"));
     std::fs::write(&source, SOURCE).expect("a file");
@@ -326,7 +326,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         name: b"program",
     };
     writer.record(&Body::Comm(comm), &id(1)).expect("a record");
-    // Of a program at fixed addresses the code is where it says, 0x400000 behind its offset.
+    // A program with fixed addresses is mapped where it says: its code at its offset plus 0x400000.
     let fixed = functions[0].0 & !0xf_ffff;
     let base = if fixed == 0 { 0x5555_5555_4000 } else { fixed };
     let path = program.to_str().expect("a path").as_bytes();
@@ -402,7 +402,7 @@ fn lines_of_the_source_are_perfs() {
         let Some(perfs) = script("perf") else {
             return skip(name, "perf is not installed");
         };
-        // addr2line of binutils 2.40, which perf 6.1 asks, does not read these.
+        // addr2line of binutils 2.40, which perf 6.1 calls, does not read 64-bit DWARF.
         if options.contains(&"-gdwarf64") {
             continue;
         }

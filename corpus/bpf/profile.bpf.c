@@ -1,5 +1,5 @@
 /* Counts samples by stacks, name and process, inside the kernel: nothing leaves it but the map.
- * Stacks that cannot be had are counted by their error. */
+ * Stacks that cannot be read are counted by their error. */
 #include "bpf.h"
 
 struct key {

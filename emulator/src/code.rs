@@ -21,7 +21,7 @@ const GONE: u64 = 1 << 63;
 /// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
-/// A basic block: consecutive instructions of which only the last can branch.
+/// A basic block: consecutive instructions; only the last can branch.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) start: u64,
@@ -141,7 +141,7 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 }
 
 /// Decodes at most `max` instructions at `address`. There is always at least one operation: if the
-/// first instruction cannot be fetched, it is the one that raises the fault.
+/// first instruction cannot be fetched, the operation raises the fault.
 pub(crate) fn decode(
     memory: &AddressSpace,
     address: u64,

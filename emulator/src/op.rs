@@ -103,7 +103,7 @@ pub(crate) fn invalid(state: &mut State, _: &Op) -> Flow {
     raise(state, Exception::InvalidOpcode)
 }
 
-/// An instruction that cannot be fetched; `disp` is the address of its first byte that cannot be.
+/// An instruction that cannot be fetched; `disp` is the address of the first unreadable byte.
 pub(crate) fn unfetchable(state: &mut State, op: &Op) -> Flow {
     match state.memory.fetch(op.disp, &mut [0]) {
         Err(fault) => raise(state, Exception::Memory(fault)),

@@ -460,14 +460,14 @@ impl fmt::Display for Processor {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
     /// Unknown level.
-    #[error("no level `{0}`; there are v2, and host for this computer's processor")]
+    #[error("unknown level `{0}`; known: v2, or host for this computer's processor")]
     Level(String),
     /// Unknown vendor.
-    #[error("no vendor `{0}`; there are intel and amd")]
+    #[error("unknown vendor `{0}`; known: intel, amd")]
     Vendor(String),
     /// Unknown generation.
     #[error(
-        "no generation `{generation}` of {vendor}; there are intel:nehalem, intel:skylake, amd:zen, amd:zen4"
+        "unknown generation `{generation}` of {vendor}; known: intel:nehalem, intel:skylake, amd:zen, amd:zen4"
     )]
     Generation {
         /// The vendor.
@@ -476,10 +476,10 @@ pub enum ParseError {
         generation: String,
     },
     /// A feature without `+` or `-`.
-    #[error("`{0}`: a feature is written +NAME or -NAME")]
+    #[error("`{0}` is not a feature; write +NAME or -NAME")]
     Sign(String),
     /// Unknown feature.
-    #[error("no feature `{0}`; there are {names}", names = names())]
+    #[error("unknown feature `{0}`; known: {names}", names = names())]
     Feature(String),
 }
 

@@ -53,7 +53,7 @@ impl fmt::Display for Exception {
             Exception::Breakpoint => "a breakpoint",
             Exception::Overflow => "an overflow trap",
             Exception::InvalidOpcode => "an invalid instruction",
-            Exception::GeneralProtection => "general protection",
+            Exception::GeneralProtection => "a general protection fault",
             Exception::Alignment => "a misaligned operand",
             Exception::X87 => "an x87 floating point exception",
             Exception::Simd => "an SSE floating point exception",

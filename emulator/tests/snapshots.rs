@@ -177,7 +177,11 @@ fn what_is_restored_is_what_a_copy_is() {
         drop(machine.snapshot());
         advance(&mut machine, random.next());
         drop(machine.snapshot());
-        assert_eq!(machine.state.memory.history_bytes(), 0, "nobody holds one");
+        assert_eq!(
+            machine.state.memory.history_bytes(),
+            0,
+            "no snapshot exists"
+        );
     }
     assert!(restored > 100 && stored > 100, "{restored} {stored}");
 }

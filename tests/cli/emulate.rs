@@ -212,11 +212,11 @@ fn a_timeout_ends_what_waits() {
     let path = program(directory.path(), "reads", reads);
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
-    assert!(said.contains("the time is over while read"), "{said}");
+    assert!(said.contains("timeout while read"), "{said}");
     let path = program(directory.path(), "writes", &call(1, 1, 6));
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
-    assert!(said.contains("the time is over"), "{said}");
+    assert!(said.contains("stopped: timeout"), "{said}");
     // A timer that fires forever, with its signal ignored, and `pause`.
     let ticks = " mov $13, %eax\n mov $14, %edi\n lea action(%rip), %rsi\n xor %edx, %edx\n\
          mov $8, %r10d\n syscall\n mov $38, %eax\n xor %edi, %edi\n lea timer(%rip), %rsi\n\

@@ -48,8 +48,8 @@ fn a_sample_becomes_a_case_that_holds() {
     }
 }
 
-/// `leaf` is called by `mid`, whose row has the CFA offset CFA, that by `outer`, and that by
-/// `_start`. `mid`'s frame contains its own address and a return address into `outer`.
+/// `_start` calls `outer`, `outer` calls `mid`, `mid` calls `leaf`. `mid`'s row has the CFA offset
+/// CFA. `mid`'s frame contains its own address and a return address into `outer`.
 const PROGRAM: &str = "
         .globl _start, leaf
 leaf:   .cfi_startproc

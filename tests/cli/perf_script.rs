@@ -2,7 +2,7 @@
 
 use crate::{ends_with, run, snapshot, status, stderr};
 
-/// Two threads, and programs with lines of their source.
+/// Two threads, and programs with source lines.
 const RECORDING: &str = "corpus/perfdata/threads4-switch-defer.data";
 const KERNEL: &str = "--kallsyms=corpus/perfdata/script/kallsyms.txt";
 const FILES: &str = "--symfs=corpus/perfdata/script/symfs";
@@ -45,7 +45,7 @@ fn help_and_a_few_samples() {
     snap("perf-script-hidden-deferred", &alone);
 }
 
-/// The samples of all threads together are all samples.
+/// Printed thread by thread, the samples are those printed together.
 #[test]
 fn tasks_are_chosen_in_every_format() {
     let all = ends_with(0, &["perf", "script", "-G", "-F", "tid,time", RECORDING]);
@@ -83,7 +83,7 @@ fn tasks_are_chosen_in_every_format() {
     assert_eq!(ends_with(0, &args), all);
 }
 
-/// Of the threads of a process only one has its number.
+/// Only one thread of a process has the process's id.
 #[test]
 fn a_process_has_several_threads() {
     let print = ["perf", "script", "-G", "-F", "pid,tid,time", RECORDING];
@@ -92,10 +92,10 @@ fn a_process_has_several_threads() {
     assert!(others.count() > 10);
     assert_eq!(ends_with(0, &[&print[..], &["--pid", "146"]].concat()), all);
     let thread = ends_with(0, &[&print[..], &["--pid", "148"]].concat());
-    assert_eq!(thread, "", "148 is no process");
+    assert_eq!(thread, "", "148 is not a process");
 }
 
-/// A page fault names the symbol at its data address, and only the code's line.
+/// A page fault shows the symbol at its data address, but a source line only for its code.
 #[test]
 fn data_has_no_line() {
     let fields = ["-G", "-F", "addr,ip,sym,srcline"];
@@ -135,7 +135,7 @@ fn names_come_from_a_file_too() {
     );
 }
 
-/// A chain that is joined from two parts is no longer than asked for.
+/// `--max-stack` also limits chains that are joined from two parts.
 #[test]
 fn joined_chains_have_at_most_so_many_frames() {
     for like in [&[][..], &["--like", "perf-7.2"]] {
@@ -143,7 +143,7 @@ fn joined_chains_have_at_most_so_many_frames() {
             let args = ["perf", "script", "--max-stack", depth, KERNEL, RECORDING];
             let text = ends_with(0, &[&args[..], like].concat());
             let frames = |block: &str| block.lines().filter(|l| l.starts_with('\t')).count();
-            // What says why there are no user frames is not a frame.
+            // The line that says why there are no user frames is not a frame.
             let joined = text
                 .split("\n\n")
                 .filter(|block| !block.contains("[no user frames"));
@@ -153,7 +153,7 @@ fn joined_chains_have_at_most_so_many_frames() {
     }
 }
 
-/// Without chains there is nothing to join: a line for each sample, whoever joins.
+/// Without chains, every mode of joining prints one line for each sample.
 #[test]
 fn hidden_chains_are_not_joined() {
     let print = ["perf", "script", "-G", "-F", "tid,time,ip", RECORDING];
@@ -233,9 +233,12 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         ),
         (
             ["-F", "comm,iregs"],
-            "the field iregs is not printed here; known: comm",
+            "the field iregs is not supported; known fields: comm",
         ),
-        (["-F", "comm,what"], "\"what\" is not a field; known: comm"),
+        (
+            ["-F", "comm,what"],
+            "\"what\" is not a field; known fields: comm",
+        ),
         (["-F", "srcline"], "the field srcline needs the field ip"),
         (["-F", "raw:"], "the recording has no raw events"),
     ] {
@@ -269,5 +272,5 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         BREAKPOINTS,
     ];
     let said = run(&profile);
-    assert!(stderr(&said).contains("--header: only with --format perf-script"));
+    assert!(stderr(&said).contains("--header works only with --format perf-script"));
 }

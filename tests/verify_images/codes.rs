@@ -95,7 +95,7 @@ zeroes: .cfi_startproc
         nop                             # a return address of 0 by the row
         pop     %rax
         push    $-1
-        nop                             # one that is no code
+        nop                             # one that is not code
         pop     %rax
         ret
         .cfi_endproc

@@ -68,7 +68,7 @@ _start: .cfi_startproc
         mov     $0x701000, %eax
         call    *%rax
         .endm
-        # A function whose rows do not know of its push.
+        # A function whose rows ignore its push.
         .macro  WRONG name
         .globl  \name
         .type   \name, @function

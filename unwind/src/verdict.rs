@@ -233,7 +233,7 @@ fn against_links(chain: &Chain, truth: &[Link], complete: bool) -> (Verdict, Gro
     (verdict, ground)
 }
 
-/// The verdict on a chain that has exactly the true frames, of which the root is the last.
+/// The verdict on a chain that has exactly the true frames, up to the root.
 fn at_root(end: &End, frames: u32) -> Verdict {
     match end.reason {
         Reason::RootReached => Verdict::Ok,

@@ -5,7 +5,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Number of rounds, in each of which every run takes one turn.
+/// Number of rounds. Every run takes one turn in each round.
 const ROUNDS: usize = 5;
 
 /// CPU time of this thread.

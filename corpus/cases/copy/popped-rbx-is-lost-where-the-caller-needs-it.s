@@ -1,4 +1,4 @@
-#! claim: A popped rbx outside the copy breaks a caller whose CFA hangs on rbx.
+#! claim: A popped rbx outside the copy breaks a caller whose CFA depends on rbx.
 #! source: gcc bug 29440; glibc sysdeps/x86_64/dl-trampoline.S (CFA by rbx)
 #! group: copy
 #! view: copy

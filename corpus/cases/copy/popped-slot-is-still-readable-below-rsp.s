@@ -17,7 +17,7 @@ popped:
         ret
 ENDFUNC sorts
 
-FUNC calls_qsort                        # CFA hangs on rbp
+FUNC calls_qsort                        # CFA depends on rbp
         FP_ENTER
         sub     $16, %rsp
         call    sorts

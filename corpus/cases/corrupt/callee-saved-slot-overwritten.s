@@ -1,4 +1,4 @@
-#! claim: A saved rbx that was overwritten breaks the caller whose CFA hangs on it.
+#! claim: A saved rbx that was overwritten breaks the caller whose CFA depends on it.
 #! source: buffer overruns below the return address; gcc -fstack-protector guards only the top
 #! group: corrupt
 #! memory: rsp = 0x0d0d0d0d0d0d0d0d @in_leaf

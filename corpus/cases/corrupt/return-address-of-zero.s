@@ -1,4 +1,4 @@
-#! claim: A zero return address is no root unless the table or the frame pointer says so.
+#! claim: A zero return address is not a root unless the table or the frame pointer says so.
 #! source: psABI 3.4.1 marks the root by rbp, not by the return address; musl and Go write zeroes
 #! group: corrupt
 #! memory: rsp+24 = 0 @in_leaf

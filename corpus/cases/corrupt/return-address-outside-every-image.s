@@ -1,4 +1,4 @@
-#! claim: A return address that is no code address ends the walk there, with its reason.
+#! claim: A return address that is not a code address ends the walk there, with its reason.
 #! source: Linux unwind_get_return_address (__kernel_text_address); a stack overwritten by 0x41
 #! group: corrupt
 #! memory: rbp+8 = 0x4141414141414141 @in_leaf

@@ -1,4 +1,4 @@
-#! claim: Without a row behind leave the CFA hangs on the rbp of the caller.
+#! claim: Without a row behind leave the CFA depends on the rbp of the caller.
 #! source: gcc before 4.5 wrote no epilogue rows; DWARF 5 section 6.4.2.2
 #! group: defect
 #! right: dwarf

@@ -1,4 +1,4 @@
-#! claim: A wrong slot for rbp shows at the caller whose CFA hangs on it.
+#! claim: A wrong slot for rbp shows at the caller whose CFA depends on it.
 #! source: DWARF 5 section 6.4.2.3 DW_CFA_offset
 #! group: defect
 #! right: dwarf

@@ -1,4 +1,4 @@
-#! claim: A wrong slot for rbx shows at the caller whose CFA hangs on it.
+#! claim: A wrong slot for rbx shows at the caller whose CFA depends on it.
 #! source: DWARF 5 section 6.4.2.3 DW_CFA_offset
 #! group: defect
 #! right: dwarf
@@ -26,7 +26,7 @@ in_leaf:
         ret
 ENDFUNC leaf
 
-FUNC by_rbx                             # CFA hangs on rbx
+FUNC by_rbx                             # CFA depends on rbx
         push    %rbx
         .cfi_def_cfa_offset 16
         .cfi_offset rbx, -16

@@ -29,7 +29,7 @@ ENDFUNC leaf
 PLAIN_CALLER one, leaf
 PLAIN_CALLER two, one
 
-FUNC by_rbx                             # CFA hangs on rbx
+FUNC by_rbx                             # CFA depends on rbx
         push    %rbx
         .cfi_def_cfa_offset 16
         .cfi_offset rbx, -16

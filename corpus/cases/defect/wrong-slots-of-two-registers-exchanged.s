@@ -30,7 +30,7 @@ in_leaf:
         ret
 ENDFUNC leaf
 
-FUNC by_rbx                             # CFA hangs on rbx
+FUNC by_rbx                             # CFA depends on rbx
         push    %rbx
         .cfi_def_cfa_offset 16
         .cfi_offset rbx, -16

@@ -1,4 +1,4 @@
-#! claim: Each register saved at another depth comes back to the frame that hangs on it.
+#! claim: Each register saved at another depth comes back to the frame that depends on it.
 #! source: psABI 3.2.1; gcc pushes only what a function uses
 #! group: dwarf
 #! right: dwarf

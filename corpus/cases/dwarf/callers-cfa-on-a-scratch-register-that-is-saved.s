@@ -1,4 +1,4 @@
-#! claim: A saved r11 is no callee-saved register: who carries only those cannot follow the caller.
+#! claim: A saved r11 is not callee-saved: an unwinder that carries only those loses the caller.
 #! source: DWARF 5 section 6.4.1: any column may have a rule
 #! group: dwarf
 #! wrong: dwarf(US106)

@@ -1,4 +1,4 @@
-#! claim: A caller whose CFA hangs on r11 cannot be followed: no callee keeps r11.
+#! claim: A caller whose CFA depends on r11 cannot be followed: no callee keeps r11.
 #! source: OpenSSL perlasm; psABI 3.2.1 (r11 belongs to the callee)
 #! group: dwarf
 #! wrong: dwarf(US106)

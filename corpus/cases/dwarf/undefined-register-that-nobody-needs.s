@@ -1,4 +1,4 @@
-#! claim: A register declared lost matters only to a row that hangs on it.
+#! claim: A register declared lost matters only to a row that depends on it.
 #! source: DWARF 5 section 6.4.2.3 DW_CFA_undefined
 #! group: dwarf
 #! right: dwarf(at in_leaf)

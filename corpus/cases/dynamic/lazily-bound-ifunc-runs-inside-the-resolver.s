@@ -1,4 +1,4 @@
-#! claim: An ifunc that is bound lazily is called by the resolver, whose CFA hangs on rbx.
+#! claim: An ifunc that is bound lazily is called by the resolver, whose CFA depends on rbx.
 #! source: glibc elf/dl-runtime.c _dl_fixup, sysdeps/x86_64/dl-trampoline.h (CFA = rbx+..)
 #! group: dynamic
 #! link: -shared -nostdlib -Wl,-e,_start -Wl,-z,lazy

@@ -1,4 +1,4 @@
-#! claim: A frame pointer that is biased into the frame is no link of a chain.
+#! claim: A frame pointer that is biased into the frame is not a link of a chain.
 #! source: gcc -m64 -mabi=ms and libffi unix64.S keep rbp at another place than the saved rbp
 #! group: frame
 #! right: dwarf sframe orc

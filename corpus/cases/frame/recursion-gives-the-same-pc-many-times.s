@@ -1,4 +1,4 @@
-#! claim: The same return address again and again is no cycle as long as rsp advances.
+#! claim: A repeated return address is not a cycle as long as rsp advances.
 #! source: libunwind src/mi (stops a walk whose ip and cfa both stay the same)
 #! group: frame
 #! right: dwarf sframe orc fp

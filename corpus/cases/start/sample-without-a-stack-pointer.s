@@ -1,4 +1,4 @@
-#! claim: A sample that holds no stack pointer is no start for any table.
+#! claim: No table can start from a sample without a stack pointer.
 #! source: man perf_event_open(2) sample_regs_user: the mask says which registers are there
 #! group: start
 #! forget: rsp @in_leaf

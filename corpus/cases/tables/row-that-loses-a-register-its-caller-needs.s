@@ -1,4 +1,4 @@
-#! claim: A push without .cfi_offset is seen only where a caller's CFA hangs on the register.
+#! claim: A push without .cfi_offset is seen only where a caller's CFA depends on the register.
 #! source: llvm and gcc bugs on missing .cfi_offset; DWARF 5 section 6.4.3 (the default is same
 #!    value)
 #! group: tables

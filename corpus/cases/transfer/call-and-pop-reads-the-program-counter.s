@@ -1,4 +1,4 @@
-#! claim: A call to the next instruction whose address is popped is no call.
+#! claim: A call to the next instruction whose address is popped is not a call.
 #! source: gcc i386 PIC thunks; Intel optimization manual on call/return pairing
 #! group: transfer
 #! right: dwarf sframe orc

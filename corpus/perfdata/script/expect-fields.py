@@ -24,7 +24,7 @@ for path in recordings:
              if not (chained and ("ip" in name.split(",") or ":" in name))]
     out = []
     for fields in lists:
-        # Types that are not named keep their usual fields, of which tid is one.
+        # Other types keep their default fields, which include tid.
         command = ["perf", "script", "--no-inline", "--kallsyms", kallsyms, "--symfs", symfs]
         command += ["-F", "-tid"] if ":" in fields else []
         command += ["-F", fields, "-i", path]

@@ -62,8 +62,19 @@ pub enum Access {
     Execute,
 }
 
+impl Access {
+    const fn participle(self) -> &'static str {
+        match self {
+            Access::Read => "read",
+            Access::Write => "written",
+            Access::Execute => "executed",
+        }
+    }
+}
+
 /// A forbidden memory access: an error of the emulated program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+#[error("{address:#x} cannot be {}: {kind}", .access.participle())]
 pub struct Fault {
     /// The first byte that could not be used.
     pub address: u64,
@@ -84,41 +95,29 @@ impl Fault {
 }
 
 /// Why memory could not be accessed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum FaultKind {
     /// Nothing is mapped (`SEGV_MAPERR`).
+    #[error("nothing is mapped there")]
     Unmapped,
     /// The permissions forbid it (`SEGV_ACCERR`).
+    #[error("its permissions forbid it")]
     Protected,
     /// Bits 63 to 47 differ: not a canonical address (a general protection fault).
+    #[error("it is not a canonical address")]
     NonCanonical,
     /// The emulated machine is out of pages; hardware has no such fault.
+    #[error("the emulated machine has no pages left")]
     OutOfPages,
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let access = match self.access {
-            Access::Read => "read",
-            Access::Write => "written",
-            Access::Execute => "executed",
-        };
-        let why = match self.kind {
-            FaultKind::Unmapped => "nothing is mapped there",
-            FaultKind::Protected => "its permissions forbid it",
-            FaultKind::NonCanonical => "it is not a canonical address",
-            FaultKind::OutOfPages => "the emulated machine has no pages left",
-        };
-        write!(f, "{:#x} cannot be {access}: {why}", self.address)
-    }
-}
-
-impl std::error::Error for Fault {}
-
 /// Why a range cannot be mapped, unmapped or protected.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum MapError {
     /// Not whole pages, empty, or not in user space (`EINVAL`, or `ENOMEM` beyond the end).
+    #[error(
+        "{start:#x}..{end:#x} is not a range of pages between {MMAP_MIN_ADDR:#x} and {TASK_SIZE:#x}"
+    )]
     Range {
         /// The first address.
         start: u64,
@@ -126,26 +125,12 @@ pub enum MapError {
         end: u64,
     },
     /// A part of the range is not mapped (`ENOMEM`).
+    #[error("nothing is mapped at {address:#x}")]
     Hole {
         /// The first address that is not mapped.
         address: u64,
     },
     /// More than [`AREAS_MAX`] areas (`ENOMEM`).
+    #[error("more than {AREAS_MAX} mapped areas")]
     Areas,
 }
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range { start, end } => write!(
-                f,
-                "{start:#x}..{end:#x} is not a range of pages between {MMAP_MIN_ADDR:#x} and \
-                 {TASK_SIZE:#x}"
-            ),
-            Self::Hole { address } => write!(f, "nothing is mapped at {address:#x}"),
-            Self::Areas => write!(f, "more than {AREAS_MAX} mapped areas"),
-        }
-    }
-}
-
-impl std::error::Error for MapError {}

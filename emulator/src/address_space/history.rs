@@ -9,7 +9,6 @@ use super::PAGE_SIZE;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Default limit of the bytes kept for all snapshots together.
@@ -102,27 +101,18 @@ fn ones(mask: u64) -> impl Iterator<Item = usize> {
 }
 
 /// Why a snapshot cannot be restored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
     /// Too much has changed since: its data was dropped, the oldest snapshots first.
+    #[error("the snapshot was dropped: too much has changed since")]
     Dropped,
     /// An older snapshot was restored in the meantime.
+    #[error("an older snapshot was restored since this one was taken")]
     Undone,
     /// The snapshot belongs to another memory.
+    #[error("the snapshot belongs to another memory")]
     Foreign,
 }
-
-impl fmt::Display for RestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RestoreError::Dropped => "the snapshot was dropped: too much has changed since",
-            RestoreError::Undone => "an older snapshot was restored since this one was taken",
-            RestoreError::Foreign => "the snapshot was taken of another memory",
-        })
-    }
-}
-
-impl std::error::Error for RestoreError {}
 
 /// The numbers of snapshots dropped by their holder, until the history processes them.
 type Released = Arc<Mutex<Vec<u64>>>;

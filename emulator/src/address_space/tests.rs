@@ -105,7 +105,7 @@ fn addresses_that_are_none_fault_by_their_kind() {
     assert_eq!(
         space.read(BASE - 1, &mut []),
         Ok(()),
-        "nothing is no access"
+        "an empty read needs no mapping"
     );
     assert_eq!(
         space.write(u64::MAX - 3, &[0; 8]).unwrap_err().kind,
@@ -125,7 +125,7 @@ fn unmapping_forgets_and_mapping_again_gives_zeros() {
     assert_eq!(hole, Err(MapError::Hole { address: BASE + P }));
     assert!(
         space.write(BASE, &byte).is_err(),
-        "what is before the hole was protected"
+        "the page before the hole was protected"
     );
     space
         .map(BASE..BASE + 3 * P, Permissions::READ)
@@ -220,7 +220,7 @@ fn free_room_is_found_from_the_top_down() {
     assert_eq!(
         space.find_free(TASK_SIZE - MMAP_MIN_ADDR, u64::MAX),
         None,
-        "not all is free"
+        "a part is in use"
     );
 }
 

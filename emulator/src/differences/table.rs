@@ -71,8 +71,8 @@ const fn kept(
         bits,
         on: Processors::Like(Generation::Zen),
         source: Source::Expected {
-            why: "without XSaveErPtr (CPUID 8000_0008, EBX bit 2), FXRSTOR leaves the pointers that were \
-                  there before, of which the machine does not know",
+            why: "without XSaveErPtr (CPUID 8000_0008, EBX bit 2), FXRSTOR leaves the previous \
+                  pointers, which the machine does not know",
             manuals: "APM volume 5, FXSAVE and FXRSTOR: the pointers are stored and loaded if an \
                       exception is pending",
         },
@@ -179,7 +179,7 @@ pub const TABLE: &[Difference] = &[
         Form::ZeroSource,
         &[Bits::Destination],
         "volume 2, BSF: the destination is undefined if the source is 0",
-        "volume 3, BSF: leaves the destination, of which it does not say the upper half",
+        "volume 3, BSF: leaves the destination, but does not specify its upper half",
     ),
     open(
         "count-zeros-flags",
@@ -268,9 +268,9 @@ pub const TABLE: &[Difference] = &[
         &[Dpps, Dppd],
         Form::Any,
         &[Bits::Nan],
-        "volume 2, DPPS: which operand of an inner sum comes first, on which the choice among \
-         NaNs depends, is not said",
-        "volume 4, DPPS: which operand of an inner sum comes first is not said",
+        "volume 2, DPPS: which operand of an inner sum comes first, which decides among NaNs, is \
+         not specified",
+        "volume 4, DPPS: which operand of an inner sum comes first is not specified",
     ),
     kept(
         "x87-instruction",

@@ -31,7 +31,7 @@ trait Binary {
     /// Whether the result is written, or only the flags.
     const WRITES: bool = true;
 
-    /// The result, of which only the low `W` bits count, and the flags.
+    /// The result and the flags. Only the low `W` bits of the result count.
     fn apply<const W: u32>(flags: Flags, a: u64, b: u64) -> (u64, Flags);
 }
 

@@ -18,7 +18,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Mnemonic::Lzcnt => count::<Lzcnt>(insn),
         Mnemonic::Popcnt => count::<Popcnt>(insn),
         Mnemonic::Crc32 => {
-            // The first operand has 32 or 64 bits, of which only the low 32 count.
+            // The first operand has 32 or 64 bits; only the low 32 count.
             Some(match form(insn) {
                 Form::RR => by_width!(width(insn, 1), crc32_rr),
                 Form::RM => by_width!(width(insn, 1), crc32_rm),

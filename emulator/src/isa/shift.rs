@@ -27,7 +27,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 
 /// A shift or rotation of `W` bits.
 trait Shift {
-    /// The result, of which only the low `W` bits count, and the flags. The count is at least 1,
+    /// The result and the flags. Only the low `W` bits of the result count. `count` is at least 1,
     /// and less than 64 if `W` is 64, otherwise less than 32.
     fn apply<const W: u32>(flags: Flags, a: u64, count: u32) -> (u64, Flags);
 }

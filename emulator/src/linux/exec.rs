@@ -15,7 +15,6 @@ use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
 use crate::machine::Machine;
 use crate::state::{State, reg};
-use std::fmt;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
 
@@ -29,7 +28,8 @@ const S_ISUID: u32 = 0o4000;
 const PROGRAM_MAX: u64 = 1 << 30;
 
 /// Why a program could not be started.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: {what}", String::from_utf8_lossy(.path))]
 pub struct StartError {
     /// The file, as a path below the root.
     pub path: Vec<u8>,
@@ -38,38 +38,28 @@ pub struct StartError {
 }
 
 /// The kinds of [`StartError`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartErrorKind {
     /// There is no such file.
+    #[error("no such file")]
     NotFound,
     /// It is not a regular file that may be executed.
+    #[error("not an executable file")]
     NotExecutable,
     /// It cannot be read, or is larger than 1 GiB.
+    #[error("cannot be read, or is larger than 1 GiB")]
     NotReadable,
     /// More than five scripts whose interpreters are scripts.
+    #[error("more than {SCRIPTS_MAX} scripts in a row, each the interpreter of the one before")]
     Scripts,
     /// It cannot be loaded.
+    #[error(transparent)]
     Load(LoadError),
     /// The working directory is not a directory.
+    #[error("the working directory is not a directory")]
     Directory,
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", String::from_utf8_lossy(&self.path))?;
-        match &self.what {
-            StartErrorKind::NotFound => write!(f, "no such file"),
-            StartErrorKind::NotExecutable => write!(f, "not a file that may be executed"),
-            StartErrorKind::NotReadable => write!(f, "cannot be read, or is too large"),
-            StartErrorKind::Scripts => write!(f, "scripts of scripts, more than {SCRIPTS_MAX}"),
-            StartErrorKind::Load(error) => write!(f, "{error}"),
-            StartErrorKind::Directory => write!(f, "not a directory to work in"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 impl StartError {
     /// The error number that `execve` returns.

@@ -57,14 +57,17 @@ impl fmt::Display for Outcome {
             Outcome::Killed { signal, rip, why } => {
                 write!(f, "killed by signal {signal} at {rip:#x}: {why}")
             }
-            Outcome::Limit => write!(f, "stopped: as many instructions as asked for"),
+            Outcome::Limit => write!(f, "stopped at the limit of instructions"),
             Outcome::Unsupported { rip, bytes } => Unsupported::of(*rip, bytes).fmt(f),
             Outcome::Blocked { rip, call } => {
-                write!(f, "{call} before {rip:#x} waits for what nobody will do")
+                write!(
+                    f,
+                    "{call} before {rip:#x} waits for something that cannot happen"
+                )
             }
             Outcome::StreamTimeout { rip, call } => write!(
                 f,
-                "stopped: the time is over while {call} before {rip:#x} waits for a standard stream"
+                "stopped: timeout while {call} before {rip:#x} waits for a standard stream"
             ),
             Outcome::OutOfPages { rip } => {
                 write!(
@@ -99,11 +102,11 @@ impl fmt::Display for Why {
         match self {
             Why::Exception(exception) => write!(f, "{exception}"),
             Why::BehindFile { address } => {
-                write!(f, "{address:#x} is behind the end of the mapped file")
+                write!(f, "{address:#x} is past the end of the mapped file")
             }
             Why::Sent => write!(f, "it was sent"),
             Why::Frame => write!(f, "the frame for its handler could not be written"),
-            Why::Return => write!(f, "rt_sigreturn without a frame of the kernel's"),
+            Why::Return => write!(f, "rt_sigreturn without a frame written by the kernel"),
         }
     }
 }
@@ -125,7 +128,7 @@ impl fmt::Display for Notice {
                 write!(f, "system call {name} ({number}) is not modelled: ENOSYS")
             }
             Notice::Call(number, None) => write!(f, "there is no system call {number}: ENOSYS"),
-            Notice::Part(what) => write!(f, "not modelled, the program was told an error: {what}"),
+            Notice::Part(what) => write!(f, "not modelled, the program got an error: {what}"),
         }
     }
 }

@@ -88,7 +88,7 @@ impl fmt::Display for Unsupported<'_> {
                 "{name}: system calls of 32-bit programs are not modelled"
             )?,
             (Kind::Extension, name) => write!(f, "{name} ({features}) is not modelled")?,
-            (Kind::Unknown, _) => write!(f, "these bytes are not an instruction that is modelled")?,
+            (Kind::Unknown, _) => write!(f, "these bytes are not a modelled instruction")?,
         }
         if let Some(place) = self.place {
             write!(f, ", in {place}")?;
@@ -100,8 +100,8 @@ impl fmt::Display for Unsupported<'_> {
         match self.kind() {
             Kind::Vector => write!(
                 f,
-                "; cpuid does not offer it: build the program for x86-64-v2 (-march=x86-64-v2), or \
-                 have its library choose another way (GLIBC_TUNABLES=glibc.cpu.hwcaps=...)"
+                "; cpuid does not report it: build the program for x86-64-v2 (-march=x86-64-v2), \
+                 or make its library use other code (GLIBC_TUNABLES=glibc.cpu.hwcaps=...)"
             ),
             _ => Ok(()),
         }

@@ -1,7 +1,6 @@
 //! Why a program cannot be loaded.
 
 use crate::address_space::{Fault, MapError};
-use std::fmt;
 
 /// The file concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +11,18 @@ pub enum Which {
     Interpreter,
 }
 
+impl Which {
+    const fn name(self) -> &'static str {
+        match self {
+            Which::Program => "program",
+            Which::Interpreter => "interpreter",
+        }
+    }
+}
+
 /// Why a program cannot be loaded: always malformed input.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}: {section} at offset {offset:#x}: {what}", .which.name())]
 #[non_exhaustive]
 pub struct LoadError {
     /// The file.
@@ -27,87 +36,49 @@ pub struct LoadError {
 }
 
 /// The kinds of [`LoadError`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadErrorKind {
     /// Not an ELF file, or its header cannot be read.
+    #[error("not an ELF file")]
     NotElf,
     /// Not a 64-bit little-endian file for x86-64.
+    #[error("not a file for x86-64")]
     NotX86_64,
     /// Neither `ET_EXEC` nor `ET_DYN`.
+    #[error("ELF type {0} is neither a program (2) nor a shared object (3)")]
     Type(u16),
     /// The program headers are not in the file, too many, or of another size.
+    #[error("not within the file, too many, or of the wrong size")]
     ProgramHeaders,
     /// No `PT_LOAD` with any memory.
+    #[error("no segment to load")]
     NothingToLoad,
     /// `p_filesz` is larger than `p_memsz`, or the addresses wrap.
+    #[error("larger in the file than in memory, or its addresses wrap")]
     Segment,
     /// Offset and address of a segment differ within a page.
+    #[error("its offset and address differ within a page of 4096 bytes")]
     Misaligned,
     /// `PT_INTERP` is not a path.
+    #[error("not a path of at most 4096 bytes")]
     InterpreterPath,
     /// The program needs an interpreter, and none was given.
+    #[error("the program needs an interpreter; give its file")]
     NoInterpreter,
     /// A segment, or the stack, cannot be mapped.
+    #[error(transparent)]
     Map(MapError),
     /// Something is already mapped where the segments go.
+    #[error("{0:#x} is already mapped, but a segment needs it")]
     Overlap(u64),
     /// No free range of addresses is large enough.
+    #[error("no free range of {0} bytes of addresses")]
     NoRoom(u64),
     /// The memory cannot be written.
+    #[error(transparent)]
     Fault(Fault),
     /// Arguments and environment need more than a quarter of the stack.
+    #[error("arguments and environment of {0} bytes need more than a quarter of the stack")]
     Arguments(u64),
 }
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let which = match self.which {
-            Which::Program => "program",
-            Which::Interpreter => "interpreter",
-        };
-        write!(
-            f,
-            "{which}: {} at offset {:#x}: ",
-            self.section, self.offset
-        )?;
-        match self.what {
-            LoadErrorKind::NotElf => write!(f, "not an ELF file"),
-            LoadErrorKind::NotX86_64 => write!(f, "not a file for x86-64"),
-            LoadErrorKind::Type(kind) => {
-                write!(
-                    f,
-                    "ELF type {kind} is neither a program (2) nor a shared object (3)"
-                )
-            }
-            LoadErrorKind::ProgramHeaders => {
-                write!(
-                    f,
-                    "they do not lie inside the file, are too many, or of another size"
-                )
-            }
-            LoadErrorKind::NothingToLoad => write!(f, "no segment to load"),
-            LoadErrorKind::Segment => write!(f, "more bytes in the file than in memory, or wraps"),
-            LoadErrorKind::Misaligned => {
-                write!(
-                    f,
-                    "its offset and address differ within a page of 4096 bytes"
-                )
-            }
-            LoadErrorKind::InterpreterPath => write!(f, "not a path of at most 4096 bytes"),
-            LoadErrorKind::NoInterpreter => write!(f, "it needs an interpreter; give its file"),
-            LoadErrorKind::Map(error) => write!(f, "{error}"),
-            LoadErrorKind::Overlap(address) => {
-                write!(f, "{address:#x} is already mapped, where a segment goes")
-            }
-            LoadErrorKind::NoRoom(size) => write!(f, "no {size} bytes of addresses are free"),
-            LoadErrorKind::Fault(fault) => write!(f, "{fault}"),
-            LoadErrorKind::Arguments(size) => write!(
-                f,
-                "arguments and environment of {size} bytes need more than a quarter of the stack"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}

@@ -29,17 +29,17 @@ fn texts_and_processors_are_the_same() {
 #[test]
 fn errors_say_what_there_is() {
     for (text, error) in [
-        ("", "no level ``; there are v2, and host"),
-        ("v9,intel", "no level `v9`"),
-        ("v2,via", "no vendor `via`; there are intel and amd"),
-        ("v2,", "no vendor ``"),
-        ("v2,amd:nehalem", "no generation `nehalem` of amd"),
+        ("", "unknown level ``; known: v2, or host"),
+        ("v9,intel", "unknown level `v9`"),
+        ("v2,via", "unknown vendor `via`; known: intel, amd"),
+        ("v2,", "unknown vendor ``"),
+        ("v2,amd:nehalem", "unknown generation `nehalem` of amd"),
         (
             "v2,amd,intel",
-            "`intel`: a feature is written +NAME or -NAME",
+            "`intel` is not a feature; write +NAME or -NAME",
         ),
-        ("v2,intel,+avx", "no feature `avx`; there are sse3, ssse3"),
-        ("host", "no level `host`"),
+        ("v2,intel,+avx", "unknown feature `avx`; known: sse3, ssse3"),
+        ("host", "unknown level `host`"),
     ] {
         let shown = parse(text).expect_err(text).to_string();
         assert!(shown.starts_with(error), "{shown}");

@@ -1,8 +1,8 @@
-//! BTF, the type format of the Linux kernel: the section `.BTF` of a kernel or of a BPF object, and
-//! what a perf.data has of loaded BPF programs (`HEADER_BPF_BTF`).
+//! BTF, the type format of the Linux kernel: the section `.BTF` of a kernel or of a BPF object, or
+//! the feature `HEADER_BPF_BTF` of a perf.data, which holds the types of loaded BPF programs.
 //!
-//! [`Btf::extent`] finds a member by its path, [`Btf::variables`] and [`Btf::members`] list what a
-//! section and a structure hold. Not here: functions, and the split BTF of modules.
+//! [`Btf::extent`] finds a member by its path, [`Btf::variables`] and [`Btf::members`] list the
+//! contents of a section and a structure. Functions and the split BTF of modules are not supported.
 //!
 //! Source: Linux 7.2, `Documentation/bpf/btf.rst` and `include/uapi/linux/btf.h`.
 
@@ -24,7 +24,7 @@ const TYPE_LEN: usize = 12;
 const ENTRY_LEN: usize = 12;
 /// Offset of `nelems` in `struct btf_array`.
 const ARRAY_COUNT: usize = 8;
-/// Most typedefs, qualifiers, arrays and structures that one question passes through.
+/// Maximum number of typedefs, qualifiers, arrays and structures followed by one lookup.
 const DEPTH_MAX: u32 = 32;
 
 const KIND_INT: u32 = 1;
@@ -49,15 +49,15 @@ const KIND_ENUM64: u32 = 19;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BtfErrorKind {
-    /// Another magic number or version, or the other byte order: the first word.
+    /// Another magic number, version or byte order; holds the first word.
     Header(u32),
-    /// The header says that it has fewer bytes than version 1's.
+    /// The header's stated length in bytes, if shorter than version 1's.
     HeaderLen(u32),
-    /// Something reaches over the end of the section.
+    /// This part extends beyond the end of the section.
     CutShort(&'static str),
-    /// A type of an unknown kind, whose length is unknown too.
+    /// A type of this unknown kind, which therefore has no known length.
     UnknownKind(u32),
-    /// The type of this number does not exist, is not of the kind needed, or refers to itself.
+    /// The type with this number does not exist, has the wrong kind, or refers to itself.
     Type(u32),
 }
 
@@ -69,9 +69,9 @@ impl fmt::Display for BtfErrorKind {
                 "not little-endian BTF of version 1 (it starts with {word:#x})"
             ),
             Self::HeaderLen(len) => write!(f, "a header of {len} bytes is too short"),
-            Self::CutShort(what) => write!(f, "{what} is cut short"),
+            Self::CutShort(what) => write!(f, "{what} is truncated"),
             Self::UnknownKind(kind) => write!(f, "unknown type kind {kind}"),
-            Self::Type(id) => write!(f, "type {id} does not exist or is not of the required kind"),
+            Self::Type(id) => write!(f, "type {id} does not exist or has the wrong kind"),
         }
     }
 }
@@ -81,7 +81,7 @@ impl fmt::Display for BtfErrorKind {
 pub struct BtfError {
     /// What is wrong.
     pub kind: BtfErrorKind,
-    /// Where in the section, bytes.
+    /// Offset in the section, bytes.
     pub offset: u64,
 }
 
@@ -107,19 +107,19 @@ impl std::error::Error for BtfError {}
 pub struct Btf<D> {
     section: D,
     strings: Range<usize>,
-    /// Where each type starts in the section; the first has the number 1.
+    /// Offset of each type in the section; the first type has the number 1.
     starts: Vec<u32>,
 }
 
 /// A type: `struct btf_type`.
 #[derive(Clone, Copy, Debug)]
 pub struct Type {
-    /// Where it starts in the section, bytes.
+    /// Offset in the section, bytes.
     at: usize,
     /// Offset of its name in the strings.
     name: u32,
     kind: u32,
-    /// How many members, elements or parameters follow.
+    /// Number of members, elements or parameters that follow.
     count: usize,
     has_bit_fields: bool,
     /// A size in bytes, or the number of another type.
@@ -139,12 +139,12 @@ impl Type {
         })
     }
 
-    /// Where what follows `struct btf_type` starts.
+    /// Offset of the data after `struct btf_type`.
     const fn rest(&self) -> usize {
         self.at + TYPE_LEN
     }
 
-    /// Bytes of what follows `struct btf_type`; `None` if the kind is unknown.
+    /// Size in bytes of the data after `struct btf_type`; `None` if the kind is unknown.
     const fn rest_len(&self) -> Option<usize> {
         Some(match self.kind {
             KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
@@ -156,7 +156,7 @@ impl Type {
         })
     }
 
-    /// Is it a typedef, a qualifier or a variable: another type under a name?
+    /// Whether it only refers to another type: a typedef, a qualifier or a variable.
     const fn is_alias(&self) -> bool {
         matches!(
             self.kind,
@@ -176,11 +176,11 @@ pub struct Member<'a> {
     pub name: &'a str,
     /// The number of its type.
     pub type_id: u32,
-    /// Where its `struct btf_member` is in the section, bytes.
+    /// Offset of its `struct btf_member` in the section, bytes.
     pub at: u64,
-    /// Its place in the structure, bits.
+    /// Its offset in the structure, bits.
     pub bits: u32,
-    /// Bits of a bit-field, 0 for any other member.
+    /// Width of a bit-field in bits; 0 for any other member.
     pub width: u32,
 }
 
@@ -188,7 +188,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
     /// Reads the section.
     ///
     /// # Errors
-    /// If it is not BTF, has another byte order or version, or is cut short.
+    /// If it is not BTF, has another byte order or version, or is truncated.
     pub fn parse(section: D) -> Result<Self, BtfError> {
         let cut = |what, at| BtfError::new(BtfErrorKind::CutShort(what), at);
         let field = |at| u32_at(&section, at).ok_or_else(|| cut("the header", at));
@@ -237,7 +237,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         types.filter_map(|(&at, id)| Some((id, Type::read(&self.section, at as usize)?)))
     }
 
-    /// The type of that number.
+    /// The type with this number.
     fn get(&self, id: u32) -> Result<Type, BtfError> {
         let start = (id as usize).checked_sub(1).map(|i| self.starts.get(i));
         let start = start.flatten();
@@ -303,7 +303,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         Ok(variables)
     }
 
-    /// The members of a structure or union; nothing of any other type.
+    /// The members of a structure or union; other types have none.
     pub fn members(&self, of: &Type) -> impl Iterator<Item = Member<'_>> + use<'_, D> {
         let of = *of;
         let count = if of.has_members() { of.count } else { 0 };
@@ -324,8 +324,8 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         })
     }
 
-    /// The length of the array behind the pointer `id`: how `int (*member)[number]` carries a number
-    /// in the definition of a map.
+    /// The length of the array that the pointer `id` points to: definitions of maps encode numbers
+    /// as `int (*member)[number]`.
     ///
     /// # Errors
     /// If `id` is not a pointer to an array.
@@ -337,10 +337,10 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         Ok(self.array(&array)?.1)
     }
 
-    /// The size of what the pointer `id` points to, bytes.
+    /// The size of the type that the pointer `id` points to, bytes.
     ///
     /// # Errors
-    /// If `id` is not a pointer, or points to what has no size.
+    /// If `id` is not a pointer, or points to a type without a size.
     pub fn pointed_size(&self, id: u32) -> Result<u64, BtfError> {
         self.size(self.pointer(id)?)
     }

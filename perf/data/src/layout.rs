@@ -191,7 +191,7 @@ impl Default for SampleLayout {
     }
 }
 
-/// Offset of `field` in `fields`, which take 8 bytes each and of which those in `present` exist.
+/// Offset of `field` among those of `fields` that are in `present`; each takes 8 bytes.
 fn offset_of(fields: &[u64], present: u64, field: u64) -> u16 {
     if present & field == 0 {
         return ABSENT;

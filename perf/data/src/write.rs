@@ -63,7 +63,7 @@ pub struct EventSpec {
     pub read_format: u64,
     /// The flag word.
     pub flags: u64,
-    /// `config1`: what the PMU makes of it.
+    /// `config1`; its meaning depends on the PMU.
     pub config1: u64,
     /// `branch_sample_type`.
     pub branch_sample_type: u64,
@@ -167,9 +167,14 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge(size) => write!(f, "a record of {size} bytes; the maximum is 65535"),
-            Self::NoEvents => write!(f, "no event; a recording has at least one"),
-            Self::NoEvent(number) => write!(f, "no event {number}"),
+            Self::TooLarge(size) => {
+                write!(
+                    f,
+                    "a record of {size} bytes is too large; the maximum is 65535"
+                )
+            }
+            Self::NoEvents => write!(f, "a recording needs at least one event"),
+            Self::NoEvent(number) => write!(f, "there is no event {number}"),
             Self::Fields(bits) => write!(f, "sample fields {bits:#x} cannot be written"),
             Self::Registers(count) => {
                 write!(f, "{count} registers do not match the event's mask")
@@ -218,7 +223,7 @@ impl Writer {
         self.data.len()
     }
 
-    /// Appends a record. Of `id`, the fields that the event records are written.
+    /// Appends a record. Only the fields of `id` that the event records are written.
     ///
     /// # Errors
     /// If the record is too large or does not match its event; nothing is written then.

@@ -1,14 +1,14 @@
-//! What `-F` asks for, as `parse_output_fields` of `tools/perf/builtin-script.c` reads it: a list of
-//! fields for all types of events or for one, in place of those that perf chooses, or added to
-//! them and taken from them.
+//! The value of `-F`, parsed like `parse_output_fields` of `tools/perf/builtin-script.c`: a list of
+//! fields for one type of events or for all, which replaces perf's default fields, or adds to and
+//! removes from them.
 
 use super::fields::Fields;
 use std::fmt;
 
-/// `PERF_TYPE_SYNTH`: events that the perf tool makes of traces (`tools/perf/util/event.h`).
+/// `PERF_TYPE_SYNTH`: events synthesized by the perf tool (`tools/perf/util/event.h`).
 const TYPE_SYNTH: u32 = 0x8000_0000;
 
-/// Types of events, each with fields of its own.
+/// A type of events. Each type has its own list of fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventType {
     /// `PERF_TYPE_HARDWARE`.
@@ -23,13 +23,13 @@ pub enum EventType {
     Raw,
     /// `PERF_TYPE_BREAKPOINT`.
     Breakpoint,
-    /// Made by the perf tool.
+    /// Synthesized by the perf tool.
     Synthesized,
-    /// Of a PMU with a number of its own.
+    /// An event of a PMU with a dynamic type number.
     Other,
 }
 
-/// Fields of perf that are not printed here (`all_output_options`, Linux 7.2).
+/// perf's fields that are not supported here (`all_output_options`, Linux 7.2).
 const PERF_ONLY: [&str; 31] = [
     "dsoff",
     "iregs",
@@ -64,7 +64,7 @@ const PERF_ONLY: [&str; 31] = [
     "flags",
 ];
 
-/// Fields that perf prints of every event but tracepoints, if nobody asks for others.
+/// The default fields of all events except tracepoints.
 const USUAL: Fields = Fields::COMM
     .and(Fields::TID)
     .and(Fields::CPU)
@@ -76,7 +76,7 @@ const USUAL: Fields = Fields::COMM
     .and(Fields::DSO);
 
 impl EventType {
-    /// All of them.
+    /// All types, in the order of their discriminants.
     pub(super) const ALL: [Self; 8] = [
         Self::Hardware,
         Self::Software,
@@ -88,7 +88,7 @@ impl EventType {
         Self::Other,
     ];
 
-    /// That of `attr.type`.
+    /// The type for a value of `attr.type`.
     pub(super) fn of(kind: u32) -> Self {
         match kind {
             TYPE_SYNTH => Self::Synthesized,
@@ -97,7 +97,7 @@ impl EventType {
         }
     }
 
-    /// That of a word before a colon.
+    /// The type named before the colon of a list.
     fn named(word: &str) -> Option<Self> {
         let has_word = |kind: &Self| !matches!(kind, Self::Cache | Self::Other);
         let mut named = Self::ALL.into_iter().filter(has_word);
@@ -118,7 +118,7 @@ impl EventType {
         }
     }
 
-    /// What is printed if nobody asks for something else.
+    /// The default fields.
     const fn fields(self) -> Fields {
         match self {
             Self::Tracepoint => Fields::COMM
@@ -134,7 +134,7 @@ impl EventType {
         }
     }
 
-    /// Fields that the type cannot have.
+    /// Fields that this type never has.
     const fn invalid(self) -> Fields {
         match self {
             Self::Tracepoint => Fields::NONE,
@@ -144,22 +144,22 @@ impl EventType {
     }
 }
 
-/// Why a list of fields cannot be read.
+/// An invalid list of fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListError {
-    /// A word that names no field.
+    /// A word that is not the name of a field.
     UnknownField {
         /// The word.
         word: String,
     },
-    /// A word before the colon that names no type of events.
+    /// The word before the colon is not a type of events.
     UnknownType {
         /// The word.
         word: String,
     },
-    /// Some words have a sign and some have not.
+    /// Some words have a sign and some do not.
     Mixed,
-    /// No fields at all, for all types.
+    /// An empty list for all types.
     Empty,
     /// The type has no such field.
     Invalid {
@@ -173,41 +173,45 @@ impl fmt::Display for ListError {
         match self {
             Self::UnknownField { word } if PERF_ONLY.contains(&word.as_str()) => write!(
                 f,
-                "the field {word} is not printed here; known: {}",
+                "the field {word} is not supported; known fields: {}",
                 Fields::names()
             ),
             Self::UnknownField { word } => {
-                write!(f, "{word:?} is not a field; known: {}", Fields::names())
+                write!(
+                    f,
+                    "{word:?} is not a field; known fields: {}",
+                    Fields::names()
+                )
             }
             Self::UnknownType { word } => write!(
                 f,
-                "{word:?} is not a type of events; known: hw,sw,trace,raw,break,synth"
+                "{word:?} is not a type of events; known types: hw,sw,trace,raw,break,synth"
             ),
-            Self::Mixed => f.write_str("either all fields have a sign, + or -, or none has"),
-            Self::Empty => f.write_str("no fields"),
-            Self::Invalid { field } => write!(f, "events of this type have no {field}"),
+            Self::Mixed => f.write_str("give all fields a sign, + or -, or none of them"),
+            Self::Empty => f.write_str("the list of fields is empty"),
+            Self::Invalid { field } => write!(f, "events of this type have no field {field}"),
         }
     }
 }
 
 impl std::error::Error for ListError {}
 
-/// One `-F`.
+/// The value of one `-F`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldList {
-    /// Only for these events.
+    /// The only type that the list applies to; `None` for all types.
     kind: Option<EventType>,
-    /// Whether the fields stand in place of those that were there.
+    /// Whether the fields replace the previous ones.
     instead: bool,
-    /// Fields to be added (`true`) and taken away.
+    /// Fields to add (`true`) and to remove (`false`).
     changes: Vec<(bool, Fields)>,
 }
 
 impl FieldList {
-    /// Reads `comm,ip,sym`, `trace:comm,trace` or `+addr,-dso`.
+    /// Parses `comm,ip,sym`, `trace:comm,trace` or `+addr,-dso`.
     ///
     /// # Errors
-    /// If it is no such list.
+    /// If `text` is not a valid list.
     pub fn parse(text: &str) -> Result<Self, ListError> {
         let (kind, words) = match text.split_once(':') {
             None => (None, text),
@@ -219,7 +223,7 @@ impl FieldList {
         if kind.is_none() && words.is_empty() {
             return Err(ListError::Empty);
         }
-        // Also the one in `bpf-output`: perf takes that for a sign.
+        // Even the hyphen of `bpf-output`: perf takes it for a sign.
         let instead = !words.contains(['+', '-']);
         let mut changes = Vec::new();
         let (mut signed, mut plain) = (false, false);
@@ -248,20 +252,20 @@ impl FieldList {
     }
 }
 
-/// What is asked of one type.
+/// The requested fields of one type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct OfType {
     fields: Fields,
     set: bool,
-    /// An empty list for this type (`trace:`) took all fields away.
+    /// Whether an empty list for this type (`trace:`) removed all fields.
     emptied: bool,
-    /// Fields asked for by name.
+    /// Fields added by name.
     named: Fields,
-    /// Fields taken away by name.
+    /// Fields removed by name.
     removed: Fields,
 }
 
-/// The fields of each type of events, as asked for.
+/// The requested fields of each type of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked([OfType; EventType::ALL.len()]);
 
@@ -278,7 +282,7 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// What several `-F` ask for, one after the other.
+    /// Applies several `-F` lists in order.
     pub fn of(lists: &[FieldList]) -> Self {
         let mut asked = Self::default();
         for list in lists {
@@ -300,22 +304,22 @@ impl Asked {
         self.of_type(kind).fields
     }
 
-    /// Whether somebody asked for fields of the type.
+    /// Whether any list changed the fields of the type.
     pub(super) fn is_set(&self, kind: EventType) -> bool {
         self.of_type(kind).set
     }
 
-    /// Whether an empty list for this type took all fields away.
+    /// Whether an empty list for this type removed all fields.
     pub(super) fn is_emptied(&self, kind: EventType) -> bool {
         self.of_type(kind).emptied
     }
 
-    /// Those asked for by name.
+    /// The fields of a type that were added by name.
     pub(super) fn named(&self, kind: EventType) -> Fields {
         self.of_type(kind).named
     }
 
-    /// Those taken away by name.
+    /// The fields of a type that were removed by name.
     pub(super) fn removed(&self, kind: EventType) -> Fields {
         self.of_type(kind).removed
     }
@@ -339,7 +343,7 @@ impl OfType {
             } else {
                 self.fields = self.fields.without(field);
             }
-            // perf notes names only of lists for all types.
+            // perf remembers names only from lists for all types.
             if list.kind.is_none() {
                 let (to, from) = match add {
                     true => (&mut self.named, &mut self.removed),

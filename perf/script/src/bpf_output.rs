@@ -1,10 +1,10 @@
-//! What a BPF program wrote with a sample, as shown by `perf_sample__fprintf_bpf_output`
-//! (`tools/perf/builtin-script.c`, Linux 7.2): its bytes, and the string if they are one.
+//! The data that a BPF program wrote with a sample, printed like `perf_sample__fprintf_bpf_output`
+//! (`tools/perf/builtin-script.c`, Linux 7.2): its bytes, and the string if they form one.
 
-/// Number of bytes in a line.
+/// Bytes per line.
 const LINE: usize = 8;
 
-/// Prints the bytes.
+/// Prints the bytes, and the string if they form one.
 pub(super) fn print(raw: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
     for (number, bytes) in raw.chunks(LINE).enumerate() {
@@ -25,12 +25,12 @@ pub(super) fn print(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Like the kernel's `lib/ctype.c`, which perf uses: the characters of Latin-1.
+/// Whether a byte is printable Latin-1, as in the kernel's `lib/ctype.c`, which perf uses.
 fn is_print(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte) || byte >= 0xa0
 }
 
-/// Characters and a NUL, followed by nothing but NULs.
+/// The text of a string: printable characters and a NUL, followed only by NULs.
 fn string(raw: &[u8]) -> Option<&[u8]> {
     let end = raw.iter().position(|&byte| byte == 0)?;
     let (text, rest) = raw.split_at(end);

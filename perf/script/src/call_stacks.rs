@@ -1,4 +1,4 @@
-//! Branch records in place of user frames: in call-stack mode they say where each call came from.
+//! Branch records in place of user frames: in call-stack mode they hold the address of each call.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use unwind_sim_perf_data::{BranchEntry, PerfFile, Sample, branch_sample_type};
 
 /// The call stacks of a recording's threads.
 pub(super) struct CallStacks {
-    /// By thread; `None` if they are not stitched.
+    /// By thread id; `None` without stitching.
     stitchers: Option<HashMap<i32, LbrStitcher<BranchEntry>>>,
-    /// Entries of a ring.
+    /// Number of branch records of the processor.
     depth: u32,
 }
 
 impl CallStacks {
-    /// Of `file`; they are stitched if that is asked for and the file says how deep the rings are
-    /// (`branches` of the core PMU's capabilities), as perf has it.
+    /// Call stacks for `file`. Like perf, stitches only if `stitched` is set and the file gives the
+    /// number of branch records (`branches` of the core PMU's capabilities).
     pub(super) fn new(file: &PerfFile<'_>, stitched: bool) -> Self {
         let depth = file.features().branch_records();
         Self {
@@ -25,9 +25,9 @@ impl CallStacks {
         }
     }
 
-    /// The sample's chain with the branch stack in place of its user part but for the first
-    /// address; `None` if it has no call stack, or the user part is not among the first `words_max`
-    /// words (`resolve_lbr_callchain_sample` in `tools/perf/util/machine.c`).
+    /// The sample's chain, with all of its user part but the first address replaced by the branch
+    /// stack. `None` if the sample has no call stack, or if the user part does not start within the
+    /// first `words_max` words (`resolve_lbr_callchain_sample` in `tools/perf/util/machine.c`).
     pub(super) fn chain(
         &mut self,
         sample: &Sample<'_>,

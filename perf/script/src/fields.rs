@@ -1,4 +1,4 @@
-//! Which fields `perf script` prints for an event.
+//! The fields that `perf script` prints for an event.
 
 use super::asked::{Asked, EventType};
 use super::names;
@@ -7,7 +7,7 @@ use unwind_sim_perf_data::{EventAttr, Mode, PerfFile, feature, sample_type as st
 
 /// `PERF_COUNT_SW_PAGE_FAULTS`, `.._MIN` and `.._MAJ` (`include/uapi/linux/perf_event.h`).
 const SW_PAGE_FAULTS: [u64; 3] = [2, 5, 6];
-/// `PERF_COUNT_SW_BPF_OUTPUT`: what BPF programs write.
+/// `PERF_COUNT_SW_BPF_OUTPUT`: data that BPF programs write.
 const SW_BPF_OUTPUT: u64 = 10;
 /// `PERF_COUNT_SW_DUMMY`: an event that never happens and only carries side band records.
 const SW_DUMMY: u64 = 9;
@@ -16,7 +16,7 @@ const SW_DUMMY: u64 = 9;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fields(u32);
 
-/// A field that was asked for and cannot be printed.
+/// A requested field that cannot be printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldError {
     /// The event did not record it.
@@ -26,16 +26,16 @@ pub enum FieldError {
         /// The field's name.
         field: &'static str,
     },
-    /// Symbols or objects without an address.
+    /// Symbols or objects were requested of samples without an address.
     NoAddress {
         /// The event's name.
         event: String,
         /// The field's name.
         field: &'static str,
     },
-    /// Offsets in a symbol without the symbol.
+    /// `symoff` without `sym`.
     OffsetWithoutSymbol,
-    /// Lines of the source without the address.
+    /// `srcline` without `ip`.
     LineWithoutAddress {
         /// The event's name.
         event: String,
@@ -53,7 +53,7 @@ impl fmt::Display for FieldError {
             Self::NotRecorded { event, field } => {
                 write!(
                     f,
-                    "samples of event {event} have no {field}: leave that field out"
+                    "samples of event {event} have no {field}: leave the field {field} out"
                 )
             }
             Self::NoAddress { event, field } => write!(
@@ -63,7 +63,7 @@ impl fmt::Display for FieldError {
             Self::OffsetWithoutSymbol => f.write_str("the field symoff needs the field sym"),
             Self::LineWithoutAddress { event } => write!(
                 f,
-                "the field srcline needs the field ip, which event {event} is not printed with"
+                "the field srcline needs the field ip, which is not printed for event {event}"
             ),
             Self::NoEvents { kind } => {
                 write!(f, "the recording has no {kind} events: leave {kind}: out")
@@ -96,17 +96,17 @@ const NAMES: [(&str, Fields); 15] = [
 impl Fields {
     /// No field.
     pub const NONE: Self = Self(0);
-    /// The name of the task.
+    /// The task's name.
     pub const COMM: Self = Self(1);
-    /// The thread.
+    /// The thread id.
     pub const TID: Self = Self(1 << 1);
-    /// The process.
+    /// The process id.
     pub const PID: Self = Self(1 << 2);
-    /// The time.
+    /// The sample's time.
     pub const TIME: Self = Self(1 << 3);
     /// The CPU.
     pub const CPU: Self = Self(1 << 4);
-    /// The name of the event.
+    /// The event's name.
     pub const EVENT: Self = Self(1 << 5);
     /// The payload of a tracepoint.
     pub const TRACE: Self = Self(1 << 6);
@@ -114,7 +114,7 @@ impl Fields {
     pub const IP: Self = Self(1 << 7);
     /// The symbol of each address.
     pub const SYM: Self = Self(1 << 8);
-    /// The offset in the symbol.
+    /// The offset of each address in its symbol.
     pub const SYM_OFFSET: Self = Self(1 << 9);
     /// The object of each address.
     pub const DSO: Self = Self(1 << 10);
@@ -122,24 +122,24 @@ impl Fields {
     pub const ADDRESS: Self = Self(1 << 11);
     /// The period.
     pub const PERIOD: Self = Self(1 << 12);
-    /// What a BPF program wrote.
+    /// Data that a BPF program wrote.
     pub const BPF_OUTPUT: Self = Self(1 << 13);
 
-    /// The line of the source of each address.
+    /// The source line of each address.
     pub const SOURCE_LINE: Self = Self(1 << 14);
 
-    /// The field of that name.
+    /// The field with the name `word`.
     pub(super) fn named(word: &str) -> Option<Self> {
         let named = NAMES.iter().find(|(name, _)| *name == word);
         named.map(|&(_, field)| field)
     }
 
-    /// The names of all fields.
+    /// The names of all fields, separated by commas.
     pub(super) fn names() -> String {
         NAMES.map(|(name, _)| name).join(",")
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -148,7 +148,7 @@ impl Fields {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are in the set.
+    /// Whether the set contains all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -157,7 +157,7 @@ impl Fields {
         Self(self.0 & !other.0)
     }
 
-    /// The fields of a type that this event did not record.
+    /// The fields that this event did not record.
     fn missing(attr: &EventAttr) -> Self {
         let absent = |bit| attr.sample_type & bit == 0;
         let mut missing = Self::default();
@@ -175,9 +175,9 @@ impl Fields {
         missing
     }
 
-    /// The fields of each event of a file. All events of one type have the same. perf decides at
-    /// the first of them that is no dummy: what that one did not record is left out, unless it was
-    /// asked for by name. Chains that are shown add more.
+    /// The fields of each event of a file. All events of one type have the same fields. Like perf,
+    /// omits the fields that the type's first event other than a dummy did not record, unless they
+    /// were requested by name. `with_chains` adds the fields that callchains need.
     pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked, with_chains: bool) -> Vec<Self> {
         let attrs = file.attrs();
         let fields = |attr: &EventAttr| {
@@ -195,14 +195,14 @@ impl Fields {
         attrs.iter().map(fields).collect()
     }
 
-    /// What callchains add to the fields of a type.
+    /// The fields that callchains add to those of a type.
     fn of_chains(file: &PerfFile<'_>, asked: &Asked, kind: EventType) -> Self {
         let attrs = file.attrs();
         let has_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
         let mut same = (0..attrs.len()).filter(|&at| EventType::of(attrs[at].kind) == kind);
         match file.mode() {
-            // Through a pipe perf sees one attribute after the other, and decides at the first of
-            // a type by what came so far, whatever was asked for.
+            // From a pipe, perf reads one attribute after the other. It decides at the first one of
+            // each type, from the attributes read so far, whatever fields were requested.
             Mode::Pipe => match same.next() {
                 Some(at) if attrs[..=at].iter().any(has_chain) => {
                     Self::IP.and(Self::SYM).without(asked.removed(kind))
@@ -220,17 +220,17 @@ impl Fields {
         }
     }
 
-    /// Whether what was asked for can be printed, as perf checks it (`evsel__check_attr`).
+    /// Checks whether the requested fields can be printed, like perf's `evsel__check_attr`.
     ///
     /// # Errors
-    /// The first field that cannot.
+    /// The first field that cannot be printed.
     pub fn check(file: &PerfFile<'_>, asked: &Asked) -> Result<(), FieldError> {
-        // Traces of a processor's branches may have what their events say they have not.
+        // Traces of a processor's branches may have fields that their events do not declare.
         let from_traces = file.features().section(feature::AUXTRACE).is_some();
         for kind in EventType::ALL {
             let same = |attr: &&EventAttr| EventType::of(attr.kind) == kind && !is_dummy(attr);
             let Some(attr) = file.attrs().iter().find(same) else {
-                // As in perf, which makes events of the other type itself.
+                // As in perf, which makes synthesized events itself.
                 if asked.is_emptied(kind) && kind != EventType::Synthesized {
                     let kind = kind.word();
                     return Err(FieldError::NoEvents { kind });
@@ -270,8 +270,8 @@ impl Fields {
     }
 }
 
-/// Whether the event's samples are what BPF programs write. Times off the CPU, which perf records
-/// so too, are shown as other samples are.
+/// Whether the event's samples hold data written by BPF programs. The samples of `offcpu-time`,
+/// which perf records with the same event, are printed like any other sample.
 pub(super) fn is_bpf_output(attr: &EventAttr) -> bool {
     let is_off_cpu = attr.name.as_deref() == Some("offcpu-time");
     is_software(attr) && attr.config == SW_BPF_OUTPUT && !is_off_cpu

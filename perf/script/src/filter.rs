@@ -1,11 +1,11 @@
-//! Which samples are printed: by time, name, process and thread, as `perf_time__ranges_skip_sample`
-//! and `thread__is_filtered` (`tools/perf/util`, Linux 7.2) choose them.
+//! Filters samples by time, task name, process and thread, like `perf_time__ranges_skip_sample` and
+//! `thread__is_filtered` (`tools/perf/util`, Linux 7.2).
 
 use super::tasks::Tasks;
 use super::times::{Range, TimeError, TimeSpan};
 use unwind_sim_perf_data::{PerfFile, RecordId};
 
-/// The filters of the command line. `None` passes every sample.
+/// The filters of the command line. A filter that is `None` passes every sample.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     /// `--time`.
@@ -22,7 +22,7 @@ pub struct Filter {
 #[derive(Debug)]
 pub(super) struct Chosen {
     filter: Filter,
-    /// Empty if there is no `--time`.
+    /// Empty without `--time`.
     times: Vec<Range>,
 }
 

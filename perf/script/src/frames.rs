@@ -1,4 +1,4 @@
-//! Lines of callchains, kept once made: most frames of a recording are seen thousands of times.
+//! Lines of callchains, cached: most frames of a recording occur thousands of times.
 
 use super::digits;
 use super::fields::Fields;
@@ -8,12 +8,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 use unwind_sim_recordings::symbols::{KernelPart, Object, SourceLine, Symbols};
 
-/// Bytes of lines that are kept; beyond, all are made anew.
+/// Maximum size of the cached lines in bytes; the cache is cleared when it grows beyond.
 const KEPT_MAX: usize = 64 << 20;
-/// Places of the table before the map.
+/// Slots of the direct-mapped table in front of the hash map.
 const RECENT: usize = 1 << 14;
 
-/// An address of a process in an object: the same one gives the same line.
+/// An address of a process and its object: the key of a cached line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Place {
     address: u64,
@@ -45,7 +45,7 @@ impl Hasher for PlaceHasher {
     }
 }
 
-/// The lines made so far, for one set of fields.
+/// The cached lines for one set of fields.
 #[derive(Debug)]
 pub(super) struct Lines {
     fields: Fields,
@@ -64,12 +64,12 @@ impl Lines {
         }
     }
 
-    /// For which fields.
+    /// The fields that the lines show.
     pub(super) fn fields(&self) -> Fields {
         self.fields
     }
 
-    /// `address symbol+offset (object)` of an address, without an ending.
+    /// The line of an address, `address symbol+offset (object)`, without a final newline.
     #[inline]
     pub(super) fn line(
         &mut self,
@@ -155,8 +155,8 @@ fn write(
     }
 }
 
-/// The line of the source, in a line of its own (`map__fprintf_srcline`); of what has no lines the
-/// object and the address in it.
+/// Appends the source line on a separate line (`map__fprintf_srcline`), or the object and the
+/// address in it if the object has no source lines.
 fn source_line(out: &mut Vec<u8>, symbols: &mut dyn Symbols, object: &Object<'_>, place: Place) {
     let address = place.address.wrapping_add(place.bias);
     match symbols.source_line(object, address) {
@@ -180,8 +180,8 @@ fn source_line(out: &mut Vec<u8>, symbols: &mut dyn Symbols, object: &Object<'_>
     }
 }
 
-/// The name that perf has for an object in short (`dso__set_basename`); `None` for modules, whose
-/// addresses are not told.
+/// perf's short name of an object (`dso__set_basename`); `None` for modules, for which no address
+/// is printed.
 fn short_name(object: &Object<'_>) -> Option<Vec<u8>> {
     let path = match *object {
         Object::Kernel(KernelPart::Core) => b"[kernel.kallsyms]",
@@ -196,7 +196,7 @@ fn short_name(object: &Object<'_>) -> Option<Vec<u8>> {
     Some(name.to_vec())
 }
 
-/// The process of `/tmp/perf-PID.map`.
+/// The process id in `/tmp/perf-PID.map`.
 fn jit_process(path: &[u8]) -> Option<u32> {
     let path = path.strip_prefix(b"/tmp/perf-")?.strip_suffix(b".map")?;
     std::str::from_utf8(path).ok()?.parse().ok()

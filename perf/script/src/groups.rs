@@ -1,5 +1,5 @@
-//! Samples that carry the counts of a group of events (`PERF_SAMPLE_READ`): perf shows such a
-//! sample as one of each event that has counted something since the last one.
+//! Samples with the counts of a group of events (`PERF_SAMPLE_READ`): perf prints such a sample
+//! once for each event whose count has increased since the last one.
 //!
 //! Follows `evlist__deliver_sample` (`tools/perf/util/session.c`, Linux 7.2).
 
@@ -10,7 +10,7 @@ use unwind_sim_perf_data::{PerfFile, Sample, flag, sample_type as st};
 pub(super) struct Groups {
     /// The event's number by id.
     events: HashMap<u64, usize>,
-    /// By id, and by thread if each thread counts separately.
+    /// By id, and by thread if threads count separately.
     counted: HashMap<(u64, i32), u64>,
 }
 

@@ -1,7 +1,7 @@
-//! Samples whose user frames come later, printed when they are there.
+//! Samples whose user frames come in a later record, printed when that record arrives.
 //!
-//! In perf's way a sample is printed with the names and mappings of that later time, as perf does;
-//! in ours with those of its own.
+//! perf's mode prints a sample with the names and mappings of that later time, as perf does; our
+//! own mode prints it with those of the sample's time.
 
 use super::output::Output;
 use super::printer::{Chain, Script};
@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use unwind_sim_perf_data::stitch::{Feed, Mode, Stitch, Stitched, Stitcher, Why};
 use unwind_sim_perf_data::{Event, PerfFile, RawRecord, Record, flag};
 
-/// Bytes that the stitcher holds back; as text they are several times as many.
+/// Maximum size in bytes of the items that the stitcher holds back; their text is several times
+/// larger.
 const HELD_BYTES_MAX: usize = 32 << 20;
 
-/// A sample of which all but the user frames is printed.
+/// A sample printed except for its user frames.
 #[derive(Debug)]
 pub(super) struct Waiting<P> {
     piece: P,
@@ -21,11 +22,11 @@ pub(super) struct Waiting<P> {
     pub(super) event: usize,
     /// The mappings of its process at its time.
     pub(super) maps: Maps,
-    /// How many user frames fit behind the kernel's.
+    /// Maximum number of user frames after the kernel's.
     pub(super) room: usize,
 }
 
-/// A record that waits.
+/// A sample's record that waits for its user frames.
 #[derive(Debug)]
 struct Held {
     kind: u32,
@@ -34,16 +35,16 @@ struct Held {
     body: Vec<u8>,
 }
 
-/// The samples that wait, by the stitcher's key.
+/// The waiting samples, by the stitcher's key.
 #[derive(Debug)]
 enum Samples<P> {
-    /// As records: perf's way.
+    /// As records: perf's mode.
     Records(HashMap<u64, Held>),
-    /// As far as they are printed: ours.
+    /// As partly printed samples: our own mode.
     Begun(HashMap<u64, Waiting<P>>),
 }
 
-/// Joins samples and records.
+/// Joins samples with the records of their user frames.
 #[derive(Debug)]
 pub(super) struct Joining<P> {
     feed: Feed,
@@ -52,7 +53,8 @@ pub(super) struct Joining<P> {
 }
 
 impl<P: Default> Joining<P> {
-    /// Nothing waits yet. `None` if nothing is to be joined, or the file has nothing deferred.
+    /// A joiner without waiting samples; `None` without a mode, or if the file has no deferred
+    /// frames.
     pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
         let mode = mode?;
         let deferred = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
@@ -73,7 +75,7 @@ impl<P: Default> Joining<P> {
         })
     }
 
-    /// Takes an event and prints the samples whose frames are there now.
+    /// Takes an event and prints the samples that are now complete.
     pub(super) fn event<O: Output<Piece = P>>(
         &mut self,
         script: &mut Script<'_, '_, O>,
@@ -119,7 +121,7 @@ impl<P: Default> Joining<P> {
         self.print(script, out);
     }
 
-    /// Prints what waits to the end.
+    /// Prints the samples that still wait at the end of the recording.
     pub(super) fn finish<O: Output<Piece = P>>(
         &mut self,
         script: &mut Script<'_, '_, O>,
@@ -167,8 +169,8 @@ impl Held {
             return;
         };
         if let Record::Sample(sample) = event.record {
-            // perf takes a cookie for an address where a record took the sample off its list, and
-            // knows it as a cookie where the recording ended.
+            // perf prints the cookie as an address if a record removed the sample from its list,
+            // and as a cookie if the sample waited until the end of the recording.
             let chain = match stitched.how {
                 Stitch::NotDeferred | Stitch::Missing(Why::End) => Chain::Own,
                 _ => Chain::Joined(&stitched.chain),

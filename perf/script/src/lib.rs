@@ -1,11 +1,12 @@
-//! The text of `perf script`: one block for each sample, byte for byte.
+//! The output of `perf script`: one block of text for each sample, byte for byte as perf prints it.
 //!
-//! Here: what `--header` says ([`header`]), which fields are printed and how wide ([`Fields`], [`Asked`]), names of events, tasks with their
-//! names and mappings ([`Tasks`]), and the printer ([`Script`]), which makes text ([`Text`]) or
-//! whatever else implements [`Output`]. Where symbols come from is the
-//! business of whoever implements [`Symbols`](unwind_sim_recordings::symbols::Symbols); unwinding of stack copies that of [`Unwind`].
+//! Contains the output of `--header` ([`header`]), the choice of fields ([`Fields`], [`Asked`]),
+//! event names, tasks with their names and mappings ([`Tasks`]), and the printer ([`Script`]),
+//! which writes text ([`Text`]) or any other [`Output`]. Symbols come from an implementation of
+//! [`Symbols`](unwind_sim_recordings::symbols::Symbols), frames of stack copies from one of
+//! [`Unwind`].
 //!
-//! The form is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
+//! The format is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
 //! (perf 7.2).
 
 #![forbid(unsafe_code)]

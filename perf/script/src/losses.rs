@@ -12,7 +12,7 @@ const MISC_LOST_SAMPLES_BPF: u16 = 1 << 15;
 /// Counts of losses, by the event's number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// How often a ring was full, and how many records did not fit.
+    /// How often a buffer was full, and the number of records that did not fit.
     records: BTreeMap<usize, (u64, u64)>,
     /// Samples, counted by the kernel for each event.
     samples: BTreeMap<usize, u64>,
@@ -21,7 +21,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Counts the losses that a record reports.
+    /// Adds the losses that a record reports.
     pub(super) fn event(&mut self, file: &PerfFile<'_>, event: &Event<'_>) {
         let attrs = file.attrs();
         match event.record {
@@ -60,7 +60,7 @@ impl fmt::Display for Lines<'_, '_> {
             let of = name(at);
             writeln!(
                 f,
-                "lost: {records} records of {of}; a buffer was full, times: {times}"
+                "lost: {records} records of {of}; number of times a buffer was full: {times}"
             )?;
         }
         for (at, samples) in &losses.samples {

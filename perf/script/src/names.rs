@@ -1,4 +1,4 @@
-//! Names of events that have none in the file, derived from the attribute.
+//! Names of events, derived from the attribute if the file has none.
 
 use unwind_sim_perf_data::EventAttr;
 

@@ -26,15 +26,15 @@ pub struct Address<'a> {
     pub tasks: &'a Tasks,
     /// The index of the sample's event.
     pub event: usize,
-    /// The mapping that contains it.
+    /// The mapping that contains the address.
     pub map: Option<&'a Map>,
-    /// The address.
+    /// The address itself.
     pub value: u64,
 }
 
 /// Receives samples, frame by frame, innermost first.
 pub trait Output {
-    /// Output made so far; may be a part of a sample whose user frames come later.
+    /// A piece of output; may be a part of a sample whose user frames come later.
     type Piece: Default;
 
     /// Whether it wants samples of this event.
@@ -85,7 +85,7 @@ pub trait Output {
     /// Shows a text in place of the frames that a cookie stands for.
     fn instead(&mut self, event: usize, word: u64, text: &str, out: &mut Self::Piece);
 
-    /// What a sample shows after its frames.
+    /// Appends what follows a sample's frames.
     fn tail(&mut self, _: &Head<'_>, _: &mut Self::Piece) {}
 
     /// Ends a sample or record.

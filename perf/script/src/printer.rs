@@ -24,32 +24,32 @@ use unwind_sim_recordings::symbols::Symbols;
 /// Default limit of the frames of a chain (`PERF_MAX_STACK_DEPTH`).
 const FRAMES_MAX: usize = 127;
 
-/// How to print.
+/// Options of the printer.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The fields of each type of events.
     pub fields: Asked,
-    /// Times with nanoseconds.
+    /// Print times in nanoseconds.
     pub nanoseconds: bool,
-    /// How deferred user frames are joined with their samples; `None` prints them by themselves.
+    /// How deferred user frames are joined with their samples; `None` prints them separately.
     pub join: Option<Mode>,
-    /// Stacks of branches are made longer by what earlier samples of the thread had
+    /// Extend call stacks of branch records with those of earlier samples of the thread
     /// (`--stitch-lbr`).
     pub stitch_lbr: bool,
-    /// Most frames of a chain (`--max-stack`); `None` for 127.
+    /// Maximum number of frames of a chain (`--max-stack`); `None` for 127.
     pub frames_max: Option<usize>,
     /// Print the sampled address instead of the callchain (`-G`).
     pub hide_chains: bool,
-    /// Which samples are printed.
+    /// The filters that choose the printed samples.
     pub filter: Filter,
 }
 
 /// An option that does not fit the recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OptionError {
-    /// `-F`.
+    /// An invalid `-F`.
     Field(FieldError),
-    /// `--time`.
+    /// An invalid `--time`.
     Time(TimeError),
 }
 
@@ -91,39 +91,39 @@ pub struct Script<'f, 's, O: Output = Text> {
     pub(super) output: O,
     /// Whether chains are shown at all.
     chains: bool,
-    /// Most frames of a chain.
+    /// Maximum number of frames of a chain.
     frames_max: usize,
     /// How many more frames fit into the last printed chain.
     pub(super) room: usize,
-    /// Whether records of deferred chains are printed by themselves.
+    /// Whether records of deferred chains are printed separately.
     prints_deferred: bool,
     chosen: Chosen,
     pub(super) tasks: Tasks,
     symbols: &'s mut dyn Symbols,
     unwind: Option<&'s mut dyn Unwind>,
-    /// Space for unwound chains.
+    /// A reused buffer for unwound chains.
     unwound: Vec<u64>,
     joining: Option<Box<Joining<O::Piece>>>,
     lbr: CallStacks,
     groups: Groups,
-    /// Samples of guests, which are not printed.
+    /// Number of samples of guests, which are not printed.
     guests: u64,
     losses: Losses,
 }
 
-/// Which chain is printed of a sample.
+/// The chain that is printed for a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chain<'c> {
-    /// Its own.
+    /// The sample's own chain.
     Own,
-    /// Its own up to the marker of deferred user frames, without an end.
+    /// The sample's own chain up to the marker of deferred user frames; leaves the sample open.
     Kernel,
-    /// This one, in which a record's frames follow the marker.
+    /// A chain joined with the user frames of a later record.
     Joined(&'c [u64]),
 }
 
 impl<'f, 's> Script<'f, 's> {
-    /// A printer of text at the recording's beginning.
+    /// A printer of text, at the start of the recording.
     ///
     /// # Errors
     /// If the recording lacks a field, or the times that `--time` needs.
@@ -139,7 +139,7 @@ impl<'f, 's> Script<'f, 's> {
 }
 
 impl<'f, 's, O: Output> Script<'f, 's, O> {
-    /// At the recording's beginning; samples become what `output` makes of them.
+    /// A printer that writes to `output`, at the start of the recording.
     ///
     /// # Errors
     /// If the recording lacks the times that `--time` needs.
@@ -152,7 +152,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     ) -> Result<Self, TimeError> {
         let with_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
         let frames_max = options.frames_max.unwrap_or(FRAMES_MAX);
-        // Our way of joining keeps the order of samples: without chains, nothing has to wait.
+        // Our own mode keeps the order of samples: without chains, no sample has to wait.
         let needless = options.hide_chains && options.join == Some(Mode::Own);
         Ok(Self {
             file,
@@ -174,32 +174,32 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         })
     }
 
-    /// How many samples of guests there were, none of which is printed.
+    /// Number of samples of guests so far, which are not printed.
     pub fn guests(&self) -> u64 {
         self.guests
     }
 
-    /// What samples become.
+    /// The output that samples are written to.
     pub fn output(&mut self) -> &mut O {
         &mut self.output
     }
 
-    /// Ends the printer.
+    /// Consumes the printer; returns its output.
     pub fn into_output(self) -> O {
         self.output
     }
 
-    /// The tasks as they are now.
+    /// The tasks after the last event.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// What the recording says was lost, so far.
+    /// The losses that the recording has reported so far.
     pub fn losses(&self) -> &Losses {
         &self.losses
     }
 
-    /// Takes an event and appends what is printed of it.
+    /// Takes an event and appends its output.
     pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
         self.losses.event(self.file, event);
         if let Some(unwind) = &mut self.unwind {
@@ -236,7 +236,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         }
     }
 
-    /// Appends what was held back to the end.
+    /// Appends the samples held back until the end.
     pub fn finish(&mut self, out: &mut O::Piece) {
         if let Some(mut joining) = self.joining.take() {
             joining.finish(self, out);
@@ -250,7 +250,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         place.unwrap_or(0)
     }
 
-    /// A sample; gives the number of its event, if it is printed.
+    /// Prints a sample; returns the number of its event, or `None` if the sample is not printed.
     pub(super) fn sample(
         &mut self,
         sample: &Sample<'_>,
@@ -265,8 +265,8 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             .then_some(at)
     }
 
-    /// A sample as one of the event of that number. `false` if it is not printed: a filter drops
-    /// it, its event has no fields, or it is a guest's, which perf shows only with `--guest`.
+    /// Prints a sample as one of event `at`. `false` if it is not printed: a filter drops it, its
+    /// event has no fields, or it is a guest's, which perf prints only with `--guest`.
     fn sample_of(
         &mut self,
         at: usize,
@@ -308,14 +308,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         true
     }
 
-    /// Creates the thread if it is new. Whether the filters pass it.
+    /// Creates the thread if it is new; returns whether the filters pass it.
     fn has_task(&mut self, id: &RecordId<'_>) -> bool {
         let (pid, tid) = (id.pid().unwrap_or(-1), id.tid().unwrap_or(-1));
         self.tasks.thread(pid, tid);
         self.chosen.has_task(&self.tasks, tid)
     }
 
-    /// The address or the callchain.
+    /// Prints the sample's address or callchain.
     fn place(
         &mut self,
         at: usize,
@@ -376,8 +376,9 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         self.output.place(&at, self.symbols, out);
     }
 
-    /// The lines of a chain. `false` if it has a marker that nobody knows: then perf shows none
-    /// of it. `with_cookie`: what follows the marker of deferred frames is no address.
+    /// Prints the frames of a chain. `false` if it has an unknown marker: then perf prints none of
+    /// the chain. `with_cookie`: the word after the marker of deferred frames is a cookie, not an
+    /// address.
     fn chain(
         &mut self,
         at: usize,
@@ -425,7 +426,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         true
     }
 
-    /// Appends the user frames of a sample that waited for them, and its end.
+    /// Appends the user frames of a sample that waited for them, and ends it.
     pub(super) fn user_frames(
         &mut self,
         waiting: &Waiting<O::Piece>,
@@ -456,7 +457,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         self.output.end(out);
     }
 
-    /// A record of deferred user frames that is not joined with its samples.
+    /// Prints a record of deferred user frames that is not joined with its samples.
     fn deferred(
         &mut self,
         event: &Event<'_>,
@@ -475,7 +476,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 self.output.chain(out);
                 self.chain(at, tid, chain.words(), false, self.frames_max, out);
             } else {
-                // The record has no address, which perf shows as 0.
+                // The record has no address: perf prints 0.
                 self.address(at, tid, Context::User, 0, out);
             }
         }
@@ -483,7 +484,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     }
 }
 
-/// The mapping at an address of a context.
+/// The mapping that contains `address`, in the kernel or the process.
 #[inline]
 fn map_at(
     tasks: &Tasks,

@@ -1,8 +1,8 @@
-//! Tasks as perf keeps them: names, and mappings of processes and of the kernel.
+//! Tasks as perf tracks them: names, and mappings of processes and of the kernel.
 //!
-//! perf's own rules (`tools/perf/util/machine.c`, `thread.c`, `maps.c`), not the kernel's: an exec
-//! does not clear the mappings, new ones replace old ones where they overlap, and a task that
-//! ended is forgotten at once, so that what still comes of it has no name and no mappings.
+//! Follows perf's own rules (`tools/perf/util/machine.c`, `thread.c`, `maps.c`), not the kernel's:
+//! an exec does not clear the mappings, new mappings replace old ones where they overlap, and an
+//! exited task is forgotten at once, so that its later samples have no name and no mappings.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -11,15 +11,16 @@ use std::sync::Arc;
 use unwind_sim_perf_data::{Comm, Ksymbol, Mmap, MmapIdentity, PerfFile, Task, misc};
 use unwind_sim_recordings::symbols::{KernelPart, Object, Symbols};
 
-/// Mappings copied by forks, all in all; beyond, children begin without any. A recording of a
-/// million forks of a process of a thousand mappings has none of them changed, and copies nothing.
+/// Maximum number of mappings copied after forks. Beyond it, a process that shares its mappings
+/// loses them when it maps something. A child that maps nothing costs nothing: a million forks of a
+/// process with a thousand mappings copy none.
 const COPIED_MAX: usize = 4 << 20;
 /// `PROT_EXEC`.
 const PROT_EXEC: u32 = 4;
 /// `MAP_HUGETLB`.
 const MAP_HUGETLB: u32 = 0x40000;
-/// Of a fork record: made up by the recorder for a task that was already running
-/// (`PERF_RECORD_MISC_FORK_EXEC`).
+/// Bit of a fork record's misc word: the recorder synthesized the record for a task that was
+/// already running (`PERF_RECORD_MISC_FORK_EXEC`).
 const MISC_FORK_EXEC: u16 = 1 << 13;
 
 /// A mapping.
@@ -27,9 +28,9 @@ const MISC_FORK_EXEC: u16 = 1 << 13;
 pub struct Map {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after the mapping.
     pub end: u64,
-    /// What is added to an address of the process to get one of the object.
+    /// Added to an address of the process, gives the address in the object.
     pub bias: u64,
     /// The object's number ([`Tasks::object`]).
     pub object: u32,
@@ -42,19 +43,19 @@ pub(super) type Maps = Arc<Vec<Map>>;
 #[derive(Clone, Debug)]
 struct Thread {
     pid: i32,
-    /// Its number among `spaces`.
+    /// Index into `spaces`.
     space: usize,
     comm: Option<Arc<[u8]>>,
 }
 
-/// Which kind of object, for its table.
+/// The kind of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kind {
     Kernel,
     Module,
     File,
     Anonymous,
-    /// Of so many bytes.
+    /// Generated code, with its length in bytes.
     Generated(u64),
 }
 
@@ -65,23 +66,23 @@ struct ObjectKey {
     build_id: Vec<u8>,
 }
 
-/// All tasks of a recording at one point of it.
+/// All tasks at one point of a recording.
 #[derive(Debug, Default)]
 pub struct Tasks {
     threads: HashMap<i32, Thread>,
     spaces: Vec<Maps>,
     kernel: Vec<Map>,
-    /// Where the symbols of the kernel itself lie, looked up when its first address was.
+    /// Address range of the symbols of the kernel itself; set when its first address is looked up.
     kernel_symbols: OnceCell<Option<Range<u64>>>,
     objects: Vec<ObjectKey>,
     object_ids: HashMap<ObjectKey, u32>,
-    /// Build ids that the file noted, by path.
+    /// Build ids in the file, by path.
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
     copied: usize,
 }
 
 impl Tasks {
-    /// No task but the idle one.
+    /// Only the idle task, and the build ids of `file`.
     pub fn new(file: &PerfFile<'_>) -> Self {
         let ids = file.build_ids().filter_map(Result::ok);
         let build_ids = ids
@@ -100,7 +101,7 @@ impl Tasks {
         tasks
     }
 
-    /// The object of that number.
+    /// The object with this number.
     pub fn object(&self, number: u32) -> Option<Object<'_>> {
         let key = self.objects.get(number as usize)?;
         let (path, build_id) = (&key.path[..], &key.build_id[..]);
@@ -113,7 +114,7 @@ impl Tasks {
         })
     }
 
-    /// What perf prints in brackets for the object of that number.
+    /// The name that perf prints in brackets for the object with this number.
     pub fn object_name(&self, number: u32) -> Vec<u8> {
         match self.object(number) {
             None => b"[unknown]".to_vec(),
@@ -137,20 +138,20 @@ impl Tasks {
         })
     }
 
-    /// The name of a thread; `None` if nobody told.
+    /// The name of a thread; `None` if unknown.
     pub fn name(&self, tid: i32) -> Option<&[u8]> {
         self.threads.get(&tid)?.comm.as_deref()
     }
 
-    /// The process of a thread; -1 if nobody told.
+    /// The process id of a thread; -1 if unknown.
     pub(super) fn pid(&self, tid: i32) -> i32 {
         self.threads.get(&tid).map_or(-1, |thread| thread.pid)
     }
 
-    /// The mapping of the kernel at `address`. What was recorded of the kernel itself ends behind
-    /// its code; once perf has its symbols, the mapping reaches from the first to the end of the
-    /// last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`), so that `.init.text`
-    /// belongs to it.
+    /// The kernel mapping that contains `address`. The recorded mapping of the kernel itself ends
+    /// after its code; once perf has loaded its symbols, the mapping reaches from the first symbol
+    /// to the end of the last (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`),
+    /// and so includes `.init.text`.
     pub fn kernel_map(&self, address: u64, symbols: &mut dyn Symbols) -> Option<Map> {
         let found = find(&self.kernel, address);
         let is_core = |map: &Map| {
@@ -180,7 +181,7 @@ impl Tasks {
             .map_or(&[], |maps| maps)
     }
 
-    /// The mappings of a thread's process, to be kept.
+    /// A shared snapshot of the mappings of a thread's process.
     pub(super) fn shared_maps(&self, tid: i32) -> Maps {
         let thread = self.threads.get(&tid);
         thread
@@ -193,7 +194,7 @@ impl Tasks {
         self.spaces.len() - 1
     }
 
-    /// The thread, made if need be; a thread of a process shares its leader's mappings.
+    /// Creates the thread if it is unknown. Threads of a process share their leader's mappings.
     pub fn thread(&mut self, pid: i32, tid: i32) {
         match self.threads.get(&tid) {
             Some(known) if known.pid == pid || pid == -1 => return,
@@ -219,7 +220,7 @@ impl Tasks {
         self.threads.insert(tid, Thread { pid, space, comm });
     }
 
-    /// A thread got a name.
+    /// Handles a new name of a thread.
     pub fn comm(&mut self, comm: &Comm<'_>) {
         self.thread(comm.pid, comm.tid);
         if let Some(thread) = self.threads.get_mut(&comm.tid) {
@@ -227,7 +228,7 @@ impl Tasks {
         }
     }
 
-    /// A task was made.
+    /// Handles a fork.
     pub fn fork(&mut self, task: &Task, misc: u16) {
         let erroneous = |known: &Thread| known.pid != task.ppid;
         if self.threads.get(&task.ptid).is_some_and(erroneous) {
@@ -253,12 +254,12 @@ impl Tasks {
         }
     }
 
-    /// A task ended.
+    /// Handles the exit of a task.
     pub fn exit(&mut self, task: &Task) {
         self.threads.remove(&task.tid);
     }
 
-    /// Something was mapped.
+    /// Handles a new mapping.
     pub fn mmap(&mut self, mmap: &Mmap<'_>, misc_word: u16) {
         let (start, end) = (mmap.address, mmap.address.saturating_add(mmap.length));
         if start >= end {
@@ -309,7 +310,7 @@ impl Tasks {
         insert(&mut self.kernel, map);
     }
 
-    /// The object of a mapping of a process, and its bias.
+    /// The object number and the bias of a process's mapping.
     fn user_object(&mut self, mmap: &Mmap<'_>, start: u64) -> (u32, u64) {
         let path = mmap.path;
         let is_anonymous = path.starts_with(b"//anon")
@@ -337,7 +338,7 @@ impl Tasks {
         (object, offset.wrapping_sub(start))
     }
 
-    /// Kernel code came or went.
+    /// Handles kernel code that was added or removed.
     pub fn ksymbol(&mut self, symbol: &Ksymbol<'_>) {
         let (start, end) = (
             symbol.address,
@@ -359,7 +360,7 @@ impl Tasks {
     }
 }
 
-/// The module's name of a path such as `/lib/modules/6.1/kernel/fs/nf-tables.ko.xz` or
+/// The module name in a path such as `/lib/modules/6.1/kernel/fs/nf-tables.ko.xz` or
 /// `[nf_tables]`.
 fn module_name(path: &[u8]) -> Vec<u8> {
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
@@ -372,14 +373,14 @@ fn module_name(path: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// The mapping at `address` of ascending ones.
+/// The mapping that contains `address`. `maps` must be ascending.
 pub(super) fn find(maps: &[Map], address: u64) -> Option<&Map> {
     let after = maps.partition_point(|map| map.start <= address);
     let map = &maps[after.checked_sub(1)?];
     (address < map.end).then_some(map)
 }
 
-/// Puts a mapping among others, of which it replaces what it covers.
+/// Inserts a mapping; it replaces the parts of others that it covers.
 fn insert(maps: &mut Vec<Map>, new: Map) {
     let first = maps.partition_point(|map| map.end <= new.start);
     let last = maps.partition_point(|map| map.start < new.end);

@@ -1,4 +1,4 @@
-//! The text: one block for each sample, in the columns of `perf script`.
+//! Text output: one block for each sample, in the columns of `perf script`.
 
 use super::bpf_output;
 use super::digits;
@@ -12,31 +12,31 @@ use super::trace::Formats;
 use unwind_sim_perf_data::{PerfFile, RecordId, Sample, feature, misc, sample_type as st};
 use unwind_sim_recordings::symbols::Symbols;
 
-/// Where perf takes an address for one of the kernel (`machine__get_kernel_start` in
+/// The first address that perf takes for a kernel address (`machine__get_kernel_start` in
 /// `tools/perf/util/machine.c`).
 const KERNEL_START: u64 = 1 << 63;
 
-/// What is printed of one event.
+/// How the samples of one event are printed.
 #[derive(Debug)]
 struct Column {
     fields: Fields,
-    /// Of its event: the number of the tracepoint.
+    /// The event's `config`: the number of a tracepoint.
     config: u64,
-    /// Whether its samples are what BPF programs write.
+    /// Whether its samples hold data written by BPF programs.
     bpf_output: bool,
-    /// Whether its data addresses have symbols.
+    /// Whether its data addresses are printed with symbols.
     names_data: bool,
     /// Whether its samples have chains.
     has_chain: bool,
-    /// The event's name, padded to the longest, with what follows it.
+    /// The event's name, padded to the longest, with the colon and blank after it.
     name: Vec<u8>,
-    /// The number of its [`Lines`].
+    /// Index of its [`Lines`].
     lines: usize,
-    /// That of its data addresses, which have no lines of the source.
+    /// Index of the [`Lines`] of its data addresses, which have no source lines.
     data_lines: usize,
 }
 
-/// Makes text of samples.
+/// Prints samples as text.
 #[derive(Debug)]
 pub struct Text {
     nanoseconds: bool,
@@ -46,10 +46,11 @@ pub struct Text {
 }
 
 impl Text {
-    /// For a file; what `options` say about joining is not its business.
+    /// The text output of a file. Uses only the fields, the format of times and `hide_chains` of
+    /// `options`.
     ///
     /// # Errors
-    /// If a field was asked for that was not recorded.
+    /// If a requested field cannot be printed.
     pub fn new(file: &PerfFile<'_>, options: &Options) -> Result<Self, FieldError> {
         Fields::check(file, &options.fields)?;
         let with_chains = !options.hide_chains;
@@ -89,7 +90,7 @@ impl Text {
         })
     }
 
-    /// The fields before the event's name.
+    /// Appends the fields before the event's name.
     fn start(
         &self,
         tasks: &Tasks,
@@ -146,7 +147,7 @@ impl Text {
 }
 
 impl Text {
-    /// The data address; of a page fault with its symbol.
+    /// Appends the data address, with its symbol if the event is a page fault.
     fn data_address(
         &mut self,
         sample: &Sample<'_>,
@@ -162,7 +163,7 @@ impl Text {
             return digits::hexadecimal(out, address, 16);
         }
         let maps = tasks.maps(id.tid().unwrap_or(-1));
-        // Data of the other part is found too (`machine__addr_cpumode`).
+        // Kernel code may access user data, and the reverse (`machine__addr_cpumode`).
         let mut kernel = || tasks.kernel_map(address, symbols);
         let map = match (sample.cpumode(), address >= KERNEL_START) {
             (misc::CPUMODE_KERNEL, true) => kernel(),
@@ -270,7 +271,7 @@ impl Output for Text {
         out.push(b'\n');
     }
 
-    /// As perf does: without symbols it looks like an address.
+    /// As in perf, a cookie looks like an address if symbols are not printed.
     fn cookie(&mut self, event: usize, word: u64, out: &mut Vec<u8>) {
         if self.columns[event].fields.has(Fields::SYM) {
             return self.instead(event, word, "(cookie)", out);
@@ -314,7 +315,7 @@ impl Output for Text {
     }
 }
 
-/// The function of the kernel at an address: its name and where it begins.
+/// The name and start address of the kernel function at an address.
 fn kernel_function(
     tasks: &Tasks,
     symbols: &mut dyn Symbols,

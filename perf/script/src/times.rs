@@ -1,19 +1,19 @@
-//! `--time`: which times are printed, as `tools/perf/util/time-utils.c` (Linux 7.2) reads it.
+//! The value of `--time`, parsed like `tools/perf/util/time-utils.c` (Linux 7.2).
 //!
-//! Stricter than perf: a number consists of digits and a point; signs, exponents, text behind a `%`
-//! and parts that end before they start are refused.
+//! Stricter than perf: a number consists of digits and a point. Signs, exponents, text after a `%`
+//! and parts that end before they start are rejected.
 
 use std::fmt;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Digits of a second's fraction that are read.
+/// Maximum number of digits of a second's fraction.
 const FRACTION_DIGITS: usize = 9;
 
 /// What `--time` accepts, in one line.
 const FORMS: &str = "START,STOP in seconds (12.5,13 or 12.5, or ,13), several with a space \
                      between; or parts of the recording: 10%-20%, 10%, 10%/2, several with commas";
 
-/// Times in nanoseconds, both ends included. As in perf, an end of 0 stands for no end.
+/// A range of times in nanoseconds, both ends included. As in perf, an end of 0 means no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     start: u64,
@@ -104,12 +104,12 @@ impl TimeSpan {
         Ok(Self(Kind::Ranges(ranges)))
     }
 
-    /// The times, given those of the first and the last sample.
+    /// The ranges, given the times of the first and the last sample.
     pub(super) fn ranges(&self, samples: Option<(u64, u64)>) -> Result<Vec<Range>, TimeError> {
         match &self.0 {
             Kind::Ranges(ranges) => Ok(ranges.clone()),
             Kind::Parts(parts) => {
-                // A recording through a pipe has zeros, which perf takes for none.
+                // A recording from a pipe has zeros, which perf treats as missing.
                 let samples = samples.filter(|&times| times != (0, 0));
                 let (first, last) = samples.ok_or(TimeError::NoSampleTimes)?;
                 Ok(parts.iter().map(|part| part.of(first, last)).collect())
@@ -119,7 +119,7 @@ impl TimeSpan {
 }
 
 impl Range {
-    /// Whether one of `ranges` contains the time. A time of 0 stands for none and always passes
+    /// Whether one of `ranges` contains the time. A time of 0 means no time and always passes
     /// (`perf_time__ranges_skip_sample`).
     pub(super) fn any_has(ranges: &[Self], time: u64) -> bool {
         let has = |range: &Self| time >= range.start && (range.end == 0 || time <= range.end);
@@ -136,7 +136,7 @@ impl Part {
         Err(TimeError::Percent { word: word.into() })
     }
 
-    /// `set_percent_time`, rounded as there.
+    /// The range of times, rounded like `set_percent_time`.
     fn of(self, first: u64, last: u64) -> Range {
         let total = last.saturating_sub(first) as f64;
         let at = |part: f64| (first as f64 + (part * total).round()) as u64;
@@ -148,7 +148,7 @@ impl Part {
     }
 }
 
-/// Splits a list into ranges: each has one comma, perhaps followed by blanks, and ends at a blank.
+/// Splits a list into ranges: each has one comma, which blanks may follow, and ends at a blank.
 fn words(text: &str) -> Result<Vec<&str>, TimeError> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -177,7 +177,7 @@ fn range(word: &str) -> Result<Range, TimeError> {
     Ok(range)
 }
 
-/// Seconds in nanoseconds (`parse_nsec_time`); no digits stand for 0.
+/// Parses seconds into nanoseconds (`parse_nsec_time`); an empty word is 0.
 fn seconds(word: &str) -> Result<u64, TimeError> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     let number = |digits: &str| match digits {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unwind_sim_perf_model::{Mutant, Schedule, Violation, bless, output};
 use unwind_sim_recordings::output_file;
 
-/// What to run.
+/// The schedules to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seeds.

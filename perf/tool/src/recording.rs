@@ -1,4 +1,4 @@
-//! A recording's bytes: of a file, which is mapped, or of a stream, which is read to its end first.
+//! The bytes of a recording: a mapped file, or a stream that was read to its end.
 
 use super::script::ScriptError;
 use std::io::Read;
@@ -55,7 +55,7 @@ impl Recording {
         &self.name
     }
 
-    /// All of it.
+    /// The whole recording.
     pub fn bytes(&self) -> &[u8] {
         (*self.owner).as_ref()
     }

@@ -37,11 +37,11 @@ pub enum ScriptError {
     /// A requested field was not recorded.
     #[error(transparent)]
     Field(#[from] FieldError),
-    /// Times were asked for that the recording does not know.
+    /// `--time` needs times that the recording lacks.
     #[error(transparent)]
     Time(#[from] TimeError),
     /// The text cannot be written.
-    #[error("cannot write: {0}")]
+    #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
 }
 
@@ -68,8 +68,8 @@ pub struct Report {
 /// Prints the recording at `path`.
 ///
 /// # Errors
-/// If it cannot be read at all, a field or a time was asked for that it has not, or the text cannot
-/// be written.
+/// If it cannot be read at all, if it lacks a requested field or time, or if the text cannot be
+/// written.
 pub fn script(
     path: &Path,
     options: &Options,
@@ -79,8 +79,8 @@ pub fn script(
     text(&Recording::open(path)?, options, places, out)
 }
 
-/// Prints what a recording says about itself and its machine (`--header`). The features of a
-/// recording through a pipe are records; as in perf, they are printed only if samples follow.
+/// Prints when, where and how a recording was made (`--header`). The features of a recording from a
+/// pipe are records; as in perf, they are printed only if samples follow.
 ///
 /// # Errors
 /// If it cannot be read at all, or the text cannot be written.
@@ -164,7 +164,7 @@ fn each<O: Output>(
         symfs: places.symfs.clone(),
         ..FinderOptions::system()
     };
-    // Names come from elsewhere.
+    // The finder only unwinds: names come from `symbols`.
     files.elf.symbols = false;
     files.elf.plt = false;
     let mut stacks = file

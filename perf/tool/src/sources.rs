@@ -50,7 +50,7 @@ pub enum StackError {
         /// The file, as written.
         path: String,
     },
-    /// The trace does not know the true chain.
+    /// The trace has no true chain for the sample.
     #[error("{path}: sample {number} has no true chain; name an unwinder with `by`")]
     NoTruth {
         /// The file, as written.
@@ -73,7 +73,7 @@ pub enum StackError {
         source: RecordError,
     },
     /// The program ended too early.
-    #[error("{path}: after {instructions} instructions {end}")]
+    #[error("{path}: ended after {instructions} instructions: {end}")]
     Ended {
         /// The file, as written.
         path: String,

@@ -58,7 +58,7 @@ impl Finder for FramePointerInFiles {
 pub(super) struct Stacks<'a>(Single<'a>);
 
 impl<'a> Stacks<'a> {
-    /// Starts at the beginning of the recording.
+    /// An unwinder at the start of the recording.
     pub(super) fn new(file: &PerfFile<'_>, files: &FinderOptions, engine: &'a Engine) -> Self {
         let how = How {
             engine,

@@ -1,4 +1,4 @@
-//! `perf stitch`: the user frames that each sample gets, in our mode and in another.
+//! `perf stitch`: the user frames of each sample, joined in our mode and in another.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -80,7 +80,7 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
     })
 }
 
-/// What to print.
+/// Options of [`Stitching::print`].
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
     /// Print one line for each deferred sample.
@@ -178,11 +178,8 @@ impl Stitching {
             &[
                 (tally.stitched - tally.late, "got the record that followed"),
                 (tally.late, "got the record before (perf has no frames)"),
-                (
-                    tally.moved,
-                    "whose record is of a moment later in user space",
-                ),
-                (tally.empty, "whose record is empty"),
+                (tally.moved, "got a record of a later time in user space"),
+                (tally.empty, "got an empty record"),
             ],
         )?;
         for (why, count) in &tally.missing {
@@ -193,14 +190,11 @@ impl Stitching {
             out,
             &[
                 (counts.empty, "empty"),
-                (counts.orphans, "used by no sample"),
+                (counts.orphans, "not used by any sample"),
                 (counts.foreign, "with the cookie of another thread's sample"),
-                (counts.duplicates, "twice there"),
-                (counts.conflicts, "that contradict one before"),
-                (
-                    counts.lost,
-                    "records or samples lost, as the recording says",
-                ),
+                (counts.duplicates, "duplicates of an earlier record"),
+                (counts.conflicts, "that contradict an earlier record"),
+                (counts.lost, "records or samples reported as lost"),
             ],
         )?;
         let like = self.like.as_str();
@@ -212,7 +206,7 @@ impl Stitching {
             writeln!(out, "{count:9}  {like}: {}", judgement.description())?;
         }
         let order = self.other_counts.out_of_order;
-        writeln!(out, "{order:9}  {like}: not in the order of time")
+        writeln!(out, "{order:9}  {like}: not in order of time")
     }
 
     fn json_sample(&self, sample: &Judged<'_>, shown: &Stitched) -> Line {

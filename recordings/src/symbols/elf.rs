@@ -72,7 +72,7 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
         symtab.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_SYMTAB)
     }
 
-    /// Can this file have been mapped? Debug files have no dynamic symbols.
+    /// Whether this file can have been mapped: debug files have no dynamic symbols.
     pub(super) fn is_runtime(&self) -> bool {
         let dynsym = self.section(b".dynsym");
         dynsym.is_some_and(|(_, section)| section.sh_type(self.endian) == elf::SHT_DYNSYM)
@@ -218,7 +218,7 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
     })
 }
 
-/// Does the section's name say that it has code or data?
+/// Whether the section contains code or data, by its name.
 fn is_text_or_data(name: &[u8]) -> bool {
     let has = |part: &[u8]| name.windows(4).any(|window| window == part);
     has(b"text") || has(b"data")

@@ -91,7 +91,7 @@ impl Kallsyms {
         self.text.get(start..start + usize::from(entry.module_len))
     }
 
-    /// From the start of the first to the end of the last symbol of the kernel itself.
+    /// The range from the start of the first to the end of the last symbol of the kernel itself.
     pub(super) fn core(&self) -> Option<Range<u64>> {
         let mut core = self.entries.iter().filter(|entry| entry.module_len == 0);
         let first = core.next()?;

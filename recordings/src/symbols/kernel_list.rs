@@ -38,10 +38,9 @@ pub(super) fn text(places: &Places) -> Option<Vec<u8>> {
     same.or_else(|| read(Path::new(RUNNING), LIST_MAX))
 }
 
-/// Is the list, of a kernel with the running kernel's build ID, the same as the running kernel's?
-/// Its start must be the same, so that the KASLR offset is, and it must have the same modules at
-/// the same addresses. perf does not look up generated code (BPF programs, trampolines) in the
-/// list.
+/// Whether the list, of a kernel with the running kernel's build ID, equals the running kernel's:
+/// it must start alike, which means an equal KASLR offset, and have the same modules at the same
+/// addresses. perf does not look up generated code (BPF programs, trampolines) in the list.
 fn is_of_this_boot(list: &[u8]) -> bool {
     let mut begin = Vec::new();
     let running = std::fs::File::open(RUNNING);
@@ -51,8 +50,8 @@ fn is_of_this_boot(list: &[u8]) -> bool {
     taken.is_ok() && !begin.is_empty() && list.starts_with(&begin) && has_modules(list, &loaded)
 }
 
-/// Does the list have exactly the modules of `/proc/modules`, with code of each at the address
-/// stated there?
+/// Whether the list has exactly the modules of `/proc/modules`, each with code at the address
+/// stated there.
 fn has_modules(list: &[u8], loaded: &str) -> bool {
     let mut found: HashMap<&[u8], bool> = HashMap::new();
     let mut places: HashMap<&[u8], (u64, u64)> = HashMap::new();

@@ -1,7 +1,7 @@
-//! Lines of source code: `.debug_line` of a file, one row for each address.
+//! Source lines of a file, from `.debug_line`.
 //!
-//! An address belongs to the last row that does not lie behind it, in the sequence that contains it,
-//! as in libdw (`dwfl_module_getsrc`).
+//! As in libdw (`dwfl_module_getsrc`), an address belongs to the last row at or before it, in the
+//! sequence that contains it.
 
 use super::elf::Parts;
 use crate::files::unpacked;
@@ -12,42 +12,43 @@ use object::read::elf::{FileHeader, SectionHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Line programs of a file that are read.
+/// Maximum number of line programs read from a file.
 const PROGRAMS_MAX: usize = 1 << 20;
-/// Sequences of a file that are kept.
+/// Maximum number of sequences kept for a file.
 const SEQUENCES_MAX: usize = 1 << 22;
-/// Rows of a file that are kept; beyond, programs are read again.
+/// Maximum number of rows kept for a file; beyond it, all are dropped and read again when needed.
 const ROWS_MAX: usize = 1 << 22;
-/// Sequences that are tried for an address: those of functions that the linker dropped overlap.
+/// Maximum number of sequences tried for an address: those of functions that the linker dropped
+/// overlap.
 const TRIED_MAX: usize = 16;
 
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
-/// Which line of the source an address belongs to.
+/// The source line of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceLine<'a> {
-    /// This one.
+    /// A known line.
     Line {
         /// The source file's name, without its folder.
         file: &'a [u8],
-        /// The line; 0 for code that belongs to none.
+        /// The line number; 0 for code without a line.
         line: u32,
     },
     /// The file has lines, but none for this address.
     Unknown,
     /// There is no file, or it has no lines.
     NoLines {
-        /// The address that the file has for the place; the offset if there is no file.
+        /// The address in the file's address space; the file offset if there is no file.
         address: u64,
     },
 }
 
-/// A range of addresses whose rows ascend.
+/// A sequence of a line program: a range of addresses with ascending rows.
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     start: u64,
     end: u64,
-    /// Offset of its program.
+    /// Offset of its program in `.debug_line`.
     program: usize,
 }
 
@@ -55,7 +56,7 @@ struct Sequence {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     address: u64,
-    /// Its number among the program's files.
+    /// Index of the file in the program's header.
     file: u32,
     line: u32,
 }
@@ -64,7 +65,7 @@ struct Row {
 #[derive(Debug, Default)]
 struct Program {
     rows: Vec<Row>,
-    /// Where the rows of each sequence are, by its first address and the one behind it.
+    /// The row indices of each sequence, by its start and end address.
     sequences: HashMap<(u64, u64), Range<usize>>,
     files: HashMap<u32, Vec<u8>>,
 }
@@ -72,23 +73,23 @@ struct Program {
 /// The lines of a file.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Whether there are any.
+    /// Whether the file has source lines.
     is_known: bool,
     line: Vec<u8>,
     strings: Vec<u8>,
     line_strings: Vec<u8>,
     address_size: u8,
-    /// Of the file that was mapped ([`Parts::code`]).
+    /// Code of the mapped file ([`Parts::code`]).
     code: Vec<(Range<u64>, u64)>,
-    /// Ascending by their start.
+    /// All sequences, ascending by start.
     sequences: Vec<Sequence>,
     programs: HashMap<usize, Program>,
-    /// Rows of all `programs`.
+    /// Number of rows of all `programs`.
     rows: usize,
 }
 
 impl Lines {
-    /// Of the file `mapped`, which has none.
+    /// The lines of the file `mapped`, which has none.
     pub(super) fn none<E: FileHeader<Endian = Endianness>>(mapped: &Parts<'_, E>) -> Self {
         Self {
             code: mapped.code(),
@@ -96,7 +97,7 @@ impl Lines {
         }
     }
 
-    /// Those that `parts` has of the file `mapped`.
+    /// The lines of the file `mapped`, read from `parts`.
     pub(super) fn load<E: FileHeader<Endian = Endianness>>(
         parts: &Parts<'_, E>,
         mapped: &Parts<'_, E>,
@@ -115,7 +116,7 @@ impl Lines {
         lines
     }
 
-    /// The place of an offset in the file that was mapped.
+    /// The source line of an offset in the mapped file.
     pub(super) fn at(&mut self, offset: u64) -> SourceLine<'_> {
         let place = self.code.iter().find(|(at, _)| at.contains(&offset));
         let address = place.map_or(offset, |(_, bias)| offset.wrapping_add(*bias));
@@ -214,7 +215,7 @@ impl Lines {
         Some(read)
     }
 
-    /// The last part of a file's path.
+    /// The name of a source file, without its folder.
     fn file_name(&self, header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Vec<u8>> {
         let offset_in = |bytes: &[u8], at: usize| {
             let rest = bytes.get(at..)?;
@@ -232,7 +233,7 @@ impl Lines {
 }
 
 impl Program {
-    /// The row of an address in one of its sequences.
+    /// The row of an address in a sequence.
     fn row(&self, sequence: Sequence, address: u64) -> Option<Row> {
         let place = self.sequences.get(&(sequence.start, sequence.end))?;
         let rows = self.rows.get(place.clone())?;
@@ -241,7 +242,7 @@ impl Program {
     }
 }
 
-/// The bytes of a section, unpacked.
+/// The uncompressed bytes of a section.
 fn section<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     name: &[u8],

@@ -54,7 +54,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens nothing yet.
+    /// A source that has not opened any file.
     pub fn new(places: Places) -> Files {
         Files {
             places,
@@ -325,7 +325,7 @@ fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8
     ))
 }
 
-/// Are two build IDs the same? perf pads short ones with zeros.
+/// Whether two build IDs are equal. perf pads short ones with zeros.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let (start, rest) = long.split_at(short.len());

@@ -58,8 +58,8 @@ pub trait Symbols {
         SourceLine::NoLines { address }
     }
 
-    /// From the start of the first to the end of the last symbol of the kernel itself; `None`
-    /// without symbols.
+    /// The range from the start of the first to the end of the last symbol of the kernel itself;
+    /// `None` without symbols.
     fn kernel_range(&mut self) -> Option<Range<u64>> {
         None
     }

@@ -109,7 +109,8 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
     }
 }
 
-/// The name of a stub whose relocation names no function; for an indirect one, from its resolver.
+/// The name of a stub whose relocation has no symbol; that of an indirect function comes from its
+/// resolver.
 fn unnamed<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     tree: &mut Tree,

@@ -11,7 +11,7 @@ type Elf64 = FileHeader64<Endianness>;
 fn files() -> [Vec<u8>; 2] {
     ["root/tchain_fp", "opt/minidebug"].map(|name| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
-        std::fs::read(folder.join(name)).expect("the corpus")
+        std::fs::read(folder.join(name)).expect("the corpus is readable")
     })
 }
 

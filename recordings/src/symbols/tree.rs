@@ -23,7 +23,7 @@ const NAME_USUAL: usize = 32;
 /// Default limit on all names together, bytes.
 const NAMES_MAX: usize = 1 << 30;
 
-/// The index that stands for no node.
+/// The index that means no node.
 const NIL: u32 = u32::MAX;
 
 /// A symbol to be inserted.
@@ -94,8 +94,8 @@ impl Tree {
         Tree::with_room(NAMES_MAX)
     }
 
-    /// Limits the bytes of names. All symbols of a file may share one long name, so its size alone
-    /// is no limit. Symbols past the limit have no names.
+    /// Limits the bytes of names. All symbols of a file may share one long name, so the file's size
+    /// does not bound them. Symbols beyond the limit have no names.
     pub(super) fn with_room(room: usize) -> Tree {
         Tree {
             nodes: Vec::new(),
@@ -119,7 +119,7 @@ impl Tree {
         (self.nodes.len(), self.names.len())
     }
 
-    /// Are there no symbols?
+    /// Whether the tree has no symbols.
     pub(super) fn is_empty(&self) -> bool {
         self.root == NIL
     }
@@ -425,8 +425,8 @@ impl Tree {
         }
     }
 
-    /// Is `a` kept if `a` and its successor `b` start at the same address? See
-    /// `choose_best_symbol`.
+    /// Whether `a` is kept if `a` and its successor `b` start at the same address
+    /// (`choose_best_symbol`).
     fn is_better(&mut self, a: u32, b: u32) -> bool {
         let size = |at: u32| {
             let range = self.range(at);

@@ -98,14 +98,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
         anstream::eprintln!(
-            "the output is not what {} expects, from line {line} on",
+            "the output differs from the one expected in {}, from line {line} on",
             path.display()
         );
         Status::Difference
     })
 }
 
-/// `--output`.
+/// Writes the records to the file of `--output`.
 fn write_records(args: &Args, world: &World) -> Result<()> {
     if let Some(path) = &args.output {
         let bytes = perf_data(world)?;

@@ -17,10 +17,10 @@ use unwind_sim_recordings::symbols::Places;
 
 pub(crate) use unsupported::explain;
 
-/// The recording if none is named or piped in, as in perf.
+/// The default recording, as in perf.
 const USUAL: &str = "perf.data";
 
-/// The tool whose way of joining deferred callchains is imitated.
+/// A tool whose joining of deferred callchains is imitated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Like {
     /// As perf 7.2 does.
@@ -127,12 +127,12 @@ fn ids(text: &str) -> Result<Ids, String> {
 fn frames(text: &str) -> Result<u32, String> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_plain);
-    // perf keeps the number as an `int`.
+    // perf stores the number in an `int`.
     let number = number.filter(|&number| number <= i32::MAX.unsigned_abs());
     number.ok_or_else(|| format!("accepted: a number of frames, 0 to {}", i32::MAX))
 }
 
-/// The names of a list. As in perf, `file://` names a file with one in each line.
+/// The names of a list. As in perf, `file://PATH` is a file with one name per line.
 fn names(list: &str) -> Result<Vec<Vec<u8>>> {
     let Some(path) = list.strip_prefix("file://") else {
         return Ok(list.split(',').map(Into::into).collect());
@@ -206,7 +206,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         .next()
         .filter(|_| args.format != ProfileFormat::PerfScript)
     {
-        bail!("{name}: only with --format perf-script");
+        bail!("{name} works only with --format perf-script");
     }
     text_file(args.kallsyms.as_deref())?;
     let options = args.options()?;
@@ -223,7 +223,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     report.map_or(Ok(Status::AsExpected), |report| tell(&report))
 }
 
-/// Prints header and samples as asked for; returns the report on the samples.
+/// Prints the requested header and samples; returns the report on the samples.
 fn print(
     args: &Args,
     recording: &Recording,

@@ -317,8 +317,8 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
         Ok(())
     }
 
-    /// `deref_stack_regs` and `deref_stack_iret_regs`: takes ip and sp from the `struct pt_regs` at
-    /// `regs`, of which `len` bytes from `address` are present.
+    /// `deref_stack_regs` and `deref_stack_iret_regs`: takes ip and sp from the present part of the
+    /// `struct pt_regs` at `regs`: `len` bytes from `address`.
     fn saved(&mut self, regs: u64, address: u64, len: u64) -> Result<(), Stop> {
         let (ip, partial) = (self.ip, len != PT_REGS_LEN);
         self.access(address, len).map_err(|why| {

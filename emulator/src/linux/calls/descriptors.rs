@@ -111,7 +111,7 @@ impl Process {
                 }
                 Kind::PipeReader(_) | Kind::PipeWriter(_) if arg == PIPE_SIZE as u64 => Ok(arg),
                 Kind::PipeReader(_) | Kind::PipeWriter(_) => {
-                    self.not_modelled("fcntl: another size of a pipe", Errno::EBUSY)
+                    self.not_modelled("fcntl: changing the size of a pipe", Errno::EBUSY)
                 }
                 _ => Err(Errno::EBADF),
             },
@@ -207,7 +207,7 @@ impl Process {
                         Kind::Stdin => match self.files.streams.available() {
                             Some(count) => count,
                             None => {
-                                let what = "ioctl: how much standard input holds";
+                                let what = "ioctl: number of bytes in standard input";
                                 return self.not_modelled(what, Errno::ENOTTY);
                             }
                         },
@@ -236,7 +236,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         if flags as u32 & o::DIRECT != 0 {
-            return self.not_modelled("pipes of packets", Errno::EINVAL);
+            return self.not_modelled("packet pipes", Errno::EINVAL);
         }
         let kept = flags as u32 & o::NONBLOCK;
         let (reader, writer) = PipeEnd::pair();

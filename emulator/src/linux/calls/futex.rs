@@ -53,7 +53,7 @@ impl Process {
                 self.futex_change(second, third as u32)
             }
             LOCK_PI..=TRYLOCK_PI | WAIT_REQUEUE_PI..=LOCK_PI2 => {
-                self.not_modelled("futexes that hand on priorities", Errno::ENOSYS)
+                self.not_modelled("futexes with priority inheritance", Errno::ENOSYS)
             }
             _ => Err(Errno::ENOSYS),
         }

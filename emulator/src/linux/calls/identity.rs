@@ -149,8 +149,10 @@ impl Process {
             SET_GS | GET_GS => reg::GS,
             // ARCH_GET_CPUID and the following ones: ARCH_GET_XCOMP_SUPP, ARCH_MAP_VDSO_X32, ...
             0x1011..=0x6fff => {
-                return self
-                    .not_modelled("arch_prctl beyond the bases of fs and gs", Errno::EINVAL);
+                return self.not_modelled(
+                    "arch_prctl other than the bases of fs and gs",
+                    Errno::EINVAL,
+                );
             }
             _ => return Err(Errno::EINVAL),
         };
@@ -323,7 +325,7 @@ fn scheduled(pid: u64) -> Answer<()> {
     }
 }
 
-/// The process leads its group, and cannot be in any other.
+/// `setpgid`: the process leads its group and cannot join another.
 fn set_group(pid: u64, group: u64) -> Answer {
     match (pid as u32, group as i32) {
         (_, ..0) => Err(Errno::EINVAL),

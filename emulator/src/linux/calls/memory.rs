@@ -173,7 +173,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         if flags & (MAP_HUGETLB | MAP_GROWSDOWN) != 0 {
-            return self.not_modelled("mmap: huge pages, stacks that grow", Errno::ENOMEM);
+            return self.not_modelled("mmap: huge pages, growing stacks", Errno::ENOMEM);
         }
         let is_shared = match flags & 0xf {
             MAP_PRIVATE => false,
@@ -428,7 +428,7 @@ impl Process {
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Returns the end of the heap; the old one if it cannot be `wanted`.
+    /// Sets the end of the heap to `wanted` if possible; returns the resulting end.
     pub(super) fn sys_brk(&mut self, wanted: u64) -> Answer {
         let old = self.layout.brk;
         if wanted < self.layout.heap || wanted > TASK_SIZE {

@@ -1,5 +1,5 @@
-//! Other processes, threads and the network, none of which exist. Creating one fails as it does at
-//! a limit; errors in the call itself come first.
+//! Other processes, threads and the network: none exist. Creating one fails as it does at a limit;
+//! errors in the call itself come first.
 //!
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`, `net/socket.c`.
 

@@ -1,7 +1,8 @@
-//! The section of tracepoints' formats: what perf copies from tracefs
+//! Writes the section of tracepoint formats, which perf copies from tracefs
 //! (`tools/perf/util/trace-event-info.c`, Linux 7.2).
 
-/// A tracepoint, or a probe: perf cannot read a recording of one without its format.
+/// The format of a tracepoint or probe. perf cannot read a recording without the formats of its
+/// tracepoints.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tracepoint {
     /// Its system, such as `kmem`.
@@ -10,13 +11,14 @@ pub struct Tracepoint {
     pub name: String,
     /// Its number: `config` of its event, and the first field of its payloads.
     pub id: u16,
-    /// The fields behind [`COMMON_BYTES`], as lines of a format file.
+    /// The fields after the first [`COMMON_BYTES`], as lines of a format file.
     pub fields: String,
-    /// How to print them: what follows `print fmt: `.
+    /// How to print the fields: the text after `print fmt: `.
     pub print: String,
 }
 
-/// Bytes of the fields that all payloads begin with: number, flags, preemption count, process.
+/// Size in bytes of the fields at the start of every payload: tracepoint number, flags, preemption
+/// count, thread id.
 pub const COMMON_BYTES: usize = 8;
 
 /// "tracing" and its magic bytes.
@@ -25,7 +27,7 @@ const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 const VERSION: &[u8] = b"0.6\0";
 /// Little endian, and the size of a long.
 const MACHINE: [u8; 2] = [0, 8];
-/// A page, bytes.
+/// Page size, bytes.
 const PAGE: u32 = 4096;
 /// `events/header_page` of tracefs.
 const HEADER_PAGE: &str = "\
@@ -46,7 +48,7 @@ const HEADER_EVENT: &str = "\
 \ttime_stamp : type == 31
 \tdata max type_len  == 28
 ";
-/// The fields that all events begin with.
+/// The fields at the start of every event, as in a format file.
 const COMMON: &str = "\
 \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
 \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
@@ -55,12 +57,12 @@ const COMMON: &str = "\
 ";
 
 impl Tracepoint {
-    /// The name of its event.
+    /// The event's name, `SYSTEM:NAME`.
     pub fn event_name(&self) -> String {
         format!("{}:{}", self.system, self.name)
     }
 
-    /// The fields that all payloads begin with, for a thread.
+    /// The fields at the start of a payload, for a thread.
     pub fn common(&self, tid: i32) -> [u8; COMMON_BYTES] {
         let mut bytes = [0; COMMON_BYTES];
         bytes[..2].copy_from_slice(&self.id.to_le_bytes());
@@ -80,7 +82,7 @@ impl Tracepoint {
     }
 }
 
-/// The section with these formats.
+/// The section with the formats of `tracepoints`.
 pub(super) fn section(tracepoints: &[Tracepoint]) -> Vec<u8> {
     let mut out = [MAGIC, VERSION, &MACHINE, &PAGE.to_le_bytes()].concat();
     let sized = |text: &str, out: &mut Vec<u8>| {
@@ -100,7 +102,7 @@ pub(super) fn section(tracepoints: &[Tracepoint]) -> Vec<u8> {
         out.extend(1u32.to_le_bytes());
         sized(&tracepoint.format(), &mut out);
     }
-    // Symbols and strings of the kernel, then names of tasks.
+    // The kernel's symbols, its strings, and the names of tasks: all empty.
     out.extend(0u32.to_le_bytes());
     out.extend(0u32.to_le_bytes());
     out.extend(0u64.to_le_bytes());

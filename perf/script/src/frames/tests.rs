@@ -1,9 +1,9 @@
-//! Lines of the source under frames.
+//! Source lines below frames.
 
 use super::*;
 use unwind_sim_recordings::symbols::Symbol;
 
-/// Lines of one file.
+/// Source lines of one file.
 struct OneFile;
 
 impl Symbols for OneFile {

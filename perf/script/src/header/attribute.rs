@@ -1,14 +1,14 @@
-//! An event's attribute in words (`perf_event_attr__fprintf`, Linux 7.2). perf takes names of PMUs and
-//! of tracepoints from the machine it runs on; here the former are those that the recording lists,
-//! and tracepoints are numbers.
+//! An event's attribute as text (`perf_event_attr__fprintf`, Linux 7.2). perf takes the names of
+//! PMUs and tracepoints from the machine that it runs on; here PMUs have the names that the
+//! recording lists, and tracepoints only have numbers.
 
 use std::fmt::Write;
 use unwind_sim_perf_data::le;
 
-/// Bytes that an attribute of size 0 has (`PERF_ATTR_SIZE_VER0`).
+/// Size in bytes of an attribute whose size member is 0 (`PERF_ATTR_SIZE_VER0`).
 const SIZE_VER0: usize = 64;
 
-/// Bits of `sample_type`.
+/// Names of the bits of `sample_type`.
 const SAMPLE_TYPE: [&str; 25] = [
     "IP",
     "TID",
@@ -36,11 +36,11 @@ const SAMPLE_TYPE: [&str; 25] = [
     "CODE_PAGE_SIZE",
     "WEIGHT_STRUCT",
 ];
-/// The order in which perf names them; it omits TRANSACTION.
+/// The order in which perf prints the bits of `sample_type`; it omits TRANSACTION.
 const SAMPLE_ORDER: [u8; 24] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 18, 15, 14, 19, 20, 21, 22, 23, 24,
 ];
-/// Bits of `read_format`.
+/// Names of the bits of `read_format`.
 const READ_FORMAT: [&str; 5] = [
     "TOTAL_TIME_ENABLED",
     "TOTAL_TIME_RUNNING",
@@ -48,7 +48,7 @@ const READ_FORMAT: [&str; 5] = [
     "GROUP",
     "LOST",
 ];
-/// Bits of `branch_sample_type`.
+/// Names of the bits of `branch_sample_type`.
 const BRANCHES: [&str; 20] = [
     "USER",
     "KERNEL",
@@ -71,7 +71,7 @@ const BRANCHES: [&str; 20] = [
     "PRIV_SAVE",
     "COUNTERS",
 ];
-/// Bits of the flag word: the first one, how many, and the name.
+/// Bit fields of the flag word: the first bit, the width in bits, and the name.
 const FLAGS: [(u32, u32, &str); 39] = [
     (0, 1, "disabled"),
     (1, 1, "inherit"),
@@ -141,12 +141,12 @@ const SOFTWARE: [&str; 12] = [
     "BPF_OUTPUT",
     "CGROUP_SWITCHES",
 ];
-/// Caches, what is done to them, and how that ends: the bytes of `config` of `PERF_TYPE_HW_CACHE`.
+/// The bytes of `config` of `PERF_TYPE_HW_CACHE`: the cache, the operation and the result.
 const CACHES: [&str; 7] = ["L1D", "L1I", "LL", "DTLB", "ITLB", "BPU", "NODE"];
 const CACHE_OPS: [&str; 3] = ["READ", "WRITE", "PREFETCH"];
 const CACHE_RESULTS: [&str; 2] = ["ACCESS", "MISS"];
 
-/// Appends `, NAME = VALUE` for each member that is not 0, and for type and config always.
+/// Appends `, NAME = VALUE` for type, config, and each other member that is not 0.
 pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
     let size = match le::u32_at(attr, 4).unwrap_or(0) as usize {
         0 => SIZE_VER0,
@@ -216,7 +216,7 @@ fn hex(out: &mut String, name: &str, value: u64) {
     }
 }
 
-/// The bits of a mask that have a name, in this order.
+/// Appends the names of the set bits of a mask, in the given order.
 fn bits(out: &mut String, name: &str, value: u64, order: &[u8], names: &[&str]) {
     let set = order.iter().filter(|&&bit| value >> bit & 1 != 0);
     let set: Vec<&str> = set.map(|&bit| names[usize::from(bit)]).collect();
@@ -245,8 +245,8 @@ fn type_name(kind: u32, pmu: Option<&str>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// `config` with the name of the event, where the type has names. The upper half of a hardware event
-/// is the number of its PMU.
+/// `config`, and the event's name if its type has names. The upper half of a hardware event's
+/// `config` is the number of its PMU.
 fn config<'p>(kind: u32, value: u64, pmu: impl Fn(u32) -> Option<&'p str>) -> String {
     let name = match kind {
         0 => {

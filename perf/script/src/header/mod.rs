@@ -1,8 +1,8 @@
-//! What `--header` prints: when and where a recording was made, and how, as
-//! `perf_header__fprintf_info` and the functions below it (`tools/perf/util/header.c`, Linux 7.2)
-//! print it.
+//! The output of `--header`: when, where and how a recording was made, printed like
+//! `perf_header__fprintf_info` and its callees (`tools/perf/util/header.c`, Linux 7.2).
 //!
-//! Times of day are in UTC. Features that perf prints only with `-I` have the line that says so.
+//! Times of day are in UTC. For features that perf prints only with `-I`, prints perf's line that
+//! says so.
 
 mod attribute;
 mod words;
@@ -51,7 +51,7 @@ const NAMES: [&str; 35] = [
     "E_MACHINE",
     "CLN_SIZE",
 ];
-/// Features that are only printed with `-I`: topologies and caches.
+/// Features that perf prints only with `-I`: topologies and caches.
 const FULL_ONLY: [u8; 6] = [13, 14, 20, 22, 30, 32];
 /// Names of clocks, by number (`tools/perf/util/clockid.c`).
 const CLOCKS: [(u32, &str); 5] = [
@@ -65,7 +65,7 @@ const CLOCKS: [(u32, &str); 5] = [
 const IBS: &str = "# AMD systems uses ibs_op// PMU for some precise events, e.g.: cycles:p, see the \
                    'perf list' man page for further details.\n";
 
-/// The whole block; for a recording through a pipe, whose features are records, without features.
+/// The whole header; without features for a recording from a pipe, whose features are records.
 pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> Vec<u8> {
     let mut out = String::from("# ========\n");
     let written = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -75,7 +75,7 @@ pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> V
         format_args!("captured on    : {}", ctime(written)),
     );
     let is_file = file.mode() == Mode::File;
-    // As stored: a recorder that was killed leaves a size of 0.
+    // As stored: a killed recorder leaves a size of 0.
     let word = |at| le::u64_at(bytes, at).filter(|_| is_file).unwrap_or(0);
     let (start, size) = (word(40), word(48));
     line(&mut out, format_args!("header version : 1"));
@@ -99,7 +99,7 @@ pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> V
     out.into_bytes()
 }
 
-/// The features alone, as perf prints those of a recording through a pipe in front of the samples.
+/// Only the features, as perf prints them before the samples of a recording from a pipe.
 pub fn features(file: &PerfFile<'_>) -> Vec<u8> {
     all(file).into_bytes()
 }
@@ -111,7 +111,7 @@ fn all(file: &PerfFile<'_>) -> String {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             continue;
         };
-        // Through a pipe an empty feature marks the end of the features.
+        // In a pipe, an empty feature marks the end of the features.
         let is_empty = file.features().section(number).is_none_or(<[u8]>::is_empty);
         if is_empty && file.mode() == Mode::Pipe {
             continue;
@@ -181,7 +181,7 @@ fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
             line(out, format_args!("e_flags : {}", words.u32()?));
         }
         34 => line(out, format_args!("cacheline size: {}", words.u32()?)),
-        // The formats of tracepoints and the build ids are not printed.
+        // Tracepoint formats and build ids are not printed.
         _ => {}
     }
     Some(())
@@ -232,7 +232,7 @@ fn pmu_mappings(words: &mut Words<'_>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Groups of events: a name, the number of the leader, and how many they are.
+/// Groups of events: name, number of the leader, and number of events.
 fn groups(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String) -> Option<()> {
     for _ in 0..words.u32()? {
         let name = words.string()?;
@@ -240,7 +240,7 @@ fn groups(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String) -> Optio
         let end = leader.checked_add(members)?;
         let events = file.attrs().get(leader..end)?;
         let names: Vec<String> = events.iter().map(names::name).collect();
-        // perf's name for a group without one.
+        // perf's name for an unnamed group.
         let name = if name == "{anon_group}" { "" } else { &name };
         line(out, format_args!("group: {name}{{{}}}", names.join(",")));
     }
@@ -261,7 +261,7 @@ fn sample_time(file: &PerfFile<'_>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Numbers of BPF programs. perf shows their names and where their code lay.
+/// Ids of BPF programs. perf also shows their names and the addresses of their code.
 fn programs(words: &mut Words<'_>, out: &mut String) -> Option<()> {
     let mut ids = Vec::new();
     for _ in 0..words.u32()? {
@@ -275,7 +275,7 @@ fn programs(words: &mut Words<'_>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Numbers of descriptions of types (BTF).
+/// Ids of type descriptions (BTF).
 fn types(words: &mut Words<'_>, out: &mut String) -> Option<()> {
     let mut ids = Vec::new();
     for _ in 0..words.u32()? {
@@ -364,8 +364,8 @@ fn clock_data(words: &mut Words<'_>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Year, month, day, and the day of the week from Sunday, of days since 1970 (Howard Hinnant's
-/// `civil_from_days`).
+/// Converts days since 1970 to year, month, day, and day of the week, where Sunday is 0 (Howard
+/// Hinnant's `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

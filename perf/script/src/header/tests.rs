@@ -1,4 +1,4 @@
-//! `--header` of recordings of the corpus, and of features that none of them has.
+//! `--header` of recordings in the corpus, and of features that none of them has.
 
 use super::*;
 use std::time::Duration;
@@ -72,7 +72,7 @@ fn of_a_breakpoint_and_of_what_was_compressed() {
     assert!(block(&corpus("LBR-stitch-grow")).contains("# cpu pmu capabilities: branches=8\n"));
 }
 
-/// Through a pipe the features are records, which come behind the block.
+/// In a pipe, the features are records, which follow the header.
 #[test]
 fn of_a_pipe() {
     let bytes = corpus("fp-pipe");
@@ -93,7 +93,7 @@ fn of_a_pipe() {
     assert!(records.ends_with("\n# bpf_prog_info empty\n# btf info empty\n"));
 }
 
-/// The bytes of a section with one feature.
+/// A recording with one feature.
 fn with_feature(number: u8, section: &[u8]) -> Vec<u8> {
     let mut bytes = corpus("LBR-stitch-grow");
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
@@ -174,7 +174,7 @@ fn of_damaged_features() {
         let wanted = format!("# {} info is damaged\n", NAMES[usize::from(number)]);
         assert_eq!(said(number, &[0xff; 3]), wanted);
     }
-    // Lengths that are not true, and leaders that there are not.
+    // Lengths beyond the section, and leaders that do not exist.
     for number in [11, 12, 16, 17, 25, 26, 28, 31] {
         let wanted = format!("# {} info is damaged\n", NAMES[usize::from(number)]);
         assert_eq!(said(number, &[0xff; 64]), wanted);

@@ -2,7 +2,7 @@
 
 use unwind_sim_perf_data::le;
 
-/// Bytes that are left.
+/// A cursor: the bytes not yet read.
 pub(super) struct Words<'a>(pub(super) &'a [u8]);
 
 impl<'a> Words<'a> {
@@ -20,14 +20,14 @@ impl<'a> Words<'a> {
         le::u64_at(self.bytes(8)?, 0)
     }
 
-    /// A string behind its padded length.
+    /// A string, stored as its padded length and NUL-padded bytes.
     pub(super) fn string(&mut self) -> Option<String> {
         let length = self.u32()?;
         let bytes = self.bytes(length as usize)?;
         Some(printable(le::until_nul(bytes)))
     }
 
-    /// A list of names and values.
+    /// A list of names with values.
     pub(super) fn pairs(&mut self) -> Option<Vec<(String, String)>> {
         let count = self.u32()?;
         (0..count)
@@ -44,7 +44,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Text, with a replacement character for each invalid byte.
+/// `bytes` as text, with replacement characters for invalid UTF-8.
 pub(super) fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

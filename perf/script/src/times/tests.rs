@@ -1,4 +1,4 @@
-//! Values of `--time`, as perf 6.1 took or refused them.
+//! Values of `--time` that perf 6.1 accepted or rejected.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn seconds_have_up_to_nine_digits_and_an_open_end_is_nought() {
     assert_eq!(ranges("1, 2 3, 4"), two);
 }
 
-/// `set_percent_time`: the end of a part is left out, but for that of the last.
+/// `set_percent_time`: a part excludes its end, except the last part.
 #[test]
 fn parts_are_of_the_time_between_the_first_and_the_last_sample() {
     assert_eq!(ranges("10%-20%"), [(1100, 1199)]);

@@ -1,8 +1,8 @@
 //! `perf bpf`: runs a handler on recorded samples, as if it had been attached when they were taken.
 //!
 //! A handler only has what was recorded: using a register that was not sampled is a fault, and
-//! stacks are those of the recorded callchain, without the user part if that was deferred. Not
-//! here: what a handler would have changed in the recording itself.
+//! stacks are those of the recorded callchain, without the user part if that was deferred. Changes
+//! that a handler would have made to the recording itself are not simulated.
 
 mod json;
 mod names;

@@ -127,7 +127,7 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
                 (
                     stats.replaced,
                     "replaced",
-                    "stacks replaced by others of the same bucket",
+                    "stacks replaced by others in the same bucket",
                 ),
                 (
                     stats.no_memory,
@@ -137,7 +137,7 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
                 (
                     stats.too_short,
                     "no-stack",
-                    "stacks asked for that the sample does not have (EFAULT)",
+                    "stacks requested that the sample does not have (EFAULT)",
                 ),
             ]
         }

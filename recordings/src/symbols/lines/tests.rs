@@ -1,4 +1,4 @@
-//! Lines of the corpus' programs, as `addr2line` gives them, and of hostile files.
+//! Source lines of the corpus' programs, as printed by `addr2line`, and of hostile files.
 
 use super::super::lines_among;
 use super::*;
@@ -37,7 +37,7 @@ fn of_rows_at_one_address_the_last_holds() {
 #[test]
 fn a_file_without_lines_has_none() {
     let address = |address| SourceLine::NoLines { address };
-    // A program at fixed addresses: code is at 0x400000 from its offset, all else unknown.
+    // In a program with fixed addresses, code is at its offset plus 0x400000; all else is unknown.
     let mut none = lines_among::<Elf64>(&[&program("opt/fields")], b"").expect("a file");
     assert_eq!(none.at(0x1011), address(0x401011));
     assert_eq!(none.at(0x7fff_0000), address(0x7fff_0000));

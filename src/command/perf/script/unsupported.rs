@@ -17,7 +17,11 @@ const FILTERS: &str = "filters are not loaded; --comms, --pid, --tid and --time 
 const OPTIONS: [(&str, &str, &str); 54] = [
     ("--addr-range", "", CHOOSE),
     ("--addr2line", "", "-F +srcline reads the lines itself"),
-    ("--all-cpus", "-a", "it is for recording: perf record -a"),
+    (
+        "--all-cpus",
+        "-a",
+        "it is an option of recording: perf record -a",
+    ),
     ("--call-ret-trace", "", TRACES),
     ("--call-trace", "", TRACES),
     (
@@ -60,7 +64,7 @@ const OPTIONS: [(&str, &str, &str); 54] = [
     (
         "--Latency",
         "-L",
-        "-F comm,tid,cpu,time,event,trace has the same without flags",
+        "-F comm,tid,cpu,time,event,trace prints the same without flags",
     ),
     ("--list", "-l", SCRIPTS),
     ("--list-dlfilters", "", FILTERS),
@@ -126,7 +130,7 @@ const OPTIONS: [(&str, &str, &str); 54] = [
     (
         "--vmlinux",
         "-k",
-        "--kallsyms FILE names the kernel's symbols",
+        "--kallsyms FILE gives the kernel's symbols",
     ),
     ("--xed", "", TRACES),
 ];

@@ -227,7 +227,7 @@ fn a_build_id_is_a_note_of_gnu_of_64_bytes_at_most() {
         note.resize(note.len().next_multiple_of(4), 0);
         let section = sec(".note", kind, ALLOC, 0x1000, &note);
         let by_section = elf_of(core::slice::from_ref(&section), &[]);
-        // The same with a program header, of which only PT_NOTE counts.
+        // The same with a program header; only PT_NOTE counts.
         let by_segment = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(4, 4, 0)]);
         assert_eq!(
             by_segment.parts.build_id.len(),
