@@ -70,9 +70,22 @@ json.dump(out, open(job["out"], "w"))
 """
 
 
+def lines(path):
+    """The lines of a case; one with the same mark and four spaces continues the one above it."""
+    joined = []
+    for line in open(path):
+        line = line.rstrip("\n")
+        mark = line[:2]
+        if mark in ("#!", "#@") and line[2:6] == "    " and joined and joined[-1].startswith(mark):
+            joined[-1] += " " + line[2:].strip()
+        else:
+            joined.append(line)
+    return joined
+
+
 def parse(path):
     keys, points = {}, []
-    for line in open(path):
+    for line in lines(path):
         if line.startswith("#!"):
             key, value = line[2:].split(":", 1)
             keys.setdefault(key.strip(), []).append(value.strip())
@@ -258,6 +271,8 @@ def main():
                         print("BAD  %s: the defect is %s by gdb" % (short_name, word))
     print("%d cases, %d sample points, %d notes, %d defects, %d errors"
           % (cases, total, listed, defects, bad))
+    if not cases:
+        sys.exit("no case's path contains " + " or ".join(parts))
     sys.exit(1 if bad else 0)
 
 

@@ -13,6 +13,7 @@ pub use reproduce::{Recorded, check};
 use crate::engine::stack_of;
 use crate::input::Input;
 use crate::run::{Run, RunError};
+use crate::unwinders::is_scan;
 use samples::write_samples;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -144,7 +145,6 @@ fn words_read(view: &View<'_>, run: &Run, caches: &mut [Cache]) -> BTreeSet<u64>
         inner: view.sample.memory(),
         read: RefCell::default(),
     };
-    let is_scan = |name: &str| name.starts_with("guess");
     for (engine, cache) in run.engines.iter().zip(caches) {
         if is_scan(engine.name()) {
             continue;

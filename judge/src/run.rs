@@ -8,6 +8,7 @@ use crate::kernel;
 use crate::spec::column_name;
 use crate::spec::{self, SpecError};
 use crate::unjudged::Unjudged;
+use crate::unwinders::EXPECTED_TO_ERR;
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
@@ -42,10 +43,6 @@ impl Against {
         })
     }
 }
-
-/// The unwinders whose errors are expected, since they cannot be right everywhere. They do not
-/// affect the exit status.
-pub(crate) const EXPECTED_TO_ERR: [&str; 3] = ["fp", "guess", "lbr"];
 
 /// A column of the matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,6 +39,10 @@ const IN_KERNEL: u8 = 1 << 2;
 const READS_TABLE: u8 = 1 << 3;
 /// Finds rules, which the walk applies.
 const FINDS_RULES: u8 = 1 << 4;
+/// Cannot be right everywhere: its errors do not affect the exit status.
+const MAY_ERR: u8 = 1 << 5;
+/// Takes any word that looks like a return address: what it reads proves nothing.
+const SCANS: u8 = 1 << 6;
 
 const TABLE: u8 = IN_ALL | IN_DEFAULT | READS_TABLE | FINDS_RULES;
 
@@ -83,7 +87,7 @@ const UNWINDERS: [Entry; 9] = [
         name: "fp",
         about: "frame pointers",
         tables: "",
-        sets: IN_ALL | IN_DEFAULT | FINDS_RULES,
+        sets: IN_ALL | IN_DEFAULT | FINDS_RULES | MAY_ERR,
         profiles: Vec::new,
         make: |profile| plain(profile, || table(FramePointer)),
         known: || "kernel and kernel-VERSION".to_owned(),
@@ -92,7 +96,7 @@ const UNWINDERS: [Entry; 9] = [
         name: "guess",
         about: "every word of the stack that is a code address",
         tables: "",
-        sets: IN_ALL | IN_DEFAULT,
+        sets: IN_ALL | IN_DEFAULT | MAY_ERR | SCANS,
         profiles: Vec::new,
         make: |profile| plain(profile, || Engine::Other(Box::new(Guess))),
         known: || "kernel and kernel-VERSION".to_owned(),
@@ -101,7 +105,7 @@ const UNWINDERS: [Entry; 9] = [
         name: "lbr",
         about: "the processor's branch records in call-stack mode",
         tables: "",
-        sets: IN_ALL,
+        sets: IN_ALL | MAY_ERR,
         profiles: || owned(&["N", "stitch", "N-stitch"]),
         make: |profile| Some(Engine::Other(Box::new(Lbr::new(lbr_options(profile)?)))),
         known: || "a depth such as 8, stitch, and both, such as 8-stitch".to_owned(),
@@ -147,6 +151,15 @@ pub const KERNEL: [&str; count(IN_KERNEL)] = names(IN_KERNEL);
 pub const TABLES: [&str; count(READS_TABLE)] = names(READS_TABLE);
 /// The unwinders that find rules. Their results depend on no words other than those of true frames.
 pub const FINDERS: [&str; count(FINDS_RULES)] = names(FINDS_RULES);
+
+/// The unwinders whose errors are expected.
+pub(crate) const EXPECTED_TO_ERR: [&str; count(MAY_ERR)] = names(MAY_ERR);
+
+/// Whether the unwinder of this name, with or without a profile, scans the stack.
+pub(crate) fn is_scan(name: &str) -> bool {
+    let plain = name.split(':').next().unwrap_or(name);
+    entry(plain).is_some_and(|entry| entry.sets & SCANS != 0)
+}
 
 const fn count(set: u8) -> usize {
     let (mut number, mut row) = (0, 0);
@@ -329,7 +342,7 @@ mod tests {
             dwarf.registers,
             ["rip", "rsp", "rbx", "rbp", "r12", "r13", "r14", "r15"]
         );
-        let lbr = &all[5];
+        let lbr = all.iter().find(|u| u.name == "lbr").expect("lbr");
         assert!(!lbr.needs_stack && lbr.needs_branches);
         assert_eq!(lbr.registers, ["rip"]);
     }

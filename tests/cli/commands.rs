@@ -377,9 +377,38 @@ fn a_failing_case_names_the_command_that_blesses_it() {
     let command = told
         .lines()
         .find_map(|l| l.split_once("if this is right: "));
+    assert!(!told.contains("blessing does not change"), "{told}");
     let (_, command) = command.unwrap_or_else(|| panic!("{told}{}", stderr(&output)));
     assert_eq!(status(&by_shell(command, folder.path())), 0, "{command}");
     assert_eq!(status(&run(&["cases", "run", &path])), 0);
+}
+
+/// What blessing would refuse is not offered.
+#[test]
+fn a_wrong_claim_is_not_offered_for_blessing() {
+    if let Some(why) = no_ptrace() {
+        return skip("a_wrong_claim_is_not_offered_for_blessing", why);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let group = folder.path().join("frame");
+    std::fs::create_dir(&group).expect("a folder");
+    let name = "callee-pops-its-arguments.s";
+    let text = std::fs::read_to_string(root("corpus/cases/frame").join(name)).expect("the case");
+    let author = text.lines().filter(|line| !line.starts_with("#="));
+    let claims = author.map(|line| match line.starts_with("#! right:") {
+        true => "#! right: guess\n".to_owned(),
+        false => format!("{line}\n"),
+    });
+    let path = group.join(name);
+    std::fs::write(&path, claims.collect::<String>()).expect("a file");
+    std::fs::copy(root("corpus/cases/prelude.inc"), group.join("prelude.inc")).expect("a copy");
+    let told = run(&["cases", "run", &path.to_string_lossy()]);
+    let told = stdout(&told).to_owned() + stderr(&told);
+    assert!(
+        told.contains("blessing does not change chains and claims"),
+        "{told}"
+    );
+    assert!(!told.contains("if this is right"), "{told}");
 }
 
 /// The output of `--json` also holds the command.

@@ -4,6 +4,7 @@ use super::sample::Recorded;
 use crate::case::{Cell, Claim, ClaimArg, Matrix, PointKey};
 use crate::spec;
 use crate::spec::column_name;
+use crate::unwinders::is_scan;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -72,7 +73,7 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
             Some(Cell::Judged {
                 verdict: Verdict::OkUnproven,
                 ..
-            }) if claim.unwinder.split(':').next() == Some("guess") => {}
+            }) if is_scan(&claim.unwinder) => {}
             Some(cell) => out.push(format!(
                 "  {point}: {column} is claimed right, but is {cell}"
             )),

@@ -5,7 +5,7 @@ use crate::case::{Case, Cell, Machine, Matrix, MatrixRow, PointKey, View};
 use crate::engine::{Engine, Outcome, Setting};
 use crate::spec;
 use crate::spec::column_name;
-use crate::unwinders;
+use crate::unwinders::{self, is_scan};
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
@@ -163,7 +163,8 @@ impl super::Engine {
     /// Whether the result of the column depends on leftovers on the stack: words of earlier calls,
     /// or registers in a signal frame. Expectations come from the processor.
     fn is_lucky(self, column: &str) -> bool {
-        self == super::Engine::Emulator && column.split('@').next() == Some("guess")
+        let name = column.split('@').next().unwrap_or(column);
+        self == super::Engine::Emulator && is_scan(name) && !name.contains(':')
     }
 }
 

@@ -89,9 +89,11 @@ impl Built {
     /// Everything that differs from the file.
     pub fn check(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
         let recorded = self.record(engine)?;
-        let mut differences = recorded.truth_differences();
         let matrix = matrix_of(&recorded);
-        differences.extend(claims::differences(&recorded, &matrix));
+        // What blessing cannot change.
+        let mut authors = recorded.truth_differences();
+        authors.extend(claims::differences(&recorded, &matrix));
+        let mut differences = Vec::new();
         match &self.case.expected {
             Some(expected) => {
                 let found = expectation_of(&recorded, &matrix);
@@ -100,17 +102,24 @@ impl Built {
             None => differences.push("it was never blessed".to_owned()),
         }
         differences.extend(inject::differences(self, engine)?);
+        let may_bless = authors.is_empty();
+        differences.splice(0..0, authors);
         if differences.is_empty() {
             return Ok(recorded);
         }
         // The file's expectation is for the default processor.
         let path = quoted_path(&self.path);
-        differences.push(match self.processor == Processor::default() {
-            true => format!("if this is right: unwind-sim cases bless {path}"),
-            false => format!(
-                "again: unwind-sim cases run --cpu {} {path}",
-                self.processor
-            ),
+        differences.push(match (may_bless, self.processor == Processor::default()) {
+            (false, _) => {
+                "blessing does not change chains and claims; correct them, or the code".to_owned()
+            }
+            (true, true) => format!("if this is right: unwind-sim cases bless {path}"),
+            (true, false) => {
+                format!(
+                    "again: unwind-sim cases run --cpu {} {path}",
+                    self.processor
+                )
+            }
         });
         Err(CaseFailure::differs(&self.case, &differences))
     }

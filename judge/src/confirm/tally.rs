@@ -1,7 +1,7 @@
 //! Counts of confirmed and contradicted frames.
 
 use super::Judgement;
-use crate::run::EXPECTED_TO_ERR;
+use crate::unwinders::EXPECTED_TO_ERR;
 use unwind_sim_emulator::linux::system_call_name;
 
 /// The counts for the frames of a chain.

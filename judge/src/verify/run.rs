@@ -7,7 +7,7 @@ use super::images::Images;
 use super::places::Places;
 use crate::baseline::{Baseline, Key};
 use crate::engine::{Engine, Setting};
-use crate::run::EXPECTED_TO_ERR;
+use crate::unwinders::EXPECTED_TO_ERR;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
