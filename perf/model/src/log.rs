@@ -433,13 +433,14 @@ fn cookie_text(cookie: u64) -> String {
 }
 
 /// What the text needs to know of the world.
-pub(super) struct Names<'a> {
-    pub(super) events: &'a [String],
-    pub(super) stacks: &'a dyn StackSource,
+struct Names<'a> {
+    events: &'a [String],
+    stacks: &'a dyn StackSource,
 }
 
 /// The log as text: a line each, without the passing of time.
-pub(super) fn text(entries: &[Entry], names: &Names<'_>) -> String {
+pub(super) fn text(entries: &[Entry], events: &[String], stacks: &dyn StackSource) -> String {
+    let names = &Names { events, stacks };
     let mut out = String::new();
     for entry in entries.iter().filter(|entry| !entry.fact.is_quiet()) {
         let what = entry.fact.text(names);

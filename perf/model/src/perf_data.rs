@@ -14,11 +14,10 @@
 //!   none is valid.
 
 use super::log::{Entry, Fact};
-use super::reader::Delivered;
-use super::record::{Body, Record};
+use super::record::{Body, Delivered, Record};
 use super::setup::{EventSetup, Kind};
-use super::stack::{KERNEL_BASE, KERNEL_LEN};
 use super::world::World;
+use super::{KERNEL_TEXT, KERNEL_TEXT_BYTES};
 use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
 
 use crate::lbr::branch_type as lbr;
@@ -230,9 +229,9 @@ impl File<'_> {
         let kernel = Mmap {
             pid: -1,
             tid: 0,
-            address: KERNEL_BASE,
-            length: KERNEL_LEN,
-            file_offset: KERNEL_BASE,
+            address: KERNEL_TEXT,
+            length: KERNEL_TEXT_BYTES,
+            file_offset: KERNEL_TEXT,
             identity: MmapIdentity::Path,
             protection: READ_EXEC,
             flags: PRIVATE,
@@ -247,10 +246,9 @@ impl File<'_> {
         self.writer.record(&kernel, &nobody)?;
         let maps = maps(self.world.records());
         let children: BTreeSet<i32> = self.world.log().iter().filter_map(forked).collect();
-        let tasks = self.world.tasks.iter();
-        for task in tasks.filter(|task| !children.contains(&task.tid)) {
-            let tid = task.tid;
-            let name = name(if task.kthread { "kthread" } else { "task" }, tid);
+        let threads = self.world.threads();
+        for (tid, is_kernel) in threads.filter(|(tid, _)| !children.contains(tid)) {
+            let name = name(if is_kernel { "kthread" } else { "task" }, tid);
             let comm = Comm {
                 pid: tid,
                 tid,
@@ -258,7 +256,7 @@ impl File<'_> {
                 name: name.as_bytes(),
             };
             self.writer.record(&Written::Comm(comm), &nobody)?;
-            for &(from, to) in maps.iter().filter(|_| !task.kthread) {
+            for &(from, to) in maps.iter().filter(|_| !is_kernel) {
                 let mmap = Mmap {
                     pid: tid,
                     tid,

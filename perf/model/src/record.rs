@@ -1,7 +1,4 @@
-//! Records as the model's kernel writes them, and the rings they go through.
-//!
-//! Responsible for sizes, overflow of a ring and its LOST record. Not responsible for bytes
-//! (the writer of perf.data) and for what a reader makes of the records (`stitch`).
+//! Records as the model's kernel writes them, and their sizes.
 
 use super::registers::Registers;
 use unwind_sim_perf_data::BranchEntry;
@@ -98,6 +95,15 @@ pub struct Branches {
     pub entries: Vec<BranchEntry>,
 }
 
+/// What a reader got, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivered {
+    /// The record of this sequence number.
+    Record(u64),
+    /// This CPU's rings are empty.
+    Cpu(u16),
+}
+
 /// Size of `struct perf_event_header`.
 const HEADER: u32 = 8;
 /// IDENTIFIER, TID, TIME and CPU: what `sample_id_all` puts behind every record.
@@ -149,83 +155,9 @@ impl Body {
     }
 }
 
-/// A ring buffer of one event on one CPU.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ring {
-    pub(super) capacity: u32,
-    used: u32,
-    /// Records that did not fit and are not told yet.
-    lost: u64,
-    pub(super) records: Vec<Record>,
-}
-
-impl Ring {
-    pub(super) fn new(capacity: u32) -> Self {
-        Self {
-            capacity,
-            ..Self::default()
-        }
-    }
-
-    /// Writes a record, and before it what was lost (`__perf_output_begin`). False if there was
-    /// no room. `untold`: the mutant that does not count.
-    pub(super) fn write(&mut self, record: Record, sequence: &mut u64, untold: bool) -> bool {
-        let told = Body::Lost { lost: self.lost };
-        let before = if self.lost > 0 { told.size() } else { 0 };
-        let need = before + record.body.size();
-        if self.used + need > self.capacity {
-            self.lost += u64::from(!untold);
-            return false;
-        }
-        if self.lost > 0 {
-            self.push(
-                Record {
-                    body: told,
-                    ..record
-                },
-                sequence,
-            );
-            self.lost = 0;
-        }
-        self.used += need;
-        self.push(record, sequence);
-        true
-    }
-
-    fn push(&mut self, record: Record, sequence: &mut u64) {
-        *sequence += 1;
-        self.records.push(Record {
-            sequence: *sequence,
-            ..record
-        });
-    }
-
-    /// The reader takes everything.
-    pub(super) fn read(&mut self, out: &mut Vec<Record>) {
-        self.used = 0;
-        out.append(&mut self.records);
-    }
-
-    /// What was lost and not told, taken at the end.
-    pub(super) fn take_lost(&mut self) -> u64 {
-        std::mem::take(&mut self.lost)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn exit(time: u64) -> Record {
-        Record {
-            time,
-            sequence: 0,
-            cpu: 0,
-            event: 0,
-            tid: 1,
-            body: Body::Exit,
-        }
-    }
 
     #[test]
     fn r001_3_a_record_of_2023_has_no_cookie() {
@@ -240,22 +172,5 @@ mod tests {
         };
         assert_eq!(size(None, 5), 8 + 8 + 8 * 5 + 32);
         assert_eq!(size(Some(3), 5), 8 + 8 + 8 + 8 * 5 + 32);
-    }
-
-    #[test]
-    fn what_did_not_fit_is_told_by_the_next_record() {
-        let mut ring = Ring::new(3 * 64);
-        let mut sequence = 0;
-        let wrote: Vec<_> = (0..5)
-            .map(|time| ring.write(exit(time), &mut sequence, false))
-            .collect();
-        assert_eq!(wrote, [true, true, true, false, false]);
-        let mut out = Vec::new();
-        ring.read(&mut out);
-        assert!(ring.write(exit(9), &mut sequence, false));
-        ring.read(&mut out);
-        assert_eq!(out[3].body, Body::Lost { lost: 2 });
-        assert_eq!(out[4].body, Body::Exit);
-        assert_eq!(ring.take_lost(), 0);
     }
 }

@@ -3,7 +3,7 @@
 //! An interrupt has the registers of what it interrupted. A tracepoint and a software event have
 //! none; `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
 
-use super::user_memory::Pointers;
+use super::stack::Pointers;
 
 /// The registers that a stack walk starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +35,6 @@ pub enum FakeRegs {
 }
 
 impl FakeRegs {
-    pub(super) const ALL: [Self; 3] = [Self::V5_1, Self::V5_1FramePointer, Self::V5_2];
-
     /// The name in scenarios.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,12 +44,10 @@ impl FakeRegs {
         }
     }
 
-    /// Most frames of the kernel that a walk from them finds; `None` for all.
-    pub(super) const fn frames_max(self) -> Option<usize> {
-        match self {
-            Self::V5_1 => Some(1),
-            Self::V5_1FramePointer | Self::V5_2 => None,
-        }
+    /// The kernel of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = [Self::V5_1, Self::V5_1FramePointer, Self::V5_2].into_iter();
+        all.find(|regs| regs.as_str() == name)
     }
 
     /// The registers made up for a caller at `ip`.

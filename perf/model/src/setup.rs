@@ -6,6 +6,13 @@ use super::mutant::Mutant;
 use super::registers::FakeRegs;
 use crate::lbr::{Depth, Layout, Storage};
 
+/// The most events that a run may have: a task's set of them is one word.
+pub const EVENTS_MAX: usize = 64;
+/// The most CPUs.
+pub const CPUS_MAX: u16 = 256;
+/// The most tasks, including those that have exited.
+pub const TASKS_MAX: usize = 4096;
+
 /// Which of the two forms of deferred user callchains the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {

@@ -1,9 +1,13 @@
 //! Stacks, and what the kernel's walks find of them.
 //!
-//! Responsible for `trait StackSource` and for the two walks: user frames by frame pointers, and
-//! kernel frames from a mark. Not responsible for when they run.
+//! There are two walks: user frames by frame pointers, and kernel frames from a mark. When they run
+//! is up to `world`.
+//!
+//! A program may also walk a user stack itself, from user memory and registers. A stack that is
+//! written down is laid out as compiled with frame pointers: each frame has its caller's frame
+//! pointer and, above it, its return address. A stack from a file has what was recorded there.
 
-use super::user_memory::{self, Pointers, UserMemory};
+use super::{KERNEL_TEXT, MACHINERY_TEXT};
 
 /// Names a stack of a [`StackSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,12 +35,12 @@ pub trait StackSource {
     fn frame(&self, stack: StackId, index: usize) -> u64;
     /// The registers of user code in its innermost frame.
     fn pointers(&self, stack: StackId, leaf: Leaf) -> Pointers {
-        user_memory::pointers(self.depth(stack), leaf)
+        laid_out(self.depth(stack), leaf)
     }
     /// Reads user memory; `false` if not all of it is there.
     fn read(&self, stack: StackId, address: u64, into: &mut [u8]) -> bool {
         let depth = self.depth(stack);
-        user_memory::read(depth, |index| self.frame(stack, index), address, into)
+        read_laid_out(depth, |index| self.frame(stack, index), address, into)
     }
     /// The name for logs.
     fn name(&self, stack: StackId) -> String {
@@ -132,7 +136,7 @@ impl StackSource for Scripted {
     fn pointers(&self, stack: StackId, leaf: Leaf) -> Pointers {
         match self.memory(stack) {
             Some(memory) => memory.pointers,
-            None => user_memory::pointers(self.depth(stack), leaf),
+            None => laid_out(self.depth(stack), leaf),
         }
     }
 
@@ -141,7 +145,7 @@ impl StackSource for Scripted {
             Some(memory) => memory.read(address, into),
             None => {
                 let frame = |index| self.frame(stack, index);
-                user_memory::read(self.depth(stack), frame, address, into)
+                read_laid_out(self.depth(stack), frame, address, into)
             }
         }
     }
@@ -222,19 +226,8 @@ pub(super) fn user_frame(
     })
 }
 
-/// First address of the kernel's text in the model.
-pub(super) const KERNEL_BASE: u64 = 0xffff_ffff_8100_0000;
-/// Bytes of it.
-pub(super) const KERNEL_LEN: u64 = 0x100_0000;
-/// First address of the functions that take a tracepoint's sample.
-pub(super) const MACHINERY: u64 = 0xffff_ffff_8180_0000;
 /// How many frames of them lie on the stack.
 const MACHINERY_FRAMES: u64 = 2;
-
-/// Where the kernel is at a place: the innermost of its frames.
-pub(super) const fn kernel_ip(place: u64) -> u64 {
-    KERNEL_BASE + 0x1000 * place
-}
 
 /// The kernel frames where the kernel is at `ip`: two to four, by its place.
 ///
@@ -242,7 +235,7 @@ pub(super) const fn kernel_ip(place: u64) -> u64 {
 /// `first_frame`, and drops all frames with `sp <= first_frame` (`__unwind_start` in
 /// `arch/x86/kernel/unwind_orc.c`); `skip_less` drops `<` only.
 pub(super) fn kernel_frames(ip: u64, from_mark: bool, skip_less: bool, out: &mut Vec<u64>) {
-    let depth = 2 + (ip.wrapping_sub(KERNEL_BASE) >> 12) % 3;
+    let depth = 2 + (ip.wrapping_sub(KERNEL_TEXT) >> 12) % 3;
     let machinery = if from_mark { MACHINERY_FRAMES } else { 0 };
     let first_frame = 8 * machinery;
     for index in 0..machinery + depth {
@@ -256,11 +249,99 @@ pub(super) fn kernel_frames(ip: u64, from_mark: bool, skip_less: bool, out: &mut
             continue;
         }
         out.push(match index.checked_sub(machinery) {
-            None => MACHINERY + 0x10 * index,
+            None => MACHINERY_TEXT + 0x10 * index,
             Some(0) => ip,
             Some(level) => (ip & !0xfff) + 0x10 * level,
         });
     }
+}
+
+/// Where the innermost frame of a stack that is laid out keeps its caller's frame pointer.
+const BASE: u64 = 0x7ffd_1000_0000;
+/// From one frame to its caller's, bytes.
+const FRAME: u64 = 32;
+
+/// Stack pointer and frame pointer of user code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pointers {
+    /// rsp.
+    pub sp: u64,
+    /// rbp.
+    pub bp: u64,
+}
+
+/// What a file has of a stack besides its frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserMemory {
+    /// The registers.
+    pub pointers: Pointers,
+    /// Where the copy of the stack begins.
+    pub address: u64,
+    /// The copy.
+    pub bytes: Vec<u8>,
+}
+
+impl UserMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        let start = address.checked_sub(self.address);
+        let start = start.and_then(|start| usize::try_from(start).ok());
+        let end = start.and_then(|start| start.checked_add(into.len()));
+        let found = start
+            .zip(end)
+            .and_then(|(start, end)| self.bytes.get(start..end));
+        found.inspect(|found| into.copy_from_slice(found)).is_some()
+    }
+}
+
+/// Where frame `index` of `depth` keeps its caller's frame pointer; 0 behind the outermost.
+fn slot(index: usize, depth: usize) -> u64 {
+    match index < depth {
+        true => BASE + FRAME * index as u64,
+        false => 0,
+    }
+}
+
+/// The registers of a stack that is laid out.
+fn laid_out(depth: usize, leaf: Leaf) -> Pointers {
+    let own = slot(0, depth);
+    let callers = slot(1, depth);
+    match leaf {
+        Leaf::Body => Pointers { sp: own, bp: own },
+        // The return address is at the top; rbp is the caller's.
+        Leaf::Entry => Pointers {
+            sp: own + 8,
+            bp: callers,
+        },
+        Leaf::AfterPush => Pointers {
+            sp: own,
+            bp: callers,
+        },
+    }
+}
+
+/// Reads memory of a stack of `depth` frames that is laid out; `frame` gives their addresses.
+fn read_laid_out(
+    depth: usize,
+    frame: impl Fn(usize) -> u64,
+    address: u64,
+    into: &mut [u8],
+) -> bool {
+    for (at, byte) in (0..).zip(into) {
+        let Some(offset) = address.checked_add(at).and_then(|a| a.checked_sub(BASE)) else {
+            return false;
+        };
+        let index = (offset / FRAME) as usize;
+        if index >= depth {
+            return false;
+        }
+        let word = match offset % FRAME / 8 {
+            0 => slot(index + 1, depth),
+            1 if index + 1 < depth => frame(index + 1),
+            _ => 0,
+        };
+        *byte = word.to_le_bytes()[(offset % 8) as usize];
+    }
+    true
 }
 
 #[cfg(test)]
@@ -285,10 +366,63 @@ mod tests {
     #[test]
     fn the_mark_is_dropped_with_what_lies_below_it() {
         let (mut right, mut wrong) = (Vec::new(), Vec::new());
-        kernel_frames(kernel_ip(3), true, false, &mut right);
-        kernel_frames(kernel_ip(3), true, true, &mut wrong);
-        assert_eq!(right, [KERNEL_BASE + 0x3000, KERNEL_BASE + 0x3010]);
-        assert_eq!(wrong[0], MACHINERY + 0x10);
+        kernel_frames(KERNEL_TEXT + 0x3000, true, false, &mut right);
+        kernel_frames(KERNEL_TEXT + 0x3000, true, true, &mut wrong);
+        assert_eq!(right, [KERNEL_TEXT + 0x3000, KERNEL_TEXT + 0x3010]);
+        assert_eq!(wrong[0], MACHINERY_TEXT + 0x10);
         assert_eq!(wrong[1..], right);
+    }
+
+    const FRAMES: [u64; 3] = [0x30, 0x20, 0x10];
+
+    fn word(address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let found = read_laid_out(3, |index| FRAMES[index], address, &mut bytes);
+        found.then(|| u64::from_le_bytes(bytes))
+    }
+
+    #[test]
+    fn frames_are_linked_by_their_frame_pointers() {
+        let Pointers { sp, bp } = laid_out(3, Leaf::Body);
+        assert_eq!((sp, word(bp + 8)), (bp, Some(0x20)));
+        let next = word(bp).expect("it is there");
+        assert_eq!((word(next), word(next + 8)), (Some(next + 32), Some(0x10)));
+        // The outermost frame has no caller.
+        assert_eq!((word(next + 32), word(next + 40)), (Some(0), Some(0)));
+        // Bytes of two words.
+        let [low, high] = [word(bp), word(bp + 8)].map(|word| word.expect("it is there"));
+        assert_eq!(word(bp + 4), Some(low >> 32 | high << 32));
+    }
+
+    #[test]
+    fn there_is_nothing_around_the_stack() {
+        for address in [0, BASE - 8, BASE - 1, BASE + 96, BASE + 89, u64::MAX] {
+            assert_eq!(word(address), None, "{address:#x}");
+        }
+        assert!(word(BASE + 88).is_some());
+    }
+
+    #[test]
+    fn at_the_entry_the_return_address_is_at_the_top() {
+        let entry = laid_out(3, Leaf::Entry);
+        assert_eq!(word(entry.sp), Some(0x20));
+        let pushed = laid_out(3, Leaf::AfterPush);
+        assert_eq!((word(pushed.sp), pushed.bp), (Some(entry.bp), entry.bp));
+        assert_eq!(laid_out(1, Leaf::Entry).bp, 0);
+    }
+
+    #[test]
+    fn a_copy_is_read_where_it_is() {
+        let memory = UserMemory {
+            address: 0x1000,
+            bytes: (0..16).collect(),
+            ..UserMemory::default()
+        };
+        let mut bytes = [0; 8];
+        assert!(memory.read(0x1008, &mut bytes));
+        assert_eq!(bytes, [8, 9, 10, 11, 12, 13, 14, 15]);
+        for address in [0xfff, 0x1009, u64::MAX] {
+            assert!(!memory.read(address, &mut bytes), "{address:#x}");
+        }
     }
 }

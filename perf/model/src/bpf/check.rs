@@ -18,14 +18,14 @@ const DW: u8 = 0x18;
 const W: u8 = 0x00;
 
 /// What a program may use.
-pub(super) struct World<'a> {
-    pub(super) maps: &'a Maps,
-    /// Whether the license allows helpers for the GPL only.
-    pub(super) is_gpl: bool,
+struct World<'a> {
+    maps: &'a Maps,
+    is_gpl: bool,
 }
 
-/// Checks a program.
-pub(super) fn check(program: &ProgramDef, world: &World<'_>) -> Result<(), LoadError> {
+/// Checks a program that uses these maps. `is_gpl`: its license allows helpers for the GPL only.
+pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(), LoadError> {
+    let world = &World { maps, is_gpl };
     let insns = &program.insns;
     let fail = |insn: Option<usize>, kind| LoadError {
         name: program.name.clone(),

@@ -7,13 +7,13 @@ use super::fault::FaultKind;
 use unwind_sim_perf_data::regs;
 
 /// Bytes of `struct pt_regs` on x86-64.
-pub(super) const REGS_SIZE: usize = 168;
+const REGS_SIZE: usize = 168;
 /// Offset of `sample_period`.
-pub(super) const PERIOD_OFFSET: usize = 168;
+const PERIOD_OFFSET: usize = 168;
 /// Offset of `addr`.
-pub(super) const ADDRESS_OFFSET: usize = 176;
+const ADDRESS_OFFSET: usize = 176;
 /// Bytes of `struct bpf_perf_event_data`.
-pub(super) const DATA_SIZE: usize = 184;
+const DATA_SIZE: usize = 184;
 
 /// The words of `struct pt_regs`, by perf's number of the register; `None` for `orig_ax`.
 const PT_REGS: [Option<u32>; REGS_SIZE / 8] = [

@@ -78,12 +78,9 @@ impl Handlers {
     /// If a program is malformed or asks for what is not modelled, or a map cannot be made.
     pub fn load(object: &Object, limits: Limits) -> Result<Self, LoadError> {
         let maps = Maps::new(&object.maps, limits)?;
-        let world = check::World {
-            maps: &maps,
-            is_gpl: is_gpl_compatible(&object.license),
-        };
+        let is_gpl = is_gpl_compatible(&object.license);
         for program in &object.programs {
-            check::check(program, &world)?;
+            check::check(program, &maps, is_gpl)?;
         }
         Ok(Self {
             programs: object.programs.clone(),

@@ -10,14 +10,14 @@
 //! Here are no time and no scheduler: the caller says what happens. Not here: chains with symbols,
 //! and reading branch records from files (`data`).
 
-mod context;
 mod kernel;
 mod layout;
 mod ring;
 mod select;
+mod storage;
 
-pub use context::{Ledger, Reader, Step};
-pub use kernel::{Cgroup, Dying, Kernel, Mutation, Saving, Storage, Tid};
+pub use kernel::{Cgroup, Dying, Kernel, Ledger, Mutation, Reader, Saving, Step, Tid};
 pub use layout::{CONTEXT_HEADER_BYTES, Layout};
 pub use ring::{Branch, Depth, Kind, Ring};
 pub use select::{Select, SelectError, branch_type};
+pub use storage::Storage;

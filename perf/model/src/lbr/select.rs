@@ -24,37 +24,45 @@ pub mod branch_type {
 use branch_type as bt;
 
 /// Bits of `LBR_SELECT`; but for the last one, a set bit suppresses.
-mod hw {
-    pub(super) const KERNEL: u32 = 1;
-    pub(super) const USER: u32 = 1 << 1;
-    pub(super) const JCC: u32 = 1 << 2;
-    pub(super) const REL_CALL: u32 = 1 << 3;
-    pub(super) const IND_CALL: u32 = 1 << 4;
-    pub(super) const RETURN: u32 = 1 << 5;
-    pub(super) const IND_JMP: u32 = 1 << 6;
-    pub(super) const REL_JMP: u32 = 1 << 7;
-    pub(super) const FAR: u32 = 1 << 8;
-    pub(super) const CALL_STACK: u32 = 1 << 9;
-    pub(super) const ANY: u32 = JCC | REL_CALL | IND_CALL | RETURN | IND_JMP | REL_JMP | FAR;
-    pub(super) const ALL: u32 = 0x3ff;
+struct Hw;
+
+impl Hw {
+    const KERNEL: u32 = 1;
+    const USER: u32 = 1 << 1;
+    const JCC: u32 = 1 << 2;
+    const REL_CALL: u32 = 1 << 3;
+    const IND_CALL: u32 = 1 << 4;
+    const RETURN: u32 = 1 << 5;
+    const IND_JMP: u32 = 1 << 6;
+    const REL_JMP: u32 = 1 << 7;
+    const FAR: u32 = 1 << 8;
+    const CALL_STACK: u32 = 1 << 9;
+    const ANY: u32 = Self::JCC
+        | Self::REL_CALL
+        | Self::IND_CALL
+        | Self::RETURN
+        | Self::IND_JMP
+        | Self::REL_JMP
+        | Self::FAR;
+    const ALL: u32 = 0x3ff;
 }
 
 /// What each bit asked for needs of the hardware (`hsw_lbr_sel_map`).
 const MAP: [(u64, u32); 11] = [
-    (bt::USER, hw::USER),
-    (bt::KERNEL, hw::KERNEL),
+    (bt::USER, Hw::USER),
+    (bt::KERNEL, Hw::KERNEL),
     (bt::HV, 0),
-    (bt::ANY, hw::ANY),
-    (bt::ANY_CALL, hw::REL_CALL | hw::IND_CALL | hw::FAR),
-    (bt::ANY_RETURN, hw::RETURN | hw::FAR),
-    (bt::IND_CALL, hw::IND_CALL),
-    (bt::COND, hw::JCC),
+    (bt::ANY, Hw::ANY),
+    (bt::ANY_CALL, Hw::REL_CALL | Hw::IND_CALL | Hw::FAR),
+    (bt::ANY_RETURN, Hw::RETURN | Hw::FAR),
+    (bt::IND_CALL, Hw::IND_CALL),
+    (bt::COND, Hw::JCC),
     (
         bt::CALL_STACK,
-        hw::REL_CALL | hw::IND_CALL | hw::RETURN | hw::CALL_STACK,
+        Hw::REL_CALL | Hw::IND_CALL | Hw::RETURN | Hw::CALL_STACK,
     ),
-    (bt::IND_JUMP, hw::IND_JMP),
-    (bt::CALL, hw::REL_CALL),
+    (bt::IND_JUMP, Hw::IND_JMP),
+    (bt::CALL, Hw::REL_CALL),
 ];
 
 /// Why a filter cannot be set.
@@ -97,8 +105,8 @@ impl Select {
     pub const CALL_STACK_USER: Self = Self {
         asked: bt::CALL_STACK | bt::USER,
         // Kept: returns and calls that end in user space.
-        register: (hw::ALL & !hw::CALL_STACK)
-            ^ (hw::REL_CALL | hw::IND_CALL | hw::RETURN | hw::CALL_STACK | hw::USER),
+        register: (Hw::ALL & !Hw::CALL_STACK)
+            ^ (Hw::REL_CALL | Hw::IND_CALL | Hw::RETURN | Hw::CALL_STACK | Hw::USER),
     };
 
     /// The filter for bits of [`branch_type`].
@@ -121,7 +129,7 @@ impl Select {
         let wanted = MAP.iter().filter(|(bit, _)| asked & bit != 0);
         let mask = wanted.fold(0, |mask, (_, bits)| mask | bits);
         // All bits suppress but that of the call-stack mode.
-        let register = mask ^ (hw::ALL & !hw::CALL_STACK);
+        let register = mask ^ (Hw::ALL & !Hw::CALL_STACK);
         Ok(Self { asked, register })
     }
 
@@ -132,25 +140,25 @@ impl Select {
 
     /// Whether calls push and returns pop.
     pub const fn is_call_stack(self) -> bool {
-        self.register & hw::CALL_STACK != 0
+        self.register & Hw::CALL_STACK != 0
     }
 
     /// Whether the hardware records (or, in call-stack mode, acts on) a branch. The level is that
     /// of where it goes.
     pub(super) fn records(self, branch: &Branch) -> bool {
         let kind = match branch.kind {
-            Kind::Call => hw::REL_CALL,
-            Kind::IndirectCall => hw::IND_CALL,
-            Kind::Return => hw::RETURN,
-            Kind::Jump => hw::REL_JMP,
-            Kind::IndirectJump => hw::IND_JMP,
-            Kind::Conditional => hw::JCC,
-            Kind::Far => hw::FAR,
+            Kind::Call => Hw::REL_CALL,
+            Kind::IndirectCall => Hw::IND_CALL,
+            Kind::Return => Hw::RETURN,
+            Kind::Jump => Hw::REL_JMP,
+            Kind::IndirectJump => Hw::IND_JMP,
+            Kind::Conditional => Hw::JCC,
+            Kind::Far => Hw::FAR,
         };
         let level = if is_kernel(branch.to) {
-            hw::KERNEL
+            Hw::KERNEL
         } else {
-            hw::USER
+            Hw::USER
         };
         self.register & (kind | level) == 0
     }

@@ -2,7 +2,7 @@
 //! stitched as the model's own records are.
 
 use super::{EPOCH_NS, perf_data};
-use crate::reader::Delivered;
+use crate::record::Delivered;
 use crate::{Body, Branches, Kind, Mutant, Record, Registers, Scenario, Schedule, World, join};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;

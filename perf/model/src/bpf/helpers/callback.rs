@@ -3,13 +3,15 @@
 //! Source: `kernel/bpf/bpf_iter.c`, `kernel/bpf/{arraymap,hashtab}.c`, Linux 6.18. A callback
 //! counts for the depth of calls and for the budget as any other function.
 
-use super::maps::map_argument;
+use super::{For, Row, map_argument, map_of};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::Storage;
 use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, decode, encode};
 use crate::bpf::vm::{Held, Owner};
+
+pub(super) const HELPERS: &[Row] = &[(164, For::All, for_each_map_elem), (181, For::All, rounds)];
 
 /// Most rounds of one `loop` (`BPF_MAX_LOOPS`).
 const LOOPS_MAX: u32 = 8 << 20;
@@ -24,7 +26,7 @@ fn function(vm: &Vm<'_>, helper: &'static str, argument: u8) -> Result<usize, Fa
 }
 
 /// `loop(nr_loops, callback, ctx, flags)`: how many rounds there were.
-pub(super) fn rounds(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn rounds(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "loop";
     let rounds = vm.reg(1)? as u32;
     let function = function(vm, NAME, 2)?;
@@ -44,14 +46,14 @@ pub(super) fn rounds(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `for_each_map_elem(map, callback, ctx, flags)`: how many elements there were.
-pub(super) fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "for_each_map_elem";
     let map = map_argument(vm, NAME, 1)?;
     let function = function(vm, NAME, 2)?;
     let context = vm.reg(3)?;
     let flags = vm.reg(4)?;
     let cpu = vm.env.cpu();
-    let found = super::maps::get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     let keys: Vec<Vec<u8>> = match &found.storage {
         Storage::Array(_) | Storage::Hash(_) => {
             found.dump().into_iter().map(|(key, _)| key).collect()
@@ -67,7 +69,7 @@ pub(super) fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let mut count = 0;
     for key in keys {
         // A callback may have removed it.
-        let Some(slot) = super::maps::get(vm, map, NAME)?.lookup(&key, cpu) else {
+        let Some(slot) = map_of(vm, map, NAME)?.lookup(&key, cpu) else {
             continue;
         };
         let place = vm.held.len() as u32;

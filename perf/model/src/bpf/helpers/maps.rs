@@ -1,40 +1,23 @@
 //! Helpers that look into maps.
 
-use super::status;
+use super::{For, Row, context_argument, map_argument, map_of, status};
 use crate::bpf::fault::FaultKind;
+use crate::bpf::maps::Storage;
 use crate::bpf::maps::kind::is_per_cpu;
-use crate::bpf::maps::{Map, Storage};
 use crate::bpf::vm::Vm;
-use crate::bpf::vm::address::{Region, decode, encode};
+use crate::bpf::vm::address::{Region, encode};
 
-/// The map as an argument.
-pub(super) fn map_argument(
-    vm: &Vm<'_>,
-    helper: &'static str,
-    argument: u8,
-) -> Result<u32, FaultKind> {
-    match decode(vm.reg(argument)?) {
-        Some((Region::Map(map), 0)) if vm.maps.get(map as usize).is_some() => Ok(map),
-        _ => Err(FaultKind::Argument { helper, argument }),
-    }
-}
-
-/// The map of a number that [`map_argument`] gave.
-pub(super) fn get<'v>(
-    vm: &'v mut Vm<'_>,
-    map: u32,
-    helper: &'static str,
-) -> Result<&'v mut Map, FaultKind> {
-    vm.maps.get_mut(map as usize).ok_or(FaultKind::Argument {
-        helper,
-        argument: 1,
-    })
-}
+pub(super) const HELPERS: &[Row] = &[
+    (1, For::All, lookup),
+    (2, For::All, update),
+    (3, For::All, delete),
+    (195, For::All, lookup_percpu),
+];
 
 /// A map with values, and the key that argument 2 points to.
 fn map_and_key(vm: &mut Vm<'_>, helper: &'static str) -> Result<(u32, Vec<u8>), FaultKind> {
     let map = map_argument(vm, helper, 1)?;
-    let found = get(vm, map, helper)?;
+    let found = map_of(vm, map, helper)?;
     let (kind, key_size) = (found.def.kind, found.def.key_size as usize);
     if !matches!(found.storage, Storage::Array(_) | Storage::Hash(_)) {
         return Err(FaultKind::MapKind { helper, kind });
@@ -43,14 +26,14 @@ fn map_and_key(vm: &mut Vm<'_>, helper: &'static str) -> Result<(u32, Vec<u8>), 
     Ok((map, key))
 }
 
-pub(super) fn lookup(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn lookup(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "map_lookup_elem";
     let outer = map_argument(vm, NAME, 1)?;
-    let found = get(vm, outer, NAME)?;
+    let found = map_of(vm, outer, NAME)?;
     if let Storage::Maps(_) = found.storage {
         let size = found.def.key_size as usize;
         let key = vm.read(vm.reg(2)?, size)?;
-        let inner = match &get(vm, outer, NAME)?.storage {
+        let inner = match &map_of(vm, outer, NAME)?.storage {
             Storage::Maps(slots) => slots.get(&key).copied(),
             _ => None,
         };
@@ -58,16 +41,16 @@ pub(super) fn lookup(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     }
     let (map, key) = map_and_key(vm, NAME)?;
     let cpu = vm.env.cpu();
-    let slot = get(vm, map, NAME)?.lookup(&key, cpu);
+    let slot = map_of(vm, map, NAME)?.lookup(&key, cpu);
     Ok(slot.map_or(0, |slot| encode(Region::Value { map, slot }, 0)))
 }
 
 /// `map_lookup_percpu_elem(map, key, cpu)`.
-pub(super) fn lookup_percpu(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn lookup_percpu(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "map_lookup_percpu_elem";
     let (map, key) = map_and_key(vm, NAME)?;
     let cpu = vm.reg(3)? as u32;
-    let found = get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     let kind = found.def.kind;
     if !is_per_cpu(kind) {
         return Err(FaultKind::MapKind { helper: NAME, kind });
@@ -76,10 +59,10 @@ pub(super) fn lookup_percpu(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     Ok(slot.map_or(0, |slot| encode(Region::Value { map, slot }, 0)))
 }
 
-pub(super) fn update(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn update(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "map_update_elem";
     let (map, key) = map_and_key(vm, NAME)?;
-    let found = get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     if found.is_read_only() {
         return Err(FaultKind::ReadOnly(Region::Map(map)));
     }
@@ -87,23 +70,25 @@ pub(super) fn update(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let value = vm.read(vm.reg(3)?, size)?;
     let flags = vm.reg(4)?;
     let cpu = vm.env.cpu();
-    Ok(status(get(vm, map, NAME)?.update(&key, &value, flags, cpu)))
+    Ok(status(
+        map_of(vm, map, NAME)?.update(&key, &value, flags, cpu),
+    ))
 }
 
-pub(super) fn delete(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn delete(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "map_delete_elem";
     let (map, key) = map_and_key(vm, NAME)?;
-    Ok(status(get(vm, map, NAME)?.delete(&key)))
+    Ok(status(map_of(vm, map, NAME)?.delete(&key)))
 }
 
 /// The program in the slot that argument 3 of `tail_call` names; `None` if it is empty or not
 /// there.
 pub(crate) fn tail_call_target(vm: &mut Vm<'_>) -> Result<Option<usize>, FaultKind> {
     const NAME: &str = "tail_call";
-    super::context_argument(vm, NAME)?;
+    context_argument(vm, NAME)?;
     let map = map_argument(vm, NAME, 2)?;
     let index = vm.reg(3)? as u32 as usize;
-    let found = get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     match &found.storage {
         Storage::Programs(slots) => Ok(slots.get(index).copied().flatten()),
         _ => {

@@ -1,13 +1,23 @@
 //! Helpers that read memory outside the program, and the name of the current thread.
 
-use super::size_argument;
+use super::{For, Row, size_argument};
 use crate::bpf::env::Space;
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::vm::Vm;
 
+pub(super) const HELPERS: &[Row] = &[
+    (4, For::Gpl, |vm| probe_read(vm, Space::Any)),
+    (16, For::All, current_comm),
+    (45, For::Gpl, |vm| probe_read_str(vm, Space::Any)),
+    (112, For::Gpl, |vm| probe_read(vm, Space::User)),
+    (113, For::Gpl, |vm| probe_read(vm, Space::Kernel)),
+    (114, For::Gpl, |vm| probe_read_str(vm, Space::User)),
+    (115, For::Gpl, |vm| probe_read_str(vm, Space::Kernel)),
+];
+
 /// `get_current_comm(buf, size)`.
-pub(super) fn current_comm(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn current_comm(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let (to, size) = (vm.reg(1)?, size_argument(vm, "get_current_comm", 2)?);
     vm.check_writable(to, size)?;
     let comm = vm.env.task().comm;
@@ -24,7 +34,7 @@ pub(super) fn current_comm(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `probe_read(dst, size, address)`: zeros if it cannot all be read.
-pub(super) fn probe_read(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
+fn probe_read(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
     let (to, size, from) = (vm.reg(1)?, size_argument(vm, "probe_read", 2)?, vm.reg(3)?);
     vm.check_writable(to, size)?;
     let mut bytes = vec![0; size];
@@ -41,7 +51,7 @@ pub(super) fn probe_read(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind
 }
 
 /// `probe_read_str(dst, size, address)`: the length with its NUL.
-pub(super) fn probe_read_str(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
+fn probe_read_str(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
     let (to, size, from) = (
         vm.reg(1)?,
         size_argument(vm, "probe_read_str", 2)?,

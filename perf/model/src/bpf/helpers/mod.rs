@@ -12,10 +12,11 @@ mod stack;
 mod text;
 
 use super::context::Context;
-use super::env::Space;
 use super::errno::Errno;
 use super::fault::FaultKind;
+use super::maps::Map;
 use super::names;
+use super::vm::address::{Region, decode};
 use super::vm::{Helpers, Vm};
 pub use output::raw_payload;
 
@@ -45,44 +46,31 @@ enum For {
     PerfEventGpl,
 }
 
-/// All helpers that are here, by number.
-const HELPERS: &[(i32, For, Helper)] = &[
-    (1, For::All, maps::lookup),
-    (2, For::All, maps::update),
-    (3, For::All, maps::delete),
-    (4, For::Gpl, |vm| memory::probe_read(vm, Space::Any)),
+/// A helper: its number, who may call it, and what it does.
+type Row = (i32, For, Helper);
+
+/// All helpers that are here.
+const TABLES: [&[Row]; 8] = [
+    OWN,
+    callback::HELPERS,
+    maps::HELPERS,
+    memory::HELPERS,
+    output::HELPERS,
+    ring::HELPERS,
+    stack::HELPERS,
+    text::HELPERS,
+];
+
+/// The helpers that only ask the world.
+const OWN: &[Row] = &[
     (5, For::All, |vm| Ok(vm.env.time_ns())),
-    (6, For::Gpl, text::trace_printk),
     (7, For::All, |vm| Ok(u64::from(vm.env.random()))),
     (8, For::All, |vm| Ok(u64::from(vm.env.cpu()))),
     (TAIL_CALL, For::All, |_| Ok(Errno::Enoent.as_result())),
     (14, For::All, current_pid_tgid),
     (15, For::All, current_uid_gid),
-    (16, For::All, memory::current_comm),
-    (25, For::Gpl, output::perf_event_output),
-    (27, For::Gpl, stack::get_stackid),
-    (45, For::Gpl, |vm| memory::probe_read_str(vm, Space::Any)),
-    (56, For::PerfEventGpl, output::prog_read_value),
-    (67, For::Gpl, stack::get_stack),
-    (112, For::Gpl, |vm| memory::probe_read(vm, Space::User)),
-    (113, For::Gpl, |vm| memory::probe_read(vm, Space::Kernel)),
-    (114, For::Gpl, |vm| memory::probe_read_str(vm, Space::User)),
-    (115, For::Gpl, |vm| {
-        memory::probe_read_str(vm, Space::Kernel)
-    }),
-    (119, For::PerfEventGpl, output::read_branch_records),
     (125, For::All, |vm| Ok(vm.env.boot_time_ns())),
-    (130, For::All, ring::output),
-    (131, For::All, ring::reserve),
-    (132, For::All, |vm| ring::release(vm, true)),
-    (133, For::All, |vm| ring::release(vm, false)),
-    (134, For::All, ring::query),
-    (164, For::All, callback::for_each_map_elem),
     (174, For::PerfEvent, |vm| Ok(vm.env.attach_cookie())),
-    (176, For::Gpl, output::get_branch_snapshot),
-    (181, For::All, callback::rounds),
-    (182, For::All, text::strncmp),
-    (195, For::All, maps::lookup_percpu),
 ];
 
 /// Whether a helper can be called.
@@ -98,8 +86,9 @@ pub(crate) enum Availability {
     Missing(Option<&'static str>),
 }
 
-fn find(number: i32) -> Option<&'static (i32, For, Helper)> {
-    HELPERS.iter().find(|(found, ..)| *found == number)
+fn find(number: i32) -> Option<&'static Row> {
+    let mut all = TABLES.into_iter().flatten();
+    all.find(|(found, ..)| *found == number)
 }
 
 pub(crate) fn availability(number: i32) -> Availability {
@@ -129,7 +118,6 @@ fn name(number: i32) -> &'static str {
 
 /// The context as argument 1.
 fn context_argument(vm: &Vm<'_>, helper: &'static str) -> Result<(), FaultKind> {
-    use super::vm::address::{Region, decode};
     match decode(vm.reg(1)?) {
         Some((Region::Context, 0)) => Ok(()),
         _ => Err(FaultKind::Argument {
@@ -137,6 +125,26 @@ fn context_argument(vm: &Vm<'_>, helper: &'static str) -> Result<(), FaultKind> 
             argument: 1,
         }),
     }
+}
+
+/// The map as an argument.
+fn map_argument(vm: &Vm<'_>, helper: &'static str, argument: u8) -> Result<u32, FaultKind> {
+    match decode(vm.reg(argument)?) {
+        Some((Region::Map(map), 0)) if vm.maps.get(map as usize).is_some() => Ok(map),
+        _ => Err(FaultKind::Argument { helper, argument }),
+    }
+}
+
+/// The map of the number that [`map_argument`] gave.
+fn map_of<'v>(
+    vm: &'v mut Vm<'_>,
+    map: u32,
+    helper: &'static str,
+) -> Result<&'v mut Map, FaultKind> {
+    vm.maps.get_mut(map as usize).ok_or(FaultKind::Argument {
+        helper,
+        argument: 1,
+    })
 }
 
 /// A size as argument, which the kernel takes as 32 bits.

@@ -1,11 +1,17 @@
 //! Helpers about the event: output to a ring buffer, its value, its branch records.
 
-use super::maps::{get, map_argument};
-use super::{context_argument, size_argument, status};
+use super::{For, Row, context_argument, map_argument, map_of, size_argument, status};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::Storage;
 use crate::bpf::vm::Vm;
+
+pub(super) const HELPERS: &[Row] = &[
+    (25, For::Gpl, perf_event_output),
+    (56, For::PerfEventGpl, prog_read_value),
+    (119, For::PerfEventGpl, read_branch_records),
+    (176, For::Gpl, get_branch_snapshot),
+];
 
 /// The bits of the flags that are an index, and the index that means the current processor
 /// (`BPF_F_CURRENT_CPU`).
@@ -24,7 +30,7 @@ pub fn raw_payload(data: &[u8]) -> Vec<u8> {
 }
 
 /// `perf_event_output(ctx, map, flags, data, size)`.
-pub(super) fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "perf_event_output";
     context_argument(vm, NAME)?;
     let map = map_argument(vm, NAME, 2)?;
@@ -32,7 +38,7 @@ pub(super) fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let size = size_argument(vm, NAME, 5)?;
     let data = vm.read(vm.reg(4)?, size)?;
     let cpu = vm.env.cpu();
-    let found = get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     let Storage::PerfEvents(slots) = &found.storage else {
         let kind = found.def.kind;
         return Err(FaultKind::MapKind { helper: NAME, kind });
@@ -54,7 +60,7 @@ pub(super) fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `perf_prog_read_value(ctx, buf, size)`.
-pub(super) fn prog_read_value(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn prog_read_value(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "perf_prog_read_value";
     context_argument(vm, NAME)?;
     let (to, size) = (vm.reg(2)?, size_argument(vm, NAME, 3)?);
@@ -75,7 +81,7 @@ pub(super) fn prog_read_value(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `read_branch_records(ctx, buf, size, flags)`.
-pub(super) fn read_branch_records(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn read_branch_records(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "read_branch_records";
     context_argument(vm, NAME)?;
     let (to, size) = (vm.reg(2)?, size_argument(vm, NAME, 3)?);
@@ -102,7 +108,7 @@ pub(super) fn read_branch_records(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 
 /// `get_branch_snapshot(buf, size, flags)`: whole entries, as many as fit; no argument names an
 /// event (Linux 5.16).
-pub(super) fn get_branch_snapshot(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn get_branch_snapshot(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let (to, size) = (vm.reg(1)?, size_argument(vm, "get_branch_snapshot", 2)?);
     vm.check_writable(to, size)?;
     if vm.reg(3)? != 0 {

@@ -1,7 +1,6 @@
 //! Helpers that write to ring buffers.
 
-use super::maps::{get, map_argument};
-use super::size_argument;
+use super::{For, Row, map_argument, map_of, size_argument};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::{Ring, Storage, VALUE_SIZE_MAX};
@@ -9,12 +8,20 @@ use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, decode, encode};
 use crate::bpf::vm::{Held, Owner};
 
+pub(super) const HELPERS: &[Row] = &[
+    (130, For::All, output),
+    (131, For::All, reserve),
+    (132, For::All, |vm| release(vm, true)),
+    (133, For::All, |vm| release(vm, false)),
+    (134, For::All, query),
+];
+
 /// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`: who reads is woken or not, which changes nothing
 /// here.
 const WAKEUPS: u64 = 3;
 
 fn ring<'v>(vm: &'v mut Vm<'_>, map: u32, helper: &'static str) -> Result<&'v mut Ring, FaultKind> {
-    let found = get(vm, map, helper)?;
+    let found = map_of(vm, map, helper)?;
     let kind = found.def.kind;
     match &mut found.storage {
         Storage::Ring(ring) => Ok(ring),
@@ -23,7 +30,7 @@ fn ring<'v>(vm: &'v mut Vm<'_>, map: u32, helper: &'static str) -> Result<&'v mu
 }
 
 /// `ringbuf_output(map, data, size, flags)`.
-pub(super) fn output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "ringbuf_output";
     let map = map_argument(vm, NAME, 1)?;
     let size = size_argument(vm, NAME, 3)?;
@@ -43,7 +50,7 @@ pub(super) fn output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `ringbuf_reserve(map, size, flags)`.
-pub(super) fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "ringbuf_reserve";
     let map = map_argument(vm, NAME, 1)?;
     let size = size_argument(vm, NAME, 2)?;
@@ -72,7 +79,7 @@ pub(super) fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `ringbuf_submit(data, flags)` and `ringbuf_discard(data, flags)`.
-pub(super) fn release(vm: &mut Vm<'_>, submit: bool) -> Result<u64, FaultKind> {
+fn release(vm: &mut Vm<'_>, submit: bool) -> Result<u64, FaultKind> {
     let helper = match submit {
         true => "ringbuf_submit",
         false => "ringbuf_discard",
@@ -96,7 +103,7 @@ pub(super) fn release(vm: &mut Vm<'_>, submit: bool) -> Result<u64, FaultKind> {
 }
 
 /// `ringbuf_query(map, flags)`.
-pub(super) fn query(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn query(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "ringbuf_query";
     let map = map_argument(vm, NAME, 1)?;
     let what = vm.reg(2)?;

@@ -5,8 +5,7 @@
 //! cookie of a deferred chain is taken for a kernel frame and there is no user part. In all other
 //! cases the stack is walked, at once. Source: `kernel/bpf/stackmap.c`, Linux 6.18.
 
-use super::maps::{get, map_argument};
-use super::{context_argument, size_argument};
+use super::{For, Row, context_argument, map_argument, map_of, size_argument};
 use crate::bpf::context::Context;
 use crate::bpf::env::SampleChain;
 use crate::bpf::errno::Errno;
@@ -18,6 +17,8 @@ use crate::bpf::stackmap::{
 };
 use crate::bpf::vm::Vm;
 use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
+
+pub(super) const HELPERS: &[Row] = &[(27, For::Gpl, get_stackid), (67, For::Gpl, get_stack)];
 
 /// A chain from which a helper takes frames, and the flags with the number to skip.
 struct Trace {
@@ -59,14 +60,14 @@ fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
 }
 
 /// `get_stackid(ctx, map, flags)`.
-pub(super) fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "get_stackid";
     const FLAGS: u64 = SKIP_MASK | USER_STACK | FAST_STACK_CMP | REUSE_STACKID;
     context_argument(vm, NAME)?;
     let map = map_argument(vm, NAME, 2)?;
     let flags = vm.reg(3)?;
     let max_stack = vm.env.max_stack();
-    let found = get(vm, map, NAME)?;
+    let found = map_of(vm, map, NAME)?;
     let Storage::Stacks(stacks) = &found.storage else {
         let kind = found.def.kind;
         return Err(FaultKind::MapKind { helper: NAME, kind });
@@ -94,7 +95,7 @@ pub(super) fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `get_stack(ctx, buf, size, flags)`.
-pub(super) fn get_stack(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn get_stack(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "get_stack";
     context_argument(vm, NAME)?;
     let (to, size) = (vm.reg(2)?, size_argument(vm, NAME, 3)?);

@@ -1,18 +1,20 @@
 //! `trace_printk`: the conversions that `bpf_bprintf_prepare` takes, without those for kernel
 //! pointers; and `strncmp`.
 
-use super::size_argument;
+use super::{For, Row, size_argument};
 use crate::bpf::env::Space;
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::vm::Vm;
 use std::fmt::Write as _;
 
+pub(super) const HELPERS: &[Row] = &[(6, For::Gpl, trace_printk), (182, For::All, strncmp)];
+
 /// Bytes that a line has at most (`MAX_BPRINTF_BUF`, in the kernel 1024).
 const LINE_MAX: usize = 1024;
 
 /// `trace_printk(format, size, a, b, c)`.
-pub(super) fn trace_printk(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn trace_printk(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let size = size_argument(vm, "trace_printk", 2)?;
     let format = vm.read(vm.reg(1)?, size)?;
     let Some(end) = format.iter().position(|byte| *byte == 0) else {
@@ -29,7 +31,7 @@ pub(super) fn trace_printk(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 }
 
 /// `strncmp(s1, s1_sz, s2)`: s1 has so many bytes, s2 ends in a NUL.
-pub(super) fn strncmp(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
+fn strncmp(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "strncmp";
     let size = size_argument(vm, NAME, 2)?;
     let one = vm.read(vm.reg(1)?, size)?;

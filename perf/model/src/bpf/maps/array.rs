@@ -1,13 +1,12 @@
 //! Arrays: all entries exist, with the value zero at first.
 
-use super::values::Values;
-use super::{Errno, NOEXIST};
+use super::{Errno, NOEXIST, Table, Values, index_of};
 
 /// An array, with one value for each entry, or one for each entry and processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
     entries: u32,
-    pub(super) values: Values,
+    values: Values,
 }
 
 impl Array {
@@ -27,20 +26,20 @@ impl Array {
             value[..initial.len()].copy_from_slice(initial);
         }
     }
+}
 
-    pub(super) fn lookup(&self, index: u32, cpu: u32) -> Option<u32> {
+impl Table for Array {
+    fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
+        let index = index_of(key)?;
         let slot = || self.values.slot(index, cpu);
         (index < self.entries).then(slot).flatten()
     }
 
-    pub(super) fn update(
-        &mut self,
-        index: u32,
-        value: &[u8],
-        flags: u64,
-        cpu: u32,
-    ) -> Result<(), Errno> {
-        let slot = self.lookup(index, cpu).ok_or(Errno::E2big)?;
+    fn update(&mut self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
+        if key.len() != 4 {
+            return Err(Errno::Einval);
+        }
+        let slot = self.lookup(key, cpu).ok_or(Errno::E2big)?;
         if flags == NOEXIST {
             return Err(Errno::Eexist);
         }
@@ -51,11 +50,19 @@ impl Array {
         Ok(())
     }
 
-    pub(super) fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
+    fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
         let of = |index: u32| {
             let key = index.to_le_bytes().to_vec();
             (key, self.values.of_entry(index))
         };
         (0..self.entries).map(of).collect()
+    }
+
+    fn values(&self) -> &Values {
+        &self.values
+    }
+
+    fn values_mut(&mut self) -> &mut Values {
+        &mut self.values
     }
 }

@@ -1,7 +1,6 @@
 //! Hash tables: a limited number of entries, and with LRU the least recently used one makes room.
 
-use super::values::Values;
-use super::{EXIST, Errno, NOEXIST};
+use super::{EXIST, Errno, NOEXIST, Table, Values};
 use std::collections::{BTreeMap, HashMap};
 
 /// What became of insertions.
@@ -32,7 +31,7 @@ pub struct Hash {
     by_use: BTreeMap<u64, Vec<u8>>,
     uses: u64,
     /// Grow with the entries.
-    pub(super) values: Values,
+    values: Values,
     /// Entries that were deleted; the last one is reused first.
     free: Vec<u32>,
     stats: HashStats,
@@ -84,34 +83,6 @@ impl Hash {
         Some(entry.index)
     }
 
-    pub(super) fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
-        let index = self.touch(key)?;
-        self.values.slot(index, cpu)
-    }
-
-    pub(super) fn update(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        flags: u64,
-        cpu: u32,
-    ) -> Result<(), Errno> {
-        if key.len() != self.key_size as usize || value.len() != self.values.size() {
-            return Err(Errno::Einval);
-        }
-        let index = match self.touch(key) {
-            Some(_) if flags == NOEXIST => return Err(Errno::Eexist),
-            Some(index) => index,
-            None if flags == EXIST => return Err(Errno::Enoent),
-            None => self.insert(key)?,
-        };
-        let slot = self.values.slot(index, cpu).ok_or(Errno::Einval)?;
-        if let Some(old) = self.values.get_mut(slot) {
-            old.copy_from_slice(value);
-        }
-        Ok(())
-    }
-
     /// A new entry whose values are zero.
     fn insert(&mut self, key: &[u8]) -> Result<u32, Errno> {
         if self.entries.len() >= self.entries_max as usize {
@@ -141,8 +112,32 @@ impl Hash {
         self.free.push(entry.index);
         Ok(())
     }
+}
 
-    pub(super) fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
+impl Table for Hash {
+    fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
+        let index = self.touch(key)?;
+        self.values.slot(index, cpu)
+    }
+
+    fn update(&mut self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
+        if key.len() != self.key_size as usize || value.len() != self.values.size() {
+            return Err(Errno::Einval);
+        }
+        let index = match self.touch(key) {
+            Some(_) if flags == NOEXIST => return Err(Errno::Eexist),
+            Some(index) => index,
+            None if flags == EXIST => return Err(Errno::Enoent),
+            None => self.insert(key)?,
+        };
+        let slot = self.values.slot(index, cpu).ok_or(Errno::Einval)?;
+        if let Some(old) = self.values.get_mut(slot) {
+            old.copy_from_slice(value);
+        }
+        Ok(())
+    }
+
+    fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
         let mut found: Vec<(Vec<u8>, Vec<&[u8]>)> = self
             .entries
             .iter()
@@ -150,5 +145,13 @@ impl Hash {
             .collect();
         found.sort();
         found
+    }
+
+    fn values(&self) -> &Values {
+        &self.values
+    }
+
+    fn values_mut(&mut self) -> &mut Values {
+        &mut self.values
     }
 }

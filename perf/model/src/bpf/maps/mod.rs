@@ -8,7 +8,6 @@ mod array;
 mod hash;
 pub mod kind;
 mod ring;
-mod values;
 
 use super::env::MAX_STACK;
 use super::errno::Errno;
@@ -73,6 +72,82 @@ pub enum Storage {
     Ring(Ring),
     /// `ARRAY_OF_MAPS` and `HASH_OF_MAPS`: by key the number of a map.
     Maps(BTreeMap<Vec<u8>, usize>),
+}
+
+/// Where a map keeps its values; a *slot* is the number of one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values {
+    size: u32,
+    cpus: u32,
+    bytes: Vec<u8>,
+}
+
+impl Values {
+    /// None yet, of `size` bytes, so many for each entry.
+    fn new(size: u32, cpus: u32) -> Self {
+        Self {
+            size,
+            cpus,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Bytes of a value.
+    fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// The slot of an entry on a processor. A model of more processors than the maps were made for
+    /// has no value for them.
+    fn slot(&self, entry: u32, cpu: u32) -> Option<u32> {
+        let cpu = if self.cpus > 1 { cpu } else { 0 };
+        (cpu < self.cpus).then(|| entry * self.cpus + cpu)
+    }
+
+    /// Makes the values of an entry, and all before it, zero where they are new; those of the entry
+    /// itself in any case.
+    fn clear(&mut self, entry: u32) {
+        let each = self.size() * self.cpus as usize;
+        let start = entry as usize * each;
+        if self.bytes.len() < start + each {
+            self.bytes.resize(start + each, 0);
+        }
+        self.bytes[start..start + each].fill(0);
+    }
+
+    fn range(&self, slot: u32) -> std::ops::Range<usize> {
+        let start = slot as usize * self.size();
+        start..start + self.size()
+    }
+
+    /// The value in a slot.
+    fn get(&self, slot: u32) -> Option<&[u8]> {
+        self.bytes.get(self.range(slot))
+    }
+
+    /// The value in a slot, to be changed.
+    fn get_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        let range = self.range(slot);
+        self.bytes.get_mut(range)
+    }
+
+    /// All values of an entry, processor by processor.
+    fn of_entry(&self, entry: u32) -> Vec<&[u8]> {
+        let slots = (0..self.cpus).map(|cpu| entry * self.cpus + cpu);
+        slots.filter_map(|slot| self.get(slot)).collect()
+    }
+}
+
+/// A map with values, which programs look up by key.
+trait Table {
+    /// The slot of a key's value on a processor; `None` if there is no such entry.
+    fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32>;
+    /// Inserts or changes an entry, with per-processor values that of `cpu`.
+    fn update(&mut self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno>;
+    /// The entries: keys, and a value for each processor.
+    fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)>;
+    fn values(&self) -> &Values;
+    fn values_mut(&mut self) -> &mut Values;
 }
 
 /// One map.
@@ -320,13 +395,25 @@ impl Map {
         is_one.then_some(self.def.value_size)
     }
 
-    /// The slot of a key's value on a processor; `None` if there is no such entry.
-    pub fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
-        match &mut self.storage {
-            Storage::Array(array) => array.lookup(index_of(key)?, cpu),
-            Storage::Hash(hash) => hash.lookup(key, cpu),
+    fn table(&self) -> Option<&dyn Table> {
+        match &self.storage {
+            Storage::Array(array) => Some(array),
+            Storage::Hash(hash) => Some(hash),
             _ => None,
         }
+    }
+
+    fn table_mut(&mut self) -> Option<&mut dyn Table> {
+        match &mut self.storage {
+            Storage::Array(array) => Some(array),
+            Storage::Hash(hash) => Some(hash),
+            _ => None,
+        }
+    }
+
+    /// The slot of a key's value on a processor; `None` if there is no such entry.
+    pub fn lookup(&mut self, key: &[u8], cpu: u32) -> Option<u32> {
+        self.table_mut()?.lookup(key, cpu)
     }
 
     /// Inserts or changes an entry, with per-processor values that of `cpu`.
@@ -337,14 +424,8 @@ impl Map {
         if flags > EXIST {
             return Err(Errno::Einval);
         }
-        match &mut self.storage {
-            Storage::Array(array) => {
-                let index = index_of(key).ok_or(Errno::Einval)?;
-                array.update(index, value, flags, cpu)
-            }
-            Storage::Hash(hash) => hash.update(key, value, flags, cpu),
-            _ => Err(Errno::Einval),
-        }
+        let table = self.table_mut().ok_or(Errno::Einval)?;
+        table.update(key, value, flags, cpu)
     }
 
     /// Removes an entry.
@@ -361,30 +442,18 @@ impl Map {
 
     /// The value in a slot.
     pub fn value(&self, slot: u32) -> Option<&[u8]> {
-        match &self.storage {
-            Storage::Array(array) => array.values.get(slot),
-            Storage::Hash(hash) => hash.values.get(slot),
-            _ => None,
-        }
+        self.table()?.values().get(slot)
     }
 
     /// The value in a slot, to be changed.
     pub fn value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
-        match &mut self.storage {
-            Storage::Array(array) => array.values.get_mut(slot),
-            Storage::Hash(hash) => hash.values.get_mut(slot),
-            _ => None,
-        }
+        self.table_mut()?.values_mut().get_mut(slot)
     }
 
     /// The entries of a map with values: keys, and a value for each processor it has values for.
     /// Those of an array in order, others in the order of their keys' bytes.
     pub fn dump(&self) -> Vec<(Vec<u8>, Vec<&[u8]>)> {
-        match &self.storage {
-            Storage::Array(array) => array.dump(),
-            Storage::Hash(hash) => hash.dump(),
-            _ => Vec::new(),
-        }
+        self.table().map(Table::dump).unwrap_or_default()
     }
 }
 

@@ -1,14 +1,8 @@
 //! The type information of an object, with errors that say where in the file they are.
 
 use super::super::error::{ObjectError, ObjectErrorKind as Kind};
-use super::elf::{Section, word};
-use unwind_sim_perf_data::btf::{Btf, BtfError, BtfErrorKind, MAGIC_AND_VERSION};
-
-/// The section `.BTF`.
-pub(super) struct Types<'a> {
-    section: Section<'a>,
-    pub(super) btf: Btf<&'a [u8]>,
-}
+use super::{Section, Types, word};
+use unwind_sim_perf_data::btf::{Btf, BtfErrorKind, MAGIC_AND_VERSION};
 
 impl<'a> Types<'a> {
     pub(super) fn parse(section: Section<'a>) -> Result<Self, ObjectError> {
@@ -16,16 +10,6 @@ impl<'a> Types<'a> {
             Ok(btf) => Ok(Self { section, btf }),
             Err(error) => Err(section.error(Kind::Btf(error.kind), error.offset)),
         }
-    }
-
-    /// What the reader of the types says, at its place in the file.
-    pub(super) fn at(&self, error: BtfError) -> ObjectError {
-        self.error(Kind::Btf(error.kind), error.offset)
-    }
-
-    /// An error at offset `at` of the section.
-    pub(super) fn error(&self, kind: Kind, at: u64) -> ObjectError {
-        self.section.error(kind, at)
     }
 }
 

@@ -1,62 +1,10 @@
 //! The ELF side of an object: sections with their place in the file, symbols, relocations.
 
-use super::super::error::{ObjectError, ObjectErrorKind as Kind};
+use super::{Elf, Relocation, Section, Symbol};
+use crate::bpf::error::{ObjectError, ObjectErrorKind as Kind};
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, Rel as _, SectionHeader as _, Sym as _};
-
-/// One section.
-#[derive(Clone, Copy)]
-pub(super) struct Section<'a> {
-    pub(super) index: usize,
-    pub(super) name: &'a str,
-    pub(super) bytes: &'a [u8],
-    /// Bytes in memory; more than those in the file for `.bss`.
-    pub(super) size: u64,
-    /// Where `bytes` begins in the file.
-    pub(super) offset: u64,
-    pub(super) is_code: bool,
-}
-
-impl Section<'_> {
-    /// An error at offset `at` of the section.
-    pub(super) fn error(&self, kind: Kind, at: u64) -> ObjectError {
-        ObjectError::new(kind, self.offset.saturating_add(at), self.name)
-    }
-}
-
-/// One symbol.
-#[derive(Clone, Copy)]
-pub(super) struct Symbol<'a> {
-    /// Of a section's symbol: the section's name.
-    pub(super) name: &'a str,
-    /// Number of its section; 0 if it is not defined here.
-    pub(super) section: usize,
-    pub(super) value: u64,
-    pub(super) size: u64,
-    pub(super) is_function: bool,
-    pub(super) is_object: bool,
-}
-
-/// One relocation of a section of code, or of definitions of maps.
-#[derive(Clone, Copy)]
-pub(super) struct Relocation {
-    /// Number of the section that it changes.
-    pub(super) section: usize,
-    /// Number of the instruction, or of the word of 8 bytes, in that section.
-    pub(super) insn: u64,
-    pub(super) symbol: usize,
-    pub(super) kind: u32,
-    /// Where it stands in the file.
-    pub(super) offset: u64,
-}
-
-pub(super) struct Elf<'a> {
-    pub(super) sections: Vec<Section<'a>>,
-    pub(super) symbols: Vec<Symbol<'a>>,
-    /// Sorted by section and instruction.
-    pub(super) relocations: Vec<Relocation>,
-}
 
 /// The reader's error: it does not say where, so the part's own offset stands for it.
 fn elf_error(error: object::Error, offset: u64, part: &str) -> ObjectError {
@@ -165,38 +113,4 @@ impl<'a> Elf<'a> {
             relocations,
         })
     }
-
-    /// The first section of that name.
-    pub(super) fn section_named(&self, name: &str) -> Option<Section<'a>> {
-        self.sections.iter().find(|s| s.name == name).copied()
-    }
-
-    /// The relocation of an instruction of a section.
-    pub(super) fn relocation(&self, section: usize, insn: u64) -> Option<&Relocation> {
-        let place = (section, insn);
-        let found = self
-            .relocations
-            .binary_search_by_key(&place, |relocation| (relocation.section, relocation.insn));
-        found.ok().map(|index| &self.relocations[index])
-    }
-
-    /// The symbol that a relocation names.
-    pub(super) fn symbol_of(&self, relocation: &Relocation) -> Result<&Symbol<'a>, ObjectError> {
-        self.symbols.get(relocation.symbol).ok_or_else(|| {
-            let part = self.sections.get(relocation.section);
-            let kind = Kind::Symbol(relocation.symbol as u64);
-            ObjectError::new(kind, relocation.offset, part.map_or("", |part| part.name))
-        })
-    }
-}
-
-/// The little-endian word at `at` of a section.
-pub(super) fn word(section: &Section<'_>, at: u64) -> Result<u32, ObjectError> {
-    usize::try_from(at)
-        .ok()
-        .and_then(|at| unwind_sim_perf_data::le::u32_at(section.bytes, at))
-        .ok_or_else(|| {
-            let have = (section.bytes.len() as u64).saturating_sub(at);
-            section.error(Kind::Short { need: 4, have }, at)
-        })
 }

@@ -3,9 +3,10 @@
 
 use super::super::error::{ObjectError, ObjectErrorKind as Kind};
 use super::super::insn::{INSN_SIZE, Insn, pseudo};
-use super::elf::{Elf, Relocation, Section, Symbol};
-use super::maps::{Maps, Meaning};
-use super::{Function, INSNS_MAX, PROGRAMS_MAX, ProgramDef, TOTAL_INSNS_PER_BYTE, at_most};
+use super::{
+    Elf, Function, INSNS_MAX, Maps, Meaning, PROGRAMS_MAX, ProgramDef, Relocation, Section, Symbol,
+    TOTAL_INSNS_PER_BYTE, at_most,
+};
 use std::collections::HashMap;
 
 /// `R_BPF_64_64`: an address in `ld_imm64`.

@@ -1,9 +1,7 @@
 //! The maps that an object defines, and the sections of global data, which are maps as well.
 
 use super::super::error::{ObjectError, ObjectErrorKind as Kind};
-use super::btf::Types;
-use super::elf::{Elf, Section, Symbol, word};
-use super::{MAPS_MAX, MapDef, at_most};
+use super::{Elf, MAPS_MAX, MapDef, Maps, Meaning, Section, Symbol, Types, at_most, word};
 use crate::bpf::maps::kind;
 use unwind_sim_perf_data::btf::{BtfErrorKind, Type};
 
@@ -14,29 +12,12 @@ const RDONLY_PROG: u32 = 1 << 7;
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE: u32 = 1 << 10;
 
-/// The maps of an object, and which symbols mean them.
-pub(super) struct Maps {
-    pub(super) definitions: Vec<MapDef>,
-    /// For each map of a `maps` or `.maps` section: section, offset of the symbol, map.
-    places: Vec<(usize, u64, usize)>,
-    /// For each section of global data: section, map.
-    data: Vec<(usize, usize)>,
-}
-
 /// A definition that lists maps.
 struct Listed {
     /// Where it stands in its section, and where its list begins.
     range: std::ops::Range<u64>,
     start: u64,
     map: usize,
-}
-
-/// What a symbol means to `ld_imm64`.
-pub(super) enum Meaning {
-    /// A map.
-    Map(usize),
-    /// The value of the only entry of a map.
-    Value(usize),
 }
 
 impl Maps {

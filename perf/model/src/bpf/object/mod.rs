@@ -16,6 +16,7 @@ mod maps;
 
 use super::error::{ObjectError, ObjectErrorKind as Kind};
 use super::insn::Insn;
+use unwind_sim_perf_data::btf::{Btf, BtfError};
 
 /// Instructions of one program with its subprograms; the kernel's limit (`BPF_COMPLEXITY_LIMIT`).
 pub const INSNS_MAX: usize = 1_000_000;
@@ -85,21 +86,143 @@ pub struct MapDef {
     pub inner: Vec<(u32, usize)>,
 }
 
+/// One section.
+#[derive(Clone, Copy)]
+struct Section<'a> {
+    index: usize,
+    name: &'a str,
+    bytes: &'a [u8],
+    /// Bytes in memory; more than those in the file for `.bss`.
+    size: u64,
+    /// Where `bytes` begins in the file.
+    offset: u64,
+    is_code: bool,
+}
+
+impl Section<'_> {
+    /// An error at offset `at` of the section.
+    fn error(&self, kind: Kind, at: u64) -> ObjectError {
+        ObjectError::new(kind, self.offset.saturating_add(at), self.name)
+    }
+}
+
+/// One symbol.
+#[derive(Clone, Copy)]
+struct Symbol<'a> {
+    /// Of a section's symbol: the section's name.
+    name: &'a str,
+    /// Number of its section; 0 if it is not defined here.
+    section: usize,
+    value: u64,
+    size: u64,
+    is_function: bool,
+    is_object: bool,
+}
+
+/// One relocation of a section of code, or of definitions of maps.
+#[derive(Clone, Copy)]
+struct Relocation {
+    /// Number of the section that it changes.
+    section: usize,
+    /// Number of the instruction, or of the word of 8 bytes, in that section.
+    insn: u64,
+    symbol: usize,
+    kind: u32,
+    /// Where it stands in the file.
+    offset: u64,
+}
+
+/// The parts of an ELF file that an object is made from.
+struct Elf<'a> {
+    sections: Vec<Section<'a>>,
+    symbols: Vec<Symbol<'a>>,
+    /// Sorted by section and instruction.
+    relocations: Vec<Relocation>,
+}
+
+impl<'a> Elf<'a> {
+    /// The first section of that name.
+    fn section_named(&self, name: &str) -> Option<Section<'a>> {
+        self.sections.iter().find(|s| s.name == name).copied()
+    }
+
+    /// The relocation of an instruction of a section.
+    fn relocation(&self, section: usize, insn: u64) -> Option<&Relocation> {
+        let place = (section, insn);
+        let found = self
+            .relocations
+            .binary_search_by_key(&place, |relocation| (relocation.section, relocation.insn));
+        found.ok().map(|index| &self.relocations[index])
+    }
+
+    /// The symbol that a relocation names.
+    fn symbol_of(&self, relocation: &Relocation) -> Result<&Symbol<'a>, ObjectError> {
+        self.symbols.get(relocation.symbol).ok_or_else(|| {
+            let part = self.sections.get(relocation.section);
+            let kind = Kind::Symbol(relocation.symbol as u64);
+            ObjectError::new(kind, relocation.offset, part.map_or("", |part| part.name))
+        })
+    }
+}
+
+/// The little-endian word at `at` of a section.
+fn word(section: &Section<'_>, at: u64) -> Result<u32, ObjectError> {
+    usize::try_from(at)
+        .ok()
+        .and_then(|at| unwind_sim_perf_data::le::u32_at(section.bytes, at))
+        .ok_or_else(|| {
+            let have = (section.bytes.len() as u64).saturating_sub(at);
+            section.error(Kind::Short { need: 4, have }, at)
+        })
+}
+
+/// The section `.BTF`.
+struct Types<'a> {
+    section: Section<'a>,
+    btf: Btf<&'a [u8]>,
+}
+
+impl Types<'_> {
+    /// What the reader of the types says, at its place in the file.
+    fn at(&self, error: BtfError) -> ObjectError {
+        self.error(Kind::Btf(error.kind), error.offset)
+    }
+
+    /// An error at offset `at` of the section.
+    fn error(&self, kind: Kind, at: u64) -> ObjectError {
+        self.section.error(kind, at)
+    }
+}
+
+/// The maps of an object, and which symbols mean them.
+struct Maps {
+    definitions: Vec<MapDef>,
+    /// For each map of a `maps` or `.maps` section: section, offset of the symbol, map.
+    places: Vec<(usize, u64, usize)>,
+    /// For each section of global data: section, map.
+    data: Vec<(usize, usize)>,
+}
+
+/// What a symbol means to `ld_imm64`.
+enum Meaning {
+    /// A map.
+    Map(usize),
+    /// The value of the only entry of a map.
+    Value(usize),
+}
+
 impl Object {
     /// Reads an object file.
     ///
     /// # Errors
     /// If it is malformed, or needs what is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, ObjectError> {
-        let elf = elf::Elf::parse(bytes)?;
-        let types = elf
-            .section_named(".BTF")
-            .map(btf::Types::parse)
-            .transpose()?;
+        let elf = Elf::parse(bytes)?;
+        let types = elf.section_named(".BTF").map(Types::parse).transpose()?;
         if let Some(ext) = elf.section_named(".BTF.ext") {
             btf::refuse_core(ext)?;
         }
-        let maps = maps::Maps::collect(&elf, types.as_ref())?;
+        let maps = Maps::collect(&elf, types.as_ref())?;
         let programs = link::programs(&elf, &maps)?;
         let license = elf.section_named("license").map(|section| {
             let text = unwind_sim_perf_data::le::until_nul(section.bytes);

@@ -1,25 +1,10 @@
 //! Loads and stores: each is checked against what its pointer points to.
 
 use super::address::{Region, decode};
-use super::{Owner, STACK_SIZE, Vm};
+use super::{Owner, STACK_SIZE, Stack, Vm};
 use crate::bpf::fault::FaultKind;
 
-/// The stack of one call.
-#[derive(Clone)]
-pub(super) struct Stack {
-    bytes: [u8; STACK_SIZE],
-    /// One bit for each byte that was written.
-    written: [u64; STACK_SIZE / 64],
-}
-
 impl Stack {
-    pub(super) const fn new() -> Self {
-        Self {
-            bytes: [0; STACK_SIZE],
-            written: [0; STACK_SIZE / 64],
-        }
-    }
-
     fn mark(&mut self, start: usize, length: usize) {
         for at in start..start + length {
             self.written[at / 64] |= 1 << (at % 64);

@@ -16,12 +16,11 @@ use super::insn::{Insn, R10, alu as op, class, jmp, mode, pseudo};
 use super::maps::{Maps, Storage};
 use super::object::ProgramDef as Program;
 use address::{Region, encode};
-use memory::Stack;
 
 /// Bytes of stack that each call has (`MAX_BPF_STACK`).
 pub const STACK_SIZE: usize = 512;
 /// Calls inside each other, the program itself included (`MAX_CALL_FRAMES`).
-pub(super) const CALL_DEPTH_MAX: usize = 8;
+const CALL_DEPTH_MAX: usize = 8;
 /// Tail calls in a row (`MAX_TAIL_CALL_CNT`).
 const TAIL_CALLS_MAX: u32 = 33;
 /// How often one run goes round by `may_goto` (`BPF_MAX_LOOPS`).
@@ -40,6 +39,23 @@ impl Outcome {
     /// What the program returned.
     pub fn value(&self) -> u32 {
         self.r0 as u32
+    }
+}
+
+/// The stack of one call.
+#[derive(Clone)]
+struct Stack {
+    bytes: [u8; STACK_SIZE],
+    /// One bit for each byte that was written.
+    written: [u64; STACK_SIZE / 64],
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; STACK_SIZE],
+            written: [0; STACK_SIZE / 64],
+        }
     }
 }
 

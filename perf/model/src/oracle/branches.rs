@@ -1,0 +1,211 @@
+//! The oracle's books on branch records: which calls each thread has made and not returned from,
+//! and which memory there is. From the log alone.
+//!
+//! A processor cannot see that a signal, a uprobe or execve replaced the stack: what it has stays,
+//! and returns take away what is there.
+
+use super::Due;
+use super::rule::Rule;
+use crate::lbr::{Step, Storage};
+use crate::log::{Entry, Fact};
+use crate::setup::EventSetup;
+use crate::stack::{StackId, StackSource};
+use std::collections::BTreeMap;
+use unwind_sim_perf_data::BranchEntry;
+
+/// Bytes of a call: how far before its return address it lies.
+const CALL: u64 = 5;
+/// Innermost calls of a stack that count.
+const CALLS_MAX: usize = 1024;
+
+/// A thread's calls.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    /// Where they were, outermost first.
+    froms: Vec<u64>,
+    held: usize,
+}
+
+/// The books.
+pub(super) struct Books {
+    depth: usize,
+    storage: Storage,
+    threads: BTreeMap<i32, Calls>,
+    /// Memory by number: whether it was given back.
+    memory: BTreeMap<u64, bool>,
+    /// Memory that a switch on the CPU is about to write.
+    in_use: BTreeMap<u16, u64>,
+}
+
+/// What is wrong.
+type Fault = (Rule, String);
+
+impl Books {
+    /// None if no event has branch records.
+    pub(super) fn new(events: &[EventSetup], depth: usize, storage: Storage) -> Option<Self> {
+        events.iter().find(|event| event.branch_stack)?;
+        Some(Self {
+            depth,
+            storage,
+            threads: BTreeMap::new(),
+            memory: BTreeMap::new(),
+            in_use: BTreeMap::new(),
+        })
+    }
+
+    /// User code goes from one stack to another; `recorded`: with records.
+    pub(super) fn ran(
+        &mut self,
+        tid: i32,
+        from: Option<StackId>,
+        to: StackId,
+        source: &dyn StackSource,
+        recorded: bool,
+    ) {
+        let calls = |stack: StackId| {
+            let made = 1..source.depth(stack);
+            let mut froms: Vec<u64> = made
+                .take(CALLS_MAX)
+                .map(|frame| source.frame(stack, frame).wrapping_sub(CALL))
+                .collect();
+            froms.reverse();
+            froms
+        };
+        let (old, new) = (from.map(calls), calls(to));
+        let thread = self.threads.entry(tid).or_default();
+        let Some(old) = old else {
+            thread.froms = new;
+            return;
+        };
+        let common = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+        let returns = old.len() - common;
+        let left = thread.froms.len().saturating_sub(returns);
+        thread.froms.truncate(left);
+        thread.froms.extend(&new[common..]);
+        if recorded {
+            let held = thread.held.saturating_sub(returns);
+            thread.held = (held + new.len() - common).min(self.depth);
+        }
+    }
+
+    /// A thread was made: it goes on in the calls of its maker, none of them recorded.
+    pub(super) fn forked(&mut self, maker: i32, child: i32) {
+        let froms = self.threads.get(&maker).map(|calls| calls.froms.clone());
+        let froms = froms.unwrap_or_default();
+        self.threads.insert(child, Calls { froms, held: 0 });
+    }
+
+    /// Records of threads that nobody records any more are of no use.
+    pub(super) fn closed(&mut self, is_recorded: impl Fn(i32) -> bool) {
+        for (&tid, calls) in &mut self.threads {
+            if !is_recorded(tid) {
+                calls.held = 0;
+            }
+        }
+    }
+
+    /// What a sample of the thread has to have now.
+    pub(super) fn due(&self, tid: i32, frames: usize) -> Due {
+        let Some(thread) = self.threads.get(&tid) else {
+            return Due::default();
+        };
+        Due {
+            froms: thread
+                .froms
+                .iter()
+                .rev()
+                .take(self.depth)
+                .copied()
+                .collect(),
+            calls: frames.saturating_sub(1),
+            held: thread.held,
+        }
+    }
+
+    /// A sample's branch stack.
+    pub(super) fn judge(&self, tid: i32, due: &Due, entries: &[BranchEntry]) -> Option<Fault> {
+        let are_own = entries.len() <= due.froms.len()
+            && entries
+                .iter()
+                .zip(&due.froms)
+                .all(|(e, due)| e.from == *due);
+        if !are_own {
+            let stranger = entries.iter().find(|e| !due.froms.contains(&e.from));
+            let of = |(&other, calls): (&i32, &Calls)| {
+                let from = stranger?.from;
+                (other != tid && calls.froms.contains(&from)).then_some(other)
+            };
+            let whose = self.threads.iter().find_map(of);
+            let what = match (stranger, whose) {
+                (Some(entry), Some(other)) => {
+                    format!("branch from {:x} is of thread {other}", entry.from)
+                }
+                (Some(entry), None) => format!("branch from {:x} is not its own", entry.from),
+                (None, _) => "branches are not those nearest to the leaf".to_owned(),
+            };
+            return Some((Rule::OwnBranches, what));
+        }
+        let is_cut = self.storage != Storage::PerContext && entries.len() != due.held;
+        is_cut.then(|| {
+            let (has, held) = (entries.len(), due.held);
+            let what = format!("{has} branches, {held} were recorded");
+            (Rule::WholeBranches, what)
+        })
+    }
+
+    /// What happened to memory.
+    pub(super) fn fact(&mut self, entry: &Entry) -> Option<Fault> {
+        let fault = |what: String| Some((Rule::BranchMemory, what));
+        let step = match entry.fact {
+            Fact::Branches(step) => step,
+            Fact::Switch { .. } => {
+                self.in_use.remove(&entry.cpu);
+                return None;
+            }
+            _ => return None,
+        };
+        let piece = match step {
+            Step::Wiped { .. } => return None,
+            Step::Allocated { piece, .. } => {
+                let was = self.memory.insert(piece, false);
+                return was.and_then(|_| fault(format!("memory {piece} is handed out twice")));
+            }
+            Step::Freed { piece } => {
+                let was = self.memory.insert(piece, true);
+                if was != Some(false) {
+                    return fault(format!("memory {piece} is freed twice"));
+                }
+                let user = self.in_use.iter().find(|(_, used)| **used == piece);
+                return user.and_then(|(cpu, _)| {
+                    fault(format!("memory {piece} is freed while cpu{cpu} uses it"))
+                });
+            }
+            Step::Found { piece } => {
+                self.in_use.insert(entry.cpu, piece);
+                piece
+            }
+            Step::Saved { piece } => {
+                // The reader's section ends with it.
+                self.in_use.remove(&entry.cpu);
+                piece
+            }
+            Step::Restored { piece } | Step::Skipped { piece } => piece,
+        };
+        let is_there = self.memory.get(&piece) == Some(&false);
+        (!is_there).then(|| {
+            (
+                Rule::BranchMemory,
+                format!("memory {piece} is used, but freed"),
+            )
+        })
+    }
+
+    /// What is left at the end.
+    pub(super) fn end(&self) -> Option<Fault> {
+        let left = self.memory.iter().find(|(_, freed)| !**freed);
+        left.map(|(piece, _)| {
+            let what = format!("memory {piece} is never freed");
+            (Rule::BranchMemory, what)
+        })
+    }
+}

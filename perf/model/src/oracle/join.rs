@@ -1,0 +1,232 @@
+//! The records of a run through the stitcher, and each sample held against its truth.
+//!
+//! A sample must come out with its own user stack, or with a reason why not. Not here: whether
+//! the records are true themselves (`oracle`).
+
+use super::rule::{Rule, Violation};
+use super::walk::Walk;
+use super::{Allowed, Oracle};
+use crate::record::{Body, Branches, Record};
+use crate::world::World;
+use std::collections::{BTreeMap, BTreeSet};
+use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
+use unwind_sim_perf_data::stitch::{Counts, Item, Mode, Stitch, Stitched, What, Why, stitch};
+
+/// What came out for a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The user stack it had, as far as a walk can see it.
+    Right,
+    /// A stack that the thread had in the same stay, before or after a signal, a uprobe's
+    /// instruction or execve: the kernel unwound it at another point than the sample's.
+    SameStay,
+    /// No user frames, and the stitcher says why.
+    Reported,
+    /// A stack that the thread had in another stay, or another thread's.
+    Wrong,
+    /// A cookie among the frames.
+    Bogus,
+    /// There is no user part: a kernel thread, the idle task.
+    NoUser,
+}
+
+impl Outcome {
+    /// A stable name for machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::SameStay => "same-stay",
+            Self::Reported => "reported",
+            Self::Wrong => "wrong",
+            Self::Bogus => "bogus",
+            Self::NoUser => "no-user",
+        }
+    }
+}
+
+/// A sample at the end of its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Which sample of the run.
+    pub number: u64,
+    /// The sample as the stitcher gives it out; its key is the record's sequence number.
+    pub stitched: Stitched,
+    /// Whether that is right.
+    pub outcome: Outcome,
+    /// Its branch stack, and how many calls were on its thread's stack.
+    pub branches: Option<(Branches, usize)>,
+}
+
+/// A run's end.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The samples, in the order in which they come out.
+    pub joined: Vec<Joined>,
+    /// The stitcher's counts.
+    pub counts: Counts,
+    /// Rules that did not hold: the oracle's, and of the stitcher in [`Mode::Own`].
+    pub violations: Vec<Violation>,
+    /// What programs that walk user stacks found.
+    pub walks: Vec<Walk>,
+}
+
+/// The stream as the stitcher takes it. Keys are the records' sequence numbers.
+pub fn items(records: &[Record]) -> Vec<Item> {
+    let mut items = Vec::with_capacity(records.len());
+    for record in records {
+        let (mut tid, mut time) = (record.tid, Some(record.time));
+        let what = match &record.body {
+            Body::Sample {
+                chain,
+                user_mode,
+                ip,
+                ..
+            } => What::Sample {
+                defer: chain.contains(&PERF_CONTEXT_USER_DEFERRED),
+                chain: chain.clone(),
+                ip: user_mode.then_some(*ip),
+            },
+            Body::Deferred { cookie, frames, .. } => What::Record {
+                cookie: *cookie,
+                frames: frames.clone(),
+            },
+            Body::Lost { lost } => What::Lost { count: *lost },
+            Body::LostSamples { lost } => {
+                time = None;
+                What::Lost { count: *lost }
+            }
+            Body::Exec => What::Exec,
+            Body::Vdso => What::Vdso,
+            Body::Fork { child } => {
+                tid = *child;
+                What::Fork
+            }
+            Body::Exit => What::Exit,
+            Body::Raw { .. } | Body::Throttle | Body::Unthrottle => continue,
+        };
+        items.push(Item {
+            key: record.sequence,
+            time,
+            tid,
+            event: u64::from(record.event) + 1,
+            what,
+        });
+    }
+    items
+}
+
+/// Stitches a finished run in a way, and judges it.
+pub fn join(world: &World, mode: Mode) -> Run {
+    let oracle = Oracle::of(world);
+    let mut violations = oracle.violations().to_vec();
+    let records = world.records();
+    let (out, counts) = stitch(mode, items(records));
+    let sample = |record: &'_ Record| match &record.body {
+        Body::Sample {
+            number, branches, ..
+        } => Some((record.sequence, (*number, branches.clone()))),
+        _ => None,
+    };
+    let mut samples: BTreeMap<_, _> = records.iter().filter_map(sample).collect();
+    let available = available(records);
+    let mut joined = Vec::with_capacity(out.len());
+    for stitched in out {
+        let (number, branches) = samples.remove(&stitched.key).unwrap_or_default();
+        let Some(allowed) = oracle.allowed(number) else {
+            continue;
+        };
+        let in_stay = oracle.in_stay(number);
+        let outcome = outcome(&stitched, &allowed, in_stay);
+        if mode == Mode::Own {
+            let fault = own_fault(&stitched, outcome, &available);
+            violations.extend(fault.map(|what| Violation {
+                rule: Rule::Stitched,
+                time: stitched.time.unwrap_or(0),
+                what: format!("sample {number}: {what}"),
+            }));
+        }
+        joined.push(Joined {
+            number,
+            stitched,
+            outcome,
+            branches: branches.zip(allowed.calls),
+        });
+    }
+    Run {
+        joined,
+        counts,
+        violations,
+        walks: oracle.walks,
+    }
+}
+
+/// Threads and cookies of the records that the reader has.
+fn available(records: &[Record]) -> BTreeSet<(i32, u64)> {
+    let cookies = records.iter().filter_map(|record| match record.body {
+        Body::Deferred { cookie, .. } => Some((record.tid, cookie?)),
+        _ => None,
+    });
+    cookies.collect()
+}
+
+/// What must not be in our own way: a wrong stack, or a reason though the record is there.
+fn own_fault(
+    stitched: &Stitched,
+    outcome: Outcome,
+    available: &BTreeSet<(i32, u64)>,
+) -> Option<String> {
+    match (outcome, stitched.how) {
+        (Outcome::Wrong | Outcome::Bogus, how) => {
+            let cookie = stitched.cookie.is_some();
+            // Without cookies a lost record cannot be told.
+            let provable = cookie || how == Stitch::NotDeferred;
+            provable.then(|| format!("{} comes out {}", how.as_str(), outcome.as_str()))
+        }
+        (Outcome::Reported, Stitch::Missing(why)) => {
+            let is_there = stitched
+                .cookie
+                .is_some_and(|cookie| available.contains(&(stitched.tid, cookie)));
+            // In execve the record shows the new program: it is right not to use it.
+            (is_there && why != Why::Exec)
+                .then(|| format!("its record is there, yet it says {}", why.as_str()))
+        }
+        _ => None,
+    }
+}
+
+fn outcome(
+    stitched: &Stitched,
+    allowed: &Allowed,
+    mut in_stay: impl Iterator<Item = Vec<u64>>,
+) -> Outcome {
+    let marker = |word: &u64| matches!(*word, PERF_CONTEXT_USER | PERF_CONTEXT_USER_DEFERRED);
+    let at = stitched.chain.iter().position(marker);
+    let user = at.map_or(&[][..], |at| &stitched.chain[at + 1..]);
+    if let Stitch::Missing(_) | Stitch::Empty { .. } = stitched.how {
+        // perf leaves the cookie where frames should be.
+        let bogus = !user.is_empty();
+        return match bogus {
+            true => Outcome::Bogus,
+            false => Outcome::Reported,
+        };
+    }
+    let Some(own) = &allowed.own else {
+        return match user.is_empty() {
+            true => Outcome::NoUser,
+            false => Outcome::Wrong,
+        };
+    };
+    let cut = match stitched.how {
+        // The kernel's frames and their marker come first and count.
+        Stitch::NotDeferred => allowed.cut[1] - at.unwrap_or(0).saturating_sub(1),
+        _ => allowed.cut[0],
+    };
+    let same = |walk: &Vec<u64>| *user == walk[..walk.len().min(cut)];
+    if same(own) {
+        Outcome::Right
+    } else if in_stay.any(|walk| same(&walk)) {
+        Outcome::SameStay
+    } else {
+        Outcome::Wrong
+    }
+}

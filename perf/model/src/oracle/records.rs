@@ -1,0 +1,177 @@
+//! The oracle on records: each against the world that its books tell of.
+
+use super::rule::Rule;
+use super::{Fate, Oracle};
+use crate::log::{Entry, Fact};
+use crate::record::{Body, Branches, Record};
+use crate::world::{Crash, Kept};
+use std::collections::BTreeMap;
+
+impl Oracle<'_> {
+    /// A record with user frames against the stack of its thread at that time.
+    pub(super) fn frames(&mut self, entry: &Entry, record: Option<&Record>) {
+        let Some(Record { tid, body, .. }) = record else {
+            let what = "a record with user frames is not there".to_owned();
+            return self.fault(Rule::OwnStack, entry.time, what);
+        };
+        let Body::Deferred { frames, .. } = body else {
+            return;
+        };
+        let thread = self.threads.get(&entry.tid).cloned().unwrap_or_default();
+        let mut expected = match thread.stack {
+            Some(stack) if !thread.no_memory => self.walk(stack, false),
+            _ => Vec::new(),
+        };
+        if let Fact::Deferred { event, .. } = entry.fact {
+            expected.truncate(self.deferred_max(self.events[usize::from(event)].max_stack));
+        }
+        if *tid != entry.tid || *frames != expected {
+            let what = format!(
+                "thread {}: the record of thread {tid} has {}, the stack is {}",
+                entry.tid,
+                words(frames),
+                words(&expected)
+            );
+            self.fault(Rule::OwnStack, entry.time, what);
+        }
+    }
+
+    pub(super) fn records(&mut self, records: &[Record]) {
+        let mut written = vec![0u32; self.truths.len()];
+        let mut periods: BTreeMap<u16, u64> = BTreeMap::new();
+        for record in records {
+            let time = record.time;
+            match &record.body {
+                Body::Sample {
+                    number,
+                    period,
+                    chain,
+                    branches,
+                    ..
+                } => {
+                    *periods.entry(record.event).or_default() += period;
+                    if let Some(seen) = written.get_mut(*number as usize - 1) {
+                        *seen += 1;
+                        self.chain(record, *number, chain);
+                        self.branches(record, *number, branches.as_ref());
+                    } else {
+                        self.fault(Rule::Fate, time, format!("sample {number} was never taken"));
+                    }
+                }
+                Body::Deferred { period, .. } => {
+                    *periods.entry(record.event).or_default() += period;
+                }
+                Body::Lost { lost } | Body::LostSamples { lost } => {
+                    self.account(record.event, record.cpu).told += lost;
+                }
+                _ => {}
+            }
+        }
+        let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
+        for (index, count) in written.into_iter().enumerate() {
+            let truth = &self.truths[index];
+            let is_written = truth.fate == Fate::Written;
+            if is_written {
+                *expected.entry(truth.event).or_default() += truth.period;
+            }
+            if count != u32::from(is_written) {
+                let (time, n) = (truth.time, index + 1);
+                self.fault(Rule::Fate, time, format!("sample {n}: {count} records"));
+            }
+        }
+        for (event, sum) in periods {
+            let counted = expected.get(&event).copied().unwrap_or(0);
+            if sum != counted {
+                let name = &self.events[usize::from(event)].name;
+                let what = format!("{name}: the records' periods add up to {sum}, not {counted}");
+                self.fault(Rule::Periods, 0, what);
+            }
+        }
+    }
+
+    /// A sample's branch stack against the thread's calls.
+    fn branches(&mut self, record: &Record, number: u64, found: Option<&Branches>) {
+        let truth = &self.truths[number as usize - 1];
+        let (Some(books), Some(due)) = (&self.branches, &truth.branches) else {
+            return;
+        };
+        let entries = found.map_or(&[][..], |found| &found.entries);
+        if let Some((rule, what)) = books.judge(truth.tid, due, entries) {
+            let what = format!("sample {number} of {}: {what}", truth.tid);
+            self.fault(rule, record.time, what);
+        }
+    }
+
+    /// The branch records of a crash against the calls of each thread.
+    pub(super) fn crash(&mut self, entry: &Entry, crash: Option<&Crash>) {
+        let Some(books) = &self.branches else { return };
+        let Some(crash) = crash.filter(|crash| crash.tid == entry.tid) else {
+            let what = format!("a crash of {} kept nothing", entry.tid);
+            return self.fault(Rule::OwnBranches, entry.time, what);
+        };
+        let fault = |kept: &Kept| {
+            let due = books.due(kept.tid, 0);
+            let (rule, what) = books.judge(kept.tid, &due, &kept.entries)?;
+            Some((
+                rule,
+                format!("crash of {}, task {}: {what}", crash.tid, kept.tid),
+            ))
+        };
+        let faults: Vec<_> = crash.tasks.iter().filter_map(fault).collect();
+        for (rule, what) in faults {
+            self.fault(rule, crash.time, what);
+        }
+    }
+
+    /// A sample's chain against the world.
+    fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
+        let truth = self.truths[number as usize - 1].clone();
+        if !self.events[usize::from(truth.event)].has_callchain {
+            if !chain.is_empty() {
+                let what = format!("sample {number}: a chain that nobody asked for");
+                self.fault(Rule::OwnChain, record.time, what);
+            }
+            return;
+        }
+        let kernel = &chain[..chain
+            .iter()
+            .position(|&word| word == crate::USER || word == crate::DEFERRED)
+            .unwrap_or(chain.len())];
+        let bad = |what: &str| format!("sample {number}: {what}: {}", words(chain));
+        let is_kernel = |word: &u64| (crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(word);
+        let kernel_is_right = match (truth.user_mode, kernel) {
+            (true, []) => true,
+            (false, [marker, frames @ ..]) => {
+                *marker == crate::KERNEL && !frames.is_empty() && frames.iter().all(is_kernel)
+            }
+            _ => false,
+        };
+        if !kernel_is_right {
+            self.fault(Rule::OwnChain, record.time, bad("not a kernel chain"));
+        }
+        let user = &chain[kernel.len()..];
+        let expected = match (truth.stack, truth.deferred) {
+            (None, _) => Vec::new(),
+            (Some(_), Some(0)) => vec![crate::DEFERRED],
+            (Some(_), Some(cookie)) => vec![crate::DEFERRED, cookie],
+            (Some(stack), None) => {
+                let max = usize::from(self.events[usize::from(truth.event)].max_stack);
+                let mut frames = self.walk(stack, truth.at_uprobe);
+                frames.truncate(max - kernel.len().saturating_sub(1));
+                frames.insert(0, crate::USER);
+                frames
+            }
+        };
+        if user != expected || record.tid != truth.tid {
+            let what = bad("not its user part");
+            self.fault(Rule::OwnChain, record.time, what);
+        }
+    }
+}
+
+/// The first words, for messages.
+fn words(all: &[u64]) -> String {
+    let shown: Vec<String> = all.iter().take(6).map(|word| format!("{word:x}")).collect();
+    let more = if all.len() > 6 { " .." } else { "" };
+    format!("[{}{more}]", shown.join(" "))
+}

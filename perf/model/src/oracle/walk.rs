@@ -1,0 +1,110 @@
+//! User stacks that programs walk themselves, compared with the truth.
+
+use super::Oracle;
+use super::rule::Rule;
+use crate::log::{Entry, Fact};
+use crate::record::{Body, Record};
+use crate::stack::Leaf;
+
+/// A walk and what it should have found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// At which sample.
+    pub number: u64,
+    /// The thread.
+    pub tid: i32,
+    /// The frames that the program wrote, innermost first.
+    pub found: Vec<u64>,
+    /// The true ones.
+    pub truth: Vec<u64>,
+}
+
+/// How a walk differs from the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// All frames, and no other.
+    Right,
+    /// It ends too early.
+    Truncated,
+    /// Frames are left out, and all others are true.
+    Missing,
+    /// The frame with this index, from 0, is not among the remaining true frames.
+    Wrong(usize),
+}
+
+impl Walk {
+    /// How it differs.
+    pub fn outcome(&self) -> Found {
+        let mut left = self.truth.iter();
+        for (index, frame) in self.found.iter().enumerate() {
+            if !left.any(|truth| truth == frame) {
+                return Found::Wrong(index);
+            }
+        }
+        match (self.truth.starts_with(&self.found), left.next()) {
+            (true, None) => Found::Right,
+            (true, Some(_)) => Found::Truncated,
+            (false, _) => Found::Missing,
+        }
+    }
+}
+
+impl Oracle<'_> {
+    /// Reads what a walking program wrote at a sample: a number, and as many frames.
+    pub(super) fn walked(&mut self, entry: &Entry, record: &Record) {
+        let (Fact::Output { number, .. }, Body::Raw { data }) = (entry.fact, &record.body) else {
+            return;
+        };
+        let words = data.as_chunks::<8>().0.iter();
+        let words: Vec<u64> = words.map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        let found = words.split_first().and_then(|(count, frames)| {
+            let count = usize::try_from(*count).ok()?;
+            frames.get(..count)
+        });
+        let Some(found) = found else {
+            let what = format!("sample {number}: its program did not write a list of frames");
+            return self.fault(Rule::Program, entry.time, what);
+        };
+        let Some((tid, Some((stack, leaf)))) = self.truth(number).map(|t| (t.tid, t.stack)) else {
+            return;
+        };
+        let depth = self.stacks.depth(stack);
+        let mut truth: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();
+        if let Some(first) = truth.first_mut().filter(|_| leaf == Leaf::AfterPush) {
+            *first += 1;
+        }
+        self.walks.push(Walk {
+            number,
+            tid,
+            found: found.to_vec(),
+            truth,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_is_right_too_short_or_wrong() {
+        let outcome = |found: &[u64]| {
+            let walk = Walk {
+                number: 1,
+                tid: 1,
+                found: found.to_vec(),
+                truth: vec![4, 3, 2, 1],
+            };
+            walk.outcome()
+        };
+        assert_eq!(outcome(&[4, 3, 2, 1]), Found::Right);
+        assert_eq!(outcome(&[4, 3]), Found::Truncated);
+        assert_eq!(outcome(&[]), Found::Truncated);
+        assert_eq!(outcome(&[4, 2, 1]), Found::Missing);
+        assert_eq!(outcome(&[4, 2]), Found::Missing);
+        assert_eq!(outcome(&[4, 5]), Found::Wrong(1));
+        // Nothing follows the outermost frame, and no frame comes twice.
+        assert_eq!(outcome(&[4, 3, 2, 1, 9]), Found::Wrong(4));
+        assert_eq!(outcome(&[4, 4]), Found::Wrong(1));
+    }
+}

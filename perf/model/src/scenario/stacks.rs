@@ -1,0 +1,254 @@
+//! Stacks of a scenario that come from files: what the text asks for, and how it is supplied.
+//!
+//! The files are read by who runs the scenario; nothing here knows a trace or a program.
+
+use super::error::{ScenarioError, ScenarioErrorKind};
+use super::{FRAMES_MAX, Reader, Scenario, USER_ADDRESSES, Words, error_at};
+use crate::stack::{StackId, UserStack};
+
+/// Most stacks that one line takes from a program.
+pub const PROGRAM_STACKS_MAX: u64 = 256;
+/// Most instructions that a program runs for a scenario.
+pub const PROGRAM_INSTRUCTIONS_MAX: u64 = 1 << 28;
+
+/// What a stack is taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StackFrom {
+    /// A sample of a trace: its true chain, or what an unwinder makes of it.
+    Sample {
+        /// Which, from 0.
+        number: u64,
+        /// The unwinder, by its name on the command line.
+        unwinder: Option<String>,
+    },
+    /// A program that runs in the emulated machine: its true stacks.
+    Program {
+        /// Instructions from the start to the first stack, and from one to the next.
+        every: u64,
+        /// How many stacks.
+        times: u64,
+    },
+}
+
+/// A line that takes stacks from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackRequest {
+    /// The line, from 1.
+    pub line: usize,
+    /// The file as written: relative to the scenario's.
+    pub path: String,
+    /// What of it.
+    pub from: StackFrom,
+    first: StackId,
+    supplied: bool,
+}
+
+impl StackRequest {
+    pub(super) const fn is_supplied(&self) -> bool {
+        self.supplied
+    }
+
+    /// How many stacks it is.
+    pub const fn count(&self) -> usize {
+        match self.from {
+            StackFrom::Sample { .. } => 1,
+            StackFrom::Program { times, .. } => times as usize,
+        }
+    }
+}
+
+impl Scenario {
+    /// Lines that take stacks from files; all of them must be supplied before it can run.
+    pub fn requests(&self) -> &[StackRequest] {
+        &self.requests
+    }
+
+    /// Supplies the stacks of a request.
+    ///
+    /// # Errors
+    /// If a stack has no frame or a frame that is not a user address, if there are not as many
+    /// stacks as asked for, or too many frames in all.
+    pub fn supply(&mut self, request: usize, stacks: Vec<UserStack>) -> Result<(), ScenarioError> {
+        let (Some(request), Some(all)) = (
+            self.requests.get_mut(request),
+            self.schedule.stacks.as_mut(),
+        ) else {
+            return Ok(());
+        };
+        let is_empty = |stack: &UserStack| stack.frames.is_empty();
+        if stacks.len() != request.count() || stacks.iter().any(is_empty) {
+            return Err(error_at(
+                request.line,
+                ScenarioErrorKind::Missing("a frame"),
+            ));
+        }
+        let is_user = |frame: &u64| USER_ADDRESSES.contains(frame);
+        if !stacks.iter().flat_map(|stack| &stack.frames).all(is_user) {
+            return Err(error_at(
+                request.line,
+                ScenarioErrorKind::Not("a stack of user space"),
+            ));
+        }
+        let frames: usize = stacks.iter().map(|stack| stack.frames.len()).sum();
+        if all.all().map(|(_, frames)| frames.len()).sum::<usize>() + frames > FRAMES_MAX {
+            return Err(error_at(request.line, ScenarioErrorKind::TooMany("frames")));
+        }
+        for (id, stack) in (request.first.0..).zip(stacks) {
+            all.set(StackId(id), stack);
+        }
+        request.supplied = true;
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// The rest of a line `stack NAME`, if the stack comes from a file; whether it does.
+    pub(super) fn stack_of_file(
+        &mut self,
+        name: &str,
+        words: &mut Words<'_>,
+    ) -> Result<bool, ScenarioError> {
+        match words.peek() {
+            Some("trace") => self.stack_of_trace(name, words)?,
+            Some("program") => self.stacks_of_program(name, words)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// `stack NAME trace FILE sample N [by UNWINDER]`
+    fn stack_of_trace(&mut self, name: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+        words.next();
+        let path = words.need("a trace")?.to_owned();
+        keyword("sample", words)?;
+        let number = words.number("the number of a sample", u64::MAX)?;
+        let unwinder = match words.peek() {
+            Some("by") => {
+                words.next();
+                Some(words.need("an unwinder")?.to_owned())
+            }
+            _ => None,
+        };
+        let first = self.stacks.add(name, Vec::new());
+        self.request(path, StackFrom::Sample { number, unwinder }, first, words);
+        Ok(())
+    }
+
+    /// `stack NAME program FILE at N`, or `.. every N times M`: then the stacks are `NAME.0` and
+    /// so on.
+    fn stacks_of_program(
+        &mut self,
+        name: &str,
+        words: &mut Words<'_>,
+    ) -> Result<(), ScenarioError> {
+        words.next();
+        let path = words.need("a program")?.to_owned();
+        let word = words.need("`at` or `every`")?;
+        let is_at = words.not(
+            match word {
+                "at" => Some(true),
+                "every" => Some(false),
+                _ => None,
+            },
+            "`at` or `every`",
+        )?;
+        let what = "a number of instructions";
+        let every = words.number(what, PROGRAM_INSTRUCTIONS_MAX)?;
+        words.not((every > 0).then_some(()), what)?;
+        if is_at {
+            let first = self.stacks.add(name, Vec::new());
+            self.request(path, StackFrom::Program { every, times: 1 }, first, words);
+            return Ok(());
+        }
+        keyword("times", words)?;
+        let times = words.number("a number of stacks", PROGRAM_STACKS_MAX)?;
+        let all = every.checked_mul(times).filter(|&all| all > 0);
+        let bounded = all.filter(|&all| all <= PROGRAM_INSTRUCTIONS_MAX);
+        words.not(bounded, "a number of stacks")?;
+        let first = self.stacks.next();
+        for number in 0..times {
+            let name = format!("{name}.{number}");
+            if self.stacks.find(&name).is_some() {
+                return Err(words.error(ScenarioErrorKind::Taken("stack")));
+            }
+            self.stacks.add(&name, Vec::new());
+        }
+        self.request(path, StackFrom::Program { every, times }, first, words);
+        Ok(())
+    }
+
+    fn request(&mut self, path: String, from: StackFrom, first: StackId, words: &Words<'_>) {
+        self.scenario.requests.push(StackRequest {
+            line: words.line,
+            path,
+            from,
+            first,
+            supplied: false,
+        });
+    }
+}
+
+/// The next word must be this one.
+fn keyword(word: &'static str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    let found = words.need(word)?;
+    words.not((found == word).then_some(()), word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "event e pmu no-defer\nstack s program p every 5 times 2\ntask 1 s.1\n\
+                        switch 0 1\nsample 0 e\n";
+
+    fn scenario() -> Scenario {
+        Scenario::parse(TEXT).expect("it is well formed")
+    }
+
+    #[test]
+    fn stacks_of_files_must_be_supplied() {
+        let mut scenario = scenario();
+        let error = scenario.run().err().expect("nobody supplied it");
+        assert_eq!(
+            (error.line, error.kind),
+            (2, ScenarioErrorKind::NotSupplied)
+        );
+        let request = &scenario.requests()[0];
+        assert_eq!((request.path.as_str(), request.count()), ("p", 2));
+        let stacks = vec![vec![0x1010].into(), vec![0x1030, 0x1020].into()];
+        scenario
+            .supply(0, stacks)
+            .expect("two stacks of user space");
+        let world = scenario.run().expect("all is there");
+        let user = |frame| world.stacks().frame(StackId(1), frame);
+        assert_eq!([user(0), user(1), user(2)], [0x1030, 0x1020, 0]);
+    }
+
+    #[test]
+    fn what_is_supplied_is_not_believed() {
+        let deep = vec![0x1010; FRAMES_MAX];
+        for (stacks, kind) in [
+            (vec![vec![0x1010]], ScenarioErrorKind::Missing("a frame")),
+            (
+                vec![vec![0x1010], vec![]],
+                ScenarioErrorKind::Missing("a frame"),
+            ),
+            (
+                vec![vec![0x1010], vec![1 << 47]],
+                ScenarioErrorKind::Not("a stack of user space"),
+            ),
+            (
+                vec![vec![0x1010], vec![0xfff]],
+                ScenarioErrorKind::Not("a stack of user space"),
+            ),
+            (
+                vec![vec![0x1010], deep],
+                ScenarioErrorKind::TooMany("frames"),
+            ),
+        ] {
+            let stacks = stacks.into_iter().map(UserStack::from).collect();
+            let error = scenario().supply(0, stacks).expect_err("it is refused");
+            assert_eq!((error.line, error.kind), (2, kind));
+        }
+    }
+}

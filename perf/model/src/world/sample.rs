@@ -1,0 +1,399 @@
+//! A sample from its overflow to its record, in steps: account, handler, request, callchain,
+//! output (`__perf_event_overflow`, `perf_callchain`, `get_perf_callchain`,
+//! `kernel/events/core.c` and `callchain.c`, Linux 7.2).
+//!
+//! In an NMI all steps run at once; elsewhere an NMI may fall between any two. Not here: what is
+//! asked for later (`exit`).
+
+use super::deferred::Request;
+use super::{Overflow, Slot, Stage, User, Work, World, site};
+use crate::log::{Context, Fact, Handling};
+use crate::mutant::Mutant;
+use crate::record::Body;
+use crate::registers::{FakeRegs, Registers, of_kernel, of_user};
+use crate::sampling::{Overflown, TimerRegs, timer_flow};
+use crate::setup::{Form, Kind};
+use crate::stack::{kernel_frames, user_frame};
+use unwind_sim_perf_data::callchain::{
+    PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+};
+
+impl World {
+    /// A hardware counter overflowed. Nothing can come between.
+    pub(super) fn nmi(&mut self, cpu: usize, event: u16) {
+        let user_mode = self.machine.in_user(cpu);
+        self.say(cpu, Fact::Interrupt(Context::Nmi));
+        let mut job = self.overflow(cpu, event, Context::Nmi, user_mode);
+        while !self.overflow_step(cpu, &mut job) {}
+        self.say(cpu, Fact::InterruptEnd(Context::Nmi));
+    }
+
+    /// A timer fired, in a hardirq or, without registers, elsewhere.
+    pub(super) fn timer(&mut self, cpu: usize, event: u16, regs: TimerRegs) -> Option<Overflow> {
+        if !self.counts(event, cpu) {
+            return None;
+        }
+        if self.setup.timer_tracepoint {
+            self.say(cpu, Fact::Traced { event, regs });
+        }
+        let idle = self.machine.cpus[cpu].current.is_none();
+        let setup = self.events.setup(event);
+        let period = setup.period;
+        if timer_flow(regs, idle, setup).overflows {
+            let user = regs == TimerRegs::User;
+            return Some(self.overflow(cpu, event, Context::Hardirq, user));
+        }
+        self.say(cpu, Fact::Filtered { event, period });
+        None
+    }
+
+    /// A sample begins.
+    pub(super) fn overflow(
+        &mut self,
+        cpu: usize,
+        event: u16,
+        context: Context,
+        user_mode: bool,
+    ) -> Overflow {
+        let setup = self.events.setup(event);
+        let (kind, has_branches) = (setup.kind, setup.branch_stack);
+        let (period, loaded) = match kind {
+            Kind::Pmu => self.events.reload(event, cpu),
+            Kind::Timer => (setup.period, None),
+            Kind::Tracepoint | Kind::Software | Kind::Uprobe | Kind::BpfOutput => (1, None),
+        };
+        let number = self.out.next_sample();
+        if kind == Kind::Pmu && self.setup.overflow_tracepoint {
+            let regs = match user_mode {
+                true => TimerRegs::User,
+                false => TimerRegs::Kernel,
+            };
+            self.say(cpu, Fact::Traced { event, regs });
+        }
+        self.say(
+            cpu,
+            Fact::Overflow {
+                event,
+                number,
+                period,
+                context,
+                user_mode,
+            },
+        );
+        if let Some(fact) = loaded {
+            self.say(cpu, fact);
+        }
+        Overflow {
+            event,
+            number,
+            period,
+            context,
+            user_mode,
+            at_uprobe: kind == Kind::Uprobe,
+            from_mark: matches!(kind, Kind::Tracepoint | Kind::Software),
+            stage: Stage::Account,
+            user: User::None,
+            slot: Slot::default(),
+            branches: has_branches.then(|| self.lbr.sample(cpu)),
+            is_chain_ready: false,
+        }
+    }
+
+    /// The next step of a sample; whether it was the last.
+    pub(super) fn overflow_step(&mut self, cpu: usize, job: &mut Overflow) -> bool {
+        job.stage = match job.stage {
+            Stage::Account => {
+                self.account(cpu, job.event);
+                Stage::Handler
+            }
+            Stage::Handler => match self.handle(cpu, job) {
+                Some(stage) => stage,
+                None => return true,
+            },
+            Stage::Program => {
+                let how = site::run_program(self, cpu, job, self.registers(cpu, job));
+                self.handled(cpu, job, how);
+                match how {
+                    Handling::Kept if job.is_chain_ready => Stage::Output,
+                    Handling::Kept => Stage::Begin,
+                    _ => return true,
+                }
+            }
+            Stage::Begin => self.begin(cpu, job),
+            Stage::Request(at) => self.request(cpu, job, at),
+            Stage::Kernel => {
+                self.kernel_part(cpu, job);
+                Stage::User
+            }
+            Stage::User => {
+                self.user_part(cpu, job);
+                match job.is_chain_ready {
+                    true => Stage::Program,
+                    false => Stage::Output,
+                }
+            }
+            Stage::Output => {
+                self.output(cpu, job);
+                return true;
+            }
+        };
+        false
+    }
+
+    /// `__perf_event_account_interrupt`: too many in a tick stop the event until the next one.
+    fn account(&mut self, cpu: usize, event: u16) {
+        let (now, max) = (self.out.now(), self.setup.samples_per_tick);
+        let (stops, adjusted) = self.events.account((event, cpu), now, max);
+        if stops {
+            self.say(cpu, Fact::Throttled { event });
+            self.write_side(cpu, event, Body::Throttle);
+        }
+        if let Some(fact) = adjusted {
+            self.say(cpu, fact);
+        }
+    }
+
+    /// The handler decides before all side effects; what comes then, if the sample is not dropped
+    /// at once. A program runs in a step of its own, so that an NMI may come before it.
+    fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
+        job.slot = self.handlers.slot_of(job.event, self.tid(cpu));
+        let (number, Slot { handler, context }) = (job.number, job.slot);
+        if let Some(program) = self.handlers.program(handler) {
+            let needs_chain = program.needs_chain(self.events.setup(job.event));
+            if !self.machine.cpus[cpu].guard.enter() {
+                self.machine.cpus[cpu].guard.leave();
+                if let Some(mut program) = self.handlers.take(handler) {
+                    program.count(Handling::Recursion, [0; 2]);
+                    self.handlers.put(handler, program);
+                }
+                self.handled(cpu, job, Handling::Recursion);
+                return None;
+            }
+            let fact = Fact::Taken {
+                number,
+                handler,
+                context,
+            };
+            self.say(cpu, fact);
+            job.is_chain_ready = needs_chain;
+            return Some(match needs_chain {
+                true => Stage::Begin,
+                false => Stage::Program,
+            });
+        }
+        let told = Overflown {
+            event: job.event,
+            number,
+            tid: self.tid(cpu),
+            period: job.period,
+            user_mode: job.user_mode,
+            context: job.context,
+        };
+        let how = match self.handlers.call(handler, &told) {
+            None => return Some(Stage::Begin),
+            Some(true) => Handling::Kept,
+            Some(false) => Handling::Dropped,
+        };
+        self.handled(cpu, job, how);
+        (how == Handling::Kept).then_some(Stage::Begin)
+    }
+
+    fn handled(&mut self, cpu: usize, job: &Overflow, how: Handling) {
+        let fact = Fact::Handled {
+            number: job.number,
+            handler: job.slot.handler,
+            context: job.slot.context,
+            how,
+        };
+        self.say(cpu, fact);
+    }
+
+    /// `perf_callchain`: whether there is a user part, and whether to ask for it.
+    fn begin(&mut self, cpu: usize, job: &mut Overflow) -> Stage {
+        if !self.events.setup(job.event).has_callchain {
+            self.machine.cpus[cpu].buffers[job.context as usize].clear();
+            return Stage::Output;
+        }
+        let Some(task) = self.machine.cpus[cpu]
+            .current
+            .filter(|&t| !self.machine.tasks[t].kthread)
+        else {
+            return Stage::Kernel;
+        };
+        job.user = User::Inline;
+        if !self.events.setup(job.event).defer_callchain {
+            return Stage::Kernel;
+        }
+        if self.setup.form == Form::Rfc2023 {
+            job.user = User::Deferred(None);
+            self.request_rfc(cpu, task, job);
+            return Stage::Kernel;
+        }
+        if self.machine.tasks[task].exiting {
+            let number = job.number;
+            self.say(
+                cpu,
+                Fact::Request {
+                    number,
+                    cookie: None,
+                },
+            );
+            return Stage::Kernel;
+        }
+        Stage::Request(Request::Start)
+    }
+
+    /// The form of 2023: an NMI cannot add a task work, so it asks an irq work to.
+    fn request_rfc(&mut self, cpu: usize, task: usize, job: &Overflow) {
+        self.say(
+            cpu,
+            Fact::Request {
+                number: job.number,
+                cookie: Some(0),
+            },
+        );
+        match self.events.setup(job.event).kind {
+            Kind::Pmu => {
+                self.events.ask(job.event, cpu);
+                self.machine.cpus[cpu].irq_work = true;
+            }
+            _ => self.add_event_work(cpu, task, job.event),
+        }
+    }
+
+    /// `perf_pending_irq`.
+    pub(super) fn pending_irq(&mut self, cpu: usize) {
+        for event in self.events.numbers() {
+            if self.events.take_asked(event, cpu)
+                && let Some(task) = self.machine.cpus[cpu].current
+            {
+                self.add_event_work(cpu, task, event);
+            }
+        }
+    }
+
+    /// `task_work_add(current, &event->pending_task, TWA_RESUME)`, unless it is queued already:
+    /// an event has one.
+    fn add_event_work(&mut self, cpu: usize, task: usize, event: u16) {
+        let is_doomed = self.machine.tasks[task].exiting || self.machine.tasks[task].kthread;
+        if is_doomed || !self.events.claim(event, cpu, task) {
+            return;
+        }
+        self.machine.tasks[task].works.push(Work::Event(event));
+        self.say(cpu, Fact::Queued);
+    }
+
+    fn request(&mut self, cpu: usize, job: &mut Overflow, at: Request) -> Stage {
+        let Some(task) = self.machine.cpus[cpu].current else {
+            return Stage::Kernel;
+        };
+        let count = &mut self.machine.cpus[cpu].count;
+        let next = at.step(&mut self.machine.tasks[task].info, cpu, count);
+        if at == Request::Start || matches!(at, Request::Cpu) {
+            // `get_cookie` is over: what the sample will name.
+            job.user = User::Deferred(Some(self.machine.tasks[task].info.cookie()));
+        }
+        if at == Request::Queue {
+            self.machine.tasks[task].works.push(Work::Deferred);
+            // TWA_NMI_CURRENT: an interrupt is sent to this CPU itself.
+            self.machine.cpus[cpu].irq_work |= job.context == Context::Nmi;
+            self.say(cpu, Fact::Queued);
+        }
+        if next != Request::Done {
+            return Stage::Request(next);
+        }
+        let cookie = match job.user {
+            User::Deferred(cookie) => cookie,
+            User::None | User::Inline => None,
+        };
+        let number = job.number;
+        self.say(cpu, Fact::Request { number, cookie });
+        Stage::Kernel
+    }
+
+    /// The kernel frames, into this context's buffer.
+    fn kernel_part(&mut self, cpu: usize, job: &Overflow) {
+        let mut chain = std::mem::take(&mut self.machine.cpus[cpu].buffers[job.context as usize]);
+        chain.clear();
+        if !job.user_mode {
+            chain.push(PERF_CONTEXT_KERNEL);
+            let skip_less = self.mutant(Mutant::SkipLess);
+            let ip = self.machine.kernel_at(cpu, job.context);
+            kernel_frames(ip, job.from_mark, skip_less, &mut chain);
+            let most = usize::from(self.events.setup(job.event).max_stack);
+            // From these made-up registers the walk finds one frame.
+            let is_lost = job.from_mark && self.setup.fake_regs == FakeRegs::V5_1;
+            chain.truncate(1 + if is_lost { most.min(1) } else { most });
+        }
+        self.machine.cpus[cpu].buffers[job.context as usize] = chain;
+    }
+
+    /// The user frames, or the marker and the cookie.
+    fn user_part(&mut self, cpu: usize, job: &Overflow) {
+        let mut chain = std::mem::take(&mut self.machine.cpus[cpu].buffers[job.context as usize]);
+        let frames = chain.len().saturating_sub(usize::from(!job.user_mode));
+        let room = usize::from(self.events.setup(job.event).max_stack) - frames;
+        match (job.user, self.machine.current(cpu)) {
+            (User::None, _) | (_, None) => {}
+            (User::Deferred(cookie), _) => {
+                chain.push(PERF_CONTEXT_USER_DEFERRED);
+                chain.extend(cookie);
+            }
+            (User::Inline, Some(task)) => {
+                chain.push(PERF_CONTEXT_USER);
+                let frame =
+                    |index| user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, index);
+                chain.extend((0..room).map_while(frame));
+            }
+        }
+        self.machine.cpus[cpu].buffers[job.context as usize] = chain;
+    }
+
+    /// The instruction pointer of the sample's registers.
+    fn ip(&self, cpu: usize, job: &Overflow) -> u64 {
+        let user = self.machine.current(cpu).filter(|_| job.user_mode);
+        match user {
+            Some(task) => {
+                let frame = user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, 0);
+                frame.unwrap_or(0)
+            }
+            None => self.machine.kernel_at(cpu, job.context),
+        }
+    }
+
+    /// The registers of a sample.
+    fn registers(&self, cpu: usize, job: &Overflow) -> Registers {
+        let ip = self.ip(cpu, job);
+        match self.machine.current(cpu) {
+            Some(task) if job.user_mode => of_user(ip, self.stacks.pointers(task.stack, task.leaf)),
+            _ if job.from_mark => self.setup.fake_regs.registers(ip),
+            _ => of_kernel(ip),
+        }
+    }
+
+    fn output(&mut self, cpu: usize, job: &mut Overflow) {
+        let setup = self.events.setup(job.event);
+        let body = Body::Sample {
+            number: job.number,
+            period: job.period,
+            user_mode: job.user_mode,
+            ip: self.ip(cpu, job),
+            chain: self.machine.cpus[cpu].buffers[job.context as usize].clone(),
+            user_bytes: setup.stack_user,
+            payload: match setup.kind {
+                Kind::Tracepoint => (cpu as u32).to_le_bytes().to_vec(),
+                Kind::Uprobe => self.ip(cpu, job).to_le_bytes().to_vec(),
+                Kind::Pmu | Kind::Timer | Kind::Software | Kind::BpfOutput => Vec::new(),
+            },
+            registers: setup.regs_intr.then(|| self.registers(cpu, job)),
+            branches: job.branches.take(),
+        };
+        let (number, event) = (job.number, job.event);
+        let fact = if self.write(cpu, event, body) {
+            Fact::Sample { number }
+        } else {
+            Fact::SampleLost { number, event }
+        };
+        self.say(cpu, fact);
+    }
+}
