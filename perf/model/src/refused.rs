@@ -61,35 +61,37 @@ impl Refused {
     /// The reason in words.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::NoCpu => "there is no such CPU",
-            Self::NoTask => "there is no such task, or it is gone",
-            Self::NoEvent => "there is no such event",
-            Self::NoHandler => "there is no such handler",
-            Self::HandlerExists => "the event has a handler already (EEXIST)",
+            Self::NoCpu => "no such CPU",
+            Self::NoTask => "no such task, or it has exited",
+            Self::NoEvent => "no such event",
+            Self::NoHandler => "no such handler",
+            Self::HandlerExists => "the event already has a handler (EEXIST)",
             Self::NotForPrograms => {
                 "programs are for hardware counters, timers and software events only (EINVAL)"
             }
             Self::Idle => "no task runs on this CPU",
             Self::NotUser => "this CPU does not run user code",
             Self::NotInSystemCall => "no system call runs on this CPU, or it is interrupted",
-            Self::InterruptWaits => "an interrupt waits and comes first: step",
-            Self::InterruptsOff => "interrupts are off here",
+            Self::InterruptWaits => "an interrupt is pending and comes first: use `step`",
+            Self::InterruptsOff => "interrupts are disabled here",
             Self::NotPreemptible => "the task cannot be preempted here",
-            Self::Running => "the task runs already",
+            Self::Running => "the task is already running",
             Self::NoNewTask => "the thread number is taken, or there are too many tasks",
             Self::KernelThread => "the task is a kernel thread",
-            Self::NotAtEntry => "the task does not stand at a function's entry",
+            Self::NotAtEntry => "the task is not at a function's entry",
             Self::WrongContext => "the event cannot overflow here",
-            Self::NeverReturns => "user code does not come to run: leave the system call first",
-            Self::IsOpen => "the event is open",
+            Self::NeverReturns => "user code would never run: use `leave` first",
+            Self::IsOpen => "the event is already open",
             Self::IsClosed => "the event is not open",
             Self::NotKernelText => "the address is not in the kernel's text",
-            Self::AttachedAtOpen => "the program came with the event and goes with it",
+            Self::AttachedAtOpen => {
+                "the program was attached when the event was opened and stays until it is closed"
+            }
             Self::TakesOthersRecords => {
-                "the event's ring takes records of tasks or of user frames: it stays open"
+                "the event's ring also takes records of tasks or of user frames, so it must stay open"
             }
             Self::TooLong => "the time is too long",
-            Self::TooMuch => "the run's log is full: 262144 entries are the most",
+            Self::TooMuch => "the run's log has reached its limit of 262144 entries",
             Self::TooManyRecords => "the run's records take more than 64 MiB",
         }
     }

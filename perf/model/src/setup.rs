@@ -316,13 +316,15 @@ impl Refusal {
             Self::NoDeferOutput => "defer_output is a reserved bit in this form",
             Self::NoDeferral => "defer_callchain and defer_output are reserved bits in this kernel",
             Self::SframeInline => "SFrame needs task context, so the callchain must be deferred",
-            Self::MaxStack => "sample_max_stack is over the limit of 127",
+            Self::MaxStack => "sample_max_stack exceeds the limit of 127",
             Self::NoBranches => "only a hardware counter has branch records",
-            Self::NoBranchesOfOutputs => "what programs write has no branch records",
-            Self::Config1InUse => "config1 is in use, it cannot be a program",
-            Self::NotForPrograms => "no such program, or not for an event of this kind",
-            Self::CgroupOfThread => "an event is of a thread or of a cgroup, not of both",
-            Self::FirstIsLate => "an event that takes others' records is there from the start",
+            Self::NoBranchesOfOutputs => "the output of programs has no branch records",
+            Self::Config1InUse => "config1 is in use, so it cannot name a program",
+            Self::NotForPrograms => "no such program, or events of this kind take no programs",
+            Self::CgroupOfThread => "an event may belong to a thread or to a cgroup, not to both",
+            Self::FirstIsLate => {
+                "an event that takes the records of others must be open from the start"
+            }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Why a program was stopped.
 
 use super::insn::Insn;
+use super::names::map;
 use super::vm::address::Region;
-use std::fmt;
+use thiserror::Error;
 
 /// A program's fault: the kernel's verifier would have refused the program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{program}: instruction {insn}{} ({:02x?}): {kind}", self.place(), .code.encode())]
 pub struct Fault {
     /// The program.
     pub program: String,
@@ -20,12 +22,14 @@ pub struct Fault {
 }
 
 /// The kinds of [`Fault`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FaultKind {
     /// A register is used that nothing was written to.
+    #[error("r{0} was never written")]
     UninitialisedRegister(u8),
     /// Bytes of the stack are read that nothing was written to.
+    #[error("the stack of call {frame} was never written at r10{offset:+}")]
     UninitialisedStack {
         /// Which call's stack.
         frame: u32,
@@ -33,6 +37,7 @@ pub enum FaultKind {
         offset: i64,
     },
     /// An access through a null pointer, such as a lookup's result that was not checked.
+    #[error("access to {size} bytes at {address:#x} through a null pointer")]
     Null {
         /// The address.
         address: u64,
@@ -40,6 +45,7 @@ pub enum FaultKind {
         size: u64,
     },
     /// An access to an address that is no pointer of the program.
+    #[error("access to {size} bytes at {address:#x}, which is not a pointer")]
     NotAPointer {
         /// The address.
         address: u64,
@@ -47,6 +53,7 @@ pub enum FaultKind {
         size: u64,
     },
     /// An access outside what the pointer points to.
+    #[error("access to {size} bytes at offset {offset} of {region}, which has {length} bytes")]
     OutOfBounds {
         /// What it points to.
         region: Region,
@@ -58,8 +65,10 @@ pub enum FaultKind {
         length: u64,
     },
     /// A write to what programs may only read.
+    #[error("write to {0}, which is read-only")]
     ReadOnly(Region),
     /// An access to the stack that is not aligned to its size.
+    #[error("misaligned access to {size} bytes at r10{offset:+}")]
     MisalignedStack {
         /// From the frame pointer, bytes.
         offset: i64,
@@ -68,6 +77,7 @@ pub enum FaultKind {
     },
     /// An access to the context that the verifier does not allow: registers are read by 8 bytes,
     /// the period and the address by any size, all aligned.
+    #[error("invalid access to {size} bytes at offset {offset} of the context")]
     Context {
         /// Offset in the context, bytes.
         offset: i64,
@@ -75,17 +85,22 @@ pub enum FaultKind {
         size: u64,
     },
     /// A field of the context that is not known of this sample.
+    #[error("offset {offset} of the context is unknown for this sample")]
     ContextUnknown {
         /// Offset in the context, bytes.
         offset: i64,
     },
     /// More calls inside each other than 8.
+    #[error("more than 8 nested calls")]
     CallDepth,
     /// More instructions than the budget.
+    #[error("still running after {0} instructions")]
     Budget(u64),
     /// An operation code that got past the check: our bug.
+    #[error("opcode {0:#04x} is not modelled")]
     Opcode(u8),
     /// An argument that a helper cannot take.
+    #[error("invalid argument {argument} of {helper}")]
     Argument {
         /// The helper.
         helper: &'static str,
@@ -93,6 +108,7 @@ pub enum FaultKind {
         argument: u8,
     },
     /// A map that a helper cannot take.
+    #[error("{helper} cannot take a map of type {kind} ({})", map(*.kind).unwrap_or("unknown"))]
     MapKind {
         /// The helper.
         helper: &'static str,
@@ -100,80 +116,19 @@ pub enum FaultKind {
         kind: u32,
     },
     /// The program ended with a record of a ring buffer that it neither submitted nor discarded.
+    #[error("ring buffer record {0} is neither submitted nor discarded")]
     Unreleased(u32),
     /// A helper for programs that handle perf events, in another one.
+    #[error("{0} is only for programs that handle perf events")]
     NotPerfEvent(&'static str),
 }
 
-impl fmt::Display for FaultKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::UninitialisedRegister(r) => write!(f, "r{r} was never written"),
-            Self::UninitialisedStack { frame, offset } => {
-                write!(
-                    f,
-                    "the stack of call {frame} was never written at r10{offset:+}"
-                )
-            }
-            Self::Null { address, size } => {
-                write!(f, "{size} bytes at {address:#x}: a null pointer")
-            }
-            Self::NotAPointer { address, size } => {
-                write!(f, "{size} bytes at {address:#x}, which is no pointer")
-            }
-            Self::OutOfBounds {
-                region,
-                offset,
-                size,
-                length,
-            } => write!(
-                f,
-                "{size} bytes at {offset} of {region}, which has {length} bytes"
-            ),
-            Self::ReadOnly(region) => write!(f, "a write to {region}, which is read-only"),
-            Self::MisalignedStack { offset, size } => {
-                write!(f, "{size} bytes at r10{offset:+}: misaligned")
-            }
-            Self::Context { offset, size } => {
-                write!(
-                    f,
-                    "{size} bytes at {offset} of the context, which programs may not access"
-                )
-            }
-            Self::ContextUnknown { offset } => {
-                write!(
-                    f,
-                    "the sample does not tell what is at {offset} of the context"
-                )
-            }
-            Self::CallDepth => write!(f, "more than 8 calls inside each other"),
-            Self::Budget(limit) => write!(f, "still running after {limit} instructions"),
-            Self::Opcode(code) => write!(f, "opcode {code:#04x} is not modelled"),
-            Self::Argument { helper, argument } => {
-                write!(f, "argument {argument} of {helper} is not what it takes")
-            }
-            Self::MapKind { helper, kind } => {
-                let name = super::names::map(kind).unwrap_or("unknown");
-                write!(f, "{helper} cannot take a map of type {kind} ({name})")
-            }
-            Self::Unreleased(number) => {
-                write!(f, "record {number} is neither submitted nor discarded")
-            }
-            Self::NotPerfEvent(helper) => {
-                write!(f, "{helper} is for programs that handle perf events")
-            }
+impl Fault {
+    /// The function, where it is not the program's own.
+    fn place(&self) -> String {
+        match self.function == self.program {
+            true => String::new(),
+            false => format!(" in {}", self.function),
         }
     }
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: instruction {}", self.program, self.insn)?;
-        if self.function != self.program {
-            write!(f, " in {}", self.function)?;
-        }
-        write!(f, " ({:02x?}): {}", self.code.encode(), self.kind)
-    }
-}
-
-impl std::error::Error for Fault {}

@@ -4,6 +4,7 @@
 //! `arch/x86/events/intel/lbr.c` (Linux 7.2), `hsw_lbr_sel_map`.
 
 use super::ring::{Branch, Kind};
+use thiserror::Error;
 
 /// Bits of `perf_event_attr.branch_sample_type` that ask for branches.
 #[allow(missing_docs, reason = "the names are those of the kernel's header")]
@@ -66,32 +67,18 @@ const MAP: [(u64, u32); 11] = [
 ];
 
 /// Why a filter cannot be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SelectError {
     /// Bits that no filter knows (`EOPNOTSUPP`).
+    #[error("branch types {0:#x} are not supported")]
     Unsupported(u64),
     /// The call-stack mode goes with USER and KERNEL only (`EINVAL`).
+    #[error("call-stack mode cannot be combined with branch types {0:#x}")]
     CallStackWith(u64),
     /// No privilege level: the kernel puts the event's own there before it comes to this.
+    #[error("neither user nor kernel branches are requested")]
     NoLevel,
 }
-
-impl std::fmt::Display for SelectError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unsupported(bits) => write!(f, "branch types {bits:#x} are not supported"),
-            Self::CallStackWith(bits) => {
-                write!(
-                    f,
-                    "the call-stack mode does not go with branch types {bits:#x}"
-                )
-            }
-            Self::NoLevel => write!(f, "neither user nor kernel branches are asked for"),
-        }
-    }
-}
-
-impl std::error::Error for SelectError {}
 
 /// A filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

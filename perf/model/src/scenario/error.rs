@@ -4,41 +4,55 @@ use super::SCENARIO_BYTES_MAX;
 use crate::bpf::{LoadError, ObjectError};
 use crate::refused::Refused;
 use crate::setup::Refusal;
-use std::fmt;
+use thiserror::Error;
 
 /// What is wrong with a scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioErrorKind {
     /// Longer than [`SCENARIO_BYTES_MAX`].
+    #[error("the scenario is longer than {SCENARIO_BYTES_MAX} bytes")]
     TooLong,
     /// No such directive.
+    #[error("unknown directive")]
     Unknown,
     /// A word is missing.
+    #[error("{0} is missing")]
     Missing(&'static str),
     /// A word too many.
+    #[error("unexpected word after the end of the directive")]
     Extra,
     /// Not what belongs there.
+    #[error("expected {0}")]
     Not(&'static str),
     /// A name that is taken.
+    #[error("a {0} of this name already exists")]
     Taken(&'static str),
     /// More than the model bears.
+    #[error("too many {0}")]
     TooMany(&'static str),
     /// What there is must come before what happens.
+    #[error("this must come before the first action")]
     Late,
     /// The kernel refuses the event.
+    #[error("{}: {}", .0.errno(), .0.description())]
     Refusal(Refusal),
     /// The action cannot happen there.
+    #[error("{}", .0.description())]
     Refused(Refused),
     /// A stack comes from a file, and nobody supplied it.
+    #[error("this comes from a file, and files are not read here")]
     NotSupplied,
     /// The object file is malformed.
+    #[error("{0}")]
     Object(ObjectError),
     /// A program of the object file cannot be run.
+    #[error("{0}")]
     Load(LoadError),
 }
 
 /// What is wrong with a scenario, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}, column {column}: {kind}")]
 pub struct ScenarioError {
     /// The line, from 1.
     pub line: usize,
@@ -47,34 +61,3 @@ pub struct ScenarioError {
     /// What.
     pub kind: ScenarioErrorKind,
 }
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}: ", self.line, self.column)?;
-        match &self.kind {
-            ScenarioErrorKind::TooLong => {
-                write!(f, "the scenario is longer than {SCENARIO_BYTES_MAX} bytes")
-            }
-            ScenarioErrorKind::Unknown => write!(f, "no such directive"),
-            ScenarioErrorKind::Missing(what) => write!(f, "{what} is missing"),
-            ScenarioErrorKind::Extra => write!(f, "nothing more belongs here"),
-            ScenarioErrorKind::Not(what) => write!(f, "not {what}"),
-            ScenarioErrorKind::Taken(what) => write!(f, "there is a {what} of this name already"),
-            ScenarioErrorKind::TooMany(what) => write!(f, "too many {what}"),
-            ScenarioErrorKind::Late => {
-                write!(f, "this belongs before the first thing that happens")
-            }
-            ScenarioErrorKind::Refusal(refusal) => {
-                write!(f, "{}: {}", refusal.errno(), refusal.description())
-            }
-            ScenarioErrorKind::Refused(refused) => write!(f, "{}", refused.description()),
-            ScenarioErrorKind::Object(error) => error.fmt(f),
-            ScenarioErrorKind::Load(error) => error.fmt(f),
-            ScenarioErrorKind::NotSupplied => {
-                write!(f, "this comes from a file, which is not read here")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ScenarioError {}

@@ -14,7 +14,7 @@ fn elf_error(error: object::Error, offset: u64, part: &str) -> ObjectError {
         "Invalid ELF symbol name" => "a symbol's name lies outside the file",
         "Invalid ELF header size or alignment" => "too short for an ELF header",
         "Unsupported ELF header" => "not a little-endian ELF64 file",
-        _ => "it does not lie in the file as its header says",
+        _ => "it lies outside the file, or its header is wrong",
     };
     ObjectError::new(Kind::Elf(what), offset, part)
 }
