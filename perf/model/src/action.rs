@@ -1,163 +1,161 @@
-//! What a script or a random schedule may ask of the world.
-//!
-//! `apply` carries it out.
+//! The actions that a script or a random schedule may ask of the world.
 
 use super::stack::{Leaf, StackId};
 
-/// Something that happens next.
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// One atomic step of the CPU.
     Step {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// User code, or the idle task, runs for a time.
     Run {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** How long. */
+        /** Duration, nanoseconds. */
         ns: u64,
     },
     /// User code goes on to another stack.
     Stack {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Its stack then. */
+        /** The stack. */
         stack: StackId,
-        /** Where in the innermost function. */
+        /** The place in the innermost function. */
         leaf: Leaf,
     },
     /// User code makes a system call.
     Syscall {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
-    /// A task in a system call, or a kernel thread, goes on to an instruction of the kernel's text;
-    /// elsewhere it is where all system calls are.
+    /// A task in a system call, or a kernel thread, goes on to an instruction of the kernel's text.
+    /// Without this action, all system calls are at one address.
     Kernel {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** The instruction. */
+        /** The address of the instruction. */
         address: u64,
     },
     /// The system call is over; the way out begins.
     Leave {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
-    /// Steps until user code runs, or the task is gone.
+    /// Steps until user code runs or the task has exited.
     Finish {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// The event overflows now, in its own context.
     Sample {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Which event. */
+        /** The event. */
         event: u16,
     },
-    /// An interrupt of no interest.
+    /// An interrupt without effects.
     Irq {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
-    /// A softirq of no interest.
+    /// A softirq without effects.
     Softirq {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
-    /// A timer expires outside of an interrupt: there are no registers.
+    /// A timer expires outside an interrupt, so there are no registers.
     Expire {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Whose. */
+        /** The event. */
         event: u16,
     },
-    /// The CPU goes on with another task, wherever that waited; 0 is the idle task.
+    /// The CPU switches to another task, wherever that waited.
     Switch {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Which task. */
+        /** The thread; 0 for the idle task. */
         tid: i32,
     },
-    /// The first half of a switch: the rest is the CPU's next step. Only with branch records is
-    /// there anything in between.
+    /// The first half of a switch; the second half is the CPU's next step. The two are separate
+    /// only with branch records.
     SwitchBegin {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Which task. */
+        /** The thread; 0 for the idle task. */
         tid: i32,
     },
     /// A task in a system call opens an event.
     Open {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Which event. */
+        /** The event. */
         event: u16,
     },
     /// A task in a system call closes an event.
     Close {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Which event. */
+        /** The event. */
         event: u16,
     },
     /// fork in a system call.
     Fork {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
         /** The new task. */
         child: i32,
     },
     /// execve in a system call.
     Exec {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
         /** The new program's stack. */
         stack: StackId,
     },
     /// exit in a system call.
     Exit {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// The kernel oopses in a system call: the branch records of all tasks are kept, and the task
     /// is killed.
     Oops {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// A signal is sent, with a handler.
     Signal {
-        /** To whom. */
+        /** The thread; 0 for the idle task. */
         tid: i32,
         /** The stack with the handler on it. */
         stack: StackId,
     },
     /// User code at a function's first instruction hits a uprobe there.
     Uprobe {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// The reader takes the records of the CPU's rings.
     Read {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
     },
     /// The task's next allocation for an unwind fails.
     NoMemory {
-        /** Whose. */
+        /** The thread; 0 for the idle task. */
         tid: i32,
     },
-    /// A task in a system call puts a handler in place, or takes it away (0).
+    /// A task in a system call installs or removes (0) a handler.
     Install {
-        /** Where. */
+        /** The CPU. */
         cpu: u16,
-        /** Of which event. */
+        /** The event. */
         event: u16,
-        /** Which handler. */
+        /** The handler; 0 for none. */
         handler: u16,
     },
 }

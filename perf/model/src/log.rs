@@ -1,13 +1,12 @@
-//! What happened, in order: for people as text, for the oracle as facts.
-//!
-//! The log is complete: who knows it knows the world. Not here: what should have happened.
+//! The log of a run: everything that happened, in order, as facts for the oracle and as text for
+//! people.
 
 use super::sampling::TimerRegs;
 use super::stack::{Leaf, StackId, StackSource};
 use crate::lbr::Step;
 use std::fmt::Write as _;
 
-/// Where code runs on a CPU, from the outermost.
+/// The context of code on a CPU, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Context {
     /// The current task, or the idle task.
@@ -32,18 +31,18 @@ impl Context {
     }
 }
 
-/// What a handler makes of a sample.
+/// What a handler does with a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
     /// The event's own output follows.
     Kept,
     /// No output.
     Dropped,
-    /// Dropped, as a program was running on the CPU already: this one was not called.
+    /// Dropped without a call, because a program was already running on the CPU.
     Recursion,
-    /// Dropped, as the program did what the kernel's verifier would have refused.
+    /// Dropped, because the program did something that the kernel's verifier would have refused.
     Fault {
-        /// At which instruction.
+        /// The number of the instruction.
         insn: u16,
     },
 }
@@ -59,7 +58,7 @@ impl Handling {
     }
 }
 
-/// One line of the log.
+/// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Virtual time, nanoseconds.
@@ -77,152 +76,152 @@ pub struct Entry {
 pub enum Fact {
     /// Time passed on the CPU.
     Ran {
-        /// In user space.
+        /// Whether user code ran.
         user: bool,
-        /// How long.
+        /// Duration, nanoseconds.
         ns: u64,
     },
-    /// A counter was moved to its overflow by the scenario.
+    /// The scenario moved a counter to its overflow.
     Counted {
         /// The event.
         event: u16,
-        /// By how much.
+        /// The number of events.
         by: u64,
     },
-    /// User code ran on to another stack.
+    /// User code went on to another stack.
     Stack {
         /// The stack it has now.
         stack: StackId,
-        /// Where in the innermost function.
+        /// The place in the innermost function.
         leaf: Leaf,
     },
-    /// From user space into the kernel.
+    /// The task entered the kernel from user space.
     Enter,
-    /// An interrupt came.
+    /// An interrupt began.
     Interrupt(Context),
-    /// It is over.
+    /// An interrupt ended.
     InterruptEnd(Context),
-    /// Back in user space.
+    /// The task returned to user space.
     Return,
-    /// The CPU goes on with another task.
+    /// The CPU switched to another task.
     Switch {
-        /// Which; 0 for the idle task.
+        /// The next thread; 0 for the idle task.
         to: i32,
     },
-    /// A task was made, with the stack of its maker.
+    /// A task was created, with the stack of its parent.
     Fork {
         /// The new task.
         child: i32,
     },
-    /// The program was replaced: from here on the task has another stack.
+    /// execve: the task has another stack from here on.
     Exec {
-        /// The stack the new program begins with.
+        /// The stack at the start of the new program.
         stack: StackId,
     },
     /// The kernel oopsed, and kept the branch records of all tasks.
     Oops,
-    /// The task is ending (`PF_EXITING`).
+    /// The task is exiting (`PF_EXITING`).
     Exiting,
-    /// The task is gone.
+    /// The task has exited.
     Exit,
     /// A signal handler was put on top of the user stack.
     Signal {
         /// The stack it has now.
         stack: StackId,
     },
-    /// A uprobe's instruction was done: the task stands behind `push %rbp`.
+    /// A uprobe's instruction was emulated: the task is after `push %rbp`.
     UprobeStep,
     /// A counter in frequency mode was loaded with another period.
     Loaded {
         /// The event.
         event: u16,
-        /// What its next sample stands for.
+        /// The number of events that its next sample stands for.
         period: u64,
-        /// What it had counted, if that is in no sample.
+        /// Events counted so far that are in no sample.
         dropped: u64,
     },
-    /// An event overflowed and is to become a sample.
+    /// An event overflowed, and a sample begins.
     Overflow {
         /// The event.
         event: u16,
-        /// Which sample of the run, from 1.
+        /// The number of the sample, from 1.
         number: u64,
-        /// Events it stands for.
+        /// Number of events that it stands for.
         period: u64,
-        /// In which context.
+        /// The context.
         context: Context,
         /// Whether the registers are those of user space.
         user_mode: bool,
     },
-    /// An overflow that the event's filters keep out.
+    /// An overflow that the event's filters dropped.
     Filtered {
         /// The event.
         event: u16,
-        /// Events it would have stood for.
+        /// Number of events that it stands for.
         period: u64,
     },
-    /// The user part was asked for.
+    /// The user part of a callchain was requested.
     Request {
-        /// For which sample.
+        /// The number of the sample, from 1.
         number: u64,
-        /// The cookie; `None` where the kernel refused and unwinds at once.
+        /// The cookie; `None` where the kernel refused to defer and unwinds at once.
         cookie: Option<u64>,
     },
     /// A task work was queued.
     Queued,
     /// A handler was called.
     Handled {
-        /// For which sample.
+        /// The number of the sample, from 1.
         number: u64,
         /// The handler.
         handler: u16,
-        /// The context it was called with.
+        /// The context that it was called with.
         context: u16,
-        /// What it makes of the sample.
+        /// What it does with the sample.
         how: Handling,
     },
-    /// A program is going to run: this is which.
+    /// A program was chosen to run.
     Taken {
-        /// For which sample.
+        /// The number of the sample, from 1.
         number: u64,
         /// The handler.
         handler: u16,
-        /// The context it will be called with.
+        /// The context that it will be called with.
         context: u16,
     },
     /// A program wrote a record.
     Output {
-        /// At which sample.
+        /// The number of the sample, from 1.
         number: u64,
-        /// To which event's ring.
+        /// The event.
         event: u16,
         /// The handler.
         handler: u16,
-        /// How many bytes.
+        /// The size of the record, bytes.
         bytes: u32,
     },
-    /// A timer's function began: what a global tracepoint there sees.
+    /// A global tracepoint at the head of the timers' function.
     Traced {
-        /// Whose timer.
+        /// The event.
         event: u16,
         /// The registers of the interrupt.
         regs: TimerRegs,
     },
-    /// A handler was put in place, completely.
+    /// A handler was installed, with its context.
     Installed {
-        /// Of which event.
+        /// The event.
         event: u16,
-        /// Which; 0 for none.
+        /// The handler; 0 for none.
         handler: u16,
     },
     /// A sample was written.
     Sample {
-        /// Which.
+        /// The number of the sample, from 1.
         number: u64,
     },
-    /// A sample found no room.
+    /// A sample did not fit its ring.
     SampleLost {
-        /// Which.
+        /// The number of the sample, from 1.
         number: u64,
         /// The event.
         event: u16,
@@ -233,54 +232,54 @@ pub enum Fact {
     NoMemory,
     /// A record with user frames was written.
     Deferred {
-        /// To which event's ring.
+        /// The event.
         event: u16,
         /// The cookie; 0 in the form of 2023.
         cookie: u64,
-        /// How many frames.
+        /// The number of frames.
         frames: u16,
     },
-    /// A record with user frames found no room.
+    /// A record with user frames did not fit its ring.
     DeferredLost {
-        /// In which event's ring.
+        /// The event.
         event: u16,
         /// The cookie; 0 in the form of 2023.
         cookie: u64,
     },
-    /// Another record found no room.
+    /// Another record did not fit its ring.
     OtherLost {
-        /// In which event's ring.
+        /// The event.
         event: u16,
     },
-    /// The mask was cleared on the way out.
+    /// The mask of requests was cleared on the way out of the kernel.
     Reset,
     /// The event was throttled on this CPU.
     Throttled {
-        /// Which.
+        /// The event.
         event: u16,
     },
     /// The event counts again on this CPU.
     Unthrottled {
-        /// Which.
+        /// The event.
         event: u16,
     },
     /// The reader took all records of the CPU.
     Read,
     /// The event was opened.
     Opened {
-        /// Which.
+        /// The event.
         event: u16,
     },
     /// The event was closed.
     Closed {
-        /// Which.
+        /// The event.
         event: u16,
     },
-    /// User code came to its stack by so many returns and then calls; told with branch records.
+    /// The returns and then calls by which user code reached its stack; only with branch records.
     Moved {
-        /// Returns.
+        /// The number of returns.
         returns: u16,
-        /// Calls.
+        /// The number of calls.
         calls: u16,
     },
     /// Something happened to branch records or their memory.
@@ -288,7 +287,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// Whether it is only the passing of time, which the text leaves out.
+    /// Whether the text leaves it out, as it does with the passing of time.
     const fn is_quiet(self) -> bool {
         matches!(self, Self::Ran { .. } | Self::Counted { .. })
     }
@@ -432,13 +431,13 @@ fn cookie_text(cookie: u64) -> String {
     }
 }
 
-/// What the text needs to know of the world.
+/// The names that the text uses.
 struct Names<'a> {
     events: &'a [String],
     stacks: &'a dyn StackSource,
 }
 
-/// The log as text: a line each, without the passing of time.
+/// The log as text: a line for each fact, without the passing of time.
 pub(super) fn text(entries: &[Entry], events: &[String], stacks: &dyn StackSource) -> String {
     let names = &Names { events, stacks };
     let mut out = String::new();

@@ -1,40 +1,40 @@
-//! Defects that are put into the model on purpose, so that its rules can be seen to find them.
+//! Deliberate defects of the model, which show that the rules find them.
 
 use crate::lbr::Mutation;
 
-/// A defect put into the model on purpose; each must be found by the oracle.
+/// A deliberate defect of the model, which the oracle must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// The deferred unwind writes into the CPU's callchain buffer of task context.
     SharedBuffer,
-    /// The record with the user frames carries the last period once more.
+    /// The record with the user frames repeats the last period.
     PeriodTwice,
-    /// A full ring drops without a word.
+    /// A full ring drops records without counting them.
     LostUntold,
-    /// The frames found are kept over the return to user space.
+    /// The cached frames survive the return to user space.
     StaleCache,
-    /// The cookie is kept over the return to user space.
+    /// The cookie survives the return to user space.
     CookieReused,
     /// A handler and its context are replaced one after the other.
     HalfReplacedHandler,
-    /// The walk from a mark drops `sp < first_frame` and not `sp <= first_frame`.
+    /// The walk from a mark drops frames with `sp < first_frame` instead of `sp <= first_frame`.
     SkipLess,
     /// Branch records are not restored at a switch.
     WipeAtSwitch,
     /// Memory for branch records is freed while a switch on another CPU uses it.
     UseAfterFree,
-    /// Memory for branch records is freed by who closes the event and by the task's end.
+    /// Memory for branch records is freed both when the event is closed and when the task exits.
     DoubleFree,
-    /// A task's end leaves its memory for branch records.
+    /// A task that exits leaks its memory for branch records.
     LeakAtExit,
     /// Branch records are saved and restored only where a switch changes the cgroup.
     SaveAtCgroupSwitch,
     /// Contexts change hands at a switch without the branch records in them.
     SwapWithoutData,
-    /// Branch records count as still in the ring though others were saved since.
+    /// Branch records are assumed to be in the ring still, though others were saved since.
     SkipWithoutLogId,
-    /// Linux 7.2 as it is: whoever restores branch records does not forget whose were saved from
-    /// the ring last. All else here has this mended.
+    /// Linux 7.2 as it is: restoring branch records does not reset whose records were saved from
+    /// the ring last. Everywhere else in the model this is fixed.
     Linux,
 }
 
@@ -79,7 +79,7 @@ impl Mutant {
         }
     }
 
-    /// The defect of how branch records are kept that it is, if it is one.
+    /// The corresponding defect of branch records, if it is one of those.
     pub(super) const fn of_branches(self) -> Option<Mutation> {
         Some(match self {
             Self::WipeAtSwitch => Mutation::WipeAtSwitch,
@@ -94,7 +94,7 @@ impl Mutant {
         })
     }
 
-    /// The mutant of that name.
+    /// The mutant with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mutant| mutant.as_str() == name)
     }

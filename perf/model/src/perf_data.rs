@@ -1,17 +1,17 @@
 //! A finished run as a perf.data file, as a tool would have written it.
 //!
-//! The records come in the order in which the reader took them, each CPU's rings merged, with a
-//! FINISHED_ROUND wherever every CPU was read once more. Before them stand names and mappings of
-//! the tasks there are at the start.
+//! The records are in the order in which the reader took them, each CPU's rings merged, with a
+//! FINISHED_ROUND wherever every CPU was read once more. The names and mappings of the tasks that
+//! exist at the start come first.
 //!
-//! What a file cannot hold as it is:
-//! - Times are [`EPOCH_NS`] later, because perf takes a time of 0 for none.
-//! - Tracepoints are of the system `model`, uprobes of `probe_model`, unless their names are
-//!   `SYSTEM:NAME`. A uprobe is written as perf probe makes it: as a tracepoint.
-//! - Records of the form of 2023 have no cookie; no reader knows that layout. They are written in
-//!   today's, with cookie 0; their samples end with the marker, as they did.
-//! - Of user registers and stack copies a model knows the size only: a stack is zeros of which
-//!   none is valid.
+//! Differences between the model and the file:
+//! - Times are [`EPOCH_NS`] later, because perf treats a time of 0 as missing.
+//! - Tracepoints belong to the system `model`, uprobes to `probe_model`, unless their names are
+//!   `SYSTEM:NAME`. A uprobe is written as a tracepoint, as perf probe does.
+//! - Records of the form of 2023 have no cookie, and no reader knows that layout. They are written
+//!   in the layout of Linux 6.19, with cookie 0; their samples end with the marker.
+//! - The model knows only the size of user registers and stack copies: a stack copy is all zeros,
+//!   with a valid size of 0.
 
 use super::log::{Entry, Fact};
 use super::record::{Body, Delivered, Record};
@@ -32,15 +32,15 @@ use unwind_sim_perf_data::{
 
 /// Time 0 of the model in the file, nanoseconds.
 pub const EPOCH_NS: u64 = 1_000_000_000;
-/// Mappings of user code; where there would be more, one covers it all.
+/// The most mappings of user code; if there would be more, one mapping covers all.
 const MAPS_MAX: usize = 64;
-/// User addresses further apart than this are in different mappings.
+/// User addresses that are further apart than this are in different mappings, bytes.
 const MAP_GAP: u64 = 1 << 20;
-/// A page.
+/// Size of a page, bytes.
 const PAGE: u64 = 0x1000;
-/// The longest record: its size has 16 bits, and it fills words.
+/// The longest record, bytes: its size has 16 bits and is a multiple of 8.
 const RECORD_MAX: u32 = 0xfff8;
-/// Where `[vdso]` is mapped.
+/// Address of `[vdso]`.
 const VDSO: u64 = 0x7fff_f7fc_1000;
 /// `PERF_COUNT_SW_CPU_CLOCK`.
 const CPU_CLOCK: u64 = 0;
@@ -56,7 +56,7 @@ const PRIVATE: u32 = 2;
 /// The bytes of a perf.data file with the records of a finished run.
 ///
 /// # Errors
-/// If there is no event; and if a record cannot be written, which no run's are known to cause.
+/// If there are no events, or a record cannot be written; no run is known to cause the latter.
 pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
     if world.events().is_empty() {
         return Err(WriteError::NoEvents);
@@ -180,7 +180,7 @@ const REGISTERS: u64 = 1 << regs::PERF_REG_X86_BP
     | 1 << regs::PERF_REG_X86_FLAGS
     | 1 << regs::PERF_REG_X86_CS;
 
-/// The number of the first tracepoint: below are those of ftrace itself.
+/// The number of the first tracepoint; lower numbers are ftrace's own.
 const TRACEPOINT_ID: usize = 1000;
 
 /// An event as a tracepoint, if it is one.
@@ -208,7 +208,7 @@ fn tracepoint(index: usize, event: &EventSetup) -> Option<Tracepoint> {
     })
 }
 
-/// What the first event records of tasks.
+/// The flags by which the first event records what tasks do.
 const SIDE_BAND: u64 = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
 
 /// The id of an event.
@@ -223,7 +223,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// What perf writes of what was there before.
+    /// Writes the names and mappings of the tasks that exist at the start, as perf does.
     fn start(&mut self) -> Result<(), WriteError> {
         let nobody = Id::default();
         let kernel = Mmap {
@@ -235,7 +235,7 @@ impl File<'_> {
             identity: MmapIdentity::Path,
             protection: READ_EXEC,
             flags: PRIVATE,
-            // As a module: in `[kernel.kallsyms]` perf would show symbols of the kernel it runs on.
+            // As a module: for `[kernel.kallsyms]` perf would show symbols of the running kernel.
             path: b"[model]",
         };
         let cpumode = misc::CPUMODE_KERNEL;
@@ -389,13 +389,13 @@ impl File<'_> {
 /// The size of a stack copy in a sample of `size` bytes, of which the copy is `asked`: what fits,
 /// in words (`perf_sample_ustack_size`, `kernel/events/core.c`).
 const fn stack_size(size: u32, asked: u32) -> usize {
-    // The words before and behind it are not in the model's size.
+    // The words before and after it are not in the model's size.
     let left = RECORD_MAX.saturating_sub(size - asked + 16);
     let fits = if asked < left { asked } else { left };
     (fits & !7) as usize
 }
 
-/// The task that a fact tells was made.
+/// The task that a fact says was created.
 const fn forked(entry: &Entry) -> Option<i32> {
     match entry.fact {
         Fact::Fork { child } => Some(child),
@@ -403,7 +403,7 @@ const fn forked(entry: &Entry) -> Option<i32> {
     }
 }
 
-/// A task's name; at most 15 bytes, as the kernel's.
+/// The name of a task, at most 15 bytes as in the kernel.
 fn name(kind: &str, tid: i32) -> String {
     let mut name = format!("{kind}-{tid}");
     name.truncate(15);

@@ -7,28 +7,28 @@ use unwind_sim_perf_data::write::COMMON_BYTES;
 /// A record in a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was written, nanoseconds.
+    /// Time of writing, nanoseconds.
     pub time: u64,
-    /// The how manieth record of the run; tells records of one time apart.
+    /// Sequence number in the run, which orders records of the same time.
     pub sequence: u64,
     /// The CPU it was written on.
     pub cpu: u16,
-    /// The event whose ring it is in, an index into the events of the run.
+    /// Index of the event whose ring it is in.
     pub event: u16,
     /// The current thread; 0 for the idle task.
     pub tid: i32,
-    /// What it says.
+    /// The contents.
     pub body: Body,
 }
 
-/// What a [`Record`] says.
+/// The contents of a [`Record`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// PERF_RECORD_SAMPLE.
     Sample {
-        /// Which sample of the run, from 1.
+        /// The number of the sample, from 1.
         number: u64,
-        /// Events it stands for.
+        /// Number of events that it stands for.
         period: u64,
         /// Whether the registers are those of user space.
         user_mode: bool,
@@ -36,7 +36,7 @@ pub enum Body {
         ip: u64,
         /// The callchain with its markers.
         chain: Vec<u64>,
-        /// Bytes of user registers and user stack in it.
+        /// Size of the user registers and the user stack, bytes.
         user_bytes: u32,
         /// The fields of a tracepoint, without the common ones (PERF_SAMPLE_RAW).
         payload: Vec<u8>,
@@ -45,33 +45,33 @@ pub enum Body {
         /// The branch stack, for events that have one.
         branches: Option<Branches>,
     },
-    /// PERF_RECORD_SAMPLE with PERF_SAMPLE_RAW: what a program wrote.
+    /// PERF_RECORD_SAMPLE with PERF_SAMPLE_RAW: the output of a program.
     Raw {
-        /// The payload, padded with zeros so that with its size it fills words.
+        /// The payload, padded with zeros so that it and its size fill whole words.
         data: Vec<u8>,
     },
     /// PERF_RECORD_CALLCHAIN_DEFERRED.
     Deferred {
         /// The cookie; none in the form of 2023.
         cookie: Option<u64>,
-        /// Events it stands for: must be 0.
+        /// Number of events that it stands for; must be 0.
         period: u64,
         /// The user frames, innermost first, without a marker.
         frames: Vec<u64>,
     },
     /// PERF_RECORD_LOST: this many records did not fit before this one.
     Lost {
-        /// How many.
+        /// The number of records.
         lost: u64,
     },
-    /// PERF_RECORD_LOST_SAMPLES: what the tool reads at the end (PERF_FORMAT_LOST).
+    /// PERF_RECORD_LOST_SAMPLES: the count that the tool reads at the end (PERF_FORMAT_LOST).
     LostSamples {
-        /// How many.
+        /// The number of records.
         lost: u64,
     },
     /// PERF_RECORD_COMM with the exec bit.
     Exec,
-    /// PERF_RECORD_MMAP2 of `[vdso]`, which the kernel maps inside execve only.
+    /// PERF_RECORD_MMAP2 of `[vdso]`, which the kernel maps only in execve.
     Vdso,
     /// PERF_RECORD_FORK.
     Fork {
@@ -89,31 +89,31 @@ pub enum Body {
 /// PERF_SAMPLE_BRANCH_STACK with PERF_SAMPLE_BRANCH_HW_INDEX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branches {
-    /// Place of the newest entry in the ring.
+    /// Index of the newest entry in the ring.
     pub hw_index: u64,
     /// The entries, newest first.
     pub entries: Vec<BranchEntry>,
 }
 
-/// What a reader got, in its order.
+/// A step of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivered {
-    /// The record of this sequence number.
+    /// It took the record with this sequence number.
     Record(u64),
-    /// This CPU's rings are empty.
+    /// It emptied this CPU's rings.
     Cpu(u16),
 }
 
 /// Size of `struct perf_event_header`.
 const HEADER: u32 = 8;
-/// IDENTIFIER, TID, TIME and CPU: what `sample_id_all` puts behind every record.
+/// Bytes of IDENTIFIER, TID, TIME and CPU, which `sample_id_all` puts after every record.
 const SAMPLE_ID: u32 = 32;
 
 impl Body {
-    /// Its size in a ring, bytes.
+    /// Size in a ring, bytes.
     pub fn size(&self) -> u32 {
         match self {
-            // IP and PERIOD come to what the trailer has; then nr and the words.
+            // IP and PERIOD in addition to the fields of the trailer; then nr and the words.
             Self::Sample {
                 chain,
                 user_bytes,
@@ -126,7 +126,7 @@ impl Body {
                     0 => 0,
                     bytes => (4 + COMMON_BYTES as u32 + bytes).next_multiple_of(8),
                 };
-                // Which ABI, and the registers.
+                // The ABI and the registers.
                 let registers = registers.map_or(0, |r| 8 + size_of_val(&r) as u32);
                 let entry = size_of::<BranchEntry>() as u32;
                 let branches = branches.as_ref();

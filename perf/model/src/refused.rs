@@ -1,19 +1,19 @@
-//! Why an action cannot happen in the world as it is.
+//! Reasons why an action cannot happen.
 
 /// Why an action cannot happen now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// No such CPU.
     NoCpu,
-    /// No such task, or it is gone.
+    /// No such task, or it has exited.
     NoTask,
     /// No such event.
     NoEvent,
     /// No such handler.
     NoHandler,
-    /// There is one already (EEXIST).
+    /// The event already has a handler (EEXIST).
     HandlerExists,
-    /// Programs are attached to hardware counters and timers only (EINVAL).
+    /// Only hardware counters, timers and software events take programs (EINVAL).
     NotForPrograms,
     /// No task runs on the CPU.
     Idle,
@@ -21,29 +21,29 @@ pub enum Refused {
     NotUser,
     /// The task is not in a system call, or something runs on top of it.
     NotInSystemCall,
-    /// An interrupt waits and comes first.
+    /// An interrupt is pending and comes first.
     InterruptWaits,
-    /// Interrupts are off, or an interrupt runs already.
+    /// Interrupts are disabled, or an interrupt is already running.
     InterruptsOff,
     /// The task cannot be preempted here.
     NotPreemptible,
-    /// The task runs on another CPU, or on this one already.
+    /// The task is already running, on this CPU or another.
     Running,
     /// The thread number is taken, or there are too many tasks.
     NoNewTask,
     /// The task is a kernel thread.
     KernelThread,
-    /// The task does not stand at a function's first instruction.
+    /// The task is not at a function's first instruction.
     NotAtEntry,
-    /// The event overflows on its own in this place only.
+    /// The event does not overflow here, or only on its own.
     WrongContext,
-    /// User code does not come to run: the task is in a system call.
+    /// User code would never run: the task is in a system call.
     NeverReturns,
-    /// The event is open.
+    /// The event is already open.
     IsOpen,
     /// The event is not open.
     IsClosed,
-    /// The address is not of the kernel's text.
+    /// The address is not in the kernel's text.
     NotKernelText,
     /// The event's program came with its attribute.
     AttachedAtOpen,
@@ -58,7 +58,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The reason in words.
+    /// The error message.
     pub const fn description(self) -> &'static str {
         match self {
             Self::NoCpu => "no such CPU",
@@ -88,7 +88,7 @@ impl Refused {
                 "the program was attached when the event was opened and stays until it is closed"
             }
             Self::TakesOthersRecords => {
-                "the event's ring also takes records of tasks or of user frames, so it must stay open"
+                "the event's ring also takes records of tasks or of user frames: it must stay open"
             }
             Self::TooLong => "the time is too long",
             Self::TooMuch => "the run's log has reached its limit of 262144 entries",

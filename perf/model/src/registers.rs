@@ -1,7 +1,7 @@
-//! The registers that a sample has.
+//! The registers of a sample.
 //!
-//! An interrupt has the registers of what it interrupted. A tracepoint and a software event have
-//! none; `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
+//! An interrupt has the interrupted registers. A tracepoint and a software event have none, and
+//! `perf_arch_fetch_caller_regs` (`arch/x86/include/asm/perf_event.h`) makes some up.
 
 use super::stack::Pointers;
 
@@ -16,16 +16,16 @@ pub struct Registers {
     pub bp: u64,
     /// cs; `user_mode()` tests it.
     pub cs: u64,
-    /// rflags; bit 1 is always set in registers of the processor, and tells them from made-up ones
-    /// (`perf_hw_regs`, Linux 5.2).
+    /// rflags. Bit 1 is always set in registers of the processor, which distinguishes them from
+    /// made-up ones (`perf_hw_regs`, Linux 5.2).
     pub flags: u64,
 }
 
-/// How a kernel makes registers up.
+/// How a kernel makes up registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FakeRegs {
     /// Up to Linux 5.1 without frame pointers: rbp is the tracing function's own frame. The
-    /// unwinder takes it for the caller's and finds one frame.
+    /// unwinder mistakes it for the caller's and finds one frame.
     V5_1,
     /// Up to Linux 5.1 with frame pointers: rbp is the caller's.
     V5_1FramePointer,
@@ -44,13 +44,13 @@ impl FakeRegs {
         }
     }
 
-    /// The kernel of that name.
+    /// The variant with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut all = [Self::V5_1, Self::V5_1FramePointer, Self::V5_2].into_iter();
         all.find(|regs| regs.as_str() == name)
     }
 
-    /// The registers made up for a caller at `ip`.
+    /// The made-up registers for a caller at `ip`.
     pub(super) const fn registers(self, ip: u64) -> Registers {
         let (sp, bp) = match self {
             Self::V5_1 => (LIVE_SP, FRAME),
@@ -71,11 +71,11 @@ impl FakeRegs {
 const KERNEL_CS: u64 = 0x10;
 /// `__USER_CS`
 const USER_CS: u64 = 0x33;
-/// Interrupts on, and the bit that is always set.
+/// Interrupts enabled, and bit 1, which is always set.
 const FLAGS: u64 = 0x202;
 /// `__builtin_frame_address(0)` in a tracing function of the model.
 const FRAME: u64 = 0xffff_c900_0010_3e00;
-/// rsp there.
+/// rsp in that function.
 const LIVE_SP: u64 = FRAME - 0x48;
 /// The frame of its caller.
 const CALLERS_FRAME: u64 = FRAME + 0x60;

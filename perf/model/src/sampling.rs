@@ -1,36 +1,35 @@
-//! What becomes of an overflow: the timer's flow, its filters, tracepoint and handler variants.
+//! The flow of a timer: its filters, its tracepoint, and handlers.
 //!
-//! `perf_swevent_hrtimer` (`kernel/events/core.c`, Linux 4.8 to 7.2) as a function of what it
-//! looks at, so that its truth table can be written down. Not here: the sample itself
-//! (`overflow`).
+//! `perf_swevent_hrtimer` (`kernel/events/core.c`, Linux 4.8 to 7.2) as a pure function, so that a
+//! test can hold its truth table. The sample itself is made in `world`.
 
 use super::log::Context;
 use super::setup::EventSetup;
 
-/// What a handler is told of an overflow.
+/// An overflow as a handler sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflown {
     /// The event.
     pub event: u16,
-    /// Which sample of the run.
+    /// The number of the sample, from 1.
     pub number: u64,
     /// The current thread; 0 for the idle task.
     pub tid: i32,
-    /// Events it stands for.
+    /// Number of events that it stands for.
     pub period: u64,
     /// Whether the registers are those of user space.
     pub user_mode: bool,
-    /// In which context.
+    /// The context.
     pub context: Context,
 }
 
-/// What a program attached to an event decides (`PERF_EVENT_IOC_SET_BPF`).
+/// A handler of overflows, such as a program attached with `PERF_EVENT_IOC_SET_BPF`.
 pub trait Handler {
-    /// Called at each overflow that the filters let through; whether the sample is kept.
+    /// Called at each overflow that passes the filters. Returns whether the sample is kept.
     fn overflow(&mut self, sample: &Overflown) -> bool;
 }
 
-/// Keeps all or drops all.
+/// Keeps or drops every sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant(pub bool);
 
@@ -40,7 +39,7 @@ impl Handler for Constant {
     }
 }
 
-/// Keeps what hit in user space, or what did not.
+/// Keeps the samples from user space (true) or from elsewhere (false).
 #[derive(Clone, Copy, Debug)]
 pub struct UserOnly(pub bool);
 
@@ -50,7 +49,7 @@ impl Handler for UserOnly {
     }
 }
 
-/// The registers a timer's interrupt found (`get_irq_regs`).
+/// The registers that a timer's interrupt found (`get_irq_regs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerRegs {
     /// None: the timer did not fire in an interrupt.
@@ -62,7 +61,7 @@ pub enum TimerRegs {
 }
 
 impl TimerRegs {
-    /// In words.
+    /// The name for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "no registers",
@@ -72,7 +71,7 @@ impl TimerRegs {
     }
 }
 
-/// What the timer does with an expiry.
+/// What happens when a timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerFlow {
     /// A tracepoint at the head of the function, as proposed in July 2016, sees it.
@@ -99,7 +98,7 @@ pub fn timer_flow(regs: TimerRegs, idle: bool, event: &EventSetup) -> TimerFlow 
 mod tests {
     use super::*;
 
-    /// All combinations; the table's right side is the kernel's text, read by hand.
+    /// The expected column was read from the kernel's source by hand.
     #[test]
     fn r003_1_the_timers_flow() {
         let rows = [

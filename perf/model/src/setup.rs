@@ -1,6 +1,4 @@
-//! What a run is made of: the form of deferral, the bounds, the events, and what a kernel accepts.
-//!
-//! Not here: what happens (`world`).
+//! The setup of a run: the form of deferral, the limits, the events, and what a kernel accepts.
 
 use super::mutant::Mutant;
 use super::registers::FakeRegs;
@@ -13,13 +11,14 @@ pub const CPUS_MAX: u16 = 256;
 /// The most tasks, including those that have exited.
 pub const TASKS_MAX: usize = 4096;
 
-/// Which of the two forms of deferred user callchains the kernel has.
+/// The form of deferred user callchains that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As proposed in November 2023: a marker without a cookie, one request per event, an irq
     /// work that adds the task work, a record that is matched by thread and order.
     Rfc2023,
-    /// A kernel without it, up to Linux 6.18: bits 38 and 39 of the attribute's flags are reserved.
+    /// No deferred callchains, up to Linux 6.18: bits 38 and 39 of the attribute's flags are
+    /// reserved.
     Before,
     /// As merged in Linux 6.19 (`kernel/unwind/deferred.c`): marker and cookie, one task work for
     /// all, a record with the cookie for every event with `defer_output`.
@@ -42,7 +41,7 @@ impl Form {
 pub enum UserUnwind {
     /// By frame pointers: possible in any context.
     FramePointer,
-    /// By SFrame sections, which may have to be paged in: only in task context.
+    /// By SFrame sections, which may have to be paged in, so only in task context.
     Sframe,
 }
 
@@ -56,11 +55,11 @@ pub enum Kind {
     /// A tracepoint: in task context, at a point of the kernel, with registers made up there.
     Tracepoint,
     /// A software event that is counted at a point of the kernel (PERF_COUNT_SW_CONTEXT_SWITCHES):
-    /// as a tracepoint, but it takes programs for events.
+    /// like a tracepoint, but it accepts programs for perf events.
     Software,
     /// A uprobe at the first instruction of a function.
     Uprobe,
-    /// What programs write to (PERF_COUNT_SW_BPF_OUTPUT); it does not overflow.
+    /// The event that programs write to (PERF_COUNT_SW_BPF_OUTPUT). It does not overflow.
     BpfOutput,
 }
 
@@ -86,13 +85,13 @@ impl Kind {
         Self::BpfOutput,
     ];
 
-    /// The kind of that name.
+    /// The kind with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// An event as `perf_event_open` is asked for it, as far as the model knows it.
+/// The modelled attributes of an event, as passed to `perf_event_open`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSetup {
     /// Its name in scenarios and logs.
@@ -101,9 +100,9 @@ pub struct EventSetup {
     pub kind: Kind,
     /// Events (nanoseconds for [`Kind::Pmu`] and [`Kind::Timer`]) from one sample to the next.
     pub period: u64,
-    /// `attr.freq`, of a hardware counter: samples a second. The period is the first one.
+    /// `attr.freq` of a hardware counter, samples per second. `period` is then the initial period.
     pub frequency: Option<u64>,
-    /// Only this thread and, with `inherit`, those it makes; every thread otherwise.
+    /// Only this thread and, with `inherit`, the threads it creates; every thread otherwise.
     pub tid: Option<i32>,
     /// Only tasks of this cgroup, an index into [`Setup::cgroups`] (`PERF_FLAG_PID_CGROUP`).
     pub cgroup: Option<u16>,
@@ -111,7 +110,7 @@ pub struct EventSetup {
     pub inherit: bool,
     /// `attr.sample_type` has CALLCHAIN.
     pub has_callchain: bool,
-    /// `attr.defer_callchain`: the user part comes later.
+    /// `attr.defer_callchain`: the user part is unwound later.
     pub defer_callchain: bool,
     /// `attr.defer_output`: records with user frames are written to this event's ring.
     pub defer_output: bool,
@@ -129,16 +128,16 @@ pub struct EventSetup {
     pub identified: [bool; 3],
     /// The ring's size in bytes.
     pub ring_bytes: u32,
-    /// Samples have the registers that the event is about (PERF_SAMPLE_REGS_INTR).
+    /// Samples have the interrupted registers (PERF_SAMPLE_REGS_INTR).
     pub regs_intr: bool,
-    /// `attr.config1`: what it means depends on the event.
+    /// `attr.config1`; its meaning depends on the event.
     pub config1: u64,
-    /// The handler that comes with the attribute, by number: a bit of the attribute says that
-    /// `config1` is a program, as proposed in August 2016.
+    /// Number of the handler that the attribute names: a bit of the attribute says that `config1`
+    /// is a program, as proposed in August 2016.
     pub program: Option<u16>,
     /// Samples have branch records, in call-stack mode, of user space.
     pub branch_stack: bool,
-    /// It is not there from the start, but opened later.
+    /// It is not open from the start, but opened later.
     pub is_opened_later: bool,
 }
 
@@ -175,16 +174,16 @@ impl Default for EventSetup {
 pub const MAX_STACK: u16 = 127;
 /// Entries that fit the page of `struct unwind_cache` (`UNWIND_MAX_ENTRIES`): (4096 - 16) / 8.
 pub const UNWIND_MAX_ENTRIES: usize = 510;
-/// The bound for a buffer on the kernel's stack, as considered in 2023.
+/// Entries of a buffer on the kernel's stack, as considered in 2023.
 pub const ON_STACK_ENTRIES: usize = 128;
-/// A sampling timer never fires more often (`perf_swevent_start_hrtimer`), nanoseconds.
+/// The shortest period of a sampling timer (`perf_swevent_start_hrtimer`), nanoseconds.
 pub const TIMER_FLOOR_NS: u64 = 10_000;
 
 /// The shortest period of a hardware counter in the model: an NMI takes no time here, so a shorter
 /// one would leave no time for anything else.
 pub const PMU_PERIOD_MIN: u64 = 1_000;
 
-/// Where the frames of [`Form::Rfc2023`] are put.
+/// The buffer for the frames of [`Form::Rfc2023`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RfcBuffer {
     /// `kmalloc`, for `sample_max_stack` entries.
@@ -193,37 +192,37 @@ pub enum RfcBuffer {
     OnStack,
 }
 
-/// A cgroup. Tasks that are made later are in that of their maker.
+/// A cgroup. A new task is in the cgroup of its parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupSetup {
     /// Its name in scenarios.
     pub name: String,
-    /// The tasks that are in it at the start.
+    /// The tasks in it at the start.
     pub tids: Vec<i32>,
 }
 
-/// A run.
+/// The setup of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The form of deferral.
     pub form: Form,
     /// A defect put in on purpose.
     pub mutant: Option<Mutant>,
-    /// How many CPUs.
+    /// The number of CPUs.
     pub cpus: u16,
     /// How user stacks are unwound.
     pub unwind: UserUnwind,
-    /// Where [`Form::Rfc2023`] keeps its frames.
+    /// The buffer for the frames of [`Form::Rfc2023`].
     pub rfc_buffer: RfcBuffer,
-    /// Samples of one event on one CPU in a tick of a millisecond before it is throttled.
+    /// Samples of one event on one CPU, per tick of a millisecond, before it is throttled.
     pub samples_per_tick: u32,
     /// Where branch records are kept while a task does not run.
     pub lbr_storage: Storage,
-    /// How many branch records a CPU has.
+    /// The number of branch records of a CPU.
     pub lbr_depth: Depth,
-    /// The structure that the kernel keeps them in.
+    /// The structure in which the kernel saves them.
     pub lbr_layout: Layout,
-    /// Timers, tracepoints, software events and uprobes can have branch records too.
+    /// Whether timers, tracepoints, software events and uprobes can have branch records too.
     pub software_branches: bool,
     /// The cgroups.
     pub cgroups: Vec<CgroupSetup>,
@@ -232,13 +231,13 @@ pub struct Setup {
     /// The log shows what a global tracepoint would see where hardware counters overflow, as
     /// considered in August 2016.
     pub overflow_tracepoint: bool,
-    /// The log tells of a global tracepoint at the head of the timers' function, as proposed in
-    /// July 2016.
+    /// The log shows what a global tracepoint at the head of the timers' function would see, as
+    /// proposed in July 2016.
     pub timer_tracepoint: bool,
 }
 
 impl Setup {
-    /// The cgroup that a task is in at the start, an index.
+    /// Index of the cgroup that a task is in at the start.
     pub(super) fn cgroup_of(&self, tid: i32) -> Option<u16> {
         let at = (self.cgroups.iter()).position(|cgroup| cgroup.tids.contains(&tid));
         at.map(|at| at as u16)
@@ -269,7 +268,7 @@ impl Default for Setup {
 /// Why a kernel refuses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Period zero.
+    /// The period is zero.
     NoPeriod,
     /// A hardware counter would overflow all the time ([`PMU_PERIOD_MIN`]).
     ShortPeriod,
@@ -285,21 +284,21 @@ pub enum Refusal {
     MaxStack,
     /// Only hardware counters have branch records.
     NoBranches,
-    /// What programs write has no branch records.
+    /// The output of programs has no branch records.
     NoBranchesOfOutputs,
-    /// An event is of a thread or of a cgroup.
+    /// An event belongs to a thread or to a cgroup, not to both.
     CgroupOfThread,
-    /// `config1` cannot be a program, as the event uses it otherwise: a uprobe's is the path of its
-    /// file.
+    /// `config1` cannot name a program because the event uses it otherwise: a uprobe has the path
+    /// of its file there.
     Config1InUse,
-    /// The program does not exist, or does not fit an event of this kind.
+    /// The program does not exist, or events of this kind take no programs.
     NotForPrograms,
-    /// The first event takes the records of what tasks do, and is there from the start.
+    /// The first event takes the records of what tasks do, so it must be open from the start.
     FirstIsLate,
 }
 
 impl Refusal {
-    /// The error's name.
+    /// The name of the error number.
     pub const fn errno(self) -> &'static str {
         match self {
             Self::NoBranches | Self::NoBranchesOfOutputs => "EOPNOTSUPP",
@@ -307,7 +306,7 @@ impl Refusal {
         }
     }
 
-    /// The reason in words.
+    /// The error message.
     pub const fn description(self) -> &'static str {
         match self {
             Self::NoPeriod => "the period is zero",
@@ -329,7 +328,7 @@ impl Refusal {
     }
 }
 
-/// What `perf_copy_attr` would check of it.
+/// Checks an event as `perf_copy_attr` does.
 ///
 /// # Errors
 /// The first reason to refuse it.
@@ -375,7 +374,7 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The period of a timer asked for by frequency: fixed, and not under [`TIMER_FLOOR_NS`]
+/// The period of a timer opened with a frequency: fixed, and at least [`TIMER_FLOOR_NS`]
 /// (`perf_swevent_init_hrtimer`).
 pub fn timer_period(frequency: u64) -> u64 {
     (1_000_000_000 / frequency.max(1)).max(TIMER_FLOOR_NS)

@@ -1,4 +1,4 @@
-//! Stacks, and what the kernel's walks find of them.
+//! Stacks, and what the kernel's stack walks find.
 //!
 //! There are two walks: user frames by frame pointers, and kernel frames from a mark. When they run
 //! is up to `world`.
@@ -9,35 +9,35 @@
 
 use super::{KERNEL_TEXT, MACHINERY_TEXT};
 
-/// Names a stack of a [`StackSource`].
+/// The number of a stack of a [`StackSource`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
-/// Where the instruction pointer is in the innermost function, which decides what a walk by frame
-/// pointers finds.
+/// The position of the instruction pointer in the innermost function. It decides what a walk by
+/// frame pointers finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leaf {
-    /// Behind the prologue: every frame is found.
+    /// After the prologue: every frame is found.
     #[default]
     Body,
-    /// At its first instruction. The kernel finds the caller only there where it knows that a
-    /// uprobe hit (`is_uprobe_at_func_entry`), by reading the return address from the stack.
+    /// At its first instruction. The kernel finds the caller only if it knows that a uprobe hit
+    /// there (`is_uprobe_at_func_entry`): it then reads the return address from the stack.
     Entry,
-    /// Behind `push %rbp`, before `mov %rsp,%rbp`: the caller is not found.
+    /// Between `push %rbp` and `mov %rsp,%rbp`: the caller is not found.
     AfterPush,
 }
 
-/// Where stacks come from: a scenario, a recording, an emulated program.
+/// A source of stacks: a scenario, a recording, an emulated program.
 pub trait StackSource {
-    /// How many frames the stack has; none if there is no such stack.
+    /// The number of frames of a stack; 0 if there is no such stack.
     fn depth(&self, stack: StackId) -> usize;
-    /// The address of frame `index`, innermost first; 0 if there is none.
+    /// The address of frame `index`, counted from the innermost; 0 if it does not exist.
     fn frame(&self, stack: StackId, index: usize) -> u64;
     /// The registers of user code in its innermost frame.
     fn pointers(&self, stack: StackId, leaf: Leaf) -> Pointers {
         laid_out(self.depth(stack), leaf)
     }
-    /// Reads user memory; `false` if not all of it is there.
+    /// Reads user memory. Returns `false` if a part of it does not exist.
     fn read(&self, stack: StackId, address: u64, into: &mut [u8]) -> bool {
         let depth = self.depth(stack);
         read_laid_out(depth, |index| self.frame(stack, index), address, into)
@@ -48,7 +48,7 @@ pub trait StackSource {
     }
 }
 
-/// Stacks written down.
+/// Stacks given as lists of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scripted {
     stacks: Vec<Named>,
@@ -60,12 +60,12 @@ struct Named {
     stack: UserStack,
 }
 
-/// A user stack: its frames, innermost first, and what a file has of it besides.
+/// A user stack: its frames, innermost first, and its memory if it comes from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserStack {
     /// The addresses of its frames.
     pub frames: Vec<u64>,
-    /// Registers and memory; without them it is laid out as compiled with frame pointers.
+    /// Registers and memory; without them the stack is laid out as compiled with frame pointers.
     pub memory: Option<UserMemory>,
 }
 
@@ -79,7 +79,7 @@ impl From<Vec<u64>> for UserStack {
 }
 
 impl Scripted {
-    /// Adds one, innermost frame first.
+    /// Adds a stack, innermost frame first.
     pub fn add(&mut self, name: &str, frames: Vec<u64>) -> StackId {
         let id = self.next();
         self.stacks.push(Named {
@@ -89,25 +89,25 @@ impl Scripted {
         id
     }
 
-    /// Gives a stack other frames and memory.
+    /// Replaces the frames and the memory of a stack.
     pub(super) fn set(&mut self, id: StackId, stack: UserStack) {
         if let Some(named) = self.stacks.get_mut(id.0 as usize) {
             named.stack = stack;
         }
     }
 
-    /// What the next stack will be.
+    /// The number of the next stack.
     pub(super) const fn next(&self) -> StackId {
         StackId(self.stacks.len() as u32)
     }
 
-    /// The stack of that name.
+    /// The stack with that name.
     pub fn find(&self, name: &str) -> Option<StackId> {
         let index = self.stacks.iter().position(|known| known.name == name)?;
         Some(StackId(index as u32))
     }
 
-    /// All of them, with their names.
+    /// All stacks, with their names.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &[u64])> {
         let all = self.stacks.iter();
         all.map(|named| (named.name.as_str(), named.stack.frames.as_slice()))
@@ -158,22 +158,21 @@ impl StackSource for Scripted {
     }
 }
 
-/// Stacks by arithmetic: the innermost frame's address tells the stack, so that nobody's is taken
-/// for another's; the outermost two frames are those of all stacks of a task. What random runs
-/// use.
+/// Computed stacks, for random runs. The innermost frame's address identifies the stack, and the
+/// outermost two frames are the same in all stacks of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered;
 
 impl Numbered {
-    /// Distance of two stacks' addresses.
+    /// Distance between the addresses of two stacks.
     pub const STRIDE: u64 = 0x1_0000;
     /// The lowest address.
     pub const BASE: u64 = 0x10_0000_0000;
     /// Stacks of one task.
     pub(super) const OF_TASK: u32 = 64;
-    /// How many outermost frames they have in common.
+    /// Outermost frames that all stacks of a task share.
     const COMMON: usize = 2;
-    /// Depths that bounds are about, met now and then.
+    /// Depths around the limits of buffers, which some stacks have.
     const DEPTHS: [usize; 8] = [126, 127, 128, 129, 509, 510, 511, 600];
 }
 
@@ -202,11 +201,11 @@ impl StackSource for Numbered {
     }
 }
 
-/// What the user walk does next: the true frames one by one, without those it cannot find.
+/// Frame `index` of the walk of a user stack by frame pointers.
 ///
-/// By frame pointers the caller of a function that has not set up its frame is missed: the saved
-/// frame pointer is the caller's own, so the walk goes on at the caller's caller. `at_uprobe`:
-/// the kernel knows that the task stands at a uprobe, and reads the return address at `*sp`.
+/// The walk misses the caller of a function that has not set up its frame: the saved frame pointer
+/// is the caller's own, so the walk continues at the caller's caller. With `at_uprobe` the kernel
+/// knows that the task is at a uprobe, and reads the return address at `*sp`.
 pub(super) fn user_frame(
     source: &dyn StackSource,
     stack: StackId,
@@ -226,14 +225,14 @@ pub(super) fn user_frame(
     })
 }
 
-/// How many frames of them lie on the stack.
+/// Frames of those functions on the stack.
 const MACHINERY_FRAMES: u64 = 2;
 
-/// The kernel frames where the kernel is at `ip`: two to four, by its place.
+/// The kernel frames of a walk with the kernel at `ip`: two to four, depending on `ip`.
 ///
-/// With `from_mark` the walk begins in the tracing functions themselves, with a mark
-/// `first_frame`, and drops all frames with `sp <= first_frame` (`__unwind_start` in
-/// `arch/x86/kernel/unwind_orc.c`); `skip_less` drops `<` only.
+/// With `from_mark` the walk starts in the tracing functions themselves, with a mark `first_frame`,
+/// and drops all frames with `sp <= first_frame` (`__unwind_start` in
+/// `arch/x86/kernel/unwind_orc.c`); with `skip_less` only those with `sp < first_frame`.
 pub(super) fn kernel_frames(ip: u64, from_mark: bool, skip_less: bool, out: &mut Vec<u64>) {
     let depth = 2 + (ip.wrapping_sub(KERNEL_TEXT) >> 12) % 3;
     let machinery = if from_mark { MACHINERY_FRAMES } else { 0 };
@@ -256,9 +255,9 @@ pub(super) fn kernel_frames(ip: u64, from_mark: bool, skip_less: bool, out: &mut
     }
 }
 
-/// Where the innermost frame of a stack that is laid out keeps its caller's frame pointer.
+/// Address of the saved frame pointer in the innermost frame of a stack that is laid out.
 const BASE: u64 = 0x7ffd_1000_0000;
-/// From one frame to its caller's, bytes.
+/// Distance between a frame and its caller's, bytes.
 const FRAME: u64 = 32;
 
 /// Stack pointer and frame pointer of user code.
@@ -270,14 +269,14 @@ pub struct Pointers {
     pub bp: u64,
 }
 
-/// What a file has of a stack besides its frames.
+/// The registers and the memory of a stack from a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserMemory {
     /// The registers.
     pub pointers: Pointers,
-    /// Where the copy of the stack begins.
+    /// The start address of the stack copy.
     pub address: u64,
-    /// The copy.
+    /// The stack copy.
     pub bytes: Vec<u8>,
 }
 
@@ -293,7 +292,7 @@ impl UserMemory {
     }
 }
 
-/// Where frame `index` of `depth` keeps its caller's frame pointer; 0 behind the outermost.
+/// Address of the saved frame pointer in frame `index` of `depth`; 0 past the outermost frame.
 fn slot(index: usize, depth: usize) -> u64 {
     match index < depth {
         true => BASE + FRAME * index as u64,

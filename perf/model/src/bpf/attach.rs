@@ -1,4 +1,4 @@
-//! A program as the handler of a perf event: who may have one, and what its result does.
+//! Programs as handlers of perf events: which events may have one, and the effect of its result.
 //!
 //! Source: `perf_event_set_bpf_handler`, `bpf_overflow_handler` and `__perf_event_overflow` of
 //! `kernel/events/core.c`, Linux 6.18.
@@ -9,7 +9,7 @@ use super::errno::Errno;
 use super::fault::Fault;
 use super::{Handlers, Program};
 
-/// What matters of an event when a program is attached to it.
+/// The properties of an event that matter for attaching a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTraits {
     /// A hardware breakpoint, or an event that the kernel itself opened: it has another handler.
@@ -24,7 +24,7 @@ pub struct EventTraits {
     pub exclude_callchain_user: bool,
 }
 
-/// What becomes of a sample.
+/// What happens to a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The event's own output follows, as without a program: it returned this.
@@ -38,7 +38,7 @@ pub enum Verdict {
     Fault(Fault),
 }
 
-/// The place of a handler in an event.
+/// The handler of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attachment {
     event: EventTraits,
@@ -81,12 +81,12 @@ impl Attachment {
         Ok(())
     }
 
-    /// Takes the program away; the event's own output is back.
+    /// Detaches the program. The event has its own output again.
     pub fn clear(&mut self) {
         self.program = None;
     }
 
-    /// The program attached.
+    /// The attached program.
     pub fn program(&self) -> Option<usize> {
         self.program
     }

@@ -1,5 +1,5 @@
-//! What must hold before a program runs: the parts of the kernel's verifier that need no
-//! knowledge of values.
+//! The check of a program when it is loaded: the parts of the kernel's verifier that do not need
+//! values.
 //!
 //! Operation codes exist, reserved fields are zero, registers are r0 to r10, jumps stay in their
 //! function and lead to the beginning of an instruction, functions end in a jump or an exit,
@@ -17,7 +17,7 @@ const DW: u8 = 0x18;
 /// The size bits of a load or store of 4 bytes.
 const W: u8 = 0x00;
 
-/// What a program may use.
+/// The things that a program may use.
 struct World<'a> {
     maps: &'a Maps,
     is_gpl: bool,
@@ -67,7 +67,7 @@ pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(
     Ok(())
 }
 
-/// Which slots are the beginning of an instruction, not the second half of `ld_imm64`.
+/// Whether each slot is the start of an instruction, not the second half of `ld_imm64`.
 fn beginnings(insns: &[Insn]) -> Vec<bool> {
     let mut begins = vec![true; insns.len()];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What a program is given: for perf events, registers, period and address.
+//! The context of a program: for perf events, registers, period and address.
 //!
 //! Source: `include/uapi/linux/bpf_perf_event.h`, `arch/x86/include/uapi/asm/ptrace.h`,
 //! `pe_prog_is_valid_access` of `kernel/trace/bpf_trace.c`, Linux 6.18.
@@ -47,7 +47,7 @@ pub struct PerfEventData {
 }
 
 impl PerfEventData {
-    /// With nothing known.
+    /// A context in which no word is known.
     pub fn new() -> Self {
         Self::default()
     }
@@ -90,7 +90,7 @@ impl PerfEventData {
 pub enum Context<'a> {
     /// `struct bpf_perf_event_data`, with the verifier's rules.
     PerfEvent(&'a PerfEventData),
-    /// Bytes that can be read as one likes, for other types of programs.
+    /// Bytes without access rules, for other types of programs.
     Bytes(&'a [u8]),
 }
 

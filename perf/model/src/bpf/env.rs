@@ -1,4 +1,4 @@
-//! The world that a program's helpers ask: who runs, where, when, and what its stack is.
+//! The environment that a program's helpers query: the thread, the processor, the time, the stack.
 //!
 //! Whoever runs programs implements [`Env`]: a reader of recorded samples, or a model of a
 //! machine. [`PlainEnv`] is one whose answers are its fields.
@@ -27,11 +27,11 @@ pub struct Task {
 /// Which memory a helper reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The kernel's.
+    /// Kernel memory.
     Kernel,
-    /// The current task's.
+    /// Memory of the current task.
     User,
-    /// Either, by address: `probe_read` of old.
+    /// Either one, depending on the address, as the old `probe_read` does.
     Any,
 }
 
@@ -51,15 +51,15 @@ pub enum SampleChain {
 /// The three values of `struct bpf_perf_event_value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventValue {
-    /// What was counted.
+    /// The count.
     pub counter: u64,
-    /// For how long the event was enabled, ns.
+    /// Time for which the event was enabled, ns.
     pub enabled: u64,
-    /// For how long it counted, ns.
+    /// Time for which it counted, ns.
     pub running: u64,
 }
 
-/// What helpers ask for. Methods with a body have a plain answer.
+/// The queries of helpers. Methods with a body have a default answer.
 pub trait Env {
     /// The processor.
     fn cpu(&mut self) -> u32;
@@ -81,7 +81,7 @@ pub trait Env {
     fn stack(&mut self, user: bool, max_depth: u32) -> Option<Vec<u64>>;
     /// The callchain that the event has of its own.
     fn sample_chain(&mut self) -> SampleChain;
-    /// How many entries callchains have at most.
+    /// The most entries of a callchain.
     fn max_stack(&mut self) -> u32 {
         MAX_STACK
     }
@@ -89,7 +89,7 @@ pub trait Env {
     fn branch_records(&mut self) -> Option<Vec<u8>> {
         None
     }
-    /// The processor's branch records at this moment, whoever asked for them: entries of 24 bytes.
+    /// The processor's current branch records, whichever event enabled them: entries of 24 bytes.
     fn branch_snapshot(&mut self) -> Vec<u8> {
         Vec::new()
     }
@@ -100,7 +100,7 @@ pub trait Env {
     /// Takes `data`, which a program writes to the event in slot `index` of the map `map`.
     ///
     /// # Errors
-    /// As the ring buffer says: `ENOSPC` if there is no room.
+    /// `ENOSPC` if the ring buffer has no room.
     fn output(&mut self, map: &str, index: u32, data: &[u8]) -> Result<(), Errno>;
     /// Takes a line of `trace_printk`.
     fn print(&mut self, _text: &str) {}
@@ -117,7 +117,7 @@ pub trait Env {
     }
 }
 
-/// An [`Env`] whose answers are its fields, and which keeps what it is given.
+/// An [`Env`] whose answers are its fields, and which keeps the output of programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainEnv {
     /// The processor.
@@ -140,11 +140,11 @@ pub struct PlainEnv {
     pub branches: Option<Vec<u8>>,
     /// The event's value.
     pub value: EventValue,
-    /// What was given with the attachment.
+    /// The number given when the program was attached.
     pub cookie: u64,
-    /// What programs wrote: map, slot, data.
+    /// The output of programs: map, slot, data.
     pub outputs: Vec<(String, u32, Vec<u8>)>,
-    /// What programs printed.
+    /// The printed lines.
     pub printed: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel's error numbers that helpers, maps and attaching give.
+//! The error numbers of helpers, maps and attaching.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Errno {
     Enomem,
     /// Bad address.
     Efault,
-    /// It is being used already.
+    /// Device or resource busy.
     Ebusy,
     /// It exists: a bucket holds another stack, an event has a program.
     Eexist,

@@ -1,4 +1,4 @@
-//! What can be wrong with an object file, and with a program before it runs.
+//! Errors in object files, and in programs before they run.
 
 use thiserror::Error;
 use unwind_sim_perf_data::btf::BtfErrorKind;
@@ -29,25 +29,25 @@ impl ObjectError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ObjectErrorKind {
-    /// Not an ELF file, or a table of it lies outside the file; the reader's words.
+    /// Not an ELF file, or one of its tables lies outside the file; a description.
     #[error("{0}")]
     Elf(&'static str),
-    /// ELF, but for another machine than BPF (`EM_BPF`, 247).
+    /// An ELF file for a machine other than BPF (`EM_BPF`, 247).
     #[error("machine {0} is not BPF (247); compile with -target bpf")]
     Machine(u16),
-    /// A linked file; a relocatable one is wanted.
+    /// Not a relocatable file.
     #[error("ELF type {0} is not a relocatable object (1)")]
     Type(u16),
-    /// Something needs more bytes than are there.
+    /// Something needs more bytes than there are.
     #[error("cut short: needs {need} bytes, has {have}")]
     Short {
         /// Bytes needed.
         need: u64,
-        /// Bytes there.
+        /// Bytes that exist.
         have: u64,
     },
-    /// A section of code whose size is no multiple of 8, or a function that does not begin and
-    /// end between instructions.
+    /// The size of a code section is not a multiple of 8, or a function does not start and end at
+    /// instruction boundaries.
     #[error("{0:#x} is not a multiple of 8, the size of an instruction")]
     CodeSize(u64),
     /// A function lies outside its section.
@@ -56,10 +56,10 @@ pub enum ObjectErrorKind {
         /// Its name.
         name: String,
     },
-    /// No function in any section of code but `.text`.
+    /// There is no function in a code section other than `.text`.
     #[error("no program: no function outside .text")]
     NoProgram,
-    /// A relocation names a symbol that is not there.
+    /// A relocation names a symbol that does not exist.
     #[error("symbol {0} does not exist")]
     Symbol(u64),
     /// A relocation of a type that code cannot have.
@@ -74,7 +74,7 @@ pub enum ObjectErrorKind {
     /// A symbol in a section that no instruction can refer to.
     #[error("no instruction can refer to section `{0}`")]
     ReferTo(String),
-    /// A call that leads to no function.
+    /// The target of a call is not a function.
     #[error("call to instruction {0} of its section, where no function starts")]
     CallTarget(i64),
     /// A program with its subprograms is too long.
@@ -88,7 +88,7 @@ pub enum ObjectErrorKind {
     /// More of something than an object may have.
     #[error("there are {count}; the limit is {limit}")]
     TooMany {
-        /// How many.
+        /// The number found.
         count: u64,
         /// The limit.
         limit: u64,
@@ -102,14 +102,14 @@ pub enum ObjectErrorKind {
     /// Its type information is malformed.
     #[error("{0}")]
     Btf(BtfErrorKind),
-    /// The object asks for offsets of a running kernel's types (CO-RE).
+    /// The object has relocations against a running kernel's types (CO-RE); their size in bytes.
     #[error(
         "CO-RE relocations ({0} bytes) are not supported; declare the needed structures instead"
     )]
     Core(u32),
 }
 
-/// Why a program may not run, or its maps not be made.
+/// Why a program cannot be loaded, or its maps cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name}: {}{kind}", place(*.insn))]
 pub struct LoadError {
@@ -125,7 +125,7 @@ pub struct LoadError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LoadErrorKind {
-    /// The program has no instruction.
+    /// The program has no instructions.
     #[error("it has no instructions")]
     Empty,
     /// An operation code that does not exist.
@@ -134,7 +134,7 @@ pub enum LoadErrorKind {
     /// `LD_ABS` or `LD_IND`, which only socket filters have.
     #[error("{0:#04x} (LD_ABS or LD_IND) reads packets, which only socket filters may do")]
     PacketAccess(u8),
-    /// A field that must be zero is not, or has a value that means nothing.
+    /// A reserved field is not zero, or a field has an undefined value.
     #[error("a reserved field is not zero")]
     Reserved,
     /// A register above 10.
@@ -168,13 +168,13 @@ pub enum LoadErrorKind {
     /// A map that does not exist.
     #[error("map {0} does not exist")]
     Map(i64),
-    /// A value of a map that is no array of one entry, or an offset outside it.
+    /// An address of the value of a map that is not an array of one entry, or outside that value.
     #[error("offset {0} is not in the value of an array of one entry")]
     MapValue(i64),
-    /// A helper that is not there: its number, and its name if it has one.
+    /// A helper that is not modelled: its number, and its name if the kernel has it.
     #[error("helper {}{}", .0, availability(*.1))]
     Helper(i32, Option<&'static str>),
-    /// A helper for programs under the GPL only, in a program that is not.
+    /// A helper for GPL programs, in a program with another license.
     #[error("helper {0} is for GPL programs only; the object has another license")]
     GplOnly(&'static str),
     /// A call to a kernel function by its BTF number.
@@ -183,7 +183,7 @@ pub enum LoadErrorKind {
     /// An indirect jump or call.
     #[error("{0:#04x}: indirect jumps and calls are not modelled")]
     Indirect(u8),
-    /// A map of a type that is not there: its number, and its name if it has one.
+    /// A map of a type that is not modelled: its number, and its name if the kernel has it.
     #[error("map type {}{}", .0, availability(*.1))]
     MapType(u32, Option<&'static str>),
     /// Sizes or flags that the kernel refuses for this type of map (`EINVAL`).
@@ -206,7 +206,8 @@ fn place(insn: Option<usize>) -> String {
     insn.map_or_else(String::new, |insn| format!("instruction {insn}: "))
 }
 
-/// Whether the kernel has something that is missing here: only then does it have a name.
+/// The rest of the message about something that is not modelled. The kernel has it if it has a
+/// name.
 fn availability(name: Option<&str>) -> String {
     match name {
         Some(name) => format!(" ({name}) is not modelled"),

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub struct Fault {
     /// The program.
     pub program: String,
-    /// The function of it.
+    /// The function.
     pub function: String,
     /// Number of the instruction in the program.
     pub insn: usize,
@@ -25,13 +25,13 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A register is used that nothing was written to.
+    /// A read of a register that was never written.
     #[error("r{0} was never written")]
     UninitialisedRegister(u8),
-    /// Bytes of the stack are read that nothing was written to.
+    /// A read of stack bytes that were never written.
     #[error("the stack of call {frame} was never written at r10{offset:+}")]
     UninitialisedStack {
-        /// Which call's stack.
+        /// The call that the stack belongs to.
         frame: u32,
         /// From the frame pointer, bytes.
         offset: i64,
@@ -41,27 +41,27 @@ pub enum FaultKind {
     Null {
         /// The address.
         address: u64,
-        /// Bytes.
+        /// Size of the access, bytes.
         size: u64,
     },
-    /// An access to an address that is no pointer of the program.
+    /// An access to an address that is not a pointer of the program.
     #[error("access to {size} bytes at {address:#x}, which is not a pointer")]
     NotAPointer {
         /// The address.
         address: u64,
-        /// Bytes.
+        /// Size of the access, bytes.
         size: u64,
     },
     /// An access outside what the pointer points to.
     #[error("access to {size} bytes at offset {offset} of {region}, which has {length} bytes")]
     OutOfBounds {
-        /// What it points to.
+        /// The region that it points to.
         region: Region,
         /// From its start, bytes.
         offset: i64,
-        /// Bytes.
+        /// Size of the access, bytes.
         size: u64,
-        /// Bytes that the region has.
+        /// Size of the region, bytes.
         length: u64,
     },
     /// A write to what programs may only read.
@@ -72,7 +72,7 @@ pub enum FaultKind {
     MisalignedStack {
         /// From the frame pointer, bytes.
         offset: i64,
-        /// Bytes.
+        /// Size of the access, bytes.
         size: u64,
     },
     /// An access to the context that the verifier does not allow: registers are read by 8 bytes,
@@ -81,25 +81,25 @@ pub enum FaultKind {
     Context {
         /// Offset in the context, bytes.
         offset: i64,
-        /// Bytes.
+        /// Size of the access, bytes.
         size: u64,
     },
-    /// A field of the context that is not known of this sample.
+    /// A field of the context that is unknown for this sample.
     #[error("offset {offset} of the context is unknown for this sample")]
     ContextUnknown {
         /// Offset in the context, bytes.
         offset: i64,
     },
-    /// More calls inside each other than 8.
+    /// More than 8 nested calls.
     #[error("more than 8 nested calls")]
     CallDepth,
     /// More instructions than the budget.
     #[error("still running after {0} instructions")]
     Budget(u64),
-    /// An operation code that got past the check: our bug.
+    /// An unknown operation code, which the check at loading should have refused.
     #[error("opcode {0:#04x} is not modelled")]
     Opcode(u8),
-    /// An argument that a helper cannot take.
+    /// An argument that a helper does not accept.
     #[error("invalid argument {argument} of {helper}")]
     Argument {
         /// The helper.
@@ -107,7 +107,7 @@ pub enum FaultKind {
         /// Number of the argument, from 1.
         argument: u8,
     },
-    /// A map that a helper cannot take.
+    /// A map of a type that a helper does not accept.
     #[error("{helper} cannot take a map of type {kind} ({})", map(*.kind).unwrap_or("unknown"))]
     MapKind {
         /// The helper.
@@ -118,7 +118,7 @@ pub enum FaultKind {
     /// The program ended with a record of a ring buffer that it neither submitted nor discarded.
     #[error("ring buffer record {0} is neither submitted nor discarded")]
     Unreleased(u32),
-    /// A helper for programs that handle perf events, in another one.
+    /// A helper for programs that handle perf events, in another type of program.
     #[error("{0} is only for programs that handle perf events")]
     NotPerfEvent(&'static str),
 }

@@ -1,7 +1,7 @@
-//! One instruction as it is stored, and the numbers it is made of.
+//! The encoding of instructions.
 //!
-//! Source: RFC 9669 and `include/uapi/linux/bpf.h`, Linux 7.2. Not here: what an instruction
-//! does ([`super::vm`]), and whether it is allowed ([`super::check`]).
+//! Source: RFC 9669 and `include/uapi/linux/bpf.h`, Linux 7.2. [`super::vm`] executes instructions,
+//! and [`super::check`] checks whether they are allowed.
 
 /// Size of one instruction, bytes; `ld_imm64` takes two.
 pub const INSN_SIZE: usize = 8;
@@ -78,16 +78,16 @@ pub(crate) mod atomic {
     pub(crate) const STORE_REL: i32 = 0x110;
 }
 
-/// What the source register of `ld_imm64` says about its immediate.
+/// The source register of `ld_imm64`, which is the kind of its immediate.
 pub(crate) mod pseudo {
     pub(crate) const MAP_FD: u8 = 1;
     pub(crate) const MAP_VALUE: u8 = 2;
     pub(crate) const FUNC: u8 = 4;
     pub(crate) const MAP_IDX: u8 = 5;
     pub(crate) const MAP_IDX_VALUE: u8 = 6;
-    /// Of a call: to a subprogram.
+    /// In a call: to a subprogram.
     pub(crate) const CALL: u8 = 1;
-    /// Of a call: to a kernel function.
+    /// In a call: to a kernel function.
     pub(crate) const KFUNC_CALL: u8 = 2;
 }
 
@@ -109,7 +109,7 @@ pub struct Insn {
     pub code: u8,
     /// Destination register.
     pub dst: u8,
-    /// Source register, or what the immediate means.
+    /// Source register, or the kind of the immediate.
     pub src: u8,
     /// Displacement of a jump in instructions, or of an access in bytes.
     pub off: i16,
@@ -121,7 +121,7 @@ impl Insn {
     /// The end of a function.
     pub const EXIT: Self = Self::new(EXIT, 0, 0, 0, 0);
 
-    /// From its parts.
+    /// An instruction from its parts.
     pub const fn new(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Self {
         Self {
             code,
@@ -132,7 +132,7 @@ impl Insn {
         }
     }
 
-    /// The two that load 64 bits.
+    /// The two slots of a load of 64 bits.
     pub const fn ld_imm64(dst: u8, value: i64) -> [Self; 2] {
         let upper = (value >> 32) as i32;
         [
@@ -141,7 +141,7 @@ impl Insn {
         ]
     }
 
-    /// From its eight bytes, little-endian.
+    /// Decodes eight bytes, little-endian.
     pub const fn decode(bytes: [u8; INSN_SIZE]) -> Self {
         let [code, regs, o0, o1, i0, i1, i2, i3] = bytes;
         Self {
@@ -153,7 +153,7 @@ impl Insn {
         }
     }
 
-    /// Its eight bytes; registers above 15 are cut.
+    /// Encodes it in eight bytes. Register numbers are cut to four bits.
     pub const fn encode(self) -> [u8; INSN_SIZE] {
         let [o0, o1] = self.off.to_le_bytes();
         let [i0, i1, i2, i3] = self.imm.to_le_bytes();
@@ -161,7 +161,7 @@ impl Insn {
         [self.code, regs, o0, o1, i0, i1, i2, i3]
     }
 
-    /// Its class.
+    /// The instruction class.
     pub(crate) const fn class(self) -> u8 {
         self.code & 7
     }
@@ -201,7 +201,7 @@ impl Insn {
         self.code == CALL && self.src == pseudo::CALL
     }
 
-    /// By how many instructions it jumps if it does; `None` if it is no jump.
+    /// The displacement of a jump, in instructions; `None` if it is not a jump.
     pub(crate) const fn jump(self) -> Option<i64> {
         match self.class() {
             class::JMP32 if self.op() == jmp::JA => Some(self.imm as i64),

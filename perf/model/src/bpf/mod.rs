@@ -57,8 +57,7 @@ pub use vm::{Outcome, STACK_SIZE};
 /// A program that may run.
 pub type Program = ProgramDef;
 
-/// Instructions that a run may take unless said otherwise; as many as the kernel's verifier looks
-/// at.
+/// The default budget of a run, instructions; the number that the kernel's verifier examines.
 pub const BUDGET: u64 = 1_000_000;
 
 /// The programs of an object, checked, with their maps.
@@ -75,7 +74,8 @@ impl Handlers {
     /// Checks the programs of an object and makes its maps.
     ///
     /// # Errors
-    /// If a program is malformed or asks for what is not modelled, or a map cannot be made.
+    /// If a program is malformed or needs something that is not modelled, or a map cannot be
+    /// created.
     pub fn load(object: &Object, limits: Limits) -> Result<Self, LoadError> {
         let maps = Maps::new(&object.maps, limits)?;
         let is_gpl = is_gpl_compatible(&object.license);
@@ -119,7 +119,7 @@ impl Handlers {
     }
 }
 
-/// The licenses that the kernel takes for compatible with the GPL (`include/linux/license.h`).
+/// The licenses that the kernel considers compatible with the GPL (`include/linux/license.h`).
 fn is_gpl_compatible(license: &str) -> bool {
     const COMPATIBLE: [&str; 6] = [
         "GPL",

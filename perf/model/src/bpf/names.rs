@@ -2,7 +2,7 @@
 //!
 //! Source: `include/uapi/linux/bpf.h`, Linux 6.18 (helpers have not been added since 6.3).
 
-/// Helpers; the first is no helper.
+/// The helpers; number 0 is not a helper.
 const HELPERS: [&str; 212] = [
     "unspec",
     "map_lookup_elem",
@@ -218,7 +218,7 @@ const HELPERS: [&str; 212] = [
     "cgrp_storage_delete",
 ];
 
-/// Types of maps; the first is no type.
+/// The types of maps; number 0 is not a type.
 const MAPS: [&str; 35] = [
     "unspec",
     "hash",

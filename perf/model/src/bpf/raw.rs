@@ -1,10 +1,10 @@
-//! Objects made of instructions alone, as tests and tools that assemble programs want them.
+//! Objects made from instructions alone, for tests and for tools that assemble programs.
 
 use super::insn::{INSN_SIZE, Insn};
 use super::object::{Function, MapDef, Object, ProgramDef};
 
 impl Object {
-    /// An object of one program under the GPL. Functions begin where calls lead to.
+    /// An object with one program under the GPL. Functions start at the targets of calls.
     pub fn from_insns(section: &str, insns: &[Insn], maps: &[MapDef]) -> Self {
         let mut starts = vec![0];
         for (at, insn) in insns.iter().enumerate() {
@@ -33,7 +33,7 @@ impl Object {
     }
 }
 
-/// The instructions that bytes are; bytes after the last whole one are ignored.
+/// Decodes instructions. Bytes after the last whole instruction are ignored.
 pub fn decode_all(bytes: &[u8]) -> Vec<Insn> {
     let (insns, _) = bytes.as_chunks::<INSN_SIZE>();
     insns.iter().map(|bytes| Insn::decode(*bytes)).collect()

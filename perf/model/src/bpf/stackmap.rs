@@ -1,4 +1,4 @@
-//! The map of stack traces: one bucket per hash, and what happens if two stacks want the same.
+//! The map of stack traces: one bucket per hash, and the handling of collisions.
 //!
 //! Source: `kernel/bpf/stackmap.c` and `include/linux/jhash.h`, Linux 6.18. The answers depend
 //! on the order of stacks: a bucket that is taken by another stack is a collision, which loses
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub const SKIP_MASK: u64 = 0xff;
 /// Flag: the user stack, not the kernel's.
 pub const USER_STACK: u64 = 1 << 8;
-/// Flag: stacks of equal hash are taken for equal.
+/// Flag: stacks with equal hashes are considered equal.
 pub const FAST_STACK_CMP: u64 = 1 << 9;
 /// Flag: a bucket that holds another stack is taken from it.
 pub const REUSE_STACKID: u64 = 1 << 10;
@@ -24,7 +24,7 @@ pub const STACK_BUILD_ID: u32 = 1 << 5;
 /// Bytes of `struct bpf_stack_build_id`.
 pub const BUILD_ID_ENTRY_SIZE: u32 = 32;
 
-/// Where in which image an address lies.
+/// An address as an offset in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildId {
     /// The image's build id; shorter ones end in zeros.
@@ -49,14 +49,14 @@ pub(crate) fn build_id_entry(address: u64, found: Option<BuildId>) -> [u8; 32] {
     entry
 }
 
-/// What became of the stacks that a map was asked to hold.
+/// The results of storing stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackStats {
     /// Put into an empty bucket.
     pub stored: u64,
     /// Found in their bucket.
     pub found: u64,
-    /// Taken for the one in their bucket by hash alone.
+    /// Considered equal to the stack in their bucket by hash alone.
     pub found_by_hash: u64,
     /// Lost: the bucket holds another stack (`EEXIST`).
     pub collisions: u64,
@@ -122,7 +122,7 @@ impl StackMap {
         })
     }
 
-    /// What became of the stacks so far.
+    /// The results so far.
     pub fn stats(&self) -> StackStats {
         self.stats
     }
@@ -147,7 +147,8 @@ impl StackMap {
         self.buckets.remove(&id).map(drop).ok_or(Errno::Enoent)
     }
 
-    /// How many frames `get_stackid` asks for: what fits into a value, and those to skip.
+    /// The number of frames that `get_stackid` requests: those that fit in a value, and those to
+    /// skip.
     pub(crate) fn max_depth(&self, flags: u64, max_stack: u32) -> u32 {
         let entry = if self.has_build_ids {
             BUILD_ID_ENTRY_SIZE
@@ -213,7 +214,7 @@ impl StackMap {
         Ok(id)
     }
 
-    /// Counts a stack that could not be had.
+    /// Counts a stack that could not be walked.
     pub(crate) fn count_failed(&mut self) {
         self.stats.too_short += 1;
     }
@@ -223,7 +224,7 @@ impl StackMap {
             return frames.iter().flat_map(|ip| ip.to_le_bytes()).collect();
         }
         let user = flags & USER_STACK != 0;
-        // The kernel's own addresses have none here.
+        // Kernel addresses have no build id here.
         let entry = |ip: &u64| build_id_entry(*ip, if user { env.build_id(*ip) } else { None });
         frames.iter().flat_map(entry).collect()
     }

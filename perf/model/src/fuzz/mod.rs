@@ -1,5 +1,5 @@
-//! Random schedules: a seed gives a setup and a list of actions, the oracle judges the run, and
-//! a schedule that fails is made smaller.
+//! Random schedules: a seed determines a setup and a list of actions, the oracle judges the run,
+//! and a failing schedule is shrunk.
 
 mod vary;
 
@@ -15,26 +15,26 @@ use crate::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use crate::world::World;
 use unwind_sim_perf_data::stitch::Mode;
 
-/// A run that can be made again: what there is, and what happens.
+/// A reproducible run: its setup and its actions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// The setup.
     pub setup: Setup,
     /// The events.
     pub events: Vec<EventSetup>,
-    /// Tasks at the start: thread and stack; none is a kernel thread.
+    /// The tasks at the start: thread and stack, or no stack for a kernel thread.
     pub tasks: Vec<(i32, Option<StackId>)>,
-    /// The stacks; none are the [`Numbered`] ones.
+    /// The stacks; `None` for [`Numbered`] ones.
     pub stacks: Option<Scripted>,
-    /// Handlers from object files; they come behind those that are always there.
+    /// The handlers from object files, numbered after the built-in ones.
     pub programs: Vec<ObjectRequest>,
-    /// What happens. Actions that are refused do nothing.
+    /// The actions. Actions that are refused do nothing.
     pub actions: Vec<Action>,
 }
 
-/// How many actions may be refused for one that is not.
+/// Attempts per action, as actions may be refused.
 const TRIES_PER_ACTION: usize = 20;
-/// Different stacks a task has; every task has others.
+/// The number of stacks of a task; no two tasks share one.
 const STACKS_PER_TASK: u32 = Numbered::OF_TASK;
 
 impl Schedule {
@@ -43,7 +43,7 @@ impl Schedule {
         Self::grow(seed, actions, mutant).0
     }
 
-    /// The same, and what the oracle says of its run.
+    /// The schedule of a seed, and the violations that the oracle finds in its run.
     pub fn random_judged(
         seed: u64,
         actions: usize,
@@ -54,16 +54,16 @@ impl Schedule {
         (schedule, violations)
     }
 
-    /// Grows a schedule while it runs: only actions that are not refused are in it.
+    /// Grows a schedule while it runs, from actions that are not refused.
     fn grow(seed: u64, actions: usize, mutant: Option<Mutant>) -> (Self, Option<World>) {
         let mut rng = Rng::new(seed);
         let form = match mutant {
-            // The defects of cookies and of the cache do not exist without them.
+            // The defects of cookies and of the cache only exist in this form.
             Some(Mutant::CookieReused | Mutant::StaleCache) => Form::Upstream,
             _ if rng.chance(1, 4) => Form::Rfc2023,
             _ => Form::Upstream,
         };
-        // Defects of branch records need some, and each its kind of memory.
+        // Defects of branch records need branch records, and each one its kind of memory.
         let of_branches = mutant.and_then(Mutant::of_branches);
         let has_cgroup = of_branches == Some(Mutation::SaveAtCgroupSwitch) || seed % 5 == 1;
         let lbr_storage = match (of_branches, rng.chance(1, 3)) {
@@ -75,7 +75,7 @@ impl Schedule {
         let setup = Setup {
             form,
             mutant,
-            // Two CPUs have to meet over a task's memory.
+            // Two CPUs have to use the memory of one task.
             cpus: 1 + u16::from(has_branches) + rng.below(3 - usize::from(has_branches)) as u16,
             samples_per_tick: if rng.chance(1, 4) { 4 } else { 100 },
             rfc_buffer: match rng.chance(1, 2) {
@@ -233,7 +233,7 @@ impl Schedule {
         Ok(world)
     }
 
-    /// Runs it; the actions that were not refused.
+    /// Runs the schedule. Returns the actions that were not refused.
     pub fn run(&self, world: &mut World) -> Vec<Action> {
         let mut done = Vec::new();
         for &action in &self.actions {
@@ -245,21 +245,22 @@ impl Schedule {
         done
     }
 
-    /// Runs it and asks the oracle. A schedule whose events are refused has nothing to judge.
+    /// Runs the schedule and returns the violations that the oracle finds. A schedule whose events
+    /// are refused has none.
     pub fn judge(&self) -> Vec<Violation> {
         let Ok(mut world) = self.world() else {
             return Vec::new();
         };
         for &action in &self.actions {
-            // What is refused does nothing.
+            // Refused actions do nothing.
             let _ = world.apply(action);
         }
         world.finish();
         violations(&world)
     }
 
-    /// A smaller schedule that breaks the same rule as the first violation of this one: without
-    /// refused actions, and with as few as removing them by halves and one by one comes to.
+    /// A smaller schedule that breaks the same rule as the first violation of this one. Actions are
+    /// removed by halves and then one by one.
     pub fn shrink(&self) -> Self {
         let Some(rule) = self.judge().first().map(|violation| violation.rule) else {
             return self.clone();
@@ -295,18 +296,18 @@ impl Schedule {
     }
 }
 
-/// What the oracle says of a finished run, and of what our own stitcher makes of it.
+/// The violations of a finished run, including those of our own stitcher.
 fn violations(world: &World) -> Vec<Violation> {
     join(world, Mode::Own).violations
 }
 
-/// Makes actions.
+/// A generator of actions.
 struct Maker {
     cpus: usize,
     events: usize,
     tasks: usize,
     has_branches: bool,
-    /// The last thing was that this CPU closed this event.
+    /// The last action, if it closed an event: its CPU and the event.
     closed: Option<(u16, u16)>,
     /// The next thread number for fork.
     next: i32,
@@ -315,8 +316,8 @@ struct Maker {
 
 impl Maker {
     fn stack(&mut self, tid: i32) -> StackId {
-        // By thread, so that a frame tells whose it is; what a fork makes begins with its
-        // maker's stack and goes on with its own.
+        // By thread, so that a frame identifies its thread. A forked task starts with its parent's
+        // stack and goes on with its own.
         let of = tid.max(1) as u32 - 1;
         StackId(of * STACKS_PER_TASK + self.rng.below(STACKS_PER_TASK as usize) as u32)
     }
@@ -336,7 +337,7 @@ impl Maker {
         if let Some((on, event)) = self.closed.take()
             && self.rng.chance(1, 2)
         {
-            // Opened again elsewhere before its memory is gone.
+            // Opened again on another CPU before its memory is freed.
             let cpu = (on + 1) % self.cpus as u16;
             return Action::Open { cpu, event };
         }
@@ -431,12 +432,12 @@ impl Rng {
         z ^ z >> 31
     }
 
-    /// Less than `bound`; 0 if that is 0.
+    /// A number less than `bound`; 0 if `bound` is 0.
     fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// True `part` times of `whole`.
+    /// True with probability `part / whole`.
     fn chance(&mut self, part: usize, whole: usize) -> bool {
         self.below(whole) < part
     }

@@ -1,20 +1,20 @@
-//! A schedule with disturbances between its steps: the same story under other interleavings.
+//! Variants of a schedule: the same actions with disturbances in between.
 
 use super::Rng;
 use super::Schedule;
 use crate::action::Action;
 use crate::world::World;
 
-/// Steps that may be put before a way out of the kernel is finished at once.
+/// The most single steps before a `finish`.
 const STEPS_MAX: usize = 24;
-/// Steps of another task, or another CPU, at a time.
+/// The most steps of another task or another CPU at a time.
 const OTHER_STEPS_MAX: usize = 24;
 
 impl Schedule {
-    /// This schedule, with what the seed puts between its actions: NMIs and other overflows,
-    /// interrupts, steps of other CPUs, and preemptions by another task. Before a `finish` some
-    /// of its steps are taken one by one, so that something may come between those too. What
-    /// cannot happen at its place is left out, actions of this schedule included.
+    /// This schedule with random disturbances between its actions: NMIs and other overflows,
+    /// interrupts, steps of other CPUs, and preemptions by another task. Before a `finish` some of
+    /// its steps are taken one by one, so that disturbances may come between those too. Actions
+    /// that are refused in their new place are left out.
     pub fn varied(&self, seed: u64) -> Self {
         let Ok(world) = self.world() else {
             return self.clone();
@@ -51,7 +51,7 @@ struct Varying<'a> {
 }
 
 impl Varying<'_> {
-    /// Does it, if it can happen: whether it did.
+    /// Applies an action. Returns whether it was possible.
     fn apply(&mut self, action: Action) -> bool {
         let is_done = self.world.apply(action).is_ok();
         if is_done {
@@ -60,7 +60,7 @@ impl Varying<'_> {
         is_done
     }
 
-    /// Something that the schedule does not ask for, `part` times of `whole`.
+    /// A disturbance, with probability `part / whole`.
     fn disturb(&mut self, part: usize, whole: usize) {
         if !self.rng.chance(part, whole) {
             return;
@@ -80,7 +80,7 @@ impl Varying<'_> {
         self.apply(Action::Sample { cpu, event });
     }
 
-    /// Another task runs for a while; then the one before goes on, if it can.
+    /// Another task runs for a while; then the previous one continues, if possible.
     fn preempt(&mut self, cpu: u16) {
         let before = self.world.tid(usize::from(cpu));
         let tasks = &self.schedule.tasks;
@@ -132,7 +132,7 @@ mod tests {
         assert!(longer > 150, "{longer}");
     }
 
-    /// What a fixed scenario does not show, a varied one does: another task's unwind between.
+    /// A varied schedule shows what the fixed one does not: another task's unwind in between.
     #[test]
     fn a_defect_is_found_by_varying() {
         let mut schedule = schedule();

@@ -1,4 +1,4 @@
-//! Sizes of the memory that the kernel saves branch records in.
+//! Sizes of the memory in which the kernel saves branch records.
 //!
 //! `struct x86_perf_task_context` and `struct x86_perf_task_context_arch_lbr` of
 //! `arch/x86/events/perf_event.h`, `struct perf_ctx_data` of `include/linux/perf_event.h`.
@@ -18,7 +18,7 @@ const FILTER: u64 = 8;
 /// `lbr_callstack_users`, `lbr_stack_state` and `log_id`.
 const ARCHITECTURAL_NUMBERS: u64 = 3 * 4;
 
-/// The structure, by kernel.
+/// The structure, which depends on the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// Up to Linux 5.8: 32 entries and five 32-bit numbers.
@@ -26,7 +26,7 @@ pub enum Layout {
     /// From Linux 5.9 on: also the filter of a guest.
     #[default]
     V6_18,
-    /// Architectural LBR with so many entries, and three 32-bit numbers.
+    /// Architectural LBR with this number of entries, and three 32-bit numbers.
     Architectural(u32),
 }
 
@@ -40,7 +40,7 @@ impl Layout {
         }
     }
 
-    /// The structure's size, which is what is allocated: a multiple of its alignment, bytes.
+    /// The allocated size of the structure, a multiple of its alignment, bytes.
     pub const fn bytes(self) -> u64 {
         self.member_bytes().next_multiple_of(8)
     }

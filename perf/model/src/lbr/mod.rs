@@ -7,8 +7,7 @@
 //! ended by RCU ([`Ledger`] is its bookkeeping). `perf report --stitch-lbr` is
 //! [`lbr_stitch`](unwind_sim_perf_data::lbr_stitch).
 //!
-//! Here are no time and no scheduler: the caller says what happens. Not here: chains with symbols,
-//! and reading branch records from files (`data`).
+//! There is no time and no scheduler here: the caller says what happens.
 
 mod kernel;
 mod layout;

@@ -1,13 +1,13 @@
 //! The processor's ring of branch records.
 //!
-//! Intel SDM volume 3B, "Last Branch Record (LBR) Stack" and "LBR Call-Stack"; what the kernel
-//! reads out of it is `intel_pmu_lbr_read_64()` and `intel_pmu_lbr_filter()` of
-//! `arch/x86/events/intel/lbr.c` (Linux 7.2).
+//! Intel SDM volume 3B, "Last Branch Record (LBR) Stack" and "LBR Call-Stack". The kernel reads it
+//! in `intel_pmu_lbr_read_64()` and `intel_pmu_lbr_filter()` of `arch/x86/events/intel/lbr.c`
+//! (Linux 7.2).
 
 use super::select::Select;
 use unwind_sim_perf_data::lbr_stitch::Entry;
 
-/// What kind of branch.
+/// The kind of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Near relative call.
@@ -29,13 +29,13 @@ pub enum Kind {
 /// A branch taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Branch {
-    /// Where it was; never 0, which stands for no record.
+    /// Source address; never 0, which means no record.
     pub from: u64,
-    /// Where it went.
+    /// Target address.
     pub to: u64,
-    /// What kind. The hardware does not store it, the kernel reads the code again.
+    /// The kind. The hardware does not store it; the kernel decodes the instruction again.
     pub kind: Kind,
-    /// Whose branch it was. No hardware knows; for those who check.
+    /// The task that took it. The hardware does not know it; for checks.
     pub task: i32,
 }
 
@@ -45,7 +45,7 @@ impl Entry for Branch {
     }
 }
 
-/// Entries of a ring.
+/// The number of entries of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Eight (Atom, Silvermont, Knights Landing).
@@ -60,7 +60,7 @@ impl Depth {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Eight, Self::Sixteen, Self::ThirtyTwo];
 
-    /// How many.
+    /// The number of entries.
     pub const fn entries(self) -> usize {
         match self {
             Self::Eight => 8,
@@ -96,7 +96,7 @@ impl Ring {
         self.entries.len()
     }
 
-    /// Place of the newest entry (`MSR_LASTBRANCH_TOS`).
+    /// Index of the newest entry (`MSR_LASTBRANCH_TOS`).
     pub fn tos(&self) -> usize {
         self.tos
     }
@@ -106,19 +106,19 @@ impl Ring {
         self.select
     }
 
-    /// Stops recording, as at an interrupt of the PMU, or goes on.
+    /// Stops recording, as at an interrupt of the PMU, or resumes it.
     pub fn freeze(&mut self, frozen: bool) {
         self.frozen = frozen;
     }
 
-    /// A branch is taken. In call-stack mode a call pushes over the oldest entry, and a return
-    /// invalidates the newest; it does so on an empty ring too, and the top moves down.
+    /// A branch is taken. In call-stack mode a call overwrites the oldest entry, and a return
+    /// invalidates the newest and moves the top down, also on an empty ring.
     pub fn branch(&mut self, branch: Branch) {
         if self.frozen || branch.from == 0 || !self.select.records(&branch) {
             return;
         }
         if !self.select.is_call_stack() || branch.kind != Kind::Return {
-            // A call to the next instruction only reads the pc; in call-stack mode it is no call.
+            // A call to the next instruction only reads the pc; call-stack mode ignores it.
             let is_get_pc = branch.kind == Kind::Call && branch.to == branch.from.wrapping_add(5);
             if self.select.is_call_stack() && is_get_pc {
                 return;
@@ -131,7 +131,7 @@ impl Ring {
         }
     }
 
-    /// The place `back` entries before the newest.
+    /// The index `back` entries before the newest.
     fn before(&self, back: usize) -> usize {
         (self.tos + self.depth() - back % self.depth()) % self.depth()
     }
@@ -142,8 +142,8 @@ impl Ring {
         places.map_while(|place| self.entries[place]).collect()
     }
 
-    /// What a sample gets: newest first; in call-stack mode up to the first invalid entry; then
-    /// only what was asked for.
+    /// The entries of a sample, newest first. In call-stack mode they end at the first invalid
+    /// entry. Only the requested branch types are kept.
     pub fn read(&self) -> Vec<Branch> {
         let places = (0..self.depth()).map(|back| self.before(back));
         let entries = places.map(|place| self.entries[place]);
@@ -156,12 +156,12 @@ impl Ring {
         out
     }
 
-    /// Invalidates all entries. The top stays, it cannot be written.
+    /// Invalidates all entries. The top stays, as it cannot be written.
     pub fn reset(&mut self) {
         self.entries.fill(None);
     }
 
-    /// Writes what was saved: entries, newest first, and the top.
+    /// Restores the saved entries, newest first, and the top.
     pub(super) fn write(&mut self, entries: &[Branch], tos: usize) {
         self.entries.fill(None);
         self.tos = tos % self.depth();

@@ -1,4 +1,4 @@
-//! Which branches are recorded: the filter in hardware (`LBR_SELECT`) and the kernel's afterwards.
+//! The filters of branches: the hardware's (`LBR_SELECT`), and then the kernel's.
 //!
 //! Bits of `MSR_LBR_SELECT`: Intel SDM volume 3B, "Filtering of Last Branch Records". Their use:
 //! `arch/x86/events/intel/lbr.c` (Linux 7.2), `hsw_lbr_sel_map`.
@@ -6,7 +6,7 @@
 use super::ring::{Branch, Kind};
 use thiserror::Error;
 
-/// Bits of `perf_event_attr.branch_sample_type` that ask for branches.
+/// Bits of `perf_event_attr.branch_sample_type` that request branches.
 #[allow(missing_docs, reason = "the names are those of the kernel's header")]
 pub mod branch_type {
     pub const USER: u64 = 1;
@@ -24,7 +24,7 @@ pub mod branch_type {
 
 use branch_type as bt;
 
-/// Bits of `LBR_SELECT`; but for the last one, a set bit suppresses.
+/// Bits of `LBR_SELECT`. Except for the last one, a set bit suppresses branches.
 struct Hw;
 
 impl Hw {
@@ -48,7 +48,7 @@ impl Hw {
     const ALL: u32 = 0x3ff;
 }
 
-/// What each bit asked for needs of the hardware (`hsw_lbr_sel_map`).
+/// The hardware bits for each requested bit (`hsw_lbr_sel_map`).
 const MAP: [(u64, u32); 11] = [
     (bt::USER, Hw::USER),
     (bt::KERNEL, Hw::KERNEL),
@@ -69,13 +69,13 @@ const MAP: [(u64, u32); 11] = [
 /// Why a filter cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SelectError {
-    /// Bits that no filter knows (`EOPNOTSUPP`).
+    /// Unknown bits (`EOPNOTSUPP`).
     #[error("branch types {0:#x} are not supported")]
     Unsupported(u64),
-    /// The call-stack mode goes with USER and KERNEL only (`EINVAL`).
+    /// Call-stack mode can only be combined with USER and KERNEL (`EINVAL`).
     #[error("call-stack mode cannot be combined with branch types {0:#x}")]
     CallStackWith(u64),
-    /// No privilege level: the kernel puts the event's own there before it comes to this.
+    /// No privilege level. The kernel never gets here, as it first fills in the event's own.
     #[error("neither user nor kernel branches are requested")]
     NoLevel,
 }
@@ -88,7 +88,7 @@ pub struct Select {
 }
 
 impl Select {
-    /// Call-stack mode, user space only: what `perf record --call-graph lbr` asks for.
+    /// Call-stack mode in user space only, as `perf record --call-graph lbr` requests.
     pub const CALL_STACK_USER: Self = Self {
         asked: bt::CALL_STACK | bt::USER,
         // Kept: returns and calls that end in user space.
@@ -99,7 +99,7 @@ impl Select {
     /// The filter for bits of [`branch_type`].
     ///
     /// # Errors
-    /// As the kernel refuses them.
+    /// If the kernel refuses the bits.
     pub fn new(asked: u64) -> Result<Self, SelectError> {
         let known = MAP.iter().fold(0, |known, (bit, _)| known | bit);
         if asked & !known != 0 {
@@ -115,7 +115,7 @@ impl Select {
         }
         let wanted = MAP.iter().filter(|(bit, _)| asked & bit != 0);
         let mask = wanted.fold(0, |mask, (_, bits)| mask | bits);
-        // All bits suppress but that of the call-stack mode.
+        // All bits suppress, except for call-stack mode.
         let register = mask ^ (Hw::ALL & !Hw::CALL_STACK);
         Ok(Self { asked, register })
     }
@@ -130,8 +130,8 @@ impl Select {
         self.register & Hw::CALL_STACK != 0
     }
 
-    /// Whether the hardware records (or, in call-stack mode, acts on) a branch. The level is that
-    /// of where it goes.
+    /// Whether the hardware records (or, in call-stack mode, acts on) a branch. The privilege level
+    /// is that of the target.
     pub(super) fn records(self, branch: &Branch) -> bool {
         let kind = match branch.kind {
             Kind::Call => Hw::REL_CALL,
@@ -150,8 +150,8 @@ impl Select {
         self.register & (kind | level) == 0
     }
 
-    /// Whether the kernel leaves a recorded branch in the sample: a type that was asked for, and
-    /// with USER alone none that comes from the kernel.
+    /// Whether the kernel leaves a recorded branch in the sample: its type must be requested, and
+    /// with USER alone it must not come from the kernel.
     pub(super) fn keeps(self, branch: &Branch) -> bool {
         let asked = self.asked;
         if is_kernel(branch.from) && asked & bt::KERNEL == 0 {
@@ -167,7 +167,7 @@ impl Select {
             Kind::Conditional => bt::COND,
             Kind::IndirectJump => bt::IND_JUMP,
             Kind::Jump => 0,
-            // A system call or an interrupt is a call, their end a return.
+            // A system call or an interrupt counts as a call, its end as a return.
             Kind::Far if is_kernel(branch.to) => bt::ANY_CALL,
             Kind::Far => bt::ANY_RETURN,
         };
@@ -175,7 +175,7 @@ impl Select {
     }
 }
 
-/// Whether an address is the kernel's.
+/// Whether an address is in the kernel.
 fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
 }

@@ -3,14 +3,14 @@
 /// Where branch records are kept while a task does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// With the events (up to Linux 6.14). Events of a task have room in the task's event
-    /// context; events of a CPU have none, as no task's records may stay there: the ring is wiped
+    /// With the events (up to Linux 6.14). Events of a task have memory in the task's event
+    /// context. Events of a CPU have none, as no task's records may stay there: the ring is wiped
     /// at every switch.
     PerContext,
     /// With the task, for events of tasks and of CPUs alike (from Linux 6.15 on).
     PerTask,
-    /// With the task, but a recording of a cgroup gives memory to the cgroup's tasks only, as the
-    /// patch of January 2020 proposes for later. Linux gives it to every task.
+    /// With the task, but a recording of a cgroup allocates memory only for the cgroup's tasks, as
+    /// the patch of January 2020 proposes for later. Linux allocates it for every task.
     PerCgroup,
 }
 
@@ -24,7 +24,7 @@ impl Storage {
         }
     }
 
-    /// The storage of that name.
+    /// The storage with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut all = [Self::PerContext, Self::PerTask, Self::PerCgroup].into_iter();
         all.find(|storage| storage.as_str() == name)

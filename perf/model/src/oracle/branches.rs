@@ -1,8 +1,8 @@
-//! The oracle's books on branch records: which calls each thread has made and not returned from,
-//! and which memory there is. From the log alone.
+//! The oracle's books on branch records, from the log alone: the calls that each thread has made
+//! and not returned from, and the memory for branch records.
 //!
-//! A processor cannot see that a signal, a uprobe or execve replaced the stack: what it has stays,
-//! and returns take away what is there.
+//! A processor does not see that a signal, a uprobe or execve replaces the stack: its records stay,
+//! and later returns remove them.
 
 use super::Due;
 use super::rule::Rule;
@@ -13,15 +13,15 @@ use crate::stack::{StackId, StackSource};
 use std::collections::BTreeMap;
 use unwind_sim_perf_data::BranchEntry;
 
-/// Bytes of a call: how far before its return address it lies.
+/// Size of a call, which is its distance from the return address, bytes.
 const CALL: u64 = 5;
-/// Innermost calls of a stack that count.
+/// The most calls of a stack that are considered, from the innermost on.
 const CALLS_MAX: usize = 1024;
 
-/// A thread's calls.
+/// The calls of a thread.
 #[derive(Clone, Debug, Default)]
 struct Calls {
-    /// Where they were, outermost first.
+    /// Their addresses, outermost first.
     froms: Vec<u64>,
     held: usize,
 }
@@ -31,17 +31,17 @@ pub(super) struct Books {
     depth: usize,
     storage: Storage,
     threads: BTreeMap<i32, Calls>,
-    /// Memory by number: whether it was given back.
+    /// The memory by number, and whether it was freed.
     memory: BTreeMap<u64, bool>,
     /// Memory that a switch on the CPU is about to write.
     in_use: BTreeMap<u16, u64>,
 }
 
-/// What is wrong.
+/// A broken rule and its description.
 type Fault = (Rule, String);
 
 impl Books {
-    /// None if no event has branch records.
+    /// `None` if no event has branch records.
     pub(super) fn new(events: &[EventSetup], depth: usize, storage: Storage) -> Option<Self> {
         events.iter().find(|event| event.branch_stack)?;
         Some(Self {
@@ -53,7 +53,7 @@ impl Books {
         })
     }
 
-    /// User code goes from one stack to another; `recorded`: with records.
+    /// User code goes from one stack to another. `recorded`: its branches are recorded.
     pub(super) fn ran(
         &mut self,
         tid: i32,
@@ -88,14 +88,14 @@ impl Books {
         }
     }
 
-    /// A thread was made: it goes on in the calls of its maker, none of them recorded.
+    /// A thread was created: it continues in the calls of its parent, none of them recorded.
     pub(super) fn forked(&mut self, maker: i32, child: i32) {
         let froms = self.threads.get(&maker).map(|calls| calls.froms.clone());
         let froms = froms.unwrap_or_default();
         self.threads.insert(child, Calls { froms, held: 0 });
     }
 
-    /// Records of threads that nobody records any more are of no use.
+    /// Forgets the records of threads that are no longer recorded.
     pub(super) fn closed(&mut self, is_recorded: impl Fn(i32) -> bool) {
         for (&tid, calls) in &mut self.threads {
             if !is_recorded(tid) {
@@ -104,7 +104,7 @@ impl Books {
         }
     }
 
-    /// What a sample of the thread has to have now.
+    /// The branch stack that a sample of the thread must have now.
     pub(super) fn due(&self, tid: i32, frames: usize) -> Due {
         let Some(thread) = self.threads.get(&tid) else {
             return Due::default();
@@ -122,7 +122,7 @@ impl Books {
         }
     }
 
-    /// A sample's branch stack.
+    /// Checks a sample's branch stack.
     pub(super) fn judge(&self, tid: i32, due: &Due, entries: &[BranchEntry]) -> Option<Fault> {
         let are_own = entries.len() <= due.froms.len()
             && entries
@@ -153,7 +153,7 @@ impl Books {
         })
     }
 
-    /// What happened to memory.
+    /// Checks a fact about memory.
     pub(super) fn fact(&mut self, entry: &Entry) -> Option<Fault> {
         let fault = |what: String| Some((Rule::BranchMemory, what));
         let step = match entry.fact {
@@ -185,7 +185,7 @@ impl Books {
                 piece
             }
             Step::Saved { piece } => {
-                // The reader's section ends with it.
+                // This ends the RCU read section.
                 self.in_use.remove(&entry.cpu);
                 piece
             }
@@ -200,7 +200,7 @@ impl Books {
         })
     }
 
-    /// What is left at the end.
+    /// Checks that no memory is left at the end.
     pub(super) fn end(&self) -> Option<Fault> {
         let left = self.memory.iter().find(|(_, freed)| !**freed);
         left.map(|(piece, _)| {

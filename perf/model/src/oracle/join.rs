@@ -1,7 +1,7 @@
-//! The records of a run through the stitcher, and each sample held against its truth.
+//! Stitches the records of a run and compares each sample with the ground truth.
 //!
-//! A sample must come out with its own user stack, or with a reason why not. Not here: whether
-//! the records are true themselves (`oracle`).
+//! A sample must come out with its own user stack, or with a reason why it has none. Whether the
+//! records themselves are true is checked by the oracle.
 
 use super::rule::{Rule, Violation};
 use super::walk::Walk;
@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use unwind_sim_perf_data::stitch::{Counts, Item, Mode, Stitch, Stitched, What, Why, stitch};
 
-/// What came out for a sample.
+/// The outcome of stitching for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The user stack it had, as far as a walk can see it.
+    /// Its own user stack, as far as a walk can see it.
     Right,
-    /// A stack that the thread had in the same stay, before or after a signal, a uprobe's
-    /// instruction or execve: the kernel unwound it at another point than the sample's.
+    /// A stack that the thread had in the same stay in the kernel, before or after a signal, a
+    /// uprobe's instruction or execve: the kernel unwound it at another time.
     SameStay,
-    /// No user frames, and the stitcher says why.
+    /// No user frames, with a reason from the stitcher.
     Reported,
-    /// A stack that the thread had in another stay, or another thread's.
+    /// A stack of another stay of the thread, or of another thread.
     Wrong,
     /// A cookie among the frames.
     Bogus,
@@ -44,33 +44,33 @@ impl Outcome {
     }
 }
 
-/// A sample at the end of its way.
+/// A sample after stitching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Which sample of the run.
+    /// The number of the sample, from 1.
     pub number: u64,
-    /// The sample as the stitcher gives it out; its key is the record's sequence number.
+    /// The stitched sample; its key is the record's sequence number.
     pub stitched: Stitched,
-    /// Whether that is right.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Its branch stack, and how many calls were on its thread's stack.
+    /// Its branch stack, and the number of calls on its thread's stack.
     pub branches: Option<(Branches, usize)>,
 }
 
-/// A run's end.
+/// The result of stitching a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The samples, in the order in which they come out.
+    /// The samples, in the order of output.
     pub joined: Vec<Joined>,
     /// The stitcher's counts.
     pub counts: Counts,
-    /// Rules that did not hold: the oracle's, and of the stitcher in [`Mode::Own`].
+    /// The broken rules: those of the oracle and, in [`Mode::Own`], of the stitcher.
     pub violations: Vec<Violation>,
-    /// What programs that walk user stacks found.
+    /// The walks of programs that walk user stacks.
     pub walks: Vec<Walk>,
 }
 
-/// The stream as the stitcher takes it. Keys are the records' sequence numbers.
+/// The records as input of the stitcher. The keys are the records' sequence numbers.
 pub fn items(records: &[Record]) -> Vec<Item> {
     let mut items = Vec::with_capacity(records.len());
     for record in records {
@@ -115,7 +115,7 @@ pub fn items(records: &[Record]) -> Vec<Item> {
     items
 }
 
-/// Stitches a finished run in a way, and judges it.
+/// Stitches a finished run in a mode, and judges the result.
 pub fn join(world: &World, mode: Mode) -> Run {
     let oracle = Oracle::of(world);
     let mut violations = oracle.violations().to_vec();
@@ -169,7 +169,7 @@ fn available(records: &[Record]) -> BTreeSet<(i32, u64)> {
     cookies.collect()
 }
 
-/// What must not be in our own way: a wrong stack, or a reason though the record is there.
+/// A fault of our own mode: a wrong stack, or a reason although the record exists.
 fn own_fault(
     stitched: &Stitched,
     outcome: Outcome,
@@ -178,7 +178,7 @@ fn own_fault(
     match (outcome, stitched.how) {
         (Outcome::Wrong | Outcome::Bogus, how) => {
             let cookie = stitched.cookie.is_some();
-            // Without cookies a lost record cannot be told.
+            // Without cookies a lost record cannot be detected.
             let provable = cookie || how == Stitch::NotDeferred;
             provable.then(|| format!("{} comes out {}", how.as_str(), outcome.as_str()))
         }
@@ -186,7 +186,7 @@ fn own_fault(
             let is_there = stitched
                 .cookie
                 .is_some_and(|cookie| available.contains(&(stitched.tid, cookie)));
-            // In execve the record shows the new program: it is right not to use it.
+            // In execve the record shows the new program, so it must not be used.
             (is_there && why != Why::Exec)
                 .then(|| format!("its record is there, yet it says {}", why.as_str()))
         }

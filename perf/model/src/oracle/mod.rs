@@ -1,8 +1,7 @@
-//! The oracle: whether what the model wrote is true of the world that its log tells of.
+//! The oracle: checks the records of a run against its log.
 //!
-//! It keeps its own books from the log alone and shares no code with the model's: who runs, on
-//! which user stack, what was counted, what was lost. Not here: what a stitcher makes of the
-//! records (`judge`).
+//! It keeps its own books from the log alone and shares no code with the world: who runs, on which
+//! user stack, what was counted, what was lost. `join` compares the output of a stitcher with it.
 
 mod branches;
 mod join;
@@ -24,7 +23,7 @@ use branches::Books;
 use programs::Handled;
 use std::collections::BTreeMap;
 
-/// What the oracle knows of a sample.
+/// The ground truth of a sample.
 #[derive(Clone, Debug)]
 struct Truth {
     tid: i32,
@@ -33,7 +32,7 @@ struct Truth {
     period: u64,
     user_mode: bool,
     stack: Option<(StackId, Leaf)>,
-    /// Which stay of the thread outside its own code.
+    /// The number of the thread's stay in the kernel.
     stay: u64,
     at_uprobe: bool,
     deferred: Option<u64>,
@@ -49,18 +48,18 @@ enum Fate {
     Dropped,
 }
 
-/// What a branch stack has to be.
+/// The expected branch stack of a sample.
 #[derive(Clone, Debug, Default)]
 struct Due {
-    /// The thread's calls, innermost first, as many as a ring may have.
+    /// Addresses of the thread's calls, innermost first, as many as a ring may have.
     froms: Vec<u64>,
-    /// How many calls are on the thread's stack.
+    /// The number of calls on the thread's stack.
     calls: usize,
-    /// How many a ring that is never wiped has of them.
+    /// The number of them in a ring that is never wiped.
     held: usize,
 }
 
-/// A thread, by the log.
+/// A thread according to the log.
 #[derive(Clone, Debug, Default)]
 struct Thread {
     stack: Option<(StackId, Leaf)>,
@@ -68,25 +67,25 @@ struct Thread {
     reset_in_stay: bool,
     no_memory: bool,
     gone: bool,
-    /// Who made it, and who made that one, with the log's entry that says so.
+    /// Its ancestors, with the numbers of the log entries of the forks.
     makers: Vec<(i32, usize)>,
 }
 
-/// A cookie that was handed out.
+/// A cookie in use.
 struct Promise {
     tid: i32,
     stay: u64,
     time: u64,
     kept: bool,
-    /// Handed out after the mask was cleared on the way out: nobody will answer.
+    /// It was given after the mask was cleared on the way out, so no record will follow.
     after_reset: bool,
 }
 
-/// What was counted and lost on one CPU's part of an event.
+/// The events counted and the records lost of an event on a CPU.
 #[derive(Clone, Default)]
 struct Account {
     counted: u64,
-    /// In frequency mode: what the counter is loaded with, once that is another than at first.
+    /// In frequency mode, the period of the counter once it differs from the initial one.
     period: Option<u64>,
     sampled: u64,
     stopped: bool,
@@ -94,7 +93,7 @@ struct Account {
     told: u64,
 }
 
-/// More frames than any record holds, and one that a walk may not see.
+/// The most frames of a walk: more than any record holds, and one that a walk may not see.
 const WALK_MAX: usize = 512;
 
 /// The oracle's books.
@@ -107,15 +106,15 @@ struct Oracle<'a> {
     promises: BTreeMap<u64, Promise>,
     accounts: BTreeMap<(u16, u16), Account>,
     handlers: Handled,
-    /// The log's entry that says that the event is open; none while it is not.
+    /// The number of the log entry that opened the event; `None` while it is closed.
     opened: Vec<Option<usize>>,
-    /// How many entries were read.
+    /// The number of entries read.
     read: usize,
     branches: Option<Books>,
-    /// Stacks that replaced another one within a stay, with the one before.
+    /// The stacks of a thread in a stay in which the stack was replaced.
     replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
     violations: Vec<Violation>,
-    /// What programs that walk user stacks found.
+    /// The walks of programs that walk user stacks.
     walks: Vec<Walk>,
 }
 
@@ -124,18 +123,18 @@ pub fn check(world: &World) -> Vec<Violation> {
     Oracle::of(world).violations
 }
 
-/// The user frames a sample may come out with.
+/// The user frames that a stitched sample may have.
 struct Allowed {
-    /// What a walk at the sample finds; `None` where there is no user stack.
+    /// The frames that a walk at the sample finds; `None` without a user stack.
     own: Option<Vec<u64>>,
-    /// A chain of this many frames may have been cut: unwound later, and at once.
+    /// The most frames of a chain that is unwound later, and of one unwound at once.
     cut: [usize; 2],
-    /// How many calls were on the thread's stack, if the event has branch records.
+    /// The number of calls on the thread's stack, if the event has branch records.
     calls: Option<usize>,
 }
 
 impl<'a> Oracle<'a> {
-    /// Reads a finished run's log and holds its records against it.
+    /// Reads the log of a finished run and checks the records against it.
     fn of(world: &'a World) -> Self {
         let mut oracle = Self {
             setup: world.setup(),
@@ -213,7 +212,7 @@ impl<'a> Oracle<'a> {
         };
         let makers = self.threads.get(&tid).map(|thread| &thread.makers);
         let Some(only) = only else {
-            // A thread is in its first ancestor's cgroup.
+            // A thread is in the cgroup of its first ancestor.
             let founder = makers
                 .and_then(|all| all.first())
                 .map_or(tid, |first| first.0);
@@ -223,7 +222,7 @@ impl<'a> Oracle<'a> {
             };
             return event.cgroup.is_none_or(is_in);
         };
-        // Who was made before the event was opened did not inherit it.
+        // Threads created before the event was opened do not inherit it.
         let inherits = |&(maker, at): &(i32, usize)| maker == only && at > opened;
         only == tid || event.inherit && makers.is_some_and(|all| all.iter().any(inherits))
     }
@@ -234,7 +233,7 @@ impl<'a> Oracle<'a> {
         all.any(|(index, event)| event.branch_stack && self.is_counted(index, tid))
     }
 
-    /// User code ran on to another stack.
+    /// User code went on to another stack.
     fn stack(&mut self, tid: i32, stack: StackId, leaf: Leaf) {
         if let Some(mut books) = self.branches.take() {
             let from = self.threads.get(&tid).and_then(|thread| thread.stack);
@@ -247,7 +246,7 @@ impl<'a> Oracle<'a> {
         thread.stay += 1;
     }
 
-    /// What an event that is opened or closed has not made samples of is forgotten.
+    /// Forgets the events counted since the last sample of an event that is opened or closed.
     fn settle(&mut self, event: u16) {
         let setup = &self.events[usize::from(event)];
         let accounts = self.accounts.range_mut((event, 0)..=(event, u16::MAX));
@@ -346,7 +345,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The stack changes though no user code ran.
+    /// The stack is replaced without user code running.
     fn replace(&mut self, tid: i32, by: impl Fn((StackId, Leaf)) -> (StackId, Leaf)) {
         let thread = self.thread(tid);
         let Some(old) = thread.stack else { return };
@@ -360,12 +359,12 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Rules that did not hold.
+    /// The broken rules.
     fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// What a sample, numbered from 1, may come out with.
+    /// What a sample, numbered from 1, may come out with after stitching.
     fn allowed(&self, number: u64) -> Option<Allowed> {
         let truth = self.truth(number)?;
         let max_stack = self.events[usize::from(truth.event)].max_stack;
@@ -378,7 +377,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// What walks find elsewhere in the stay of a sample.
+    /// The frames that walks find at other times in the stay of a sample.
     fn in_stay(&self, number: u64) -> impl Iterator<Item = Vec<u64>> {
         let stay = self.truth(number).map(|truth| (truth.tid, truth.stay));
         let replaced = stay.and_then(|stay| self.replaced.get(&stay));
@@ -390,7 +389,7 @@ impl<'a> Oracle<'a> {
         self.truths.get((number as usize).wrapping_sub(1))
     }
 
-    /// How many frames a record holds.
+    /// The most frames of a record.
     fn deferred_max(&self, max_stack: u16) -> usize {
         match (self.setup.form, self.setup.rfc_buffer) {
             (Form::Upstream | Form::Before, _) => 510,
@@ -492,7 +491,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The true frames of a stack, then what a walk by frame pointers cannot see of them.
+    /// The frames of a stack that a walk by frame pointers finds.
     fn walk(&self, (stack, leaf): (StackId, Leaf), at_uprobe: bool) -> Vec<u64> {
         let depth = self.stacks.depth(stack).min(WALK_MAX);
         let mut frames: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();

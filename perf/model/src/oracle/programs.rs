@@ -1,5 +1,5 @@
-//! The oracle on handlers: which is called, what programs write, and what the tracepoint of the
-//! timers sees. From the log alone.
+//! The oracle on handlers, from the log alone: which handler is called, what programs write, and
+//! what the tracepoint of the timers sees.
 
 use super::rule::Rule;
 use super::{Fate, Oracle};
@@ -10,23 +10,23 @@ use crate::sampling::TimerRegs;
 use crate::setup::Kind;
 use std::collections::BTreeMap;
 
-/// Numbers of the programs that are always there; those of scenarios come behind.
+/// Numbers of the built-in programs; those of scenarios follow.
 const REPORTS: [u16; 2] = [5, 6];
 const STACK: u16 = 7;
 
-/// Books on handlers.
+/// The books on handlers.
 #[derive(Default)]
 pub(super) struct Handled {
-    /// The handler that is in place, by event, and by task for events that were inherited.
+    /// The installed handler by event and, for inherited events, by task.
     installed: BTreeMap<(u16, Option<i32>), u16>,
-    /// How often the handler of an event changed, by event.
+    /// The number of changes of the handler, by event.
     changes: BTreeMap<u16, u64>,
-    /// The handler that was in place when a sample began and has not been called, by sample, with
-    /// the changes so far.
+    /// By sample, the handler that was installed when it began and was not called yet, with the
+    /// number of changes at that time.
     awaited: BTreeMap<u64, (u16, u64)>,
-    /// Programs that were going to run and have not: by sample, its CPU, handler and context.
+    /// By sample, the program that was chosen and has not run yet: CPU, handler and context.
     taken: BTreeMap<u64, (u16, u16, u16)>,
-    /// What timers did, by event.
+    /// The expiries of timers, by event.
     timers: BTreeMap<u16, Expiries>,
 }
 
@@ -47,7 +47,7 @@ impl Handled {
 }
 
 impl Oracle<'_> {
-    /// A fact about handlers.
+    /// Checks a fact about handlers.
     pub(super) fn handler_fact(&mut self, entry: &Entry) {
         let books = &mut self.handlers;
         match entry.fact {
@@ -104,7 +104,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A child's inherited events have the handlers that its maker's events have now.
+    /// The events that a child inherits have the current handlers of its parent's events.
     fn inherited(&mut self, maker: i32, child: i32) {
         for (index, event) in self.events.iter().enumerate() {
             if event.tid.is_some() && event.inherit && self.is_counted(index, maker) {
@@ -117,7 +117,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// The handler that is called has to be the one in place, with its own context.
+    /// Checks that the handler that is called is the installed one, with its own context.
     fn in_place(&mut self, entry: &Entry, number: u64, (handler, context): (u16, u16)) {
         let truth = self.truths.get(number as usize - 1);
         let (event, tid) = truth.map_or((0, 0), |truth| (truth.event, truth.tid));
@@ -130,7 +130,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A sample is written: a handler that was in place all the time must have been called.
+    /// A sample is written: checks that a handler that was installed all the time was called.
     fn not_called(&mut self, entry: &Entry, number: u64) {
         let Some((handler, then)) = self.handlers.awaited.remove(&number) else {
             return;
@@ -173,7 +173,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// What a program wrote, against the world that it was to see.
+    /// Checks the output of a program against the log.
     pub(super) fn output(&mut self, entry: &Entry, record: Option<&Record>) {
         let Fact::Output {
             number, handler, ..
@@ -224,8 +224,8 @@ impl Oracle<'_> {
         }
     }
 
-    /// Whether `stack` got the user frames that it was to get: those of a walk, or of the sample's
-    /// own chain with its marker; never a chain that comes later.
+    /// Whether `stack` got the right user frames: those of a walk, or those of the sample's own
+    /// chain with its marker; never a deferred chain.
     fn stack_is_right(&self, number: u64, found: Option<&[u64]>) -> bool {
         let truth = &self.truths[number as usize - 1];
         let Some(found) = found else { return false };
@@ -247,7 +247,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// What holds of handlers at the end.
+    /// The checks of handlers at the end of a run.
     pub(super) fn handlers_end(&mut self) {
         for (event, timer) in std::mem::take(&mut self.handlers.timers) {
             let is_traced = match self.events[usize::from(event)].kind {

@@ -1,4 +1,4 @@
-//! The oracle on records: each against the world that its books tell of.
+//! The oracle on records: compares each record with its books.
 
 use super::rule::Rule;
 use super::{Fate, Oracle};
@@ -8,7 +8,7 @@ use crate::world::{Crash, Kept};
 use std::collections::BTreeMap;
 
 impl Oracle<'_> {
-    /// A record with user frames against the stack of its thread at that time.
+    /// Compares a record with user frames with the stack of its thread at that time.
     pub(super) fn frames(&mut self, entry: &Entry, record: Option<&Record>) {
         let Some(Record { tid, body, .. }) = record else {
             let what = "a record with user frames is not there".to_owned();
@@ -89,7 +89,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A sample's branch stack against the thread's calls.
+    /// Compares a sample's branch stack with the thread's calls.
     fn branches(&mut self, record: &Record, number: u64, found: Option<&Branches>) {
         let truth = &self.truths[number as usize - 1];
         let (Some(books), Some(due)) = (&self.branches, &truth.branches) else {
@@ -102,7 +102,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// The branch records of a crash against the calls of each thread.
+    /// Compares the branch records of a crash with the calls of each thread.
     pub(super) fn crash(&mut self, entry: &Entry, crash: Option<&Crash>) {
         let Some(books) = &self.branches else { return };
         let Some(crash) = crash.filter(|crash| crash.tid == entry.tid) else {
@@ -123,7 +123,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// A sample's chain against the world.
+    /// Checks a sample's chain.
     fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
         let truth = self.truths[number as usize - 1].clone();
         if !self.events[usize::from(truth.event)].has_callchain {

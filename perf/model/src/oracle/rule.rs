@@ -1,35 +1,35 @@
-//! The rules that every run must keep.
+//! The rules that hold for every run.
 
-/// A rule that must hold of every run.
+/// A rule that must hold for every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// A record's frames are those of its thread's user stack.
     OwnStack,
-    /// The chain in a sample is what the world had there.
+    /// The chain in a sample is the one that the world had there.
     OwnChain,
     /// The sum of periods equals the events counted.
     Periods,
-    /// What found no room is told.
+    /// Records that did not fit are counted.
     LossTold,
-    /// A handler is called with its own context, where it is in place and nowhere else.
+    /// A handler is called with its own context, where it is installed and nowhere else.
     WholeHandler,
-    /// A cookie names one stay of one thread.
+    /// A cookie belongs to one stay of one thread in the kernel.
     Cookie,
     /// Every request gets its record.
     Answered,
     /// Every sample is written once, lost or dropped.
     Fate,
-    /// A sample is stitched to its own user stack, or the reason is told.
+    /// A sample is stitched to its own user stack, or has a reason why not.
     Stitched,
     /// A program sees its sample's thread, CPU, time, registers, period and stack, and runs alone.
     Program,
-    /// The timers' tracepoint sees what becomes a sample and what the filters keep out.
+    /// The timers' tracepoint sees the overflows that become samples and those that are filtered.
     Traced,
     /// A sample's branch records are its thread's own, and those nearest to its leaf.
     OwnBranches,
-    /// Where tasks have room for them, no switch takes branch records away.
+    /// If tasks have memory for them, branch records survive every switch.
     WholeBranches,
-    /// Memory for branch records is there while it is used, is freed once, and none is left.
+    /// Memory for branch records exists while it is used, is freed once, and is never leaked.
     BranchMemory,
 }
 
@@ -55,12 +55,12 @@ impl Rule {
     }
 }
 
-/// A rule that did not hold.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// When, nanoseconds.
+    /// Time, nanoseconds.
     pub time: u64,
     /// What was found.
     pub what: String,

@@ -1,4 +1,4 @@
-//! User stacks that programs walk themselves, compared with the truth.
+//! The user stacks that programs walk themselves, compared with the ground truth.
 
 use super::Oracle;
 use super::rule::Rule;
@@ -6,25 +6,25 @@ use crate::log::{Entry, Fact};
 use crate::record::{Body, Record};
 use crate::stack::Leaf;
 
-/// A walk and what it should have found.
+/// A walk and its ground truth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// At which sample.
+    /// The number of the sample, from 1.
     pub number: u64,
     /// The thread.
     pub tid: i32,
     /// The frames that the program wrote, innermost first.
     pub found: Vec<u64>,
-    /// The true ones.
+    /// The true frames.
     pub truth: Vec<u64>,
 }
 
-/// How a walk differs from the truth.
+/// The difference between a walk and the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// All frames, and no other.
     Right,
-    /// It ends too early.
+    /// The walk ends too early.
     Truncated,
     /// Frames are left out, and all others are true.
     Missing,
@@ -33,7 +33,7 @@ pub enum Found {
 }
 
 impl Walk {
-    /// How it differs.
+    /// The difference to the ground truth.
     pub fn outcome(&self) -> Found {
         let mut left = self.truth.iter();
         for (index, frame) in self.found.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Walk {
 }
 
 impl Oracle<'_> {
-    /// Reads what a walking program wrote at a sample: a number, and as many frames.
+    /// Reads the output of a walking program at a sample: a number, and as many frames.
     pub(super) fn walked(&mut self, entry: &Entry, record: &Record) {
         let (Fact::Output { number, .. }, Body::Raw { data }) = (entry.fact, &record.body) else {
             return;

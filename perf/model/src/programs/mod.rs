@@ -1,7 +1,7 @@
-//! eBPF programs as handlers: those that are always there, and one run of a program.
+//! eBPF programs as handlers: the built-in ones, and a run of a program.
 //!
-//! The interpreter and its helpers are in `bpf`. Not here: when a handler is called, what its
-//! helpers see and what its result does (`world`).
+//! The interpreter and its helpers are in `bpf`. When a handler is called, what its helpers see and
+//! what its result does is up to `world`.
 
 mod text;
 
@@ -31,7 +31,7 @@ pub struct Program {
     counts: Counts,
 }
 
-/// What became of a program's runs and of what it wrote.
+/// The results of a program's runs and of its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     kept: u64,
@@ -42,27 +42,26 @@ struct Counts {
     lost: u64,
 }
 
-/// A line that takes a handler from an object file.
+/// A request of a handler from an object file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectRequest {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// The handler's name.
     pub name: String,
-    /// The file as written: relative to the scenario's.
+    /// Path of the file as written, relative to the scenario's file.
     pub path: String,
-    /// It writes a number and as many frames of the user stack, which are compared with the truth.
+    /// Whether it walks user stacks: it writes a number and as many frames, which are compared with
+    /// the ground truth.
     pub walks: bool,
-    /// The program's name; the first for perf events if there is none.
+    /// Name of the program; by default the first one for perf events.
     pub program: Option<String>,
     /// The program, once it was supplied.
     pub(super) loaded: Option<Program>,
 }
 
 impl Program {
-    /// Program number `index` of loaded ones.
-    ///
-    /// `walks`: it walks user stacks.
+    /// Program number `index` of `handlers`. With `walks` it is one that walks user stacks.
     pub(super) fn new(name: &str, handlers: Handlers, index: usize, walks: bool) -> Self {
         let program = handlers.programs().get(index);
         Self {
@@ -81,7 +80,7 @@ impl Program {
     /// As the kernel refuses it.
     pub(super) fn attachment(&self, event: &EventSetup) -> Result<Attachment, Errno> {
         let mut attachment = Attachment::new(EventTraits {
-            // Points of the kernel take other programs, and outputs do not overflow.
+            // Tracepoints and uprobes take other programs, and outputs do not overflow.
             has_own_handler: !matches!(event.kind, Kind::Pmu | Kind::Timer | Kind::Software),
             has_callchain: event.has_callchain,
             ..EventTraits::default()
@@ -90,7 +89,7 @@ impl Program {
         Ok(attachment)
     }
 
-    /// Whether it is marked as one that walks user stacks.
+    /// Whether it walks user stacks.
     pub(super) const fn walks(&self) -> bool {
         self.walks
     }
@@ -100,12 +99,12 @@ impl Program {
         self.calls_get_stack && event.has_callchain
     }
 
-    /// Opens its maps of outputs for so many CPUs.
+    /// Opens its maps of outputs for this number of CPUs.
     pub(super) fn open_outputs(&mut self, cpus: u32) {
         self.handlers.maps.open_outputs(cpus);
     }
 
-    /// Counts a run: what became of it, the records that it wrote, and those that found no room.
+    /// Counts a run: its result, the records that it wrote, and those that did not fit.
     pub(super) const fn count(&mut self, how: Handling, [written, lost]: [u64; 2]) {
         let counts = &mut self.counts;
         counts.outputs += written;
@@ -118,8 +117,8 @@ impl Program {
         }
     }
 
-    /// Runs it at an overflow of the event that it is attached to, with these registers and this period: what becomes of
-    /// the sample.
+    /// Runs it at an overflow of its event, with these registers and this period. Returns what
+    /// happens to the sample.
     pub(super) fn run(
         &mut self,
         attachment: &Attachment,
@@ -146,11 +145,11 @@ impl Program {
     }
 }
 
-/// Names of the programs that are always there.
+/// Names of the built-in programs.
 pub(super) const BUILT_IN: [&str; 3] = ["report", "report-drop", "stack"];
-/// Words that `report` writes: thread, instruction pointer, period, CPU, time.
+/// The number of words that `report` writes: thread, instruction pointer, period, CPU, time.
 pub(super) const REPORT_WORDS: usize = 5;
-/// Words that `stack` writes: the helper's result, and as many frames as fit.
+/// The number of words that `stack` writes: the helper's result, and as many frames as fit.
 pub(super) const STACK_WORDS: usize = 9;
 
 const fn call(helper: i32) -> Insn {
@@ -240,7 +239,7 @@ static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
     all.filter_map(load).collect()
 });
 
-/// The programs that are always there, as they are before they run.
+/// The built-in programs, in their initial state.
 pub(super) fn built_in() -> impl Iterator<Item = Program> {
     PROGRAMS.iter().cloned()
 }

@@ -1,4 +1,4 @@
-//! Programs of a run as text: how often each ran, what it wrote, and what its maps hold.
+//! The programs of a run as text: how often each ran, its output, and its maps.
 
 use super::{Counts, Program};
 use crate::bpf::Map;
@@ -8,10 +8,10 @@ use crate::record::Body;
 use crate::world::World;
 use std::fmt::Write as _;
 
-/// Entries of a map that are shown.
+/// The most entries of a map that are shown.
 const ENTRIES_MAX: usize = 16;
 
-/// Empty for a run in which no program ran.
+/// The text; empty for a run in which no program ran.
 pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
     let mut out = String::new();
     for program in world.programs() {
@@ -22,7 +22,7 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
     if !out.is_empty() {
         out.insert_str(0, "programs:\n");
     }
-    // Writing into a String does not fail.
+    // Writing to a String cannot fail.
     for record in world.records() {
         let Body::Raw { data } = &record.body else {
             continue;
@@ -120,7 +120,7 @@ fn map_text(out: &mut String, map: &Map) {
     }
 }
 
-/// Words of 4 bytes as they are read, and what is left byte by byte.
+/// Writes little-endian words of 4 bytes, then the remaining bytes one by one.
 fn hex(out: &mut String, bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<4>();
     for word in words {

@@ -1,5 +1,5 @@
-//! The branch records of a run as text: of each sample, how many samples have chains of which
-//! length, and the memory they cost.
+//! The branch records of a run as text: those of each sample, a histogram of their number, and
+//! their memory.
 
 use crate::oracle::Joined;
 use crate::world::Kept;
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_perf_data::BranchEntry;
 
-/// Branches of a sample that are shown.
+/// The most branches of a sample that are shown.
 const BRANCHES_MAX: usize = 12;
 
-/// Empty for a run without branch records.
+/// The text; empty for a run without branch records.
 pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
     let mut out = String::new();
     let Some(memory) = world.branch_memory() else {
         return out;
     };
-    // Writing into a String does not fail.
+    // Writing to a String cannot fail.
     let storage = world.setup().lbr_storage.as_str();
     let _ = writeln!(out, "branch stacks, storage {storage}:");
     let (mut lengths, mut samples) = (BTreeMap::new(), 0);
@@ -60,7 +60,7 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
     out
 }
 
-/// Where the branches were, as many as are shown, and the line's end.
+/// Writes the source addresses of the branches that are shown, and ends the line.
 fn froms(out: &mut String, entries: &[BranchEntry]) {
     for entry in entries.iter().take(BRANCHES_MAX) {
         let _ = write!(out, " {:x}", entry.from);

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, and where.
+//! Errors in scenarios.
 
 use super::SCENARIO_BYTES_MAX;
 use crate::bpf::{LoadError, ObjectError};
@@ -6,10 +6,10 @@ use crate::refused::Refused;
 use crate::setup::Refusal;
 use thiserror::Error;
 
-/// What is wrong with a scenario.
+/// The kinds of [`ScenarioError`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioErrorKind {
-    /// Longer than [`SCENARIO_BYTES_MAX`].
+    /// The scenario is longer than [`SCENARIO_BYTES_MAX`].
     #[error("the scenario is longer than {SCENARIO_BYTES_MAX} bytes")]
     TooLong,
     /// No such directive.
@@ -18,46 +18,46 @@ pub enum ScenarioErrorKind {
     /// A word is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A word too many.
+    /// There is a word too many.
     #[error("unexpected word after the end of the directive")]
     Extra,
-    /// Not what belongs there.
+    /// A word is not what is expected here.
     #[error("expected {0}")]
     Not(&'static str),
-    /// A name that is taken.
+    /// The name is already taken.
     #[error("a {0} of this name already exists")]
     Taken(&'static str),
-    /// More than the model bears.
+    /// There are more than the model supports.
     #[error("too many {0}")]
     TooMany(&'static str),
-    /// What there is must come before what happens.
+    /// A directive of the setup comes after the first action.
     #[error("this must come before the first action")]
     Late,
     /// The kernel refuses the event.
     #[error("{}: {}", .0.errno(), .0.description())]
     Refusal(Refusal),
-    /// The action cannot happen there.
+    /// The action cannot happen at this point.
     #[error("{}", .0.description())]
     Refused(Refused),
-    /// A stack comes from a file, and nobody supplied it.
+    /// A stack or a program from a file was not supplied.
     #[error("this comes from a file, and files are not read here")]
     NotSupplied,
     /// The object file is malformed.
     #[error("{0}")]
     Object(ObjectError),
-    /// A program of the object file cannot be run.
+    /// A program of the object file cannot be loaded.
     #[error("{0}")]
     Load(LoadError),
 }
 
-/// What is wrong with a scenario, and where.
+/// Errors in scenarios.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}, column {column}: {kind}")]
 pub struct ScenarioError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The column, from 1, bytes.
+    /// Column, from 1, in bytes.
     pub column: usize,
-    /// What.
+    /// What is wrong.
     pub kind: ScenarioErrorKind,
 }

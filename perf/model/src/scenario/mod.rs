@@ -1,8 +1,8 @@
-//! Scenarios: a run as a text that a person writes, with what comes out of it in the same file.
+//! Scenarios: runs as text that people write, with the expected output in the same file.
 //!
-//! One directive a line: first what there is (`form`, `cpus`, `event`, `stack`, `task` and the
-//! like), then what happens. `#` begins a comment, `=` a line of the expected output. Here:
-//! reading. Writing is in `text`.
+//! A line is a directive: first the setup (`form`, `cpus`, `event`, `stack`, `task` and the like),
+//! then the actions. `#` starts a comment, `=` a line of expected output. Scenarios are read here
+//! and written in `text`.
 
 mod branches_text;
 mod error;
@@ -25,21 +25,21 @@ use setup::THERE_IS;
 
 /// The longest scenario, bytes.
 pub const SCENARIO_BYTES_MAX: usize = 1 << 20;
-/// Most things that happen.
+/// The most actions.
 pub const ACTIONS_MAX: usize = 1 << 18;
-/// Most stacks.
+/// The most stacks.
 const STACKS_MAX: usize = 1024;
-/// Most frames of all stacks written by `depth` or taken from files.
+/// The most frames in all stacks written with `depth` or taken from files.
 const FRAMES_MAX: usize = 1 << 16;
-/// Most steps that one `step` asks for.
+/// The most steps of one `step`.
 const STEPS_MAX: u64 = 10_000;
 /// The names of the handlers a scenario may install, from number 1.
 const HANDLERS: [&str; 4] = ["keep", "drop", "user", "kernel"];
 
-/// A scenario as read.
+/// A scenario that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// The run.
+    /// The schedule.
     pub schedule: Schedule,
     /// The line of each action.
     lines: Vec<usize>,
@@ -47,7 +47,7 @@ pub struct Scenario {
     event_lines: Vec<usize>,
     /// The `=` lines, without the mark.
     pub expected: String,
-    /// Stacks that come from files.
+    /// The stacks that come from files.
     requests: Vec<StackRequest>,
 }
 
@@ -64,7 +64,7 @@ impl Scenario {
     /// Reads a scenario.
     ///
     /// # Errors
-    /// The first line that is wrong.
+    /// The first error.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         if text.len() > SCENARIO_BYTES_MAX {
             return Err(ScenarioError {
@@ -99,10 +99,10 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Runs it.
+    /// Runs the scenario.
     ///
     /// # Errors
-    /// The line of an event or an action that is refused.
+    /// The line of the first event or action that is refused.
     pub fn run(&self) -> Result<World, ScenarioError> {
         if let Some(request) = self.requests.iter().find(|request| !request.is_supplied()) {
             return Err(error_at(request.line, ScenarioErrorKind::NotSupplied));
@@ -136,7 +136,7 @@ impl Scenario {
     }
 }
 
-/// Reads line by line.
+/// Reads a scenario line by line.
 struct Reader {
     scenario: Scenario,
     stacks: Scripted,
@@ -328,21 +328,21 @@ impl Reader {
     }
 }
 
-/// Where user code may be: the first page is never mapped.
+/// Addresses of user code: the first page is never mapped.
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
-/// The longest name of a stack or an event, bytes: every line of the log may have it.
+/// The longest name of a stack or an event, bytes. Every line of the log may contain one.
 const NAME_MAX: usize = 64;
 
 /// The words of a line.
 struct Words<'a> {
     line: usize,
     text: &'a str,
-    /// Behind the last word.
+    /// The end of the last word.
     at: usize,
 }
 
 impl<'a> Words<'a> {
-    /// Those of the text of line `line`, from 1.
+    /// The words of `text`, which is line `line` (from 1).
     const fn new(line: usize, text: &'a str) -> Self {
         Self { line, text, at: 0 }
     }
@@ -355,7 +355,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The next word, which stays.
+    /// The next word, without taking it.
     fn peek(&self) -> Option<&'a str> {
         self.text[self.at..].split_whitespace().next()
     }

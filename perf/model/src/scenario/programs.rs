@@ -1,7 +1,5 @@
-//! Programs of a scenario that come from object files: what the text asks for, and how it is
-//! supplied.
-//!
-//! The files are read by who runs the scenario.
+//! Programs of a scenario that come from object files. Whoever runs the scenario reads the files
+//! and supplies them.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
 use super::{HANDLERS, Reader, Scenario, Words, error_at};
@@ -10,13 +8,13 @@ use crate::programs::{BUILT_IN, ObjectRequest, Program};
 
 /// The longest object file, bytes.
 pub const OBJECT_BYTES_MAX: usize = 1 << 22;
-/// Bytes that the maps of one object may need.
+/// The most bytes that the maps of one object may need.
 const MAP_BYTES_MAX: u64 = 1 << 26;
-/// Most handlers that a scenario names.
+/// The most handlers that a scenario may name.
 const HANDLERS_MAX: usize = 16;
 
 impl Scenario {
-    /// Lines that take handlers from object files; all must be supplied before it can run.
+    /// The requests of handlers from object files. All must be supplied before the scenario runs.
     pub fn objects(&self) -> &[ObjectRequest] {
         &self.schedule.programs
     }
@@ -24,7 +22,7 @@ impl Scenario {
     /// Supplies the object file of a request.
     ///
     /// # Errors
-    /// If it is no object, has no such program, or its programs cannot be run.
+    /// If it is not an object file, has no such program, or its programs cannot be loaded.
     pub fn supply_object(&mut self, request: usize, bytes: &[u8]) -> Result<(), ScenarioError> {
         let cpus = u32::from(self.schedule.setup.cpus);
         let Some(request) = self.schedule.programs.get_mut(request) else {

@@ -1,4 +1,4 @@
-//! Reading of scenarios: what there is before anything happens.
+//! Reading the setup of a scenario.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
 use super::{Reader, Words};
@@ -12,10 +12,10 @@ use crate::setup::{
 
 /// The largest ring, bytes.
 const RING_BYTES_MAX: u64 = 1 << 24;
-/// Most cgroups.
+/// The most cgroups.
 const CGROUPS_MAX: usize = 64;
 
-/// Words of lines that say what there is.
+/// The directives of the setup.
 pub(super) const THERE_IS: [&str; 21] = [
     "form",
     "cpus",
@@ -41,7 +41,7 @@ pub(super) const THERE_IS: [&str; 21] = [
 ];
 
 impl Reader {
-    /// A line that says what there is.
+    /// Reads a directive of the setup.
     pub(super) fn there_is(
         &mut self,
         word: &str,
@@ -188,7 +188,7 @@ impl Reader {
                     let frequency = words.number("a frequency", 1 << 30)?;
                     words.not((frequency > 0).then_some(()), "a frequency")?;
                     if event.kind == Kind::Pmu {
-                        // The kernel begins with 1.
+                        // The kernel starts with a period of 1.
                         (event.frequency, event.period) = (Some(frequency), PMU_PERIOD_MIN);
                     } else {
                         event.period = timer_period(frequency);

@@ -1,43 +1,42 @@
-//! Stacks of a scenario that come from files: what the text asks for, and how it is supplied.
-//!
-//! The files are read by who runs the scenario; nothing here knows a trace or a program.
+//! Stacks of a scenario that come from files. Whoever runs the scenario reads the files and
+//! supplies the stacks.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
 use super::{FRAMES_MAX, Reader, Scenario, USER_ADDRESSES, Words, error_at};
 use crate::stack::{StackId, UserStack};
 
-/// Most stacks that one line takes from a program.
+/// The most stacks that one line takes from a program.
 pub const PROGRAM_STACKS_MAX: u64 = 256;
-/// Most instructions that a program runs for a scenario.
+/// The most instructions that a program runs for a scenario.
 pub const PROGRAM_INSTRUCTIONS_MAX: u64 = 1 << 28;
 
-/// What a stack is taken from.
+/// The origin of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackFrom {
-    /// A sample of a trace: its true chain, or what an unwinder makes of it.
+    /// A sample of a trace: its true chain, or the result of an unwinder.
     Sample {
-        /// Which, from 0.
+        /// The number of the sample, from 1.
         number: u64,
-        /// The unwinder, by its name on the command line.
+        /// Name of the unwinder on the command line.
         unwinder: Option<String>,
     },
     /// A program that runs in the emulated machine: its true stacks.
     Program {
-        /// Instructions from the start to the first stack, and from one to the next.
+        /// Number of instructions before the first stack, and between two stacks.
         every: u64,
-        /// How many stacks.
+        /// The number of stacks.
         times: u64,
     },
 }
 
-/// A line that takes stacks from a file.
+/// A request of stacks from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackRequest {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The file as written: relative to the scenario's.
+    /// Path of the file as written, relative to the scenario's file.
     pub path: String,
-    /// What of it.
+    /// What to take from the file.
     pub from: StackFrom,
     first: StackId,
     supplied: bool,
@@ -48,7 +47,7 @@ impl StackRequest {
         self.supplied
     }
 
-    /// How many stacks it is.
+    /// The number of stacks.
     pub const fn count(&self) -> usize {
         match self.from {
             StackFrom::Sample { .. } => 1,
@@ -58,7 +57,7 @@ impl StackRequest {
 }
 
 impl Scenario {
-    /// Lines that take stacks from files; all of them must be supplied before it can run.
+    /// The requests of stacks from files. All must be supplied before the scenario runs.
     pub fn requests(&self) -> &[StackRequest] {
         &self.requests
     }
@@ -66,8 +65,8 @@ impl Scenario {
     /// Supplies the stacks of a request.
     ///
     /// # Errors
-    /// If a stack has no frame or a frame that is not a user address, if there are not as many
-    /// stacks as asked for, or too many frames in all.
+    /// If a stack has no frames or a frame that is not a user address, if the number of stacks is
+    /// not the requested one, or if there are too many frames in all.
     pub fn supply(&mut self, request: usize, stacks: Vec<UserStack>) -> Result<(), ScenarioError> {
         let (Some(request), Some(all)) = (
             self.requests.get_mut(request),
@@ -102,7 +101,7 @@ impl Scenario {
 }
 
 impl Reader {
-    /// The rest of a line `stack NAME`, if the stack comes from a file; whether it does.
+    /// Reads the rest of `stack NAME`, if the stack comes from a file. Returns whether it does.
     pub(super) fn stack_of_file(
         &mut self,
         name: &str,

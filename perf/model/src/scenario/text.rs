@@ -1,6 +1,4 @@
-//! Scenarios as text: a schedule written down, and what a run prints.
-//!
-//! Not here: reading (`scenario`).
+//! Schedules as scenarios, and the output of runs.
 
 use super::HANDLERS;
 use super::branches_text::branches_text;
@@ -18,11 +16,11 @@ use crate::world::World;
 use std::fmt::Write as _;
 use unwind_sim_perf_data::stitch::Mode;
 
-/// Words of a chain that are shown.
+/// The most words of a chain that are shown.
 const WORDS_MAX: usize = 12;
 
-/// What a run prints: its log, then each sample as our stitcher gives it out and whether that is
-/// right, then the same for perf's way (for the form of 2023: its own), then rules broken.
+/// The output of a run: its log, each sample as our stitcher gives it out and whether that is
+/// right, the same for perf's stitcher (for the form of 2023, its own), and the broken rules.
 pub fn output(world: &World) -> String {
     let mut out = world.log_text();
     let other = match world.setup().form {
@@ -37,7 +35,7 @@ pub fn output(world: &World) -> String {
     out.push_str(&programs_text(world, &own.walks));
     for violation in &own.violations {
         let (rule, what) = (violation.rule.as_str(), &violation.what);
-        // Writing into a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "broken: {rule}, at {}: {what}", violation.time);
     }
     out
@@ -113,7 +111,7 @@ pub fn bless(text: &str, output: &str) -> String {
 }
 
 impl Schedule {
-    /// The scenario that is this schedule, without expectations.
+    /// This schedule as a scenario, without expected output.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         let setup = &self.setup;
@@ -152,7 +150,7 @@ impl Schedule {
         if setup.fake_regs != FakeRegs::default() {
             lines.push(format!("fake-regs {}", setup.fake_regs.as_str()));
         }
-        // Events may bring handlers along.
+        // Events may name handlers.
         lines.extend(self.programs.iter().map(|request| {
             let program = request.program.as_deref().unwrap_or_default();
             let word = if request.walks { "walker" } else { "handler" };
@@ -250,7 +248,7 @@ impl Schedule {
         name.and_then(|at| all.nth(at)).unwrap_or("none")
     }
 
-    /// An event as its line.
+    /// The line of an event.
     fn event_text(&self, event: &EventSetup) -> String {
         let cgroups = &self.setup.cgroups;
         let mut text = format!("event {} {}", event.name, event.kind.as_str());

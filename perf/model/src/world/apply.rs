@@ -1,7 +1,6 @@
-//! Doing what a script or a random schedule asks of the world.
+//! Applies the actions of a script or a random schedule.
 //!
-//! A refused action leaves the world as it was, so that a schedule stays one when actions are
-//! taken out of it.
+//! A refused action leaves the world unchanged, so that actions can be removed from a schedule.
 
 use super::{Kept, Loop, Machine, Place, Slot, Task, World};
 use crate::action::Action;
@@ -17,11 +16,11 @@ use crate::stack::Leaf;
 const FINISH_STEPS_MAX: u32 = 10_000;
 /// The longest [`Action::Run`], nanoseconds.
 pub const RUN_NS_MAX: u64 = 10_000_000;
-/// Steps an interrupt takes besides what it was raised for.
+/// Steps of an interrupt in addition to its cause.
 const INTERRUPT_STEPS: u8 = 2;
 
 impl Machine {
-    /// The CPU and its task, if that is a user's task in a system call with nothing on top.
+    /// The CPU and its task, if that is a user task in a system call with no interrupt on top.
     fn body(&self, cpu: u16) -> Result<(usize, usize), Refused> {
         let (cpu, task) = self.kernel_body(cpu)?;
         if self.tasks[task].kthread {
@@ -30,7 +29,7 @@ impl Machine {
         Ok((cpu, task))
     }
 
-    /// As `body`, or a kernel thread.
+    /// Like `body`, but the task may be a kernel thread.
     fn kernel_body(&self, cpu: u16) -> Result<(usize, usize), Refused> {
         let cpu = self.cpu(cpu)?;
         let task = self.cpus[cpu].current.ok_or(Refused::Idle)?;
@@ -55,10 +54,10 @@ impl Machine {
 }
 
 impl World {
-    /// Does it.
+    /// Applies an action.
     ///
     /// # Errors
-    /// Why it cannot happen now; nothing has changed.
+    /// Why it cannot happen now. Nothing has changed.
     pub fn apply(&mut self, action: Action) -> Result<(), Refused> {
         self.has_room()?;
         match action {
@@ -180,7 +179,7 @@ impl World {
         Ok(())
     }
 
-    /// The CPU and its task, if user code runs there and nothing comes first.
+    /// The CPU and its task, if user code runs there and no interrupt is pending.
     fn user(&self, cpu: u16) -> Result<(usize, usize), Refused> {
         let cpu = self.machine.cpu(cpu)?;
         let task = self.machine.cpus[cpu].current.ok_or(Refused::Idle)?;
@@ -219,7 +218,7 @@ impl World {
         }
         let end = self.out.now() + ns;
         while self.out.now() < end {
-            // Not past what interrupts: a timer, or the irq work of an NMI.
+            // Not past an interrupt: a timer, or the irq work of an NMI.
             let now = self.out.now();
             let until = self.events.next_due(cpu).saturating_sub(now).max(1);
             let part = (end - now).min(until);

@@ -1,7 +1,6 @@
-//! A task's deferred unwind as in `kernel/unwind/deferred.c` (Linux 6.19 to 7.2): the request in
-//! steps between which an NMI may fall, the cookie, the mask, the cache.
-//!
-//! Not here: who runs the steps and when (`sample`, `kernel`).
+//! The deferred unwind of a task, as in `kernel/unwind/deferred.c` (Linux 6.19 to 7.2): the
+//! request, the cookie, the mask, the cache. It is divided into steps, as an NMI may come between
+//! any two. `sample` and `kernel` run them.
 
 /// The task work is queued (`UNWIND_PENDING`).
 const PENDING: u64 = 1;
@@ -42,7 +41,7 @@ impl Info {
         self.mask & PENDING != 0
     }
 
-    /// The task work begins: it is pending no more. Returns what was asked for.
+    /// The task work begins and is no longer pending. Returns the mask of requests.
     pub(super) const fn take_pending(&mut self) -> u64 {
         let asked = self.mask;
         self.mask &= !PENDING;
@@ -58,7 +57,7 @@ impl Info {
         &self.cache.get_or_insert_default().entries
     }
 
-    /// The frames were found.
+    /// Stores the frames that were found.
     pub(super) fn store(&mut self, entries: &[u64]) {
         if let Some(cache) = self.cache.as_mut() {
             cache.entries.clear();
@@ -81,31 +80,31 @@ impl Info {
     }
 }
 
-/// How far a request got (`unwind_deferred_request`, with `get_cookie` in it). Interrupts are off
-/// all the way; NMIs are not.
+/// The next step of a request (`unwind_deferred_request`, including `get_cookie`). Interrupts are
+/// disabled throughout; NMIs are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Is there a cookie? Else read the CPU's counter.
+    /// Check for a cookie; without one, read the CPU's counter.
     Start,
-    /// Compare 0 and exchange: the NMI may have been first.
+    /// Compare and exchange the cookie's count with 0: an NMI may have been first.
     Assign(u32),
-    /// Store the CPU's counter; only who assigned.
+    /// Store the CPU's counter, if the exchange succeeded.
     Count(u32),
     /// Store the CPU.
     Cpu,
-    /// Is the work's bit set already?
+    /// Test whether the work's bit is already set.
     Test,
-    /// Set it, with PENDING, and see who was first.
+    /// Set the bit together with PENDING, and test whether it was the first.
     Claim,
     /// Add the task work.
     Queue,
-    /// Done; nothing was queued, or this was.
+    /// Done.
     Done,
 }
 
 impl Request {
-    /// The next step of the request on `cpu`, whose counter is `counter`. `queue` is told when
-    /// the task work is to be added.
+    /// Runs the step on `cpu`, whose counter is `counter`. Returns the next one. The caller adds
+    /// the task work at [`Request::Queue`].
     pub(super) fn step(self, info: &mut Info, cpu: usize, counter: &mut u32) -> Self {
         match self {
             Self::Start if info.cpu != 0 => Self::Test,
@@ -139,17 +138,17 @@ impl Request {
     }
 }
 
-/// How far the way out of the kernel got in forgetting it all (`unwind_reset_info`).
+/// The next step of the reset on the way out of the kernel (`unwind_reset_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reset {
-    /// Clear the mask, unless nothing was asked for, or the task work is to run again.
+    /// Clear the mask, unless nothing was requested or the task work must run again.
     Mask,
-    /// Clear the cookie. An NMI between here and [`Reset::Mask`] is handed the cookie that is
-    /// about to be cleared.
+    /// Clear the cookie. An NMI between [`Reset::Mask`] and this step gets the cookie that is about
+    /// to be cleared.
     Cookie,
     /// Empty the cache.
     Cache,
-    /// All is forgotten, or all is kept.
+    /// Done.
     Done,
 }
 

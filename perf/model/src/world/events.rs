@@ -1,15 +1,15 @@
 //! The events of a run, which of them are open, and their counters on each CPU.
 //!
-//! In frequency mode (`attr.freq`) the period of a hardware counter is adjusted so that samples come
-//! at a rate (`perf_adjust_period`, `perf_calculate_period`, `kernel/events/core.c`, Linux 7.2). A
-//! timer's period is fixed from the start.
+//! In frequency mode (`attr.freq`) the period of a hardware counter is adjusted so that samples
+//! come at a rate (`perf_adjust_period`, `perf_calculate_period`, `kernel/events/core.c`, Linux
+//! 7.2). A timer's period is fixed from the start.
 
 use super::TICK_NS;
 use crate::log::Fact;
 use crate::setup::{EventSetup, Kind, PMU_PERIOD_MIN, TIMER_FLOOR_NS};
 use std::ops::Range;
 
-/// A counter is not loaded with more: it has 48 bits, of which one is its sign.
+/// The largest value that a counter is loaded with: it has 48 bits, including the sign.
 const PERIOD_MAX: u64 = 1 << 47;
 /// Nanoseconds of a second.
 const SECOND_NS: u128 = 1_000_000_000;
@@ -20,7 +20,7 @@ pub(super) struct Events {
     /// The events that are open, one bit each.
     open: u64,
     cpus: usize,
-    /// For each event one per CPU.
+    /// For each event, one per CPU.
     counters: Vec<Counter>,
 }
 
@@ -50,14 +50,14 @@ struct Rate {
     period: u64,
     /// Events so far (`event->count`).
     count: u64,
-    /// The same at the last tick (`freq_count_stamp`).
+    /// Events at the last tick (`freq_count_stamp`).
     count_stamp: u64,
-    /// When the last overflow was (`freq_time_stamp`).
+    /// Time of the last overflow, nanoseconds (`freq_time_stamp`).
     time_stamp: u64,
 }
 
 impl Rate {
-    /// Of a counter that is loaded with this period.
+    /// The state of a counter that is loaded with this period.
     fn new(period: u64) -> Self {
         Self {
             loaded: period,
@@ -71,7 +71,7 @@ impl Rate {
         self.count += events;
     }
 
-    /// The counter is loaded again. Returns with what it was before.
+    /// The counter is loaded again. Returns the value that it was loaded with before.
     const fn reload(&mut self) -> u64 {
         std::mem::replace(&mut self.loaded, self.period)
     }
@@ -102,8 +102,8 @@ impl Rate {
     }
 }
 
-/// The period with which `count` events in `ns` nanoseconds would make `frequency` samples a
-/// second. The kernel loses bits where a product has more than 64; this does not.
+/// The period with which `count` events in `ns` nanoseconds would make `frequency` samples per
+/// second. The kernel loses bits of products that need more than 64; this does not.
 fn target(frequency: u64, ns: u64, count: u64) -> u64 {
     let dividend = u128::from(count) * SECOND_NS;
     let divisor = u128::from(ns) * u128::from(frequency);
@@ -111,8 +111,8 @@ fn target(frequency: u64, ns: u64, count: u64) -> u64 {
     u64::try_from(period).unwrap_or(u64::MAX >> 1)
 }
 
-/// The period after `period`, an eighth of the way to `target`, and a whole step at least. What a
-/// hardware counter cannot be loaded with is not taken ([`PMU_PERIOD_MIN`]).
+/// The period after `period`: an eighth of the way to `target`, at least one further, and within
+/// the limits of a hardware counter ([`PMU_PERIOD_MIN`], [`PERIOD_MAX`]).
 fn towards(period: u64, target: u64) -> u64 {
     let delta = i128::from(target) - i128::from(period);
     let delta = (delta + if delta >= 0 { 7 } else { -7 }) / 8;
@@ -219,7 +219,7 @@ impl Events {
         all.fold(0, |mask, (at, event)| mask | u64::from(counts(event)) << at)
     }
 
-    /// Those of the events that a child inherits, one bit each.
+    /// The events of a mask that a child inherits, one bit each.
     pub(super) fn inherited(&self, counted_by: u64) -> u64 {
         let all = self.setups.iter().enumerate();
         counted_by
@@ -228,14 +228,14 @@ impl Events {
             })
     }
 
-    /// Those of the events that are of a task and not of the whole system.
+    /// The events of a mask that belong to a task and not to the whole system.
     pub(super) fn of_task(&self, counted_by: u64) -> impl Iterator<Item = u16> {
         let is_own = move |event: &u16| counted_by >> event & 1 != 0;
         let own = self.numbers().filter(is_own);
         own.filter(|&event| self.setup(event).tid.is_some())
     }
 
-    /// How many of the events have branch records and are not of the whole system.
+    /// The number of events of a mask that have branch records and belong to a task.
     pub(super) fn with_branches(&self, counted_by: u64) -> usize {
         let own = self.of_task(counted_by);
         own.filter(|&event| self.setup(event).branch_stack).count()
@@ -305,14 +305,14 @@ impl Events {
         counter.left == 0
     }
 
-    /// A hardware counter counts all that is left until its overflow. Returns how much that was.
+    /// A hardware counter counts all events left until its overflow. Returns their number.
     pub(super) fn count_rest(&mut self, event: u16, cpu: usize) -> u64 {
         let counter = self.counter_mut(event, cpu);
         counter.rate.counted(counter.left);
         counter.left
     }
 
-    /// A hardware counter overflowed: it is loaded again. Returns what the sample stands for.
+    /// A hardware counter overflowed and is loaded again. Returns the period of the sample.
     pub(super) fn reload(&mut self, event: u16, cpu: usize) -> (u64, Option<Fact>) {
         let counter = self.counter_mut(event, cpu);
         let elapsed = counter.rate.reload();
@@ -330,8 +330,9 @@ impl Events {
         self.counter(event, cpu).throttled
     }
 
-    /// Accounts for an overflow (`__perf_event_account_interrupt`): one too many in a tick stops the
-    /// event, and the period is adjusted by the time since the last one. Returns whether it stopped.
+    /// Accounts for an overflow (`__perf_event_account_interrupt`): one too many in a tick stops
+    /// the event, and the period is adjusted by the time since the last one. Returns whether it
+    /// stopped.
     pub(super) fn account(
         &mut self,
         (event, cpu): (u16, usize),

@@ -1,7 +1,7 @@
 //! The handlers of a run, and which of them is called at an overflow of an event.
 //!
-//! A task that inherits an event gets an event of its own. Its handler is the one that its maker's
-//! event had at the fork (`perf_event_alloc`, `kernel/events/core.c`), and stays when that changes.
+//! A task that inherits an event gets its own copy of the event. The copy keeps the handler that
+//! the parent's event had at the fork (`perf_event_alloc`, `kernel/events/core.c`).
 
 use super::Slot;
 use crate::programs::Program;
@@ -25,7 +25,7 @@ pub(super) struct Handlers {
 }
 
 impl Handlers {
-    /// No handlers, for so many events.
+    /// No handlers, for this number of events.
     pub(super) fn new(events: usize) -> Self {
         Self {
             attached: Vec::new(),
@@ -74,7 +74,7 @@ impl Handlers {
         exists.then(|| self.program(handler).is_none_or(fits))
     }
 
-    /// Calls a handler that is no program. Returns whether it keeps the sample.
+    /// Calls a handler that is not a program. Returns whether it keeps the sample.
     pub(super) fn call(&mut self, handler: u16, sample: &Overflown) -> Option<bool> {
         match self.place(handler)? {
             Some(Attached::Plain(plain)) => Some(plain.overflow(sample)),
@@ -108,7 +108,7 @@ impl Handlers {
         inherited.or(self.slot(event)).unwrap_or_default()
     }
 
-    /// Puts a handler in place.
+    /// Installs a handler.
     pub(super) fn set(&mut self, event: u16, slot: Slot) {
         if let Some(old) = self.slots.get_mut(usize::from(event)) {
             *old = slot;

@@ -1,5 +1,6 @@
-//! The steps of a CPU, and its way into the kernel and out of it: interrupts, the exit loop, the task work that unwinds the
-//! user stack, the end of a task (`kernel/entry/common.c`, `kernel/unwind/deferred.c`, Linux 7.2).
+//! The steps of a CPU, and its way into the kernel and out of it: interrupts, the exit loop, the
+//! task work that unwinds the user stack, the end of a task (`kernel/entry/common.c`,
+//! `kernel/unwind/deferred.c`, Linux 7.2).
 //!
 //! The task work is preemptible frame by frame. Not here: samples (`sample`).
 
@@ -16,16 +17,16 @@ use crate::stack::{Leaf, user_frame};
 const STEP_NS: u64 = 50;
 /// Duration of a step of user code or of the idle task, nanoseconds.
 const USER_STEP_NS: u64 = 100;
-/// Frames unwound one by one before a step does more at once.
+/// Frames that are unwound one per step.
 const SINGLE_FRAMES: usize = 8;
-/// Frames of a step after those.
+/// Frames per step after those.
 const FRAMES_PER_STEP: usize = 64;
 
 /// A task work that runs (`process_unwind_deferred`, or `perf_pending_task_unwind` of 2023).
 pub(super) struct Unwinding {
     work: Work,
     stage: UnwindStage,
-    /// The works that were asked for.
+    /// The mask of requests.
     asked: u64,
     /// The buffer: its own, or (a mutant) the one of the CPU on which it began.
     shared: Option<usize>,
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    /// One atomic step of what runs on the CPU; an interrupt that waits comes first.
+    /// One atomic step of what runs on the CPU; a pending interrupt comes first.
     pub(super) fn step(&mut self, cpu: usize) {
         self.tick(cpu);
         if self.interrupt_waits(cpu) {
@@ -149,7 +150,7 @@ impl World {
         });
     }
 
-    /// Into the kernel, if user code runs: whether it did.
+    /// Enters the kernel, if user code runs. Returns whether it did.
     pub(super) fn enter(&mut self, cpu: usize) -> bool {
         let user = self.machine.in_user(cpu);
         if let Some(task) = self.machine.cpus[cpu].current.filter(|_| user) {
@@ -164,8 +165,8 @@ impl World {
             return;
         };
         if let Some(mut job) = frame.job.take() {
-            // The frame is on the stack while its job runs: what the job sees of the CPU must
-            // not be the task below.
+            // The frame stays on the stack while its job runs, as the job must not see the task
+            // below.
             let context = frame.context;
             self.machine.cpus[cpu].frames.push(frame);
             if !self.overflow_step(cpu, &mut job)
@@ -238,7 +239,7 @@ impl World {
         }
     }
 
-    /// Queued works run, the last one first; whether there was one.
+    /// Starts the last queued work. Returns whether there was one.
     fn run_work(&mut self, task: usize) -> bool {
         let Some(work) = self.machine.tasks[task].works.pop() else {
             return false;
@@ -292,8 +293,8 @@ impl World {
         self.machine.tasks[task].place = next;
     }
 
-    /// `uprobe_notify_resume`: the events at the probe, then its instruction. Whether there is
-    /// more to do.
+    /// `uprobe_notify_resume`: the events at the probe, then its instruction. Returns whether there
+    /// is more to do.
     fn uprobe(&mut self, cpu: usize, task: usize) -> bool {
         let Some(from) = self.machine.tasks[task].uprobe else {
             return false;
@@ -327,7 +328,7 @@ impl World {
         }
     }
 
-    /// `do_exit` from where PF_EXITING is set: unwinds that are pending run while there is an mm.
+    /// `do_exit` after PF_EXITING is set: pending unwinds run while there is an mm.
     fn end(&mut self, cpu: usize, task: usize) {
         let works = std::mem::take(&mut self.machine.tasks[task].works);
         for work in works {
@@ -351,7 +352,7 @@ impl World {
         self.say_branches(cpu);
     }
 
-    /// How many frames the unwind may store.
+    /// The most frames that the unwind may store.
     fn unwind_max(&self, work: Work) -> usize {
         match (work, self.setup.rfc_buffer) {
             (Work::Deferred, _) => UNWIND_MAX_ENTRIES,
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// The next step of a task work; whether it was the last.
+    /// The next step of a task work. Returns whether it was the last.
     fn unwind_step(&mut self, cpu: usize, task: usize, at: &mut Unwinding) -> bool {
         at.stage = match at.stage {
             UnwindStage::Begin => {
@@ -396,8 +397,8 @@ impl World {
         false
     }
 
-    /// The buffer, the first time; what was found before in this stay is used again. `None` ends
-    /// the task work.
+    /// Allocates the buffer at the first use, or reuses the frames found before in this stay.
+    /// `None` ends the task work.
     fn allocate(&mut self, cpu: usize, task: usize, at: &mut Unwinding) -> Option<UnwindStage> {
         let has_memory = self.machine.tasks[task].info.has_cache() && at.work == Work::Deferred;
         if !has_memory && std::mem::take(&mut self.machine.tasks[task].no_memory) {
@@ -450,8 +451,8 @@ impl World {
         }
     }
 
-    /// The record for the first event from `event` on that wants one; where to go on, or `None`
-    /// at the end.
+    /// Writes the record for the first event from `event` on that wants one. Returns the event to
+    /// continue with; `None` at the end.
     fn output_frames(
         &mut self,
         cpu: usize,

@@ -13,7 +13,7 @@ use crate::setup::{CPUS_MAX, EventSetup, Setup};
 use crate::stack::{StackId, StackSource};
 use unwind_sim_perf_data::BranchEntry;
 
-/// Bytes of a call instruction: a frame's address is a return address, the call lies before it.
+/// Size of a call instruction, bytes: the call is this far before its return address.
 const CALL_BYTES: u64 = 5;
 /// The most calls of a stack that are looked at, from the innermost on. Calls above those are taken
 /// to be left and made again with them.
@@ -31,7 +31,7 @@ fn entry(branch: Branch) -> BranchEntry {
 /// The call that made frame `index` of a stack, the innermost being 0: its address and its target.
 fn call(source: &dyn StackSource, stack: StackId, index: usize) -> (u64, u64) {
     let from = source.frame(stack, index + 1);
-    // Functions are taken to begin at multiples of 16.
+    // Functions are assumed to start at multiples of 16.
     let to = source.frame(stack, index) & !0xf;
     // But not right after their call: call-stack mode ignores such a call.
     let to = if to == from {
@@ -76,7 +76,7 @@ impl Lbr {
         Self { kernel }
     }
 
-    /// What the kernel did since it was last asked, and on which CPU, if `cpu` made it do so.
+    /// The steps of the kernel since the last call, each with its CPU, if `cpu` caused them.
     pub(super) fn steps(&mut self, cpu: usize) -> impl Iterator<Item = (usize, Step)> + use<> {
         let steps = self.kernel.as_mut().map(Kernel::steps);
         steps.into_iter().flatten().map(move |step| match step {
@@ -89,7 +89,7 @@ impl Lbr {
         self.kernel.as_ref().map(Kernel::ledger)
     }
 
-    /// A task is there from the start, with so many events of its own.
+    /// A task exists from the start, with this number of its own events.
     pub(super) fn start(&mut self, tid: i32, cgroup: Option<u16>, own: usize) {
         if let Some(kernel) = &mut self.kernel {
             kernel.start(tid, cgroup);
@@ -140,7 +140,7 @@ impl Lbr {
         })
     }
 
-    /// What the ring of the CPU holds.
+    /// The contents of the CPU's ring.
     pub(super) fn sample(&self, cpu: usize) -> Branches {
         let Some(kernel) = &self.kernel else {
             return Branches::default();
@@ -177,7 +177,7 @@ impl Lbr {
         }
     }
 
-    /// A task was made. `own` is the number of its own events; `None` if they are the parent's.
+    /// A task was created. `own` is the number of its own events; `None` if they are the parent's.
     pub(super) fn fork(&mut self, parent: i32, child: i32, own: Option<usize>) {
         if let Some(kernel) = &mut self.kernel {
             kernel.fork(parent, child, own.is_none());
@@ -204,7 +204,7 @@ impl Lbr {
         }
     }
 
-    /// An event is closed that counted these tasks. Returns memory that is to be given back.
+    /// An event that counted these tasks is closed. Returns the memory to give back.
     pub(super) fn detach(
         &mut self,
         event: &EventSetup,

@@ -5,8 +5,8 @@
 //!
 //! The state is in parts that know nothing of each other: who runs where ([`Machine`]), the events
 //! and their counters ([`Events`]), their handlers ([`Handlers`]), branch records ([`Lbr`]), and
-//! what comes out ([`Output`]). What needs several of them is in `kernel` (the steps of a CPU, the way
-//! into the kernel and out of it, the task work), in `sample` (a sample) or in `apply` (what a
+//! what comes out ([`Output`]). What needs several of them is in `kernel` (the steps of a CPU, the
+//! way into the kernel and out of it, the task work), in `sample` (a sample) or in `apply` (what a
 //! script may ask for).
 
 mod apply;

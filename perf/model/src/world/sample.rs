@@ -2,8 +2,8 @@
 //! output (`__perf_event_overflow`, `perf_callchain`, `get_perf_callchain`,
 //! `kernel/events/core.c` and `callchain.c`, Linux 7.2).
 //!
-//! In an NMI all steps run at once; elsewhere an NMI may fall between any two. Not here: what is
-//! asked for later (`exit`).
+//! In an NMI all steps run at once; elsewhere an NMI may come between any two. The deferred part is
+//! in `kernel`.
 
 use super::deferred::Request;
 use super::{Overflow, Slot, Stage, User, Work, World, site};
@@ -19,7 +19,7 @@ use unwind_sim_perf_data::callchain::{
 };
 
 impl World {
-    /// A hardware counter overflowed. Nothing can come between.
+    /// A hardware counter overflowed. All steps of the sample run at once.
     pub(super) fn nmi(&mut self, cpu: usize, event: u16) {
         let user_mode = self.machine.in_user(cpu);
         self.say(cpu, Fact::Interrupt(Context::Nmi));
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// The next step of a sample; whether it was the last.
+    /// The next step of a sample. Returns whether it was the last.
     pub(super) fn overflow_step(&mut self, cpu: usize, job: &mut Overflow) -> bool {
         job.stage = match job.stage {
             Stage::Account => {
@@ -153,8 +153,8 @@ impl World {
         }
     }
 
-    /// The handler decides before all side effects; what comes then, if the sample is not dropped
-    /// at once. A program runs in a step of its own, so that an NMI may come before it.
+    /// Calls the handler, which decides before all side effects. Returns the next stage, unless the
+    /// sample is dropped. A program runs in a separate step, so that an NMI may come before it.
     fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
         job.slot = self.handlers.slot_of(job.event, self.tid(cpu));
         let (number, Slot { handler, context }) = (job.number, job.slot);
@@ -208,7 +208,7 @@ impl World {
         self.say(cpu, fact);
     }
 
-    /// `perf_callchain`: whether there is a user part, and whether to ask for it.
+    /// `perf_callchain`: whether there is a user part, and whether to defer it.
     fn begin(&mut self, cpu: usize, job: &mut Overflow) -> Stage {
         if !self.events.setup(job.event).has_callchain {
             self.machine.cpus[cpu].buffers[job.context as usize].clear();
@@ -290,7 +290,7 @@ impl World {
         let count = &mut self.machine.cpus[cpu].count;
         let next = at.step(&mut self.machine.tasks[task].info, cpu, count);
         if at == Request::Start || matches!(at, Request::Cpu) {
-            // `get_cookie` is over: what the sample will name.
+            // `get_cookie` is done: this is the cookie of the sample.
             job.user = User::Deferred(Some(self.machine.tasks[task].info.cookie()));
         }
         if at == Request::Queue {

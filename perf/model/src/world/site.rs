@@ -8,24 +8,24 @@ use crate::registers::Registers;
 use crate::stack::{kernel_frames, user_frame};
 use unwind_sim_perf_data::BranchEntry;
 
-/// The world at an overflow, as helpers see it.
+/// The world at an overflow.
 struct Site<'a> {
     world: &'a mut World,
     cpu: usize,
     job: &'a Overflow,
     random: u32,
-    /// Records written, and records that found no room.
+    /// Records written, and records that did not fit.
     written: [u64; 2],
 }
 
-/// Runs the job's program: what becomes of the sample.
+/// Runs the program of a sample. Returns what happens to the sample.
 pub(super) fn run_program(
     world: &mut World,
     cpu: usize,
     job: &Overflow,
     registers: Registers,
 ) -> Handling {
-    // Out of the world while it runs in it.
+    // It leaves the world while it runs in it.
     let handler = job.slot.handler;
     let Some(mut program) = world.handlers.take(handler) else {
         return Handling::Kept;

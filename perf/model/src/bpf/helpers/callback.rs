@@ -13,7 +13,7 @@ use crate::bpf::vm::{Held, Owner};
 
 pub(super) const HELPERS: &[Row] = &[(164, For::All, for_each_map_elem), (181, For::All, rounds)];
 
-/// Most rounds of one `loop` (`BPF_MAX_LOOPS`).
+/// The most rounds of one `loop` (`BPF_MAX_LOOPS`).
 const LOOPS_MAX: u32 = 8 << 20;
 
 /// The first instruction of the function that an argument points to.
@@ -25,7 +25,7 @@ fn function(vm: &Vm<'_>, helper: &'static str, argument: u8) -> Result<usize, Fa
     }
 }
 
-/// `loop(nr_loops, callback, ctx, flags)`: how many rounds there were.
+/// `loop(nr_loops, callback, ctx, flags)`: returns the number of rounds.
 fn rounds(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "loop";
     let rounds = vm.reg(1)? as u32;
@@ -45,7 +45,7 @@ fn rounds(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     Ok(u64::from(rounds))
 }
 
-/// `for_each_map_elem(map, callback, ctx, flags)`: how many elements there were.
+/// `for_each_map_elem(map, callback, ctx, flags)`: returns the number of elements.
 fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "for_each_map_elem";
     let map = map_argument(vm, NAME, 1)?;

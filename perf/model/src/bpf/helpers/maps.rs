@@ -1,4 +1,4 @@
-//! Helpers that look into maps.
+//! Helpers for maps.
 
 use super::{For, Row, context_argument, map_argument, map_of, status};
 use crate::bpf::fault::FaultKind;
@@ -81,8 +81,8 @@ fn delete(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     Ok(status(map_of(vm, map, NAME)?.delete(&key)))
 }
 
-/// The program in the slot that argument 3 of `tail_call` names; `None` if it is empty or not
-/// there.
+/// The program in the slot that argument 3 of `tail_call` names; `None` if the slot is empty or
+/// does not exist.
 pub(crate) fn tail_call_target(vm: &mut Vm<'_>) -> Result<Option<usize>, FaultKind> {
     const NAME: &str = "tail_call";
     context_argument(vm, NAME)?;

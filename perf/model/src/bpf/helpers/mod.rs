@@ -1,7 +1,7 @@
-//! The kernel's functions that programs call, by number.
+//! The helpers: the kernel's functions that programs call, by number.
 //!
 //! Source: `include/uapi/linux/bpf.h`, `kernel/bpf/helpers.c`, `kernel/trace/bpf_trace.c`,
-//! Linux 6.18. A helper that is not here is refused when a program is loaded, by its name.
+//! Linux 6.18. A program that calls any other helper is refused when it is loaded.
 
 mod callback;
 mod maps;
@@ -30,7 +30,7 @@ pub(crate) const ALL: Helpers = Helpers {
 /// `bpf_tail_call`.
 const TAIL_CALL: i32 = 12;
 
-/// What a helper does: arguments are in r1 to r5, the result goes to r0. An error is a fault of
+/// The code of a helper. Arguments are in r1 to r5, the result goes to r0. An error is a fault of
 /// the program; the kernel's error numbers are results.
 type Helper = fn(&mut Vm<'_>) -> Result<u64, FaultKind>;
 
@@ -42,14 +42,14 @@ enum For {
     Gpl,
     /// Handlers of perf events.
     PerfEvent,
-    /// Those of them under the GPL.
+    /// Handlers of perf events whose license is compatible with the GPL.
     PerfEventGpl,
 }
 
 /// A helper: its number, who may call it, and what it does.
 type Row = (i32, For, Helper);
 
-/// All helpers that are here.
+/// All modelled helpers.
 const TABLES: [&[Row]; 8] = [
     OWN,
     callback::HELPERS,
@@ -61,7 +61,7 @@ const TABLES: [&[Row]; 8] = [
     text::HELPERS,
 ];
 
-/// The helpers that only ask the world.
+/// The helpers that only query the environment.
 const OWN: &[Row] = &[
     (5, For::All, |vm| Ok(vm.env.time_ns())),
     (7, For::All, |vm| Ok(u64::from(vm.env.random()))),
@@ -75,14 +75,14 @@ const OWN: &[Row] = &[
 
 /// Whether a helper can be called.
 pub(crate) enum Availability {
-    /// It is here.
+    /// It is modelled.
     Modelled {
         /// Whether the program must be under the GPL.
         gpl_only: bool,
         /// Its name.
         name: &'static str,
     },
-    /// It is not; its name if the kernel has it.
+    /// It is not modelled; its name if the kernel has it.
     Missing(Option<&'static str>),
 }
 
@@ -116,7 +116,7 @@ fn name(number: i32) -> &'static str {
     names::helper(number).unwrap_or("helper")
 }
 
-/// The context as argument 1.
+/// Checks that argument 1 is the context.
 fn context_argument(vm: &Vm<'_>, helper: &'static str) -> Result<(), FaultKind> {
     match decode(vm.reg(1)?) {
         Some((Region::Context, 0)) => Ok(()),
@@ -127,7 +127,7 @@ fn context_argument(vm: &Vm<'_>, helper: &'static str) -> Result<(), FaultKind> 
     }
 }
 
-/// The map as an argument.
+/// The map that an argument points to.
 fn map_argument(vm: &Vm<'_>, helper: &'static str, argument: u8) -> Result<u32, FaultKind> {
     match decode(vm.reg(argument)?) {
         Some((Region::Map(map), 0)) if vm.maps.get(map as usize).is_some() => Ok(map),
@@ -147,10 +147,10 @@ fn map_of<'v>(
     })
 }
 
-/// A size as argument, which the kernel takes as 32 bits.
+/// A size argument, of which the kernel takes 32 bits.
 fn size_argument(vm: &Vm<'_>, helper: &'static str, argument: u8) -> Result<usize, FaultKind> {
     let size = vm.reg(argument)?;
-    // The verifier wants to see a bound that is no negative number.
+    // The verifier requires a bound that is not negative.
     match u32::try_from(size) {
         Ok(size) if size <= 1 << 29 => Ok(size as usize),
         _ => Err(FaultKind::Argument { helper, argument }),

@@ -21,8 +21,8 @@ const BRANCH_RECORDS_SIZE: u64 = 1;
 /// Bytes of a branch record.
 const BRANCH_ENTRY_SIZE: usize = 24;
 
-/// What `PERF_SAMPLE_RAW` holds of data that a program wrote: the data, padded with zeros so that
-/// with the 32-bit size before it the length is a multiple of 8.
+/// The contents of `PERF_SAMPLE_RAW` for the output of a program: the data, padded with zeros so
+/// that the length including the 32-bit size before it is a multiple of 8.
 pub fn raw_payload(data: &[u8]) -> Vec<u8> {
     let mut payload = data.to_vec();
     payload.resize((data.len() + 4).next_multiple_of(8) - 4, 0);

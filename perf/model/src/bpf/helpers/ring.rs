@@ -16,7 +16,7 @@ pub(super) const HELPERS: &[Row] = &[
     (134, For::All, query),
 ];
 
-/// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`: who reads is woken or not, which changes nothing
+/// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`: whether the reader is woken, which has no effect
 /// here.
 const WAKEUPS: u64 = 3;
 
@@ -55,7 +55,7 @@ fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let map = map_argument(vm, NAME, 1)?;
     let size = size_argument(vm, NAME, 2)?;
     if size > VALUE_SIZE_MAX as usize {
-        // Pointers could not name all of it.
+        // Pointers cannot address all of it.
         return Err(FaultKind::Argument {
             helper: NAME,
             argument: 2,
@@ -71,7 +71,7 @@ fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     };
     let slot = vm.held.len() as u32;
     vm.held.push(Held {
-        // What the kernel leaves there is what was there before.
+        // The kernel leaves the old bytes there.
         bytes: vec![0; size],
         owner: Owner::Ring { map, number },
     });

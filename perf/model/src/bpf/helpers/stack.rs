@@ -1,9 +1,9 @@
 //! `get_stackid` and `get_stack`.
 //!
-//! A handler of an event with `PERF_SAMPLE_CALLCHAIN` gets that chain's words, context markers
-//! included; whatever stands before `PERF_CONTEXT_USER` counts as the kernel's, so that the
-//! cookie of a deferred chain is taken for a kernel frame and there is no user part. In all other
-//! cases the stack is walked, at once. Source: `kernel/bpf/stackmap.c`, Linux 6.18.
+//! A handler of an event with `PERF_SAMPLE_CALLCHAIN` gets that chain's words, including context
+//! markers. Everything before `PERF_CONTEXT_USER` counts as the kernel's, so that the cookie of a
+//! deferred chain is mistaken for a kernel frame and there is no user part. In all other cases the
+//! stack is walked at once. Source: `kernel/bpf/stackmap.c`, Linux 6.18.
 
 use super::{For, Row, context_argument, map_argument, map_of, size_argument};
 use crate::bpf::context::Context;
@@ -26,7 +26,7 @@ struct Trace {
     flags: u64,
 }
 
-/// The stack that the flags ask for.
+/// The stack that the flags request.
 fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
     let user = flags & USER_STACK != 0;
     // Other types of programs have no sample.

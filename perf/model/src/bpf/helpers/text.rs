@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 pub(super) const HELPERS: &[Row] = &[(6, For::Gpl, trace_printk), (182, For::All, strncmp)];
 
-/// Bytes that a line has at most (`MAX_BPRINTF_BUF`, in the kernel 1024).
+/// The longest line, bytes (`MAX_BPRINTF_BUF` of the kernel).
 const LINE_MAX: usize = 1024;
 
 /// `trace_printk(format, size, a, b, c)`.
@@ -30,7 +30,7 @@ fn trace_printk(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     }
 }
 
-/// `strncmp(s1, s1_sz, s2)`: s1 has so many bytes, s2 ends in a NUL.
+/// `strncmp(s1, s1_sz, s2)`: s1 has `s1_sz` bytes, s2 ends in a NUL.
 fn strncmp(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "strncmp";
     let size = size_argument(vm, NAME, 2)?;

@@ -1,4 +1,4 @@
-//! Arrays: all entries exist, with the value zero at first.
+//! Arrays: all entries exist, and are zero at first.
 
 use super::{Errno, NOEXIST, Table, Values, index_of};
 
@@ -17,7 +17,7 @@ impl Array {
         }
     }
 
-    /// Takes the memory, of which the first value is `initial` and the rest zero.
+    /// Allocates the memory. The first value is `initial`, the rest is zero.
     pub(super) fn fill(&mut self, initial: &[u8]) {
         if let Some(last) = self.entries.checked_sub(1) {
             self.values.clear(last);

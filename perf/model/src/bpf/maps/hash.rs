@@ -1,22 +1,22 @@
-//! Hash tables: a limited number of entries, and with LRU the least recently used one makes room.
+//! Hash tables with a limited number of entries; with LRU the least recently used entry is evicted.
 
 use super::{EXIST, Errno, NOEXIST, Table, Values};
 use std::collections::{BTreeMap, HashMap};
 
-/// What became of insertions.
+/// The results of insertions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashStats {
     /// Refused because all entries were in use (`E2BIG`).
     pub full: u64,
-    /// Entries that had to make room for others.
+    /// Entries that were evicted.
     pub evicted: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Number of the entry: where its values are.
+    /// Number of the entry, which is the position of its values.
     index: u32,
-    /// When it was used last; only kept for LRU.
+    /// Time of the last use; only for LRU.
     used: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Hash {
     /// The keys by last use, for LRU.
     by_use: BTreeMap<u64, Vec<u8>>,
     uses: u64,
-    /// Grow with the entries.
+    /// The values, which grow with the entries.
     values: Values,
     /// Entries that were deleted; the last one is reused first.
     free: Vec<u32>,
@@ -56,22 +56,22 @@ impl Hash {
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What became of insertions.
+    /// The results of insertions.
     pub fn stats(&self) -> HashStats {
         self.stats
     }
 
-    /// Marks an entry as used now, and says which it is.
+    /// Marks an entry as used now. Returns its number.
     fn touch(&mut self, key: &[u8]) -> Option<u32> {
         let entry = self.entries.get_mut(key)?;
         if self.is_lru {
@@ -94,7 +94,7 @@ impl Hash {
             self.delete(&oldest)?;
             self.stats.evicted += 1;
         }
-        // Without deleted entries, all that were ever made are in use.
+        // Without deleted entries, all numbers so far are in use.
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         self.values.clear(index);
         self.uses += 1;

@@ -1,4 +1,4 @@
-//! Maps: what programs keep between two runs, and what user space reads afterwards.
+//! Maps: the data that programs keep between runs, and that user space reads afterwards.
 //!
 //! A map's value has a *slot*: its number among all values of the map. Pointers name map, slot
 //! and offset. Source: `kernel/bpf/{arraymap,hashtab,stackmap}.c`, Linux 6.18. What differs: the
@@ -36,10 +36,10 @@ const SLOTS_MAX: u64 = 1 << 24;
 /// Maps of an object; pointers could not name more.
 const MAPS_MAX: usize = 1 << 10;
 
-/// How large maps may be, and for how many processors they hold values.
+/// The limits of maps, and the number of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Processors.
+    /// The number of processors that maps hold values for.
     pub cpus: u32,
     /// Bytes of all values and keys, if all entries were used.
     pub map_bytes: u64,
@@ -54,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// What a map is made of.
+/// The contents of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Storage {
@@ -83,7 +83,7 @@ struct Values {
 }
 
 impl Values {
-    /// None yet, of `size` bytes, so many for each entry.
+    /// No values yet, of `size` bytes, `cpus` for each entry.
     fn new(size: u32, cpus: u32) -> Self {
         Self {
             size,
@@ -97,15 +97,13 @@ impl Values {
         self.size as usize
     }
 
-    /// The slot of an entry on a processor. A model of more processors than the maps were made for
-    /// has no value for them.
+    /// The slot of an entry on a processor; `None` for processors that the map was not made for.
     fn slot(&self, entry: u32, cpu: u32) -> Option<u32> {
         let cpu = if self.cpus > 1 { cpu } else { 0 };
         (cpu < self.cpus).then(|| entry * self.cpus + cpu)
     }
 
-    /// Makes the values of an entry, and all before it, zero where they are new; those of the entry
-    /// itself in any case.
+    /// Zeroes the values of an entry, after growing up to it with zeros.
     fn clear(&mut self, entry: u32) {
         let each = self.size() * self.cpus as usize;
         let start = entry as usize * each;
@@ -153,9 +151,9 @@ trait Table {
 /// One map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// As it was defined.
+    /// Its definition.
     pub def: MapDef,
-    /// What it holds.
+    /// Its contents.
     pub storage: Storage,
     cpus: u32,
 }
@@ -167,7 +165,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Makes maps as they are defined.
+    /// Creates maps from their definitions.
     ///
     /// # Errors
     /// For types that are not modelled, sizes that the kernel refuses, and more memory than the
@@ -206,8 +204,8 @@ impl Maps {
     /// Puts map number `inner` into a map of maps, as user space does.
     ///
     /// # Errors
-    /// `EINVAL` if it is none, for a key of another size, and for a map of maps in another one;
-    /// `ENOENT` if there is no such map, `E2BIG` if there is no room.
+    /// `EINVAL` if it is not a map of maps, for a key of another size, and for a map of maps in
+    /// another one; `ENOENT` if there is no such map, `E2BIG` if there is no room.
     pub fn put_map(&mut self, outer: usize, key: &[u8], inner: usize) -> Result<(), Errno> {
         let put = self.maps.get(inner).ok_or(Errno::Enoent)?;
         if matches!(put.storage, Storage::Maps(_)) {
@@ -242,7 +240,7 @@ impl Maps {
         self.maps.get_mut(index)
     }
 
-    /// The map of that name.
+    /// The map with that name.
     pub fn named(&self, name: &str) -> Option<&Map> {
         self.maps.iter().find(|map| map.def.name == name)
     }
@@ -252,8 +250,8 @@ impl Maps {
         self.maps.iter()
     }
 
-    /// Takes what was submitted to ring buffers, as a consumer that keeps up does: names of the maps,
-    /// and records.
+    /// Takes what was submitted to ring buffers, as a consumer that keeps up does: names of the
+    /// maps, and records.
     pub fn consume_rings(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut taken = Vec::new();
         for map in &mut self.maps {
@@ -344,8 +342,8 @@ impl Map {
         Ok(map)
     }
 
-    /// How many entries it may have: as defined, but one for each processor for a map of perf
-    /// events that says 0, as libbpf does.
+    /// The most entries: as defined, or one for each processor for a map of perf events with 0
+    /// entries, as in libbpf.
     pub fn entries(&self) -> u32 {
         match (&self.storage, self.def.max_entries) {
             (Storage::PerfEvents(_), 0) => self.cpus,
@@ -362,7 +360,7 @@ impl Map {
         u64::from(self.entries()) * u64::from(per_cpu)
     }
 
-    /// Bytes that it has if all entries are used.
+    /// Size with all entries in use, bytes.
     fn bytes(&self) -> u64 {
         if let Storage::Ring(_) = self.storage {
             return u64::from(self.entries());
@@ -372,7 +370,7 @@ impl Map {
         self.slots().saturating_mul(value).saturating_add(keys)
     }
 
-    /// With its memory, which is taken only after the limit has been checked.
+    /// The map with its memory, which is allocated only after the limit was checked.
     fn filled(mut self) -> Self {
         let entries = self.entries() as usize;
         match &mut self.storage {
@@ -389,7 +387,7 @@ impl Map {
         self.def.flags & RDONLY_PROG != 0
     }
 
-    /// The size of the value of an array of one entry, to which programs may have addresses.
+    /// The size of the value of an array of one entry, whose address programs may have.
     pub(crate) fn direct_value_size(&self) -> Option<u32> {
         let is_one = self.def.kind == kind::ARRAY && self.def.max_entries == 1;
         is_one.then_some(self.def.value_size)
@@ -457,7 +455,7 @@ impl Map {
     }
 }
 
-/// The index that a key of four bytes is.
+/// A key of four bytes as an index.
 fn index_of(key: &[u8]) -> Option<u32> {
     key.try_into().ok().map(u32::from_le_bytes)
 }

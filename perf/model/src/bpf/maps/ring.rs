@@ -14,7 +14,7 @@ const RECORD_MAX: u64 = (u32::MAX / 4) as u64;
 /// Rings are made of pages.
 const PAGE: u32 = 4096;
 
-/// What became of records.
+/// The results of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStats {
     /// Given to the consumer, or waiting for it.
@@ -43,10 +43,10 @@ struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     size: u32,
-    /// How far was read and written, bytes since the beginning.
+    /// Positions of the reader and the writer, bytes since the start.
     consumer: u64,
     producer: u64,
-    /// Those between the two.
+    /// The records between the two.
     records: VecDeque<Record>,
     /// Number of the first of them.
     first: u64,
@@ -54,7 +54,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring of so many bytes; `EINVAL` unless they are a power of two and whole pages.
+    /// An empty ring of `size` bytes; `EINVAL` unless that is a power of two and whole pages.
     pub(super) fn new(size: u32) -> Result<Self, Errno> {
         if !size.is_power_of_two() || !size.is_multiple_of(PAGE) {
             return Err(Errno::Einval);
@@ -69,12 +69,12 @@ impl Ring {
         })
     }
 
-    /// What became of records.
+    /// The results of records.
     pub fn stats(&self) -> RingStats {
         self.stats
     }
 
-    /// Room for a record: its number; `None` if there is not enough.
+    /// Reserves room for a record. Returns its number; `None` if there is not enough room.
     pub(crate) fn reserve(&mut self, size: u64) -> Option<u64> {
         let length = (size + HEADER).next_multiple_of(8);
         let end = self.producer + length;
@@ -89,7 +89,7 @@ impl Ring {
         Some(self.first + self.records.len() as u64 - 1)
     }
 
-    /// Ends a reservation: with what was written, or with nothing.
+    /// Ends a reservation, with the data written or with nothing.
     pub(crate) fn commit(&mut self, number: u64, data: Option<Vec<u8>>) {
         let at = number
             .checked_sub(self.first)
@@ -128,7 +128,7 @@ impl Ring {
         taken
     }
 
-    /// What `ringbuf_query` answers; 0 for a question that it does not know.
+    /// The answer of `ringbuf_query`; 0 for an unknown question.
     pub(crate) fn query(&self, what: u64) -> u64 {
         match what {
             0 => self.producer - self.consumer,

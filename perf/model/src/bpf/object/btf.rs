@@ -19,12 +19,12 @@ pub(super) fn refuse_core(ext: Section<'_>) -> Result<(), ObjectError> {
     if magic != MAGIC_AND_VERSION {
         return Err(ext.error(Kind::Btf(BtfErrorKind::Header(magic)), 0));
     }
-    // Offset and length of functions and lines come first; older headers end there.
+    // The offsets and lengths of functions and lines come first; older headers end after them.
     if word(&ext, 4)? < 32 {
         return Ok(());
     }
     match word(&ext, 28)? {
-        // The size of an entry alone.
+        // Only the size of an entry.
         0..=4 => Ok(()),
         bytes => Err(ext.error(Kind::Core(bytes), 28)),
     }

@@ -6,7 +6,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, Rel as _, SectionHeader as _, Sym as _};
 
-/// The reader's error: it does not say where, so the part's own offset stands for it.
+/// An error of the ELF reader. It has no offset, so the part's offset is used.
 fn elf_error(error: object::Error, offset: u64, part: &str) -> ObjectError {
     // The reader's messages are fixed texts.
     let what = match error.to_string().as_str() {

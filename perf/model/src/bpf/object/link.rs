@@ -1,5 +1,5 @@
-//! From sections of code to programs: functions are cut out, relocated, and subprograms appended
-//! to each program that needs them.
+//! Links programs from code sections: functions are cut out and relocated, and subprograms are
+//! appended to each program that needs them.
 
 use super::super::error::{ObjectError, ObjectErrorKind as Kind};
 use super::super::insn::{INSN_SIZE, Insn, pseudo};
@@ -56,7 +56,7 @@ pub(super) fn programs(elf: &Elf<'_>, maps: &Maps) -> Result<Vec<ProgramDef>, Ob
     Ok(programs)
 }
 
-/// All functions in sections of code, by section and place.
+/// All functions in code sections, by section and offset.
 fn functions<'e, 'a>(elf: &'e Elf<'a>) -> Result<Vec<Code<'e, 'a>>, ObjectError> {
     let mut functions = Vec::new();
     for symbol in elf.symbols.iter().filter(|symbol| symbol.is_function) {
@@ -109,7 +109,7 @@ struct Linker<'l, 'e, 'a> {
 }
 
 impl Linker<'_, '_, '_> {
-    /// A program with all that it calls, of at most `room` instructions.
+    /// A program with all functions that it calls, of at most `room` instructions.
     fn link(&self, entry: usize, room: usize) -> Result<ProgramDef, ObjectError> {
         let code = &self.functions[entry];
         let mut insns: Vec<Insn> = Vec::new();
@@ -174,8 +174,8 @@ impl Linker<'_, '_, '_> {
         Insn::decode(bytes.copied().unwrap_or_default())
     }
 
-    /// Changes an instruction as its relocation says; `second` becomes the immediate of the
-    /// second half. If it refers to a function, that is handed back.
+    /// Relocates an instruction; `second` becomes the immediate of the second half. Returns the
+    /// function that it refers to, if any.
     fn relocate(
         &self,
         section: &Section<'_>,
@@ -244,7 +244,7 @@ impl Linker<'_, '_, '_> {
         }
     }
 
-    /// The function that begins at an instruction of a section.
+    /// The function that starts at an instruction of a section.
     fn function(&self, section: usize, target: i64) -> Option<usize> {
         let target = u64::try_from(target).ok()?;
         let place = (section, target);

@@ -5,7 +5,7 @@ use super::{Elf, MAPS_MAX, MapDef, Maps, Meaning, Section, Symbol, Types, at_mos
 use crate::bpf::maps::kind;
 use unwind_sim_perf_data::btf::{BtfErrorKind, Type};
 
-/// Bytes that a definition in `maps` has at least: type, key, value, entries.
+/// The smallest definition in `maps`, bytes: type, key, value, entries.
 const LEGACY_SIZE_MIN: u64 = 16;
 /// `BPF_F_RDONLY_PROG`: programs cannot write it.
 const RDONLY_PROG: u32 = 1 << 7;
@@ -14,7 +14,7 @@ const MMAPABLE: u32 = 1 << 10;
 
 /// A definition that lists maps.
 struct Listed {
-    /// Where it stands in its section, and where its list begins.
+    /// Its range in its section, and the start of its list.
     range: std::ops::Range<u64>,
     start: u64,
     map: usize,
@@ -141,7 +141,7 @@ impl Maps {
         Ok(())
     }
 
-    /// What a symbol means.
+    /// The meaning of a symbol.
     pub(super) fn meaning(&self, symbol: &Symbol<'_>) -> Option<Meaning> {
         let defined = self
             .places
@@ -183,7 +183,7 @@ fn legacy(
     let words = (size / 4).min(section.size / 4);
     let flags = if words > 4 { at(4)? } else { 0 };
     for index in 5..words {
-        // Inner maps and pinning, which we do not have.
+        // Inner maps and pinning, which are not supported.
         if at(index)? != 0 {
             return Ok(None);
         }
@@ -200,8 +200,8 @@ fn legacy(
     }))
 }
 
-/// A definition as a structure whose members' types say the numbers.
-/// With where in it the maps are listed that are in it at first.
+/// A definition as a structure whose members' types encode the numbers, with the offset of the list
+/// of the maps that are in it at first.
 fn by_types(
     types: &Types<'_>,
     name: &str,

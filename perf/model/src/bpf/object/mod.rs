@@ -6,8 +6,9 @@
 //! Source of the conventions: libbpf 1.x, `Documentation/bpf/llvm_reloc.rst` (Linux 7.2).
 //!
 //! Not here: relocations against a kernel's types (CO-RE), kernel symbols and Kconfig values,
-//! arrays of programs that are filled at first, static linking of several objects; each is refused by name. Nothing is
-//! allocated by a stated length: what a file makes us allocate is at most a multiple of its size.
+//! arrays of programs that are filled at first, static linking of several objects; each is refused
+//! by name. Nothing is allocated by a stated length: what a file makes us allocate is at most a
+//! multiple of its size.
 
 mod btf;
 mod elf;
@@ -20,14 +21,14 @@ use unwind_sim_perf_data::btf::{Btf, BtfError};
 
 /// Instructions of one program with its subprograms; the kernel's limit (`BPF_COMPLEXITY_LIMIT`).
 pub const INSNS_MAX: usize = 1_000_000;
-/// All instructions that an object may become: each program has subprograms of its own.
+/// The most instructions of an object, per byte: each program has its own copy of subprograms.
 const TOTAL_INSNS_PER_BYTE: usize = 4;
-/// Maps of an object.
+/// The most maps of an object.
 const MAPS_MAX: usize = 512;
-/// Programs of an object.
+/// The most programs of an object.
 const PROGRAMS_MAX: usize = 4096;
 
-/// What an object file holds.
+/// The contents of an object file.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Object {
@@ -45,13 +46,13 @@ pub struct Object {
 pub struct ProgramDef {
     /// Name of its function.
     pub name: String,
-    /// Its section: what it is for, such as `perf_event`.
+    /// Its section, which is its type, such as `perf_event`.
     pub section: String,
     /// Byte offset of its first instruction in the file.
     pub offset: u64,
     /// The instructions; maps are named by their position in [`Object::maps`].
     pub insns: Vec<Insn>,
-    /// Where each function begins, the program's own first.
+    /// The functions with their starts, the program's own first.
     pub functions: Vec<Function>,
 }
 
@@ -75,14 +76,13 @@ pub struct MapDef {
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// How many entries it may have.
+    /// The most entries.
     pub max_entries: u32,
     /// `BPF_F_*`.
     pub flags: u32,
-    /// What its only value holds at first, for global data; shorter than `value_size` where the
-    /// rest is zero.
+    /// For global data, the initial value; shorter than `value_size` if the rest is zero.
     pub initial: Vec<u8>,
-    /// Of a map of maps: slots, and which map is in each at first.
+    /// For a map of maps, the slots with the maps that are in them at first.
     pub inner: Vec<(u32, usize)>,
 }
 
@@ -94,7 +94,7 @@ struct Section<'a> {
     bytes: &'a [u8],
     /// Bytes in memory; more than those in the file for `.bss`.
     size: u64,
-    /// Where `bytes` begins in the file.
+    /// The offset of `bytes` in the file.
     offset: u64,
     is_code: bool,
 }
@@ -128,7 +128,7 @@ struct Relocation {
     insn: u64,
     symbol: usize,
     kind: u32,
-    /// Where it stands in the file.
+    /// Its offset in the file.
     offset: u64,
 }
 
@@ -183,7 +183,7 @@ struct Types<'a> {
 }
 
 impl Types<'_> {
-    /// What the reader of the types says, at its place in the file.
+    /// An error of the reader of types, with its offset in the file.
     fn at(&self, error: BtfError) -> ObjectError {
         self.error(Kind::Btf(error.kind), error.offset)
     }
@@ -203,7 +203,7 @@ struct Maps {
     data: Vec<(usize, usize)>,
 }
 
-/// What a symbol means to `ld_imm64`.
+/// The meaning of a symbol in `ld_imm64`.
 enum Meaning {
     /// A map.
     Map(usize),
@@ -215,7 +215,7 @@ impl Object {
     /// Reads an object file.
     ///
     /// # Errors
-    /// If it is malformed, or needs what is not supported.
+    /// If it is malformed, or needs something that is not supported.
     pub fn parse(bytes: &[u8]) -> Result<Self, ObjectError> {
         let elf = Elf::parse(bytes)?;
         let types = elf.section_named(".BTF").map(Types::parse).transpose()?;

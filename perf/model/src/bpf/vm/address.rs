@@ -1,4 +1,4 @@
-//! Pointers of programs: numbers that no real address has, which say what they point to.
+//! Pointers of programs: numbers that are not real addresses and encode what they point to.
 //!
 //! Bits 62 and 63 are `01`, which is not canonical on x86-64, so that helpers can tell them from
 //! addresses of the kernel and of tasks. Then come the kind (4 bits) and, for values of maps, map
@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-/// What the offset of a region's first byte is stored as.
+/// The stored offset of a region's first byte.
 const BIAS: u64 = 1 << 22;
 const OFFSET_BITS: u32 = 24;
 const SLOT_BITS: u32 = 24;
@@ -32,8 +32,8 @@ pub enum Region {
     },
     /// A map itself, which has no bytes that programs can access.
     Map(u32),
-    /// A record that is reserved in a ring buffer, or what a helper holds for a callback, by its
-    /// number in the run.
+    /// A record that is reserved in a ring buffer, or a key that a helper holds for a callback, by
+    /// its number in the run.
     Record(u32),
     /// A function: the offset is the number of its first instruction.
     Code,
@@ -68,7 +68,7 @@ pub(crate) const fn encode(region: Region, offset: u32) -> u64 {
         | (offset as u64 + BIAS)
 }
 
-/// The region and the offset of a pointer; `None` if it is none.
+/// The region and the offset of a pointer; `None` if it is not a pointer.
 pub(crate) const fn decode(address: u64) -> Option<(Region, i64)> {
     if address >> 62 != 1 {
         return None;

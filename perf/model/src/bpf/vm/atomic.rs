@@ -1,4 +1,4 @@
-//! Atomic instructions. Programs run one at a time here, so that only their arithmetic counts.
+//! Atomic instructions. Programs run one at a time here, so only the arithmetic matters.
 
 use super::Vm;
 use crate::bpf::fault::FaultKind;

@@ -17,7 +17,7 @@ impl Stack {
     }
 }
 
-/// Where a checked access goes.
+/// The target of a checked access.
 enum Target {
     Stack(usize, usize),
     Value(u32, u32, usize),
@@ -26,11 +26,11 @@ enum Target {
 }
 
 impl Vm<'_> {
-    /// What `size` bytes at an address are.
+    /// The target of an access to `size` bytes at an address.
     fn target(&self, address: u64, size: usize) -> Result<Target, FaultKind> {
         let bytes = size as u64;
         let Some((region, offset)) = decode(address) else {
-            // As far as a field of a structure behind a null pointer may be.
+            // Within the distance of a field of a structure at a null pointer.
             return Err(match address.wrapping_add(1 << 16) < 1 << 17 {
                 true => FaultKind::Null {
                     address,
@@ -139,7 +139,7 @@ impl Vm<'_> {
 
     /// Reads bytes for a helper.
     pub(crate) fn read(&self, address: u64, size: usize) -> Result<Vec<u8>, FaultKind> {
-        // The target's bounds come first: nothing is allocated for a size that cannot be.
+        // The bounds are checked first, so that nothing is allocated for an impossible size.
         match self.target(address, size)? {
             Target::Stack(frame, start) => {
                 let mut bytes = vec![0; size];

@@ -17,13 +17,13 @@ use super::maps::{Maps, Storage};
 use super::object::ProgramDef as Program;
 use address::{Region, encode};
 
-/// Bytes of stack that each call has (`MAX_BPF_STACK`).
+/// Size of the stack of a call, bytes (`MAX_BPF_STACK`).
 pub const STACK_SIZE: usize = 512;
-/// Calls inside each other, the program itself included (`MAX_CALL_FRAMES`).
+/// The most nested calls, including the program itself (`MAX_CALL_FRAMES`).
 const CALL_DEPTH_MAX: usize = 8;
-/// Tail calls in a row (`MAX_TAIL_CALL_CNT`).
+/// The most tail calls in a row (`MAX_TAIL_CALL_CNT`).
 const TAIL_CALLS_MAX: u32 = 33;
-/// How often one run goes round by `may_goto` (`BPF_MAX_LOOPS`).
+/// The most rounds of `may_goto` in a run (`BPF_MAX_LOOPS`).
 const MAY_GOTO_MAX: u32 = 8 << 20;
 
 /// The result of a run.
@@ -36,7 +36,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What the program returned.
+    /// The return value of the program.
     pub fn value(&self) -> u32 {
         self.r0 as u32
     }
@@ -59,13 +59,13 @@ impl Stack {
     }
 }
 
-/// A call that is under way.
+/// A call in progress.
 struct Frame {
     stack: Stack,
-    /// r6 to r9 of the caller, and which of its registers were written.
+    /// r6 to r9 of the caller, and the set of its registers that were written.
     saved: [u64; 4],
     written: u16,
-    /// Where the caller goes on: program and instruction.
+    /// The return address: program and instruction.
     back: (usize, usize),
 }
 
@@ -75,24 +75,24 @@ pub(crate) struct Held {
     pub(crate) owner: Owner,
 }
 
-/// To whom it goes back.
+/// The owner of memory that a helper gave to the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A ring buffer, where it has a number.
+    /// A ring buffer, and the number of the record there.
     Ring { map: u32, number: u64 },
     /// The helper, which lets the program read it.
     Helper,
-    /// It was given back: it has no bytes any more.
+    /// Nobody: it was given back and has no bytes any more.
     Nobody,
 }
 
-/// What `call` instructions reach outside of the program. It stands above the interpreter, as
-/// helpers read and change a running program.
+/// The targets of `call` instructions outside the program. They are given to the interpreter, as
+/// helpers depend on it: they read and change a running program.
 #[derive(Clone, Copy)]
 pub(crate) struct Helpers {
-    /// Calls the helper of a number: its result, for r0.
+    /// Calls the helper with a number. Returns its result for r0.
     pub(crate) call: fn(&mut Vm<'_>, i32) -> Result<u64, FaultKind>,
-    /// The number of the helper that goes on with another program.
+    /// The number of the helper `tail_call`.
     pub(crate) tail_call: i32,
     /// The program that a tail call goes to, if its slot has one.
     pub(crate) tail_call_target: fn(&mut Vm<'_>) -> Result<Option<usize>, FaultKind>,
@@ -110,7 +110,7 @@ pub(crate) struct Vm<'a> {
     written: u16,
     frames: Vec<Frame>,
     pub(crate) held: Vec<Held>,
-    /// Instructions that were executed, and that may be.
+    /// Instructions executed.
     insns: u64,
     budget: u64,
     program: usize,
@@ -207,7 +207,7 @@ impl Vm<'_> {
         self.held.iter().position(is_of_ring).map(|at| at as u32)
     }
 
-    /// Gives back what a program that was stopped still had, so that the ring goes on.
+    /// Releases the records that a stopped program still held, so that the ring is not blocked.
     fn release_all(&mut self) {
         for held in &self.held {
             if let Owner::Ring { map, number } = held.owner
@@ -219,7 +219,7 @@ impl Vm<'_> {
         }
     }
 
-    /// Calls a function of the program that runs, for a helper: what it returns.
+    /// Calls a function of the running program for a helper. Returns its result.
     pub(crate) fn call_function(
         &mut self,
         start: usize,
@@ -346,7 +346,7 @@ impl Vm<'_> {
 
     fn jump(&mut self, insn: Insn) -> Result<Option<u64>, FaultKind> {
         let next = self.pc + 1;
-        // The check at loading saw that the target exists.
+        // The check at loading made sure that the target exists.
         let target = |displacement: i64| (next as i64 + displacement) as usize;
         match insn.op() {
             jmp::CALL if insn.src == pseudo::CALL => {
@@ -368,7 +368,7 @@ impl Vm<'_> {
             jmp::EXIT => return self.leave(),
             jmp::JA => self.pc = target(insn.jump().unwrap_or(0)),
             jmp::JCOND => {
-                // Taken when the program has gone round often enough.
+                // The jump is taken once the limit of rounds is reached.
                 self.may_goto += 1;
                 let is_over = self.may_goto > MAY_GOTO_MAX;
                 self.pc = if is_over {

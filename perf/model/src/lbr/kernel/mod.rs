@@ -1,4 +1,4 @@
-//! What the kernel does with branch records at context switches, and whose memory it uses.
+//! How the kernel saves and restores branch records at context switches, and in which memory.
 //!
 //! `intel_pmu_lbr_sched_task()` and its neighbours (`arch/x86/events/intel/lbr.c`), and
 //! `attach_task_ctx_data()` and its neighbours (`kernel/events/core.c`), Linux 7.2; for
@@ -20,19 +20,19 @@ pub type Tid = i32;
 /// A cgroup, by number.
 pub type Cgroup = u16;
 
-/// What is saved of a ring (`struct x86_perf_task_context`).
+/// A saved ring (`struct x86_perf_task_context`).
 #[derive(Clone, Debug, Default)]
 struct TaskContext {
     entries: Vec<Branch>,
     tos: usize,
-    /// `LBR_VALID`: saved and not restored since.
+    /// `LBR_VALID`: saved and not yet restored.
     is_valid: bool,
-    /// Events of the task that want call stacks.
+    /// The number of the task's events with call stacks.
     users: u32,
     log_id: u32,
 }
 
-/// Names a piece of memory for ever: none is used twice.
+/// The number of a piece of memory, never reused.
 type DataId = u64;
 
 /// `struct perf_ctx_data`.
@@ -43,15 +43,15 @@ struct Data {
     saved: TaskContext,
 }
 
-/// The kernel as it is; mended; or mended and then changed in one way, so that a check can be seen
-/// to find it.
+/// The variant of the kernel: as it is, fixed, or fixed and then given a defect that a check must
+/// find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// As it is.
+    /// The kernel as it is.
     None,
-    /// Mended: whoever restores the ring also forgets whose records were saved from it last.
-    /// Without this a task that ends, or whose event is closed, after its records were restored
-    /// leaves them in the ring, and the task saved before it takes them for its own.
+    /// Fixed: restoring the ring also resets whose records were saved from it last. Without this, a
+    /// task that exits or whose event is closed after its records were restored leaves them in the
+    /// ring, and the task saved before it mistakes them for its own.
     RestoreForgets,
     /// The ring is wiped at every switch, whatever was saved.
     WipeAtSwitch,
@@ -59,13 +59,13 @@ pub enum Mutation {
     FreeAtOnce,
     /// Contexts are swapped without the records in them.
     SwapWithoutData,
-    /// Records of this task count as still in the ring though others were saved since.
+    /// Records of a task are assumed to be in the ring still, though others were saved since.
     SkipWithoutLogId,
-    /// Whoever ends the last use of memory frees it, also if its task ended or got other memory.
+    /// The last user of memory frees it, even if its task exited or got other memory.
     FreeTwice,
-    /// Between two tasks of one cgroup nothing is saved and nothing restored.
+    /// Between two tasks of one cgroup nothing is saved or restored.
     SaveAtCgroupSwitch,
-    /// A task that ends keeps the memory that a recording of the whole system gave it.
+    /// A task that exits keeps the memory that a recording of the whole system gave it.
     LeakAtExit,
 }
 
@@ -75,16 +75,16 @@ struct Table {
     data: BTreeMap<DataId, Data>,
     next: DataId,
     piece_bytes: u64,
-    /// Readers, by number, with the grace period in which they began.
+    /// The readers by number, with the grace period in which they began.
     readers: BTreeMap<u64, u64>,
     next_reader: u64,
     /// Counts calls of `call_rcu`.
     period: u64,
-    /// Memory to be freed when all readers from before its period are gone.
+    /// Memory to be freed once all readers from before its period have ended.
     condemned: Vec<(u64, DataId)>,
     free_at_once: bool,
     ledger: Ledger,
-    /// What happened since it was asked last; none if nobody asks.
+    /// The steps since the last query; `None` if they are not kept.
     journal: Option<Vec<Step>>,
 }
 
@@ -92,7 +92,7 @@ struct Table {
 struct Cpu {
     ring: Ring,
     running: Tid,
-    /// Whose records were saved from the ring last, and as which save of theirs.
+    /// The memory to which the ring was saved last, and the number of that save.
     last: Option<(DataId, u32)>,
 }
 
@@ -100,14 +100,14 @@ struct Cpu {
 struct Task {
     data: Option<DataId>,
     cgroup: Option<Cgroup>,
-    /// Tasks of one group inherited the same events.
+    /// Tasks of a group have inherited the same events.
     group: u64,
-    /// Events of the task that want call stacks.
+    /// The number of the task's events with call stacks.
     events: u32,
     exiting: bool,
 }
 
-/// A save under way: the memory has been found, nothing is written yet.
+/// A save in progress: the memory was found, but not written yet.
 #[derive(Debug)]
 pub struct Saving {
     reader: Reader,
@@ -115,7 +115,7 @@ pub struct Saving {
     data: Option<DataId>,
 }
 
-/// Memory whose last user is gone, but which its task still points to.
+/// Memory without users to which its task still points.
 #[derive(Debug)]
 pub struct Dying {
     tid: Tid,
@@ -130,13 +130,13 @@ pub struct Kernel {
     cpus: Vec<Cpu>,
     tasks: BTreeMap<Tid, Task>,
     table: Table,
-    /// How many recordings want call stacks of the whole system (none), or of a cgroup.
+    /// The number of recordings with call stacks of the whole system (`None`) or of a cgroup.
     system: BTreeMap<Option<Cgroup>, u32>,
     next_group: u64,
 }
 
 impl Kernel {
-    /// So many CPUs, all idle, and no task.
+    /// Idle CPUs and no tasks.
     pub fn new(
         cpus: usize,
         depth: Depth,
@@ -162,12 +162,12 @@ impl Kernel {
         }
     }
 
-    /// From now on keeps what happens, for [`Kernel::steps`].
+    /// Starts to keep the steps for [`Kernel::steps`].
     pub fn keep_steps(&mut self) {
         self.table.journal = Some(Vec::new());
     }
 
-    /// What happened since this was called last.
+    /// The steps since the last call.
     pub fn steps(&mut self) -> Vec<Step> {
         let journal = self.table.journal.as_mut();
         journal.map(std::mem::take).unwrap_or_default()
@@ -179,7 +179,7 @@ impl Kernel {
         self.table.note(Step::Wiped { cpu });
     }
 
-    /// Memory handed out and given back.
+    /// The memory allocated and freed.
     pub fn ledger(&self) -> Ledger {
         self.table.ledger
     }
@@ -193,7 +193,7 @@ impl Kernel {
         self.tasks.get(&tid).copied().unwrap_or_default()
     }
 
-    /// Whether a recording of the system or of the task's cgroup wants its call stacks.
+    /// Whether a recording of the system or of the task's cgroup has call stacks.
     fn is_covered(&self, tid: Tid) -> bool {
         let cgroup = self.task(tid).cgroup;
         let is_of_cgroup = cgroup.is_some() && self.system.contains_key(&cgroup);
@@ -205,7 +205,7 @@ impl Kernel {
         self.task(tid).events > 0 || self.is_covered(tid)
     }
 
-    /// Whether a recording that is not of the task itself gives it memory.
+    /// Whether a recording of the system or of a cgroup gives the task memory.
     fn has_global_memory(&self, tid: Tid) -> bool {
         match self.storage {
             Storage::PerContext => false,
@@ -233,7 +233,7 @@ impl Kernel {
     }
 
     /// The branch records of a task as a crash finds them, newest first: in the ring of the CPU
-    /// that runs it, which is returned too, or in its memory.
+    /// that runs it (the CPU is returned too), or in its memory.
     pub fn crash(&self, tid: Tid) -> (Option<usize>, Vec<Branch>) {
         let on = self.cpus.iter().position(|cpu| cpu.running == tid);
         let records = match on {
@@ -247,15 +247,14 @@ impl Kernel {
         (on, records)
     }
 
-    /// The CPU goes from the task it runs to another one.
+    /// The CPU switches from its current task to another one.
     pub fn sched_task(&mut self, cpu: usize, next: Tid) {
         if let Some(saving) = self.begin_switch(cpu) {
             self.finish_switch(saving, next);
         }
     }
 
-    /// The first half of a switch: finds the running task's memory. `None` if there is no
-    /// such CPU.
+    /// The first half of a switch: finds the running task's memory. `None` if there is no such CPU.
     pub fn begin_switch(&mut self, cpu: usize) -> Option<Saving> {
         let running = self.cpus.get(cpu)?.running;
         let data = self.task(running).data;
@@ -270,8 +269,8 @@ impl Kernel {
         })
     }
 
-    /// The second half: writes the ring to the memory, and switches the next task in. On this CPU
-    /// nothing happens in between.
+    /// The second half of a switch: saves the ring and switches the next task in. Nothing happens
+    /// on this CPU in between.
     pub fn finish_switch(&mut self, saving: Saving, next: Tid) {
         let cpu = saving.cpu;
         let prev = self.cpus.get(cpu).map_or(0, |cpu| cpu.running);
@@ -329,9 +328,9 @@ impl Kernel {
         self.table.unlock(reader);
     }
 
-    /// Where both tasks inherited the same events, their contexts change hands instead of being
-    /// taken down and set up; what is saved in them changes hands back. Memory of tasks needs
-    /// none of this.
+    /// Tasks that inherited the same events exchange their contexts instead of tearing them down
+    /// and setting them up, and exchange the saved records back. Memory of tasks does not need
+    /// this.
     fn swap_contexts(&mut self, prev: Tid, next: Tid) {
         let (a, b) = (self.task(prev), self.task(next));
         let is_same = a.group == b.group && a.events > 0 && a.events == b.events;
@@ -356,7 +355,7 @@ impl Kernel {
             (Some((last, _)), Mutation::SkipWithoutLogId) => last == id,
             (last, _) => last == Some((id, log_id)),
         };
-        // An empty ring was perhaps reset in a deep sleep of the CPU.
+        // An empty ring may have been reset by a deep sleep state of the CPU.
         if is_last && !at.ring.valid().is_empty() {
             self.table.note(Step::Skipped { piece: id });
             return;
@@ -368,7 +367,7 @@ impl Kernel {
         self.table.note(Step::Restored { piece: id });
     }
 
-    /// An event of a task is opened that wants call stacks.
+    /// An event of a task with call stacks is opened.
     pub fn attach(&mut self, tid: Tid) {
         if tid == 0 || self.task(tid).exiting {
             return;
@@ -387,7 +386,7 @@ impl Kernel {
         self.reset_if_first(tid, was_recorded);
     }
 
-    /// The first event of a CPU does not want what was recorded for others before.
+    /// The first event of a CPU must not see what was recorded for others before.
     fn reset_if_first(&mut self, tid: Tid, was_recorded: bool) {
         if !was_recorded {
             for cpu in 0..self.cpus.len() {
@@ -398,7 +397,7 @@ impl Kernel {
         }
     }
 
-    /// `attach_task_ctx_data()`: makes memory, or counts another user of what is there.
+    /// `attach_task_ctx_data()`: allocates memory, or counts another user of existing memory.
     fn attach_data(&mut self, tid: Tid, global: bool) {
         let old = self.task(tid).data;
         if let Some(id) = old
@@ -416,7 +415,7 @@ impl Kernel {
         }
         let new = self.table.allocate(tid, global);
         self.tasks.entry(tid).or_default().data = Some(new);
-        // What was there is dead; whoever killed it will find it gone.
+        // The old memory has no users; its last user will find it replaced.
         if let Some(old) = old {
             self.table.free_later(old);
         }
@@ -429,7 +428,7 @@ impl Kernel {
         }
     }
 
-    /// The first half of closing an event: one user less. Gives the memory if that was the last.
+    /// The first half of closing an event: one user less. Returns the memory if that was the last.
     pub fn begin_detach(&mut self, tid: Tid) -> Option<Dying> {
         let task = self.tasks.get_mut(&tid).filter(|task| task.events > 0)?;
         task.events -= 1;
@@ -445,8 +444,8 @@ impl Kernel {
         (data.refcount == 0).then_some(Dying { tid, data: id })
     }
 
-    /// The second half: the task forgets the memory, unless it got other in the meantime, and it
-    /// is freed when no reader has it.
+    /// The second half of closing an event: the task drops the memory, unless it got other memory
+    /// in the meantime, and it is freed when no reader uses it.
     pub fn finish_detach(&mut self, dying: Dying) {
         let Dying { tid, data } = dying;
         let task = self.tasks.get_mut(&tid);
@@ -504,7 +503,7 @@ impl Kernel {
         }
     }
 
-    /// A task appears without a parent that matters.
+    /// A task appears without a known parent.
     pub fn start(&mut self, tid: Tid, cgroup: Option<Cgroup>) {
         self.appear(tid, cgroup);
     }
@@ -524,8 +523,7 @@ impl Kernel {
         true
     }
 
-    /// A task is made by another, in its cgroup; it takes over events that are inherited, and no
-    /// memory.
+    /// A task is created by another, in the same cgroup. It inherits events, but no memory.
     pub fn fork(&mut self, parent: Tid, child: Tid, inherit: bool) {
         let parent = self.task(parent);
         if !self.appear(child, parent.cgroup) {
@@ -541,7 +539,7 @@ impl Kernel {
         }
     }
 
-    /// A task ends; it may still be the one that its CPU runs, until the next switch.
+    /// A task exits. It may remain its CPU's current task until the next switch.
     pub fn exit(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get_mut(&tid) else {
             return;
@@ -555,19 +553,19 @@ impl Kernel {
             return;
         }
         self.detach_global(tid);
-        // Nothing points to what is left but a detach under way, which ends it.
+        // Only a detach in progress still points to the memory, and frees it.
         if let Some(id) = self.task(tid).data {
             self.table.free_later(id);
         }
         self.tasks.remove(&tid);
     }
 
-    /// A reader of memory that is not a switch, such as another CPU's.
+    /// Starts a reader of memory other than a switch, such as one on another CPU.
     pub fn read_lock(&mut self) -> Reader {
         self.table.lock()
     }
 
-    /// The reader is done.
+    /// Ends a reader.
     pub fn read_unlock(&mut self, reader: Reader) {
         self.table.unlock(reader);
     }

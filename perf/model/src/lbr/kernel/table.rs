@@ -1,70 +1,70 @@
-//! Memory for branch records that belongs to tasks: `struct perf_ctx_data`, its count of users
-//! and its end by RCU (`kernel/events/core.c`, Linux 7.2).
+//! Memory of tasks for branch records: `struct perf_ctx_data`, its reference count, and its
+//! release by RCU (`kernel/events/core.c`, Linux 7.2).
 
 use super::{Data, DataId, Table, TaskContext};
 use crate::lbr::layout::{CONTEXT_HEADER_BYTES, Layout};
 use std::collections::BTreeMap;
 
-/// Memory handed out and given back.
+/// The memory allocated and freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Pieces ever handed out.
+    /// Pieces allocated so far.
     pub allocated: u64,
-    /// Pieces given back.
+    /// Pieces freed so far.
     pub freed: u64,
-    /// Times that memory already given back was given back.
+    /// The number of double frees.
     pub freed_twice: u64,
-    /// Times that memory already given back was used.
+    /// The number of uses after free.
     pub used_after_free: u64,
-    /// Bytes handed out now.
+    /// Bytes allocated now.
     pub bytes: u64,
-    /// The most bytes there ever were.
+    /// The most bytes allocated at any time.
     pub bytes_max: u64,
 }
 
-/// What happened to a piece of memory or to a ring; pieces have numbers that are used once.
+/// A step of a piece of memory or of a ring. The numbers of pieces are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Memory was handed out for a task.
+    /// Memory was allocated for a task.
     Allocated {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
-        /// For whom.
+        /// The thread; 0 for the idle task.
         tid: i32,
     },
-    /// A switch found the memory that it is going to write.
+    /// A switch found the memory to save to.
     Found {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
     },
-    /// The ring was written there.
+    /// The ring was saved to the memory.
     Saved {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
     },
-    /// The ring was filled from there.
+    /// The ring was restored from the memory.
     Restored {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
     },
-    /// The ring still holds what was saved there last: nothing was written.
+    /// The ring still holds the records of the memory, so nothing was restored.
     Skipped {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
     },
     /// A ring was wiped.
     Wiped {
-        /// Of which CPU.
+        /// The CPU.
         cpu: usize,
     },
-    /// Memory was given back.
+    /// Memory was freed.
     Freed {
-        /// Which.
+        /// The number of the piece.
         piece: u64,
     },
 }
 
-/// A section in which memory found stays (`rcu_read_lock`).
+/// An RCU read section (`rcu_read_lock`): memory found in it is not freed.
 #[derive(Debug)]
 pub struct Reader(u64);
 
@@ -109,19 +109,19 @@ impl Table {
         id
     }
 
-    /// The memory as a dump finds it; this does not count as a use.
+    /// The memory as a crash dump finds it, which does not count as a use.
     pub(super) fn look(&self, id: DataId) -> Option<&Data> {
         self.data.get(&id)
     }
 
-    /// The memory, if it is still there; using it afterwards is a fault that is counted.
+    /// The memory, if it still exists. A use after free is counted.
     pub(super) fn get(&mut self, id: DataId) -> Option<&mut Data> {
         let found = self.data.get_mut(&id);
         self.ledger.used_after_free += u64::from(found.is_none());
         found
     }
 
-    /// Frees memory that nobody else has seen.
+    /// Frees memory at once.
     fn free(&mut self, id: DataId) {
         self.note(Step::Freed { piece: id });
         if self.data.remove(&id).is_some() {
@@ -132,7 +132,7 @@ impl Table {
         }
     }
 
-    /// `call_rcu`: frees when no reader can have it any more.
+    /// `call_rcu`: frees memory once no reader can use it any more.
     pub(super) fn free_later(&mut self, id: DataId) {
         if self.free_at_once {
             self.free(id);
@@ -157,7 +157,7 @@ impl Table {
 
     fn free_condemned(&mut self) {
         let oldest = self.readers.values().min().copied().unwrap_or(u64::MAX);
-        // A reader that began in the period of the call may have it.
+        // A reader that began in the period of the call may still use it.
         let over = self
             .condemned
             .partition_point(|&(period, _)| period < oldest);
