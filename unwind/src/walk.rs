@@ -430,10 +430,13 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
+    /// The register is lost from here on. A loss that was reported, and happens again for the same
+    /// reason, is not reported again.
     #[cold]
     fn lose(&mut self, reg: Reg, cause: Reason) {
+        let is_known = self.frame.lost.contains(&(reg, cause));
         self.frame.lose(reg, cause);
-        if S::DETAIL {
+        if S::DETAIL && !is_known {
             self.sink.event(Event::RegisterLost {
                 pc: self.frame.pc,
                 reg,

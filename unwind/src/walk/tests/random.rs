@@ -60,6 +60,31 @@ impl Arbitrary for Rule {
     }
 }
 
+/// Two rules in a row that look for rbp in the same slot, outside the copy.
+#[test]
+fn a_register_lost_twice_for_one_reason_is_reported_once() {
+    let rule =
+        |cfa, slot| Rule::call(Value::reg(Reg::Rsp, cfa)).with_saved(Reg::Rbp, Value::at_cfa(slot));
+    let words = [0, 0, pc(TEXT.start) + 0x17, 0, pc(0x20000)];
+    for fast in [true, false] {
+        let rows = vec![
+            (TEXT.start, rule(24, -72)),
+            (TEXT.start + 0x10, rule(16, -88)),
+        ];
+        let mut finder = Rows::new(rows);
+        finder.fast = fast;
+        let at = start(pc(TEXT.start), STACK, STACK);
+        let chain = chain_in(&finder, &space(), &at, &words, &mut Cache::new());
+        let is_lost = |event: &&Event| matches!(event, Event::RegisterLost { reg: Reg::Rbp, .. });
+        assert_eq!(
+            chain.events.iter().filter(is_lost).count(),
+            1,
+            "fast: {fast}"
+        );
+        assert_eq!(chain.frames.len(), 2, "fast: {fast}, {:?}", chain.end);
+    }
+}
+
 /// Compares the fast with the generic path, and pcs only with full provenance, on random rules and
 /// stacks.
 #[test]
