@@ -191,17 +191,6 @@ impl Events {
         &mut self.counters[index]
     }
 
-    /// All events with their counters on the CPU.
-    fn on(&self, cpu: usize) -> impl Iterator<Item = (u16, &EventSetup, &Counter)> {
-        let all = self
-            .setups
-            .iter()
-            .zip(self.counters.chunks_exact(self.cpus));
-        (0..)
-            .zip(all)
-            .map(move |(event, (setup, counters))| (event, setup, &counters[cpu]))
-    }
-
     /// The event's counters on all CPUs.
     fn all(&mut self, event: u16) -> &mut [Counter] {
         let from = self.index(event, 0);
@@ -283,13 +272,17 @@ impl Events {
     /// overflows.
     pub(super) fn running(&self, cpu: usize, counted_by: Option<u64>, user: bool) -> (u64, u64) {
         let (mut counting, mut until) = (0, u64::MAX);
-        for (event, setup, counter) in self.on(cpu) {
+        for (index, setup) in self.setups.iter().enumerate() {
+            if setup.kind != Kind::Pmu {
+                continue;
+            }
+            let (event, counter) = (index as u16, &self.counters[index * self.cpus + cpu]);
             let is_excluded = match user {
                 true => setup.exclude_user,
                 false => setup.exclude_kernel,
             };
             let is_stopped = is_excluded || counter.throttled;
-            if setup.kind == Kind::Pmu && !is_stopped && self.counts(event, counted_by) {
+            if !is_stopped && self.counts(event, counted_by) {
                 until = until.min(counter.left);
                 counting |= 1 << event;
             }
@@ -373,27 +366,30 @@ impl Events {
         })
     }
 
-    /// The timers that are not stopped, with the time at which each fires on the CPU.
-    fn timers(&self, cpu: usize) -> impl Iterator<Item = (u16, u64)> {
-        let all = (0..).zip(&self.setups);
-        let timers = all.filter(|(_, setup)| setup.kind == Kind::Timer);
-        timers.filter_map(move |(event, _)| {
-            let counter = self.counter(event, cpu);
-            (!counter.throttled).then_some((event, counter.due))
-        })
+    /// When the timer fires on the CPU, nanoseconds; `None` if it is stopped or not a timer.
+    fn due(&self, index: usize, cpu: usize) -> Option<u64> {
+        if self.setups[index].kind != Kind::Timer {
+            return None;
+        }
+        let counter = &self.counters[index * self.cpus + cpu];
+        (!counter.throttled).then_some(counter.due)
     }
 
     /// When the next timer fires on the CPU, nanoseconds.
     pub(super) fn next_due(&self, cpu: usize) -> u64 {
-        let due = self.timers(cpu).map(|(_, due)| due);
-        due.min().unwrap_or(u64::MAX)
+        let mut next = u64::MAX;
+        for index in 0..self.setups.len() {
+            if let Some(due) = self.due(index, cpu) {
+                next = next.min(due);
+            }
+        }
+        next
     }
 
     /// Starts the timers that are due again. Returns them, the first event last.
     pub(super) fn fire(&mut self, cpu: usize, now: u64) -> Vec<u16> {
-        let due = self.timers(cpu).filter(|(_, due)| *due <= now);
-        let mut fired: Vec<u16> = due.map(|(event, _)| event).collect();
-        fired.reverse();
+        let is_due = |&event: &u16| self.due(event.into(), cpu).is_some_and(|due| due <= now);
+        let fired: Vec<u16> = self.numbers().rev().filter(is_due).collect();
         for &event in &fired {
             let next = now + first_period(self.setup(event));
             self.counter_mut(event, cpu).due = next;
