@@ -10,7 +10,7 @@ use unwind_sim_perf_script::Script;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
 use unwind_sim_recordings::kernel::{KernelImage, KernelSymbols};
-use unwind_sim_recordings::symbols::NoSymbols;
+use unwind_sim_recordings::symbols::{NoSymbols, source_lines};
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
@@ -248,6 +248,11 @@ pub fn vmcore(data: &[u8]) {
 
 /// An ELF image: reads it, its symbols and its tables.
 pub fn elf(data: &[u8]) {
+    if let Some(mut lines) = source_lines(data) {
+        for offset in (0..data.len() as u64).step_by(data.len() / 64 + 1) {
+            let _ = lines.at(offset);
+        }
+    }
     for options in [
         ReadOptions::default(),
         ReadOptions {

@@ -14,7 +14,7 @@ fn help_and_a_few_samples() {
     snapshot("perf-script-help", &["perf", "script", "--help"]);
     let print = ["perf", "script", KERNEL, FILES];
     let snap = |name: &str, args: &[&str]| snapshot(name, &[&print, args].concat());
-    let fields = "comm,tid,time,ip,sym,symoff,dso,srcline";
+    let fields = "comm,tid,time,ip,sym,symoff,srcline";
     let lines = [
         "--max-stack",
         "12",

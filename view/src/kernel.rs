@@ -171,7 +171,7 @@ pub fn perf_wrong(wrong: PerfWrong) -> String {
 }
 
 /// The frames of a callchain, one per line.
-pub fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) -> String {
+pub(crate) fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) -> String {
     let mut out = String::new();
     for entry in &chain.callchain.entries {
         let Some(place) = chain.place(view, entry) else {

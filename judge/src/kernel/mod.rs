@@ -102,7 +102,7 @@ pub fn wrong_user_regs(view: &View<'_>, outcome: &Outcome) -> Option<(UserRegs, 
 
 /// All states of a walk, and the number of them that `__unwind_start` skipped. `None` if the sample
 /// cannot start this way.
-pub fn all_states(
+fn all_states(
     view: &View<'_>,
     unwinder: &KernelUnwinder,
     variant: Variant,

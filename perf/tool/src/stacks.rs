@@ -92,7 +92,7 @@ impl Unwind for Stacks<'_> {
         });
         // perf does not print an address of 0.
         chain.extend(addresses.filter(|&address| address != 0));
-        // The walk ends where there is no file, so only the last frame can be such a frame.
+        // A walk ends at a mapping without a file, so only the last frame can lie in one.
         let last = chain[begin..].last().and_then(|&pc| space.find(pc));
         if last.is_some_and(|mapping| mapping.image.is_none()) {
             chain.pop();

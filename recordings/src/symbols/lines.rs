@@ -5,8 +5,8 @@
 
 use super::elf::Parts;
 use crate::files::unpacked;
+use gimli::LittleEndian;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader};
-use gimli::{LittleEndian, Reader};
 use object::Endianness;
 use object::read::elf::{FileHeader, SectionHeader};
 use std::collections::HashMap;
@@ -21,6 +21,8 @@ const ROWS_MAX: usize = 1 << 22;
 /// Maximum number of sequences tried for an address: those of functions that the linker dropped
 /// overlap.
 const TRIED_MAX: usize = 16;
+/// Maximum length of a source file's path (`PATH_MAX`); a longer one is no name.
+const PATH_BYTES_MAX: usize = 4096;
 
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
@@ -36,9 +38,9 @@ pub enum SourceLine<'a> {
     },
     /// The file has lines, but none for this address.
     Unknown,
-    /// There is no file, or it has no lines.
+    /// The file is missing or has no lines.
     NoLines {
-        /// The address in the file's address space; the file offset if there is no file.
+        /// The address in the file's address space; the file offset if the file is missing.
         address: u64,
     },
 }
@@ -67,12 +69,28 @@ struct Program {
     rows: Vec<Row>,
     /// The row indices of each sequence, by its start and end address.
     sequences: HashMap<(u64, u64), Range<usize>>,
-    files: HashMap<u32, Vec<u8>>,
+    files: HashMap<u32, Name>,
 }
 
-/// The lines of a file.
+/// A source file's name, without its folder, in one of the sections. Names are not copied: many
+/// files can share one string.
+#[derive(Clone, Debug)]
+struct Name {
+    strings: Strings,
+    range: Range<usize>,
+}
+
+/// The section that holds a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Strings {
+    Line,
+    DebugStr,
+    LineStr,
+}
+
+/// The source lines of a file.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub struct Lines {
     /// Whether the file has source lines.
     is_known: bool,
     line: Vec<u8>,
@@ -117,7 +135,7 @@ impl Lines {
     }
 
     /// The source line of an offset in the mapped file.
-    pub(super) fn at(&mut self, offset: u64) -> SourceLine<'_> {
+    pub fn at(&mut self, offset: u64) -> SourceLine<'_> {
         let place = self.code.iter().find(|(at, _)| at.contains(&offset));
         let address = place.map_or(offset, |(_, bias)| offset.wrapping_add(*bias));
         if !self.is_known {
@@ -141,9 +159,18 @@ impl Lines {
         }
         let program = self.programs.get(&sequence.program)?;
         let row = program.row(sequence, address)?;
-        let file = program.files.get(&row.file)?;
+        let name = program.files.get(&row.file)?;
+        let file = self.section(name.strings).get(name.range.clone())?;
         let line = row.line;
         Some(SourceLine::Line { file, line })
+    }
+
+    fn section(&self, which: Strings) -> &[u8] {
+        match which {
+            Strings::Line => &self.line,
+            Strings::DebugStr => &self.strings,
+            Strings::LineStr => &self.line_strings,
+        }
     }
 
     fn header(&self, offset: usize) -> Option<gimli::IncompleteLineProgram<Slice<'_>>> {
@@ -215,20 +242,24 @@ impl Lines {
         Some(read)
     }
 
-    /// The name of a source file, without its folder.
-    fn file_name(&self, header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Vec<u8>> {
-        let offset_in = |bytes: &[u8], at: usize| {
-            let rest = bytes.get(at..)?;
-            rest.split(|&byte| byte == 0).next().map(<[u8]>::to_vec)
-        };
-        let path = match header.file(number)?.path_name() {
-            AttributeValue::String(text) => text.to_slice().ok()?.into_owned(),
-            AttributeValue::DebugStrRef(at) => offset_in(&self.strings, at.0)?,
-            AttributeValue::DebugLineStrRef(at) => offset_in(&self.line_strings, at.0)?,
+    /// The name of a source file.
+    fn file_name(&self, header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Name> {
+        let (strings, start) = match header.file(number)?.path_name() {
+            AttributeValue::String(text) => {
+                let section = EndianSlice::new(&self.line, LittleEndian);
+                (Strings::Line, text.offset_from(section))
+            }
+            AttributeValue::DebugStrRef(at) => (Strings::DebugStr, at.0),
+            AttributeValue::DebugLineStrRef(at) => (Strings::LineStr, at.0),
             _ => return None,
         };
-        let name = path.rsplit(|&byte| byte == b'/').next()?;
-        Some(name.to_vec())
+        let rest = self.section(strings).get(start..)?;
+        let rest = &rest[..rest.len().min(PATH_BYTES_MAX)];
+        let length = rest.iter().position(|&byte| byte == 0)?;
+        let folder = rest[..length].iter().rposition(|&byte| byte == b'/');
+        let name = folder.map_or(0, |at| at + 1);
+        let range = start + name..start + length;
+        Some(Name { strings, range })
     }
 }
 

@@ -9,13 +9,12 @@ mod objects;
 mod plt;
 mod tree;
 
-pub use lines::SourceLine;
+pub use lines::{Lines, SourceLine};
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
 use crate::mapped::map_file;
 use kallsyms::Kallsyms;
-use lines::Lines;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::FileHeader;
@@ -47,7 +46,7 @@ pub struct Files {
     places: Places,
     kernel: Option<Kallsyms>,
     trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
-    /// The source lines of files, by path and build ID; `None` if there is no file.
+    /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// Name of the last generated code looked up.
     generated: Vec<u8>,
@@ -266,9 +265,18 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
 fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
     let (owners, build_id) = open_candidates(places, path, build_id);
     let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
-    match bytes.last()?.get(4)? {
-        1 => lines_among::<FileHeader32<Endianness>>(&bytes, &build_id),
-        _ => lines_among::<FileHeader64<Endianness>>(&bytes, &build_id),
+    lines_of(&bytes, &build_id)
+}
+
+/// The source lines of an ELF file; `None` if it is not one.
+pub fn source_lines(file: &[u8]) -> Option<Lines> {
+    lines_of(&[file], b"")
+}
+
+fn lines_of(candidates: &[&[u8]], build_id: &[u8]) -> Option<Lines> {
+    match candidates.last()?.get(4)? {
+        1 => lines_among::<FileHeader32<Endianness>>(candidates, build_id),
+        _ => lines_among::<FileHeader64<Endianness>>(candidates, build_id),
     }
 }
 

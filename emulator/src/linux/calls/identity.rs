@@ -347,7 +347,8 @@ fn priority_limit(policy: u64, limit: u64) -> Answer {
     }
 }
 
-/// Checks the target of `getpriority`: a process, its group, or its user, who has no other process.
+/// Checks the target of `getpriority`: a process, its group, or its user. Each stands for this one
+/// process.
 fn whose(which: u64, who: u64) -> Answer<()> {
     match which as i32 {
         0 | 1 => is_itself(who),

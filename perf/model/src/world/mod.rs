@@ -42,6 +42,7 @@ use output::Output;
 
 /// Time between two ticks, after which throttled events go on, nanoseconds.
 const TICK_NS: u64 = 1_000_000;
+
 /// A kernel that samples, in virtual time.
 pub struct World {
     setup: Setup,

@@ -73,3 +73,57 @@ fn damaged_lines_have_an_answer() {
     }
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
+
+/// A program of DWARF 5 with a row for each of `files` files, all named by offset 0 of
+/// `.debug_line_str`.
+fn files_of_one_name(files: u32, name: &[u8]) -> Lines {
+    let leb = |out: &mut Vec<u8>, mut value: u32| {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+    };
+    // Smallest instruction to opcode base, the lengths of the standard opcodes, one folder.
+    let mut rest = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
+    rest.extend([1, 1, 0x1f, 1, 0, 0, 0, 0, 1, 1, 0x1f]);
+    leb(&mut rest, files);
+    rest.extend(std::iter::repeat_n(0, 4 * files as usize));
+    let header = rest.len() as u32;
+    rest.extend([0, 9, 2, 0, 0x10, 0, 0, 0, 0, 0, 0]);
+    for file in 0..files {
+        rest.push(4);
+        leb(&mut rest, file);
+        rest.extend([1, 2, 1]);
+    }
+    rest.extend([0, 1, 1]);
+    let mut line = (rest.len() as u32 + 8).to_le_bytes().to_vec();
+    line.extend([5, 0, 8, 0]);
+    line.extend(header.to_le_bytes());
+    line.extend(rest);
+    let mut lines = Lines {
+        is_known: true,
+        line,
+        line_strings: name.to_vec(),
+        address_size: 8,
+        ..Lines::default()
+    };
+    lines.sequences = lines.find_sequences();
+    lines
+}
+
+/// A short file that claims a long name for each of many files takes no memory for them.
+#[test]
+fn names_are_bounded_and_not_copied() {
+    let mut lines = files_of_one_name(300, b"/usr/src/a.c\0");
+    let found = [0x1000, 0x1123].map(|address| at(&mut lines, address));
+    assert_eq!(found, [(); 2].map(|()| Some(("a.c".to_owned(), 1))));
+    assert_eq!(at(&mut lines, 0x1000 + 300), None);
+    let of_length = |length| [&vec![b'x'; length][..], b"\0"].concat();
+    for name in [&of_length(PATH_BYTES_MAX)[..], b"no end", b""] {
+        let mut lines = files_of_one_name(300, name);
+        assert_eq!(at(&mut lines, 0x1123), None);
+    }
+    let mut longest = files_of_one_name(300, &of_length(PATH_BYTES_MAX - 1));
+    assert!(at(&mut longest, 0x1123).is_some());
+}
