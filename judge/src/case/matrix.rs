@@ -285,7 +285,9 @@ fn parse_columns(words: &[&str]) -> Result<Vec<String>, CaseErrorKind> {
         let plain = column
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"@:+().-_".contains(&b));
-        if !plain || columns[..index].contains(&column) {
+        // A block's first line is told from a row by its second word.
+        let is_cell = Cell::parse(column).is_ok();
+        if !plain || is_cell || columns[..index].contains(&column) {
             return Err(CaseErrorKind::BadColumn {
                 column: column.to_owned(),
             });

@@ -1,0 +1,8 @@
+#! claim: It is malformed.
+#! source: this corpus
+#! group: errors
+#! right: dwarf
+#@ leaf: leaf < _start
+leaf:
+        ret
+#= sample dwarf .
