@@ -1,0 +1,231 @@
+//! An ELF file, as far as its unwind tables and code need it.
+
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _};
+use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ReadOptions};
+use unwind_sim_unwind::image::{Bytes, Image, Owner, Symbol};
+
+/// The maximum number of pointers read from a file's relocations; libLLVM has 300,000.
+const POINTERS_MAX: usize = 1 << 24;
+/// The maximum length of a section's name, bytes.
+const NAME_LEN_MAX: usize = 256;
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not an ELF file that has code.
+    #[error("{name}: {error}")]
+    Elf {
+        /// The file's name.
+        name: String,
+        /// What is wrong, and where.
+        error: ElfError,
+    },
+}
+
+/// A part of the program's memory with bytes from the file.
+#[derive(Clone, Debug)]
+pub struct Area {
+    /// Address (svma).
+    pub address: u64,
+    /// The bytes; memory that starts as zeros is left out.
+    pub bytes: Bytes,
+    /// Whether the program can write to it.
+    pub is_writable: bool,
+}
+
+/// A section with code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// Its name, `.text`; empty for an executable segment of a file without section headers.
+    pub name: String,
+    /// Its addresses (svma).
+    pub range: Range<u64>,
+}
+
+/// An open ELF file.
+#[derive(Clone, Debug)]
+pub struct File {
+    name: String,
+    image: Arc<Image>,
+    areas: Vec<Area>,
+    code: Vec<Code>,
+    entry: Option<u64>,
+    /// The words that the loader fills with addresses of this file: where, and with what.
+    pointers: Vec<(u64, u64)>,
+}
+
+impl File {
+    /// Reads the file in `owner`, which errors call `name`.
+    ///
+    /// # Errors
+    /// If it is not an x86-64 executable or shared object, or is damaged where that matters.
+    pub fn read(name: &str, owner: Owner) -> Result<File, FileError> {
+        let wrong = |error| FileError::Elf {
+            name: name.to_owned(),
+            error,
+        };
+        let read = unwind_elf::read(name, owner.clone(), &ReadOptions::default()).map_err(wrong)?;
+        let mut areas = Vec::new();
+        for segment in &read.segments {
+            let start = usize::try_from(segment.offset).ok();
+            let size = segment.file_size.min(segment.memory_size);
+            let end = start.and_then(|s| s.checked_add(usize::try_from(size).ok()?));
+            let Some((start, end)) = start.zip(end) else {
+                continue;
+            };
+            let end = end.min((*owner).as_ref().len());
+            if let Some(bytes) = Bytes::new(owner.clone(), start..end.max(start)) {
+                areas.push(Area {
+                    address: segment.address,
+                    bytes,
+                    is_writable: segment.flags & elf::PF_W.0 != 0,
+                });
+            }
+        }
+        areas.sort_by_key(|area| area.address);
+        let data: &[u8] = (*owner).as_ref();
+        let headers = Headers::read(data);
+        let mut code = headers.code;
+        if code.is_empty() {
+            let texts = read.parts.text.iter();
+            code.extend(texts.map(|range| Code {
+                name: String::new(),
+                range: range.clone(),
+            }));
+        }
+        Ok(File {
+            name: name.to_owned(),
+            image: Arc::new(read.into_image()),
+            areas,
+            code,
+            entry: headers.entry,
+            pointers: headers.pointers,
+        })
+    }
+
+    /// The name that it was opened with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its tables, text and symbols.
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// Its sections with code, by address.
+    pub fn code(&self) -> &[Code] {
+        &self.code
+    }
+
+    /// The section with the code at `address`.
+    pub fn code_at(&self, address: u64) -> Option<&Code> {
+        let after = self.code.partition_point(|c| c.range.start <= address);
+        let code = self.code.get(after.checked_sub(1)?)?;
+        code.range.contains(&address).then_some(code)
+    }
+
+    /// Where the program starts (svma); `None` for a shared object without an entry point.
+    pub fn entry(&self) -> Option<u64> {
+        self.entry
+    }
+
+    /// The bytes from `address` (svma) to the end of its area; empty if the file has none there.
+    pub fn bytes(&self, address: u64) -> &[u8] {
+        let after = self.areas.partition_point(|a| a.address <= address);
+        let area = after.checked_sub(1).map(|i| &self.areas[i]);
+        let bytes = area.and_then(|area| {
+            let skip = usize::try_from(address - area.address).ok()?;
+            area.bytes.get(skip..)
+        });
+        bytes.unwrap_or(&[])
+    }
+
+    /// Whether the program can change the word at `address` (svma).
+    pub fn is_writable(&self, address: u64) -> bool {
+        let after = self.areas.partition_point(|a| a.address <= address);
+        after
+            .checked_sub(1)
+            .is_some_and(|i| self.areas[i].is_writable)
+    }
+
+    /// The address (svma) that the loader puts into the word at `address`, or the word in the file
+    /// if it leaves it alone.
+    pub fn pointer(&self, address: u64) -> Option<u64> {
+        match self.pointers.binary_search_by_key(&address, |p| p.0) {
+            Ok(i) => Some(self.pointers[i].1),
+            Err(_) => {
+                let word = self.bytes(address).first_chunk()?;
+                Some(u64::from_le_bytes(*word))
+            }
+        }
+    }
+
+    /// All words that the loader fills with addresses of this file: where, and with what (svma).
+    pub fn pointers(&self) -> &[(u64, u64)] {
+        &self.pointers
+    }
+
+    /// The symbol for `address`, if it starts there.
+    pub fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+        let symbols = self.image.symbols();
+        let first = symbols.partition_point(|s| s.address < address);
+        symbols.get(first).filter(|s| s.address == address)
+    }
+}
+
+/// What only the headers know.
+#[derive(Default)]
+struct Headers {
+    code: Vec<Code>,
+    entry: Option<u64>,
+    pointers: Vec<(u64, u64)>,
+}
+
+impl Headers {
+    /// Reads as much as is readable: [`unwind_elf::read`] has reported what is not.
+    fn read(data: &[u8]) -> Headers {
+        let mut out = Headers::default();
+        let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
+            return out;
+        };
+        out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
+        let Ok(sections) = header.sections(LE, data) else {
+            return out;
+        };
+        let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        for section in sections.iter() {
+            if section.sh_flags(LE).0 & code == code {
+                let start = section.sh_addr(LE);
+                let name = sections.section_name(LE, section).unwrap_or_default();
+                let name = &name[..name.len().min(NAME_LEN_MAX)];
+                out.code.push(Code {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    range: start..start.saturating_add(section.sh_size(LE)),
+                });
+            }
+            if section.sh_type(LE) == elf::SHT_RELA {
+                out.read_pointers(section.data_as_array(LE, data).unwrap_or(&[]));
+            }
+        }
+        out.code.retain(|code| !code.range.is_empty());
+        out.code.sort_by_key(|code| code.range.start);
+        out.pointers.sort_unstable();
+        out.pointers.dedup_by_key(|p| p.0);
+        out
+    }
+
+    fn read_pointers(&mut self, relocations: &[elf::Rela64<LE>]) {
+        let left = POINTERS_MAX.saturating_sub(self.pointers.len());
+        for rela in relocations.iter().take(left) {
+            if rela.r_type(LE, false) == elf::R_X86_64_RELATIVE {
+                let value = rela.r_addend(LE).cast_unsigned();
+                self.pointers.push((rela.r_offset(LE), value));
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The workshop for unwind tables: reads them, proves them from the code, compares, converts and
+//! writes them, all without running the program.
+//!
+//! - [`file`]: an ELF file as the workshop needs it: code, data, symbols, tables;
+//! - [`table`]: a table's functions and rows, whatever its format.
+#![forbid(unsafe_code)]
+
+pub mod file;
+pub mod table;
