@@ -2,8 +2,12 @@
 //! writes them, all without running the program.
 //!
 //! - [`file`]: an ELF file as the workshop needs it: code, data, symbols, tables;
-//! - [`table`]: a table's functions and rows, whatever its format.
+//! - [`relocatable`]: addresses for relocatable objects, which have none;
+//! - [`table`]: a table's functions and rows, whatever its format;
+//! - [`dump`]: tables as text, as other tools print them.
 #![forbid(unsafe_code)]
 
+pub mod dump;
 pub mod file;
+pub mod relocatable;
 pub mod table;

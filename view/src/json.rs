@@ -7,6 +7,7 @@ mod handling;
 mod kernel;
 pub mod lockstep;
 mod stitching;
+mod tables;
 mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
@@ -20,6 +21,7 @@ pub use handling::{
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
+pub use tables::{RuleLine, SectionPlaceLine, TableRowLine};
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
@@ -88,6 +90,8 @@ pub enum Line {
     MapStack(MapStackLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
+    /// A row of an unwind table, from `tables dump`.
+    TableRow(Box<TableRowLine>),
     /// The last line.
     Summary(SummaryLine),
     #[cfg(feature = "machine")]
