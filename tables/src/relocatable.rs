@@ -127,8 +127,10 @@ impl<'a> Layout<'a> {
             let address = next.next_multiple_of(align);
             let size = section.sh_size(LE);
             let in_file = section.data(LE, self.data).is_ok();
+            // The gap tells the end of a section from the start of the next.
             next = address
                 .checked_add(size)
+                .and_then(|end| end.checked_add(1))
                 .filter(|&end| in_file && end < SIZE_MAX)
                 .ok_or_else(|| self.wrong("not within the file", section))?;
             self.addresses.insert(index.0, address);
