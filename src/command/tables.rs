@@ -1,5 +1,6 @@
 //! `tables`: unwind tables without running the program. Each of its subcommands is a file.
 
+mod diff;
 mod dump;
 
 use super::status::Status;
@@ -9,12 +10,13 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::row::TableKind;
 
-/// Unwind tables, without running the program: show them.
+/// Unwind tables, without running the program: show and compare them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim tables dump /usr/bin/git --function main
-  unwind-sim tables dump /usr/bin/git --as readelf")]
+  unwind-sim tables dump /usr/bin/git --as readelf
+  unwind-sim tables diff corpus/sframe/t_2.46")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -23,6 +25,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Dump(dump::Args),
+    Diff(diff::Args),
 }
 
 /// `--table`.
@@ -49,6 +52,7 @@ impl TableName {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     match &args.command {
         Command::Dump(args) => dump::run(args),
+        Command::Diff(args) => diff::run(args),
     }
 }
 

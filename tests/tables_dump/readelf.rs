@@ -227,7 +227,8 @@ fn a_filter_shows_the_function_and_its_cie() {
     let file = open(&path);
     let symbols = file.image().symbols();
     let j = symbols.iter().find(|s| s.name == "j").expect("j");
-    let filter = Filter::ranges(vec![j.address..j.address + 1]);
+    let first_byte = j.address..j.address + 1;
+    let filter = Filter::ranges(vec![first_byte]);
     let mut out = Vec::new();
     let dumped = write(&file, &KINDS, &filter, &mut out).expect("a vector");
     let out = String::from_utf8(out).expect("text");
