@@ -9,9 +9,10 @@
 //! wrote. The one is taken by which most functions start where code is and, if the file has an
 //! `.eh_frame`, where one of its functions starts.
 
+use crate::elf_write::{Editor, ElfWriteError};
 use crate::file::File;
 use crate::table::Table as AnyTable;
-use crate::write::sframe::{Row, SframeWriter};
+use crate::write::sframe::{PT_GNU_SFRAME, Row, SframeWriter};
 use crate::write::{Function, NewSection, WriteError, Writer};
 use std::collections::HashSet;
 use unwind_sim_unwind::image::SectionKind;
@@ -174,6 +175,36 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
         out.section = section;
     }
     Ok(out)
+}
+
+/// Why no file with a merged table was made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeInFileError {
+    /// The tables cannot be merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    /// The file cannot be changed.
+    #[error(transparent)]
+    Elf(#[from] ElfWriteError),
+}
+
+/// The file `data`, which was read as `file`, with a merged table: where the old ones were, if it
+/// fits there, as it nearly always does without their headers.
+///
+/// # Errors
+/// If the tables cannot be merged, or the file cannot be changed.
+pub fn merge_in_file(file: &File, data: &[u8]) -> Result<(Vec<u8>, Merged), MergeInFileError> {
+    let editor = Editor::open(file.name(), data)?;
+    if let Some(room) = editor.reusable(".sframe", PT_GNU_SFRAME) {
+        let merged = merge(file, room.start)?;
+        if merged.section.address == room.start && merged.section.end() <= room.end {
+            return Ok((editor.replace(&merged.section)?, merged));
+        }
+    }
+    let merged = merge(file, editor.room())?;
+    let bytes = editor.add(std::slice::from_ref(&merged.section))?;
+    Ok((bytes, merged))
 }
 
 /// The tables in a section: the offset of each in it.

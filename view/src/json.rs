@@ -3,6 +3,7 @@
 
 #[cfg(feature = "machine")]
 mod confirmation;
+mod converting;
 mod handling;
 mod kernel;
 pub mod lockstep;
@@ -13,6 +14,7 @@ mod verification;
 
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
@@ -86,6 +88,8 @@ pub enum Line {
     MapEntry(MapEntryLine),
     /// A stack of a handler's map.
     MapStack(MapStackLine),
+    /// What a function lost, from `tables convert`.
+    ConversionLoss(ConversionLossLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
     /// The last line.
@@ -107,6 +111,12 @@ pub enum Line {
     /// The last line of `perf stitch`.
     #[serde(rename = "summary")]
     Stitching(StitchingLine),
+    /// The last line of `tables convert`.
+    #[serde(rename = "summary")]
+    Conversion(ConversionLine),
+    /// The last line of `tables merge`.
+    #[serde(rename = "summary")]
+    Merge(MergeLine),
 }
 
 /// One walk of one sample.
