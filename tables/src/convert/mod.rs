@@ -63,12 +63,14 @@ pub struct Converted {
 #[non_exhaustive]
 pub enum ConvertError {
     /// The file has no table to read.
-    #[error("{file} has no {wanted} to convert")]
+    #[error("{file} has no {wanted} to convert to {to}")]
     NoTable {
         /// The file's name.
         file: String,
         /// The tables looked for.
         wanted: &'static str,
+        /// The format to write.
+        to: &'static str,
     },
     /// No row could be converted.
     #[error("{file}: none of the {rows} rows of its {from} can be expressed as {to}")]
@@ -140,7 +142,8 @@ pub(crate) fn read_source(file: &File, options: &Options) -> Result<Table, Conve
     let Some(table) = table else {
         return Err(ConvertError::NoTable {
             file: file.name().to_owned(),
-            wanted: options.from.map_or("unwind table", TableKind::as_str),
+            wanted: options.from.map_or("other unwind table", TableKind::as_str),
+            to: options.to.as_str(),
         });
     };
     if options.to == Target::EhFrame && table.kind() == TableKind::EhFrame {
