@@ -259,20 +259,22 @@ fn llvm_rows(shown: &str) -> Vec<String> {
         Some(hex) => i64::from_str_radix(hex, 16).expect("a number"),
         None => text.parse().expect("a number"),
     };
-    let (mut rows, mut start, mut base, mut cfa, mut fp) = (Vec::new(), 0, "", None, None);
+    let (mut rows, mut start, mut base): (Vec<String>, i64, &str) = (Vec::new(), 0, "");
     for line in shown.lines().map(str::trim) {
         let (key, value) = line.split_once(": ").unwrap_or((line, ""));
         match key {
-            "Start Address" => (start, cfa, fp) = (number(value), None, None),
+            "Start Address" => {
+                start = number(value);
+                rows.push(format!("{start:016x} RA undefined"));
+            }
             "Base Register" => base = if value.starts_with("SP") { "sp" } else { "fp" },
-            "CFA Offset" => cfa = Some(number(value)),
-            "FP Offset" => fp = Some(number(value)),
-            "RA Offset" => {
-                let fp = fp.map_or("u".to_owned(), |fp| format!("c{fp:+}"));
-                rows.push(match cfa {
-                    Some(cfa) => format!("{start:016x} {base}{cfa:+} {fp} f"),
-                    None => format!("{start:016x} RA undefined"),
-                });
+            "CFA Offset" => {
+                rows.pop();
+                rows.push(format!("{start:016x} {base}{:+} u f", number(value)));
+            }
+            "FP Offset" => {
+                let row = rows.pop().unwrap_or_default();
+                rows.push(row.replace(" u f", &format!(" c{:+} f", number(value))));
             }
             _ => {}
         }
