@@ -1,7 +1,7 @@
 //! A conversion within an ELF file: the file with the new table in it.
 
 use super::round_trip::{self, Comparison};
-use super::{ConvertError, Converted, Options, Target, convert_table, read_source};
+use super::{ConvertError, Converted, Options, Report, Target, convert_table, read_source};
 use crate::elf_write::{Editor, ElfWriteError};
 use crate::file::{File, FileError};
 use crate::table::Table;
@@ -9,6 +9,7 @@ use crate::write::sframe::PT_GNU_SFRAME;
 use std::sync::Arc;
 use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::Rule;
 
 /// Why no file was made.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,8 @@ pub enum InFileError {
     /// The new table does not say what the source says: a defect of this program.
     #[error(
         "{file}: the converted table differs from its source at {count} places, the first of them \
-         {address:#x}; this is a defect of unwind-sim, and nothing was written"
+         {address:#x}: `{found}` instead of `{expected}`; this is a defect of unwind-sim, and nothing \
+         was written"
     )]
     Differs {
         /// The file's name.
@@ -44,6 +46,10 @@ pub enum InFileError {
         count: u64,
         /// The first address (svma).
         address: u64,
+        /// What the new table should say there.
+        expected: String,
+        /// What it says.
+        found: String,
     },
 }
 
@@ -91,12 +97,14 @@ pub fn convert_in_file(
     };
     let owner = Arc::new(bytes);
     let new = File::read(file.name(), owner.clone())?;
-    let comparison = compare(&source, &new, options.to);
+    let comparison = compare(&source, &new, options.to, &converted.report);
     if let Some(first) = comparison.listed.first() {
         return Err(InFileError::Differs {
             file: file.name().to_owned(),
             count: comparison.differences,
             address: first.range.start,
+            expected: shown(first.expected.as_ref()),
+            found: shown(first.found.as_ref()),
         });
     }
     drop(new);
@@ -106,6 +114,10 @@ pub fn convert_in_file(
         reused,
         comparison,
     })
+}
+
+fn shown(rule: Option<&Rule>) -> String {
+    rule.map_or_else(|| "no row".to_owned(), Rule::to_string)
 }
 
 /// The file with the new `.sframe` in the place of the old one, if it fits there.
@@ -140,13 +152,13 @@ fn over_old(
 }
 
 /// Compares the table of format `target` in `new` with `source`.
-fn compare(source: &Table, new: &File, target: Target) -> Comparison {
+fn compare(source: &Table, new: &File, target: Target, report: &Report) -> Comparison {
     let encoding = match target {
         Target::Orc(encoding) => Some(encoding),
         _ => None,
     };
     match Table::read_as(new, target.kind(), encoding) {
-        Some(table) => round_trip::compare(source, &table, target),
+        Some(table) => round_trip::compare(source, &table, target, report),
         None => Comparison::missing(source),
     }
 }

@@ -82,12 +82,19 @@ pub struct Report {
     pub rows_written: u64,
     /// The losses, by function.
     pub losses: Vec<FunctionLoss>,
+    /// Addresses (svma) left out because a limit of this program or of a field was reached
+    /// ([`Loss::TooManyRows`], [`Loss::TooLarge`]), although the format can express their rules; by
+    /// address.
+    pub limited: Vec<Range<u64>>,
 }
 
 impl Report {
     /// Counts a loss of `function` at the addresses `range`, with this number of rows.
     pub(crate) fn lose(&mut self, function: &Range<u64>, lost: Lost, rows: u64, range: Range<u64>) {
         let bytes = range.end.saturating_sub(range.start);
+        if matches!(lost, Lost::Rule(Loss::TooManyRows | Loss::TooLarge)) {
+            self.limited.push(range.clone());
+        }
         // A function has few reasons, and its losses come together.
         let recent = self.losses.iter_mut().rev();
         let mut same = recent.take_while(|loss| loss.function == *function);

@@ -4,6 +4,7 @@
 //! same rule; everywhere else it must have none. Nothing here knows how the new table was written.
 
 use super::expressible::{expressible, projected};
+use super::loss::Report;
 use super::source::says_nothing;
 use super::target::Target;
 use crate::table::Table;
@@ -36,17 +37,22 @@ pub struct Comparison {
     /// Addresses at which the source has a rule that the format cannot express, and the new table
     /// has none.
     pub inexpressible: u64,
+    /// Addresses left out because a limit was reached ([`Report::limited`]).
+    pub limited: u64,
     /// The number of ranges at which they differ.
     pub differences: u64,
     /// The first of them.
     pub listed: Vec<Difference>,
 }
 
-/// Compares `new`, which has format `target`, with `source`.
-pub fn compare(source: &Table, new: &Table, target: Target) -> Comparison {
+/// Compares `new`, which has format `target`, with `source`. `report` says which addresses were left
+/// out because of a limit.
+pub fn compare(source: &Table, new: &Table, target: Target, report: &Report) -> Comparison {
     let mut out = Comparison::default();
     for (function, next) in with_next(source) {
-        let end = function.range.end.min(next);
+        // Readers find no row from the first malformed one on.
+        let error = function.error.as_ref().map_or(u64::MAX, |error| error.0);
+        let end = function.range.end.min(next).min(error);
         let mut at = function.range.start;
         for row in source.rows(function) {
             let range = row.start.max(at)..row.end.min(end);
@@ -55,7 +61,13 @@ pub fn compare(source: &Table, new: &Table, target: Target) -> Comparison {
             }
             at = range.end;
             let rule = simplify(row.rule, source.section());
-            compare_row(&rule, source.section(), range, new, target, &mut out);
+            compare_row(
+                &rule,
+                source.section(),
+                range,
+                (new, target, report),
+                &mut out,
+            );
         }
     }
     nothing_more(source, new, &mut out);
@@ -74,8 +86,7 @@ fn compare_row(
     rule: &Rule,
     section: &[u8],
     range: Range<u64>,
-    new: &Table,
-    target: Target,
+    (new, target, report): (&Table, Target, &Report),
     out: &mut Comparison,
 ) {
     let plt = repeated_cfa(rule, section).map(u64::from);
@@ -100,10 +111,24 @@ fn compare_row(
         let expected = expressible(&rule, target).then(|| projected(&rule, target));
         let expected = expected.filter(|_| !says_nothing(&rule));
         let found = found.map(|row| projected(&simplify(row.rule, new.section()), target));
+        if expected.is_some() && found.is_none() && is_limited(report, at) {
+            out.limited += end - at;
+            at = end;
+            continue;
+        }
         let same = same(expected.as_ref(), section, found.as_ref(), new.section());
         out.count(at..end, expected, found, same);
         at = end;
     }
+}
+
+/// Whether `address` was left out because of a limit.
+fn is_limited(report: &Report, address: u64) -> bool {
+    let after = report
+        .limited
+        .partition_point(|range| range.start <= address);
+    let range = after.checked_sub(1).and_then(|i| report.limited.get(i));
+    range.is_some_and(|range| range.contains(&address))
 }
 
 /// Whether two rules mean the same. Expressions are compared by their bytes.

@@ -120,9 +120,10 @@ impl<'a> Source<'a> {
         let functions = self.table.functions();
         let mut at = 0;
         while let Some(first) = functions.get(at) {
-            // The blocks of a repeated function follow each other.
+            // The blocks of a repeated function follow each other. Each has its own error.
             let repeat = repeats.binary_search_by_key(&first.offset, |r| r.0).ok();
             let repeat = repeat.and_then(|i| repeats.get(i)).map(|r| r.1);
+            let repeat = repeat.filter(|_| first.error.is_none());
             let mut last = at;
             while let (Some(_), Some(this), Some(next)) =
                 (repeat, functions.get(last), functions.get(last + 1))

@@ -12,12 +12,12 @@ pub enum ElfWriteError {
         /// The file's name.
         name: String,
     },
-    /// A header lies outside the file.
-    #[error("{name}: its {what} at offset {offset:#x} lie outside the file")]
+    /// A part of it lies outside the file.
+    #[error("{name}: its {what} at offset {offset:#x} lie outside the file; it is cut off")]
     Cut {
         /// The file's name.
         name: String,
-        /// Which headers.
+        /// Which part.
         what: &'static str,
         /// Offset in the file, bytes.
         offset: u64,
@@ -62,7 +62,7 @@ pub(super) const SECTIONS_MAX: usize = 0xff00;
 /// The size of the ELF header, bytes.
 const EHDR_LEN: u64 = 64;
 const SHT_NOBITS: u32 = 8;
-/// Bytes that may follow the last section, as padding to this alignment.
+/// Fewer bytes than this may follow the last section, as padding.
 const PADDING: u64 = 16;
 
 /// The size of a program header.
@@ -235,23 +235,33 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
     let mut sections = sections.ok_or_else(|| cut("section headers", offset))?;
     let table_end = offset.saturating_add((count * shdr::LEN) as u64);
     let names_section = sections.get(index).filter(|_| index != 0);
+    if index != 0 && names_section.is_none() {
+        return Err(cut("section names", offset));
+    }
+    let has_names = names_section.is_some();
     let names = match names_section {
         Some(section) => range(data, section.offset, section.size)
             .ok_or_else(|| cut("section names", section.offset))?
             .to_vec(),
-        None => vec![0],
+        None => {
+            // Names in a table that is not there must not become names in a new one.
+            sections.iter_mut().for_each(|section| section.name = 0);
+            vec![0]
+        }
     };
-    let has_names = names_section.is_some();
-    let used = used(&programs, &sections).max(table_end).max(EHDR_LEN);
+    let before = used(&programs, &sections);
+    let used = before.max(table_end).max(EHDR_LEN);
     let len = data.len() as u64;
-    if len > used.next_multiple_of(PADDING) {
+    if used > len {
+        return Err(cut("contents of segments or sections", used));
+    }
+    if len - used >= PADDING {
         return Err(ElfWriteError::Overlay {
             name: name.to_owned(),
             offset: used,
             len: len - used,
         });
     }
-    let before = self::used(&programs, &sections);
     let at_end = count != 0 && offset >= before && offset >= EHDR_LEN;
     let kept = if at_end { offset.min(len) } else { len };
     if sections.is_empty() {
