@@ -33,6 +33,17 @@ pub enum InFileError {
         /// The file's name.
         file: String,
     },
+    /// Readers take something else for the table.
+    #[error(
+        "{file}: a header of the file makes readers take something else for its {to}; its headers \
+         are damaged, or name the same table twice"
+    )]
+    Hidden {
+        /// The file's name.
+        file: String,
+        /// The format that was written.
+        to: &'static str,
+    },
     /// The new table does not say what the source says: a defect of this program.
     #[error(
         "{file}: the converted table differs from its source at {count} places, the first of them \
@@ -97,6 +108,12 @@ pub fn convert_in_file(
     };
     let owner = Arc::new(bytes);
     let new = File::read(file.name(), owner.clone())?;
+    if !is_found(&new, &converted) {
+        return Err(InFileError::Hidden {
+            file: file.name().to_owned(),
+            to: options.to.as_str(),
+        });
+    }
     let comparison = compare(&source, &new, options.to, &converted.report);
     if let Some(first) = comparison.listed.first() {
         return Err(InFileError::Differs {
@@ -113,6 +130,19 @@ pub fn convert_in_file(
         converted,
         reused,
         comparison,
+    })
+}
+
+/// Whether a reader of the new file takes the new sections for its tables.
+fn is_found(new: &File, converted: &Converted) -> bool {
+    converted.sections.iter().all(|section| {
+        let kind = SectionKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == section.name);
+        // Only our own tests read the lookup table of ORC.
+        let Some(kind) = kind else { return true };
+        let found = new.image().section(kind);
+        found.is_some_and(|f| f.address == section.address && f.data[..] == section.bytes[..])
     })
 }
 

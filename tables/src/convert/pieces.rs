@@ -11,6 +11,10 @@ use unwind_sim_unwind::derived::{Loss, PLT_ROWS_MAX};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 
+/// The maximum number of blocks of a function whose rows repeat, as many as
+/// [`unwind_sim_unwind::sframe::compile_blocks`] reads: a PLT of a megabyte.
+const BLOCKS_MAX: u64 = 1 << 16;
+
 /// Writes all functions of `source`.
 pub(super) fn write<W: Writer>(
     source: &Source<'_>,
@@ -151,9 +155,13 @@ impl<W: Writer> Piece<'_, W> {
                 self.rows.push(((*offset).into(), row));
             }
         }
-        self.range = middle..range.end;
+        let end = middle.saturating_add(block * BLOCKS_MAX).min(range.end);
+        self.range = middle..end;
         self.write(Some(repeat.size))?;
         self.rows.clear();
+        if end < range.end {
+            self.lose(Lost::Rule(Loss::TooManyRows), &(end..range.end));
+        }
         self.flush()
     }
 

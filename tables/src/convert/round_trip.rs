@@ -103,15 +103,15 @@ fn compare_row(
         let found = new.row_at(at).filter(|row| !says_nothing(row.rule));
         end = match (&found, new.function_at(at)) {
             (Some(row), _) => end.min(row.end),
-            // Within a function without a row here, look at every address.
-            (None, Some(_)) => at + 1,
+            (None, Some(function)) => end.min(next_row(new, function, at)),
             (None, None) => end.min(next_start(new, at)),
         };
         let end = end.max(at + 1);
         let expected = expressible(&rule, target).then(|| projected(&rule, target));
         let expected = expected.filter(|_| !says_nothing(&rule));
         let found = found.map(|row| projected(&simplify(row.rule, new.section()), target));
-        if expected.is_some() && found.is_none() && is_limited(report, at) {
+        if let (Some(_), None, Some(left_out)) = (&expected, &found, limited_until(report, at)) {
+            let end = left_out.min(range.end);
             out.limited += end - at;
             at = end;
             continue;
@@ -122,13 +122,20 @@ fn compare_row(
     }
 }
 
-/// Whether `address` was left out because of a limit.
-fn is_limited(report: &Report, address: u64) -> bool {
+/// If `address` was left out because of a limit: the first address that was not.
+fn limited_until(report: &Report, address: u64) -> Option<u64> {
     let after = report
         .limited
         .partition_point(|range| range.start <= address);
-    let range = after.checked_sub(1).and_then(|i| report.limited.get(i));
-    range.is_some_and(|range| range.contains(&address))
+    let range = report.limited.get(after.checked_sub(1)?)?;
+    range.contains(&address).then_some(range.end)
+}
+
+/// The start of the first row of `function` after `address`, or the function's end.
+fn next_row(table: &Table, function: &crate::table::Function, address: u64) -> u64 {
+    let starts = table.rows(function).map(|row| row.start);
+    let mut later = starts.filter(|start| *start > address);
+    later.next().unwrap_or(function.range.end)
 }
 
 /// Whether two rules mean the same. Expressions are compared by their bytes.

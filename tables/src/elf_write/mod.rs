@@ -19,6 +19,7 @@ mod headers;
 
 pub use headers::ElfWriteError;
 
+use crate::write::sframe::SHT_GNU_SFRAME;
 use crate::write::{NewSection, aligned};
 use headers::{Program, Section, phdr, shdr};
 use std::ops::Range;
@@ -140,9 +141,13 @@ impl<'a> Editor<'a> {
         fits.then_some(section.address..end)
     }
 
+    /// The section that a new one called `name` replaces: the one that readers take.
     fn section(&self, name: &str) -> Option<(usize, &Section)> {
         let mut all = self.sections.iter().enumerate();
-        all.find(|(_, section)| self.name_of(section) == name.as_bytes())
+        all.find(|(_, section)| {
+            let by_type = name == ".sframe" && section.kind == SHT_GNU_SFRAME;
+            by_type || self.name_of(section) == name.as_bytes()
+        })
     }
 
     fn name_of(&self, section: &Section) -> &[u8] {
