@@ -56,7 +56,7 @@ fn try_all(data: &[u8], seed: u64) -> u64 {
                 to,
                 from,
                 from_orc: None,
-                share: seed % 2 == 0,
+                share: seed.is_multiple_of(2),
                 address: 0,
             };
             match convert_in_file(&file, data, &options, true) {

@@ -85,11 +85,12 @@ impl<W: Writer> Piece<'_, W> {
         let signal = self.writer.signal(&row);
         let parted = matches!((signal, self.signal), (Some(a), Some(b)) if a != b);
         let full = self.rows.len() >= self.writer.rows_max();
-        let large = u32::try_from(range.end - self.range.start.min(range.start)).is_err();
+        let size_max = u64::from(self.writer.size_max());
+        let large = range.end - self.range.start.min(range.start) > size_max;
         if parted || full || large || self.range.end != range.start {
             self.flush()?;
         }
-        if u32::try_from(range.end - range.start).is_err() {
+        if range.end - range.start > size_max {
             self.lose(Lost::Rule(Loss::TooLarge), range);
             return Ok(());
         }

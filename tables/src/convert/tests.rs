@@ -150,6 +150,42 @@ fn a_function_is_divided_around_rows_that_cannot_be_held() {
 }
 
 #[test]
+fn a_plt_of_gigabytes_is_cut_off() {
+    let formula = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
+    let expression = unwind_sim_unwind::rule::Expression {
+        start: 0,
+        len: 11,
+        load: false,
+    };
+    let size = 1 << 30;
+    let mut writer = EhFrameWriter::new(&formula);
+    let function = Function {
+        start: 0x1020,
+        size,
+        repeat: None,
+        signal: false,
+        rows: &[(0, Rule::call(Value::Expression(expression)))],
+    };
+    writer.function(&function).expect("a function");
+    let editor = Editor::open("file", PROGRAM).expect("an ELF file");
+    let sections = writer.finish(editor.room()).expect("sections");
+    let data = editor.add(&sections).expect("a file");
+    for (to, equal) in [
+        ("sframe-v1", 1 << 19),
+        ("sframe-v3", 1 << 20),
+        ("orc", 1 << 19),
+    ] {
+        let options = options(Target::from_name(to).expect("a name"));
+        let written = convert_bytes(&data, &options).expect("converted");
+        let (found, limited) = (written.comparison.equal, written.comparison.limited);
+        assert_eq!((found, found + limited), (equal, size.into()), "{to}");
+        let losses = written.converted.report.losses;
+        let reasons: Vec<_> = losses.iter().map(|loss| loss.lost.as_str()).collect();
+        assert_eq!(reasons, ["too-many-rows"], "{to}");
+    }
+}
+
+#[test]
 fn nothing_is_written_if_nothing_can_be_held() {
     let lost = Rule::call(Value::reg(Reg::R10, 0));
     let data = with_function(std::iter::once(lost));

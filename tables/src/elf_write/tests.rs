@@ -156,8 +156,8 @@ fn large_zeroed_memory_leaves_no_hole_in_the_file() {
         .expect("a file");
     assert!(out.len() < data.len() + 0x4000, "{}", out.len());
     let after = headers_of(&out);
-    let loads = after.programs.iter().filter(|p| p.kind == PT_LOAD);
-    let load = loads.last().expect("a segment");
+    let mut loads = after.programs.iter().filter(|p| p.kind == PT_LOAD);
+    let load = loads.next_back().expect("a segment");
     assert!(load.address >= programs[last].address + size);
     assert_eq!(load.address % PAGE, load.offset % PAGE);
 }

@@ -157,6 +157,11 @@ impl Writer for EhFrameWriter<'_> {
 
     const HOLDS_CALLEE_SAVED: bool = true;
 
+    /// The size has the encoding of the start, which is signed.
+    fn size_max(&self) -> u32 {
+        i32::MAX.unsigned_abs()
+    }
+
     fn row(&self, rule: &Rule) -> Result<Rule, Lost> {
         match rule.kind {
             RuleKind::PtRegs | RuleKind::Iret => return Err(Lost::Rule(Loss::SignalFrame)),

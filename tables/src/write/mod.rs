@@ -146,6 +146,11 @@ pub trait Writer {
         usize::MAX
     }
 
+    /// The maximum size of a function, bytes.
+    fn size_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// The row for `rule`, or why the format cannot hold it.
     ///
     /// # Errors

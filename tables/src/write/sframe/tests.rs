@@ -121,7 +121,7 @@ fn equal_rows_are_shared_only_if_wanted() {
 fn v3_counts_65535_rows_and_refuses_more() {
     let rows = |count: u32| -> Vec<(u32, Row)> {
         let writer = SframeWriter::new(Version::V3);
-        let rule = |i: u32| cfa(Reg::Rsp, if i % 2 == 0 { 8 } else { 16 });
+        let rule = |i: u32| cfa(Reg::Rsp, 8 + 8 * (i % 2) as i32);
         let row = |i| writer.row(&rule(i)).expect("a row");
         (0..count).map(|i| (i, row(i))).collect()
     };
