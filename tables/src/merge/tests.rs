@@ -132,6 +132,7 @@ fn what_was_described_twice_is_there_once() {
     );
     assert_eq!((merged.duplicates, merged.dead, merged.clipped), (1, 1, 1));
     assert_eq!(merged.conflicts, [CODE + 16]);
+    assert_eq!(merged.rows, 3, "none past the end of its function");
 }
 
 #[test]

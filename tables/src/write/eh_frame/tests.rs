@@ -141,6 +141,28 @@ fn every_rule_comes_back() {
 }
 
 #[test]
+fn one_unaligned_offset_needs_the_fine_alignment() {
+    let call = Rule::call(Value::reg(Reg::Rsp, 8));
+    for rule in [
+        Rule::call(Value::reg(Reg::R10, -3)),
+        call.with_saved(Reg::R12, Value::at_cfa(-17)),
+        call.with_saved(Reg::R12, offset(Base::Cfa, 4)),
+    ] {
+        let mut writer = EhFrameWriter::new(&[]);
+        let function = Function {
+            start: 0x1000,
+            size: 16,
+            repeat: None,
+            signal: false,
+            rows: &[(0, rule)],
+        };
+        writer.function(&function).expect("a function");
+        let sections = writer.finish(0x20_0000).expect("sections");
+        assert_eq!(read(&sections, 0x1000..0x2000), [(0x1000, rule)]);
+    }
+}
+
+#[test]
 fn what_no_instruction_can_say_is_refused() {
     let writer = EhFrameWriter::new(&[]);
     let call = Rule::call(Value::reg(Reg::Rsp, 8));
