@@ -3,23 +3,32 @@
 
 #[cfg(feature = "machine")]
 mod confirmation;
+mod converting;
 mod handling;
 mod kernel;
 pub mod lockstep;
+mod proof;
 mod stitching;
+mod tables;
 mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
 
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
 };
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
+pub use proof::{CheckLine, CountLine, UnprovenLine, WrongRowLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
+pub use tables::{
+    ChangedLine, ClaimLine, InstructionLine, RuleLine, SectionPlaceLine, TableDiffLine,
+    TableDifferenceLine, TableDumpLine, TableLossLine, TableRowLine,
+};
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
@@ -86,8 +95,18 @@ pub enum Line {
     MapEntry(MapEntryLine),
     /// A stack of a handler's map.
     MapStack(MapStackLine),
+    /// What a function lost, from `tables convert`.
+    ConversionLoss(ConversionLossLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
+    /// A row of an unwind table, from `tables dump`.
+    TableRow(Box<TableRowLine>),
+    /// Where two tables disagree, from `tables diff`.
+    TableDifference(Box<TableDifferenceLine>),
+    /// What the format of a table has no word for, from `tables diff`.
+    TableLoss(TableLossLine),
+    /// A function whose code differs between two builds, from `tables diff`.
+    CodeChanged(ChangedLine),
     /// The last line.
     Summary(SummaryLine),
     #[cfg(feature = "machine")]
@@ -107,6 +126,24 @@ pub enum Line {
     /// The last line of `perf stitch`.
     #[serde(rename = "summary")]
     Stitching(StitchingLine),
+    /// The last line of `tables dump`.
+    #[serde(rename = "summary")]
+    TableDump(TableDumpLine),
+    /// The last line of `tables diff`, for each pair of tables.
+    #[serde(rename = "summary")]
+    TableDiff(TableDiffLine),
+    /// A row that the code contradicts, from `tables check`.
+    WrongRow(Box<WrongRowLine>),
+    /// A function that could not be proven, from `tables check`.
+    Unproven(UnprovenLine),
+    /// The sums of `tables check` for a file.
+    Check(Box<CheckLine>),
+    /// The last line of `tables convert`.
+    #[serde(rename = "summary")]
+    Conversion(ConversionLine),
+    /// The last line of `tables merge`.
+    #[serde(rename = "summary")]
+    Merge(MergeLine),
 }
 
 /// One walk of one sample.

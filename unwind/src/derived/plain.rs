@@ -11,7 +11,7 @@ pub(super) fn expression(bytes: &[u8], e: Expression) -> &[u8] {
 
 /// Recognizes `DW_OP_breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`, which GNU ld and
 /// lld write for a lazy PLT: 8 is added from the N-th byte of every 16. Returns N.
-pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
+pub fn plt_threshold(bytes: &[u8]) -> Option<u8> {
     match *bytes {
         [
             0x77,
@@ -26,6 +26,16 @@ pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
             0x24,
             0x22,
         ] => Some(lit - 0x30),
+        _ => None,
+    }
+}
+
+/// The threshold N of a rule whose CFA is the formula that linkers write for a lazy PLT: the CFA is
+/// rsp + 8 in the first N bytes of every 16 (counted from addresses that are multiples of 16), and
+/// rsp + 16 in the others. `bytes` is the section that the rule came from. `None` for other rules.
+pub fn repeated_cfa(rule: &Rule, bytes: &[u8]) -> Option<u8> {
+    match rule.cfa {
+        Value::Expression(e) if !e.load => plt_threshold(expression(bytes, e)),
         _ => None,
     }
 }

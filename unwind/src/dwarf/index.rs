@@ -15,6 +15,8 @@ pub struct Unit {
     pub range: Range<u64>,
     /// Offset of the FDE in the section, bytes.
     pub offset: u64,
+    /// The address (svma) of its language-specific data, such as a C++ function's call sites.
+    pub lsda: Option<u64>,
 }
 
 /// The FDEs of a table in section order, read only up to their headers. An entry with a malformed
@@ -91,6 +93,7 @@ impl Iterator for Units<'_> {
             Ok(Unit {
                 range: fde.range,
                 offset: fde.offset as u64,
+                lsda: fde.lsda,
             })
         });
         Some(unit)

@@ -40,6 +40,8 @@ pub(super) struct Cie {
     pub(super) signal: bool,
     /// 'z': FDEs have augmentation data.
     has_data: bool,
+    /// 'L': the encoding of the pointer to language-specific data.
+    lsda_encoding: DwEhPe,
     pub(super) encoding: DwEhPe,
     /// The range of its instructions in the section.
     pub(super) program: Range<usize>,
@@ -53,6 +55,8 @@ pub(super) struct Fde {
     pub(super) range: Range<u64>,
     /// The range of its instructions in the section.
     pub(super) program: Range<usize>,
+    /// The address (svma) of its language-specific data.
+    pub(super) lsda: Option<u64>,
 }
 
 /// The meaning of an entry's first word.
@@ -220,6 +224,7 @@ impl<'a> Table<'a> {
             ra: 0,
             signal: false,
             has_data: false,
+            lsda_encoding: dw::DW_EH_PE_omit,
             encoding: dw::DW_EH_PE_absptr,
             program: 0..0,
         };
@@ -251,7 +256,7 @@ impl<'a> Table<'a> {
                     cie.has_data = true;
                 }
                 b'S' => cie.signal = true,
-                b'L' => data.skip(1).map_err(&fail)?,
+                b'L' => cie.lsda_encoding = DwEhPe(data.read_u8().map_err(&fail)?),
                 b'R' => cie.encoding = DwEhPe(data.read_u8().map_err(&fail)?),
                 b'P' => {
                     let encoding = DwEhPe(data.read_u8().map_err(&fail)?);
@@ -273,16 +278,31 @@ impl<'a> Table<'a> {
         let Some(end) = start.checked_add(length) else {
             return Err(self.malformed(entry.offset, "the function's range wraps around"));
         };
+        let mut lsda = None;
         if cie.has_data {
-            let skip = input.read_uleb128().map_err(&fail)?;
-            let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-            input.skip(skip).map_err(&fail)?;
+            let length = input.read_uleb128().map_err(&fail)?;
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let mut data = input.split(length).map_err(&fail)?;
+            lsda = self.lsda(&mut data, cie.lsda_encoding);
         }
         Ok(Fde {
             offset: entry.offset,
             range: start..end,
             program: self.offset_of(input)..entry.end,
+            lsda,
         })
+    }
+
+    /// The address of the language-specific data, if the FDE names any: a stored zero means none.
+    /// Rows do not depend on it, so an unreadable one is none either.
+    fn lsda(&self, data: &mut Input<'a>, encoding: DwEhPe) -> Option<u64> {
+        if encoding == dw::DW_EH_PE_omit || encoding.is_indirect() {
+            return None;
+        }
+        if self.encoded(&mut data.clone(), encoding).ok()? == 0 {
+            return None;
+        }
+        self.pointer(data, encoding, None).ok()
     }
 
     /// Reads an encoded address (svma); `function` is the base of function-relative ones.

@@ -20,4 +20,4 @@ pub use entry::{ENTRY_LEN, Entry, EntryType};
 pub use index::Index;
 pub use layout::{Encoding, Layout, OrcReg, SpIndirect};
 pub use read::{Blocks, LOOKUP_BLOCK_SIZE, Malformed, Sorted, Table};
-pub use unwinder::Orc;
+pub use unwinder::{Orc, compile_all};

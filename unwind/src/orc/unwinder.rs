@@ -12,6 +12,7 @@ use crate::image::{Image, Mapping, SectionKind};
 use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::row::TableKind;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The ORC unwinder. Like `unwind_next_frame`, it looks up return addresses at ra - 1 and exact ips
@@ -46,11 +47,7 @@ impl Orc {
             Err(error) => return Err((*error).into()),
         };
         let table = index.table()?;
-        let encoding = index.encoding().ok_or(Malformed {
-            section: ".orc_unwind",
-            offset: 0,
-            what: "the entries fit no known layout; give the kernel's version",
-        })?;
+        let encoding = index.encoding().ok_or(NO_LAYOUT)?;
         let position = table.find(svma).ok_or(Reason::NoRow { pc: svma })?;
         let first = position / CHUNK * CHUNK;
         let mut chunk = Chunk {
@@ -95,6 +92,54 @@ impl Orc {
         })
     }
 }
+
+/// Compiles the whole table into `cache`, in `encoding` or in the detected one; returns its units by
+/// address. The format has no functions, so a unit is any run of entries. Empty if the image has no
+/// table.
+///
+/// # Errors
+/// If its sections do not fit together, or its entries fit no known layout.
+pub fn compile_all(
+    image: &Image,
+    encoding: Option<Encoding>,
+    cache: &mut Cache,
+) -> Result<Vec<UnitId>, Malformed> {
+    let Some(index) = Index::new(image, encoding)? else {
+        return Ok(Vec::new());
+    };
+    let table = index.table()?;
+    let encoding = index.encoding().ok_or(NO_LAYOUT)?;
+    let chunk = |positions| Chunk {
+        table: &table,
+        encoding,
+        positions,
+        text: index.text(),
+    };
+    let mut units = Vec::with_capacity(table.len().div_ceil(CHUNK));
+    let mut first = 0;
+    while first < table.len() {
+        let mut next = (first + CHUNK).min(table.len());
+        if chunk(first..next).is_too_wide() {
+            next = first + 1;
+        }
+        let chunk = chunk(first..next);
+        let key = UnitKey {
+            table: TableKind::Orc,
+            image: Some(image.id()),
+            offset: (first * ENTRY_LEN) as u64,
+            block: 0,
+        };
+        units.push(chunk.compile(chunk.positions.clone(), key, cache));
+        first = next;
+    }
+    Ok(units)
+}
+
+const NO_LAYOUT: Malformed = Malformed {
+    section: ".orc_unwind",
+    offset: 0,
+    what: "the entries fit no known layout; give the kernel's version",
+};
 
 /// The entries of one unit.
 struct Chunk<'a> {

@@ -29,4 +29,4 @@ pub use header::{
 pub use profile::Profile;
 pub use read::{Order, Table, TableRow};
 pub use row::{Location, SframeRow, Track};
-pub use unwinder::{Sframe, compile_unit};
+pub use unwinder::{Sframe, compile_blocks, compile_unit};

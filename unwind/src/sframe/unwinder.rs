@@ -15,6 +15,7 @@ use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::row::TableKind;
 use crate::rule::Rule;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The SFrame unwinder.
@@ -143,6 +144,31 @@ impl Block {
 /// block.
 pub fn compile_unit(table: &Table<'_>, fde: &Fde, image: &Image, cache: &mut Cache) -> UnitId {
     compile(table, fde, Block::of(fde, image, fde.start), cache)
+}
+
+/// The maximum number of blocks of a function that [`compile_blocks`] compiles.
+const BLOCKS_MAX: usize = 1 << 16;
+
+/// Compiles all rows of function `fde` of an image's table: one unit, or, if its rows repeat
+/// (`PCMASK`), one for each block. Blocks beyond the 65,536th are left out.
+pub fn compile_blocks(
+    table: &Table<'_>,
+    fde: &Fde,
+    image: &Image,
+    cache: &mut Cache,
+) -> Vec<UnitId> {
+    let mut units = Vec::new();
+    let mut at = fde.start;
+    while units.len() < BLOCKS_MAX && (fde.contains(at) || units.is_empty()) {
+        let block = Block::of(fde, image, at);
+        let end = block.range.end;
+        units.push(compile(table, fde, block, cache));
+        if end <= at {
+            break;
+        }
+        at = end;
+    }
+    units
 }
 
 fn find_row(

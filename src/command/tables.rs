@@ -1,0 +1,78 @@
+//! `tables`: unwind tables without running the program. Each of its subcommands is a file.
+
+mod check;
+mod convert;
+mod diff;
+mod dump;
+mod merge;
+mod written;
+
+use super::status::Status;
+use anyhow::{Context, Result};
+use std::path::Path;
+use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_tables::file::File;
+use unwind_sim_unwind::row::TableKind;
+
+/// Unwind tables, without running the program: show, compare, prove, convert and merge them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim tables dump /usr/bin/git --function main
+  unwind-sim tables dump /usr/bin/git --as readelf
+  unwind-sim tables diff corpus/sframe/t_2.46
+  unwind-sim tables check /usr/bin/git
+  unwind-sim tables convert /usr/bin/git --to sframe-v3 -o git
+  unwind-sim tables merge program -o merged")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Dump(dump::Args),
+    Diff(diff::Args),
+    Check(check::Args),
+    Convert(convert::Args),
+    Merge(merge::Args),
+}
+
+/// `--table`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum TableName {
+    EhFrame,
+    DebugFrame,
+    Sframe,
+    Orc,
+}
+
+impl TableName {
+    fn kind(self) -> TableKind {
+        match self {
+            TableName::EhFrame => TableKind::EhFrame,
+            TableName::DebugFrame => TableKind::DebugFrame,
+            TableName::Sframe => TableKind::Sframe,
+            TableName::Orc => TableKind::Orc,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    match &args.command {
+        Command::Dump(args) => dump::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Convert(args) => convert::run(args),
+        Command::Merge(args) => merge::run(args),
+    }
+}
+
+/// Opens an ELF file.
+fn open(path: &Path) -> Result<File> {
+    FileKind::expect(path, "an ELF program, library or object", &[FileKind::Elf])?;
+    let owner = map_file(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(File::read(&path.to_string_lossy(), owner)?)
+}

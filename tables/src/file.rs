@@ -1,0 +1,339 @@
+//! An ELF file, as far as its unwind tables and code need it.
+
+use crate::relocatable::{self, ObjectError};
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _, SymbolTable};
+use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
+use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind, Symbol};
+
+/// The maximum number of pointers read from a file's relocations; libLLVM has 300,000.
+const POINTERS_MAX: usize = 1 << 24;
+/// The maximum number of imported names.
+const IMPORTS_MAX: usize = 1 << 18;
+/// The maximum length of a section's or an imported function's name, bytes.
+const NAME_LEN_MAX: usize = 256;
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not an ELF file that has code.
+    #[error("{name}: {error}")]
+    Elf {
+        /// The file's name.
+        name: String,
+        /// What is wrong, and where.
+        error: ElfError,
+    },
+    /// It is a damaged relocatable object.
+    #[error("{name}: {error}")]
+    Object {
+        /// The file's name.
+        name: String,
+        /// What is wrong, and where.
+        error: ObjectError,
+    },
+}
+
+/// A part of the program's memory with bytes from the file.
+#[derive(Clone, Debug)]
+pub struct Area {
+    /// Address (svma).
+    pub address: u64,
+    /// The bytes; memory that starts as zeros is left out.
+    pub bytes: Bytes,
+    /// Whether the program can write to it.
+    pub is_writable: bool,
+}
+
+/// A section with code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// Its name, `.text`; empty for an executable segment of a file without section headers.
+    pub name: String,
+    /// Its addresses (svma).
+    pub range: Range<u64>,
+}
+
+/// An open ELF file.
+#[derive(Clone, Debug)]
+pub struct File {
+    name: String,
+    image: Arc<Image>,
+    areas: Vec<Area>,
+    code: Vec<Code>,
+    entry: Option<u64>,
+    /// The words that the loader fills with addresses of this file: where, and with what.
+    pointers: Vec<(u64, u64)>,
+    /// The words that the loader fills with addresses of functions of other files, and their names.
+    imports: Vec<(u64, String)>,
+    /// The sections in memory of a relocatable object; `None` for a program.
+    sections: Option<Vec<Code>>,
+    /// Tables that are compressed, and therefore not in the image.
+    compressed: Vec<SectionKind>,
+}
+
+impl File {
+    /// Reads the file in `owner`, which errors call `name`. The sections of a relocatable object
+    /// get addresses (see [`File::place`]), and its relocations are applied.
+    ///
+    /// # Errors
+    /// If it is not an x86-64 executable, shared object or relocatable object, or is damaged where
+    /// that matters.
+    pub fn read(name: &str, owner: Owner) -> Result<File, FileError> {
+        let wrong = |error| FileError::Elf {
+            name: name.to_owned(),
+            error,
+        };
+        let read = match unwind_elf::read(name, owner.clone(), &ReadOptions::default()) {
+            Err(error) if error.what == ElfErrorKind::Relocatable => {
+                return File::read_object(name, &owner);
+            }
+            read => read.map_err(wrong)?,
+        };
+        let mut areas = Vec::new();
+        for segment in &read.segments {
+            let start = usize::try_from(segment.offset).ok();
+            let size = segment.file_size.min(segment.memory_size);
+            let end = start.and_then(|s| s.checked_add(usize::try_from(size).ok()?));
+            let Some((start, end)) = start.zip(end) else {
+                continue;
+            };
+            let end = end.min((*owner).as_ref().len());
+            if let Some(bytes) = Bytes::new(owner.clone(), start..end.max(start)) {
+                areas.push(Area {
+                    address: segment.address,
+                    bytes,
+                    is_writable: segment.flags & elf::PF_W.0 != 0,
+                });
+            }
+        }
+        areas.sort_by_key(|area| area.address);
+        let data: &[u8] = (*owner).as_ref();
+        let headers = Headers::read(data);
+        let mut code = headers.code;
+        if code.is_empty() {
+            let texts = read.parts.text.iter();
+            code.extend(texts.map(|range| Code {
+                name: String::new(),
+                range: range.clone(),
+            }));
+        }
+        Ok(File {
+            name: name.to_owned(),
+            compressed: read.compressed.iter().map(|c| c.kind).collect(),
+            image: Arc::new(read.into_image()),
+            areas,
+            code,
+            entry: headers.entry,
+            pointers: headers.pointers,
+            imports: headers.imports,
+            sections: None,
+        })
+    }
+
+    fn read_object(name: &str, owner: &Owner) -> Result<File, FileError> {
+        let object = relocatable::read(name, owner).map_err(|error| FileError::Object {
+            name: name.to_owned(),
+            error,
+        })?;
+        Ok(File {
+            name: name.to_owned(),
+            image: Arc::new(Image::new(object.parts)),
+            areas: object.areas,
+            code: object.code,
+            entry: None,
+            pointers: Vec::new(),
+            imports: Vec::new(),
+            sections: Some(object.sections),
+            compressed: Vec::new(),
+        })
+    }
+
+    /// Whether it is a relocatable object, whose addresses are made up.
+    pub fn is_relocatable(&self) -> bool {
+        self.sections.is_some()
+    }
+
+    /// The section of a relocatable object that has `address`, and the offset in it. `None` in a
+    /// program, and for addresses between two sections. The end of a section belongs to it.
+    pub fn place(&self, address: u64) -> Option<(&str, u64)> {
+        let sections = self.sections.as_ref()?;
+        let after = sections.partition_point(|s| s.range.start <= address);
+        let section = sections.get(after.checked_sub(1)?)?;
+        let offset = address.checked_sub(section.range.start)?;
+        (address <= section.range.end).then_some((section.name.as_str(), offset))
+    }
+
+    /// Tables that are compressed (`SHF_COMPRESSED`), and therefore not in the image.
+    pub fn compressed(&self) -> &[SectionKind] {
+        &self.compressed
+    }
+
+    /// The name that it was opened with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its tables, text and symbols.
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// Its sections with code, by address.
+    pub fn code(&self) -> &[Code] {
+        &self.code
+    }
+
+    /// The section with the code at `address`.
+    pub fn code_at(&self, address: u64) -> Option<&Code> {
+        let after = self.code.partition_point(|c| c.range.start <= address);
+        let code = self.code.get(after.checked_sub(1)?)?;
+        code.range.contains(&address).then_some(code)
+    }
+
+    /// Where the program starts (svma); `None` for a shared object without an entry point.
+    pub fn entry(&self) -> Option<u64> {
+        self.entry
+    }
+
+    /// The bytes from `address` (svma) to the end of its area; empty if the file has none there.
+    pub fn bytes(&self, address: u64) -> &[u8] {
+        let after = self.areas.partition_point(|a| a.address <= address);
+        let area = after.checked_sub(1).map(|i| &self.areas[i]);
+        let bytes = area.and_then(|area| {
+            let skip = usize::try_from(address - area.address).ok()?;
+            area.bytes.get(skip..)
+        });
+        bytes.unwrap_or(&[])
+    }
+
+    /// Whether the program can change the word at `address` (svma).
+    pub fn is_writable(&self, address: u64) -> bool {
+        let after = self.areas.partition_point(|a| a.address <= address);
+        after
+            .checked_sub(1)
+            .is_some_and(|i| self.areas[i].is_writable)
+    }
+
+    /// The address (svma) that the loader puts into the word at `address`, or the word in the file
+    /// if it leaves it alone.
+    pub fn pointer(&self, address: u64) -> Option<u64> {
+        match self.pointers.binary_search_by_key(&address, |p| p.0) {
+            Ok(i) => Some(self.pointers[i].1),
+            Err(_) => {
+                let word = self.bytes(address).first_chunk()?;
+                Some(u64::from_le_bytes(*word))
+            }
+        }
+    }
+
+    /// All words that the loader fills with addresses of this file: where, and with what (svma).
+    pub fn pointers(&self) -> &[(u64, u64)] {
+        &self.pointers
+    }
+
+    /// The names of the function that starts at `address` (svma).
+    pub fn names_at(&self, address: u64) -> impl Iterator<Item = &str> {
+        let symbols = self.image.symbols();
+        let first = symbols.partition_point(|s| s.address < address);
+        let here = symbols[first..].iter();
+        here.take_while(move |s| s.address == address)
+            .map(|s| s.name.as_str())
+    }
+
+    /// The name of the function of another file whose address the loader puts into the word at
+    /// `address` (svma).
+    pub fn import(&self, address: u64) -> Option<&str> {
+        let found = self.imports.binary_search_by_key(&address, |i| i.0);
+        found.ok().map(|i| self.imports[i].1.as_str())
+    }
+
+    /// The symbol for `address`, if it starts there.
+    pub fn symbol_at(&self, address: u64) -> Option<&Symbol> {
+        let symbols = self.image.symbols();
+        let first = symbols.partition_point(|s| s.address < address);
+        symbols.get(first).filter(|s| s.address == address)
+    }
+}
+
+type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
+
+/// What only the headers know.
+#[derive(Default)]
+struct Headers {
+    code: Vec<Code>,
+    entry: Option<u64>,
+    pointers: Vec<(u64, u64)>,
+    imports: Vec<(u64, String)>,
+}
+
+impl Headers {
+    /// Reads as much as is readable: [`unwind_elf::read`] has reported what is not.
+    fn read(data: &[u8]) -> Headers {
+        let mut out = Headers::default();
+        let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
+            return out;
+        };
+        out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
+        let Ok(sections) = header.sections(LE, data) else {
+            return out;
+        };
+        let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        let dynamic = sections
+            .symbols(LE, data, elf::SHT_DYNSYM)
+            .unwrap_or_default();
+        for section in sections.iter() {
+            if section.sh_flags(LE).0 & code == code {
+                let start = section.sh_addr(LE);
+                let name = sections.section_name(LE, section).unwrap_or_default();
+                let name = &name[..name.len().min(NAME_LEN_MAX)];
+                out.code.push(Code {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    range: start..start.saturating_add(section.sh_size(LE)),
+                });
+            }
+            if section.sh_type(LE) == elf::SHT_RELA {
+                let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
+                out.read_pointers(relocations);
+                out.read_imports(relocations, &dynamic);
+            }
+        }
+        out.code.retain(|code| !code.range.is_empty());
+        out.code.sort_by_key(|code| code.range.start);
+        out.pointers.sort_unstable();
+        out.pointers.dedup_by_key(|p| p.0);
+        out.imports.sort_unstable();
+        out.imports.dedup_by_key(|i| i.0);
+        out
+    }
+
+    fn read_imports(&mut self, relocations: &[elf::Rela64<LE>], symbols: &Symbols<'_>) {
+        for rela in relocations.iter() {
+            let kind = rela.r_type(LE, false);
+            if kind != elf::R_X86_64_GLOB_DAT && kind != elf::R_X86_64_JUMP_SLOT {
+                continue;
+            }
+            let symbol = rela.symbol(LE, false).and_then(|i| symbols.symbol(i).ok());
+            let name = symbol.and_then(|s| s.name(LE, symbols.strings()).ok());
+            if let Some(name) = name.filter(|n| !n.is_empty() && n.len() <= NAME_LEN_MAX)
+                && self.imports.len() < IMPORTS_MAX
+            {
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.imports.push((rela.r_offset(LE), name));
+            }
+        }
+    }
+
+    fn read_pointers(&mut self, relocations: &[elf::Rela64<LE>]) {
+        let left = POINTERS_MAX.saturating_sub(self.pointers.len());
+        for rela in relocations.iter().take(left) {
+            if rela.r_type(LE, false) == elf::R_X86_64_RELATIVE {
+                let value = rela.r_addend(LE).cast_unsigned();
+                self.pointers.push((rela.r_offset(LE), value));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The workshop for unwind tables: reads them, proves them from the code, compares, converts and
+//! writes them, all without running the program.
+//!
+//! - [`file`]: an ELF file as the workshop needs it: code, data, symbols, tables;
+//! - [`relocatable`]: addresses for relocatable objects, which have none;
+//! - [`table`]: a table's functions and rows, whatever its format;
+//! - [`dump`]: tables as text, as other tools print them;
+//! - [`diff`]: where two tables disagree;
+//! - [`proof`]: what the code does, held against what a table says of it;
+//! - [`check`]: the proof of all rows of a file;
+//! - [`convert`]: one format into another;
+//! - [`merge`]: several SFrame tables in one section into one;
+//! - [`mod@write`]: the bytes of each format;
+//! - [`elf_write`]: an ELF file with a section added or replaced.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod convert;
+pub mod diff;
+pub mod dump;
+pub mod elf_write;
+pub mod file;
+pub mod merge;
+pub mod proof;
+pub mod relocatable;
+pub mod table;
+pub mod write;

@@ -1,0 +1,160 @@
+//! Instructions that copy values: `mov`, `lea`, extensions, `xchg`.
+
+use super::address::Address;
+use super::{Machine, address_value, constant, index_up_to, read, set};
+use crate::proof::access::general;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+impl Machine<'_> {
+    pub(super) fn mov(&mut self, insn: &Instruction, state: &mut State) {
+        match (insn.op0_kind(), insn.op1_kind()) {
+            (OpKind::Register, OpKind::Register) => {
+                let (to, from) = (insn.op0_register(), insn.op1_register());
+                let value = match (to.is_gpr(), from.is_gpr()) {
+                    (true, true) => match to.size() {
+                        8 => read(state, from),
+                        4 => read(state, from).low_half(),
+                        _ => Value::Computed,
+                    },
+                    _ => Value::Computed,
+                };
+                set(state, to, value);
+            }
+            (OpKind::Register, OpKind::Memory) => {
+                let to = insn.op0_register();
+                let value = match to.size() {
+                    8 => self.load(insn, state, 8),
+                    4 => self.load(insn, state, 4).low_half(),
+                    _ => Value::Computed,
+                };
+                set(state, to, value);
+            }
+            (OpKind::Register, _) => {
+                let to = insn.op0_register();
+                let value = match to.size() {
+                    4.. => constant(insn, 1),
+                    _ => Value::Computed,
+                };
+                set(state, to, value);
+            }
+            (OpKind::Memory, OpKind::Register) => {
+                let from = insn.op1_register();
+                let value = match (from.is_gpr(), from.size()) {
+                    (true, 8) => read(state, from),
+                    (true, 4) => read(state, from).low_half(),
+                    _ => Value::Computed,
+                };
+                self.store(insn, state, from.size() as u32, value);
+            }
+            _ => {
+                let size = insn.memory_size().size() as u32;
+                self.store(insn, state, size, Value::Computed);
+            }
+        }
+    }
+
+    pub(super) fn lea(&mut self, insn: &Instruction, state: &State) -> Value {
+        let (base, index) = (general(insn.memory_base()), general(insn.memory_index()));
+        // `lea 0(,%rax,4), %rdx`: an index, scaled.
+        if let (None, Some(index), 0) = (base, index, insn.memory_displacement64())
+            && let Value::Index { shift, width, max } = state.reg(index)
+        {
+            return Value::Index {
+                shift: shift + insn.memory_index_scale().trailing_zeros() as u8,
+                width,
+                max,
+            };
+        }
+        // `lea (%r11,%rcx), %rcx`: an entry, added to its table.
+        if let (Some(base), Some(index), 0, 1) = (
+            base.map(|reg| state.reg(reg)),
+            index.map(|reg| state.reg(reg)),
+            insn.memory_displacement64(),
+            insn.memory_index_scale(),
+        ) && let (Value::Const(base), Value::TableEntry { table })
+        | (Value::TableEntry { table }, Value::Const(base)) = (base, index)
+        {
+            return Value::TableTarget { table, base };
+        }
+        match self.address(insn, state) {
+            Address::Stack(value) => value,
+            Address::File(at) => address_value(at),
+            Address::Frame => self.lowered(insn.ip()),
+            Address::Table { .. } | Address::Unknown => Value::Computed,
+        }
+    }
+
+    pub(super) fn zero_extended(&mut self, insn: &Instruction, state: &State) -> Value {
+        let (value, width) = match insn.op1_kind() {
+            OpKind::Register => {
+                let from = insn.op1_register();
+                // ah, ch, dh and bh are the second byte.
+                let high = from.is_gpr8() && (4..8).contains(&(from as u32 - Register::AL as u32));
+                let value = if high {
+                    Value::Computed
+                } else {
+                    read(state, from)
+                };
+                (value, from.size())
+            }
+            _ => (Value::Computed, insn.memory_size().size()),
+        };
+        match value {
+            Value::Index {
+                shift,
+                width: known,
+                max,
+            } if usize::from(known) >= width => Value::Index {
+                shift,
+                width: 8,
+                max,
+            },
+            _ if width == 1 => index_up_to(0xff, 8),
+            _ => index_up_to(0xffff, 8),
+        }
+    }
+
+    pub(super) fn sign_extended(&mut self, insn: &Instruction, state: &State) -> Value {
+        if insn.op0_register().size() != 8 || insn.mnemonic() != Mnemonic::Movsxd {
+            return Value::Computed;
+        }
+        match insn.op1_kind() {
+            OpKind::Register => match read(state, insn.op1_register()).low_half() {
+                value @ (Value::Index { .. } | Value::TableEntry { .. }) => value,
+                _ => Value::Computed,
+            },
+            _ => match self.load(insn, state, 4) {
+                value @ (Value::Index { .. } | Value::TableEntry { .. }) => value,
+                _ => Value::Computed,
+            },
+        }
+    }
+
+    pub(super) fn xchg(&mut self, insn: &Instruction, state: &mut State) {
+        match (insn.op0_kind(), insn.op1_kind()) {
+            (OpKind::Register, OpKind::Register) => {
+                let (a, b) = (insn.op0_register(), insn.op1_register());
+                let (x, y) = (read(state, a), read(state, b));
+                let whole = a.size() == 8;
+                set(state, a, if whole { y } else { Value::Computed });
+                set(state, b, if whole { x } else { Value::Computed });
+            }
+            _ => {
+                let register = match insn.op0_kind() {
+                    OpKind::Register => insn.op0_register(),
+                    _ => insn.op1_register(),
+                };
+                let whole = register.size() == 8;
+                let (old, new) = match whole {
+                    true => (self.load(insn, state, 8), read(state, register)),
+                    false => (Value::Computed, Value::Computed),
+                };
+                self.store(insn, state, register.size() as u32, new);
+                set(state, register, old);
+            }
+        }
+        state.comparison = None;
+    }
+}

@@ -1,0 +1,28 @@
+//! The static proof: what the code does, held against what the tables say of it.
+//!
+//! - [`value`], [`state`]: what is known before an instruction;
+//! - [`exec`], [`access`]: what an instruction does to that;
+//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
+//!   they lead;
+//! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`derive`]: what it should
+//!   say;
+//! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
+//!   other; [`verdict`]: the results.
+
+pub mod access;
+pub mod args_size;
+pub mod body;
+pub mod claim;
+pub mod derive;
+pub mod exec;
+pub mod expression;
+pub mod jump_table;
+pub mod lsda;
+pub mod no_return;
+pub mod plt;
+pub mod program;
+pub mod signal;
+pub mod state;
+pub mod value;
+pub mod verdict;
+pub mod walk;

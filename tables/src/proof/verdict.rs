@@ -1,0 +1,328 @@
+//! How rows and functions turned out, and on what the proofs rest.
+
+use super::claim::Subject;
+use super::value::Value;
+use crate::table::Row;
+use std::ops::Range;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::Rule;
+
+/// Why something could not be proven.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// No way into this code was found.
+    Unreached,
+    /// No way into this part of a function was found: nothing jumps to it.
+    NoEntry,
+    /// A jump whose targets are not known.
+    IndirectJump,
+    /// rsp is not known: the code switched stacks, or computed it.
+    StackPointer,
+    /// The base of the CFA lies at an unknown distance from the frame.
+    Distance,
+    /// The value is not known.
+    Value,
+    /// The table says that there is no caller, which the code cannot tell.
+    Outermost,
+    /// The row describes a signal frame in a form that is not understood.
+    SignalFrame,
+    /// Bytes that are not an instruction.
+    Undecodable,
+    /// Several ways meet, with more different frames than are followed.
+    Frames,
+    /// The function takes more steps than the limit.
+    Limit,
+    /// A jump to code that no FDE covers, with a frame of its own.
+    LeftTable,
+    /// The way to the contradicting state contains a guess.
+    Guessed,
+    /// The row cannot be read.
+    Unreadable,
+    /// The function's language-specific data cannot be read, so landing pads are unknown.
+    LandingPads,
+    /// Another FDE covers the same code.
+    Overlap,
+    /// There is no code in the file for the range.
+    NoCode,
+    /// The proof rests on an assumption that was not allowed.
+    Assumption,
+    /// It calls a function of the same file that changes rsp or a callee-saved register.
+    Callee,
+}
+
+impl Doubt {
+    /// All doubts.
+    pub const ALL: [Doubt; 19] = [
+        Doubt::Unreached,
+        Doubt::NoEntry,
+        Doubt::IndirectJump,
+        Doubt::StackPointer,
+        Doubt::Distance,
+        Doubt::Value,
+        Doubt::Outermost,
+        Doubt::SignalFrame,
+        Doubt::Undecodable,
+        Doubt::Frames,
+        Doubt::Limit,
+        Doubt::LeftTable,
+        Doubt::Guessed,
+        Doubt::Unreadable,
+        Doubt::LandingPads,
+        Doubt::Overlap,
+        Doubt::NoCode,
+        Doubt::Assumption,
+        Doubt::Callee,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Doubt::Unreached => "unreached",
+            Doubt::NoEntry => "no-entry",
+            Doubt::IndirectJump => "indirect-jump",
+            Doubt::StackPointer => "stack-pointer",
+            Doubt::Distance => "distance",
+            Doubt::Value => "value",
+            Doubt::Outermost => "outermost",
+            Doubt::SignalFrame => "signal-frame",
+            Doubt::Undecodable => "undecodable",
+            Doubt::Frames => "frames",
+            Doubt::Limit => "limit",
+            Doubt::LeftTable => "left-table",
+            Doubt::Guessed => "guessed",
+            Doubt::Unreadable => "unreadable",
+            Doubt::LandingPads => "landing-pads",
+            Doubt::Overlap => "overlap",
+            Doubt::NoCode => "no-code",
+            Doubt::Assumption => "assumption",
+            Doubt::Callee => "callee",
+        }
+    }
+
+    /// A short description for display.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Doubt::Unreached => "no way into some of the code was found",
+            Doubt::NoEntry => "nothing jumps to this part of a function",
+            Doubt::IndirectJump => "the targets of a jump are not known",
+            Doubt::StackPointer => "rsp is not known: the code switched stacks or computed it",
+            Doubt::Distance => "rsp lies at an unknown distance from the frame",
+            Doubt::Value => "a value that the row needs is not known",
+            Doubt::Outermost => "the table says that there is no caller",
+            Doubt::SignalFrame => "a signal frame in a form that is not understood",
+            Doubt::Undecodable => "bytes that are not an instruction",
+            Doubt::Frames => "too many different frames meet",
+            Doubt::Limit => "the function takes more steps than the limit",
+            Doubt::LeftTable => "a jump leaves the function with a frame of its own",
+            Doubt::Guessed => "the way to a contradiction contains a guess",
+            Doubt::Unreadable => "the row cannot be read",
+            Doubt::LandingPads => "the data of landing pads cannot be read",
+            Doubt::Overlap => "another FDE covers the same code",
+            Doubt::NoCode => "the file has no code there",
+            Doubt::Assumption => "the proof needs an assumption that was not allowed",
+            Doubt::Callee => "a function that it calls changes rsp or a callee-saved register",
+        }
+    }
+}
+
+/// What proofs rest on. The list is closed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Assumption {
+    /// A callee returns with rsp as before the call, and with the callee-saved registers unchanged
+    /// (psABI, section 3.2).
+    Callees,
+    /// A store through a pointer or with an unknown index does not hit the frame's save slots.
+    Stores,
+    /// Some calls do not return: to functions known by name, and where otherwise the code behind the
+    /// call would contradict itself.
+    NoReturn,
+    /// A jump table whose length the code does not limit ends where an entry leaves the function.
+    JumpTables,
+    /// The kernel's signal frame, or rather its `struct ucontext`, lies where it does in Linux.
+    SignalFrames,
+    /// An exception continues at its landing pad with the frame's own rsp and callee-saved
+    /// registers (Itanium C++ ABI).
+    LandingPads,
+    /// A jump into a function's cold part, or an exception's way to a landing pad, with a frame that
+    /// does not fit there, where others do, is never taken: compilers let what they know to be
+    /// unreachable lead anywhere, and calls that cannot throw lie in the ranges of others.
+    Unreachable,
+}
+
+impl Assumption {
+    /// All assumptions.
+    pub const ALL: [Assumption; 7] = [
+        Assumption::Callees,
+        Assumption::Stores,
+        Assumption::NoReturn,
+        Assumption::JumpTables,
+        Assumption::SignalFrames,
+        Assumption::LandingPads,
+        Assumption::Unreachable,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Assumption::Callees => "callees",
+            Assumption::Stores => "stores",
+            Assumption::NoReturn => "no-return",
+            Assumption::JumpTables => "jump-tables",
+            Assumption::SignalFrames => "signal-frames",
+            Assumption::LandingPads => "landing-pads",
+            Assumption::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// A set of assumptions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Assumptions(u8);
+
+impl Assumptions {
+    /// None.
+    pub const NONE: Assumptions = Assumptions(0);
+    /// All of the list.
+    pub const ALL: Assumptions = Assumptions((1 << Assumption::ALL.len()) - 1);
+
+    /// Adds one.
+    pub fn add(&mut self, assumption: Assumption) {
+        self.0 |= 1 << assumption as u8;
+    }
+
+    /// Adds all of `other`.
+    pub fn add_all(&mut self, other: Assumptions) {
+        self.0 |= other.0;
+    }
+
+    /// Whether it is in the set.
+    pub const fn has(self, assumption: Assumption) -> bool {
+        self.0 & 1 << assumption as u8 != 0
+    }
+
+    /// Those in the set.
+    pub fn iter(self) -> impl Iterator<Item = Assumption> {
+        Assumption::ALL.into_iter().filter(move |a| self.has(*a))
+    }
+}
+
+/// A claim that the code contradicts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contradiction {
+    /// The table.
+    pub table: TableKind,
+    /// The addresses (svma) of the row.
+    pub row: Range<u64>,
+    /// Offset in the section of what made the row, bytes.
+    pub row_offset: u64,
+    /// The first instruction (svma) at which it was found.
+    pub pc: u64,
+    /// What the row says.
+    pub rule: Rule,
+    /// What the claim is about.
+    pub subject: Subject,
+    /// What the row's rule evaluates to there.
+    pub found: Value,
+    /// rsp there.
+    pub sp: Value,
+    /// The row that would be right there, if it can be computed.
+    pub right: Option<Rule>,
+    /// The jumps (svma of the instruction, and of its target) on the way from the function's entry.
+    pub path: Vec<(u64, u64)>,
+}
+
+impl Contradiction {
+    /// The stable code of what is wrong.
+    pub fn code(&self) -> Code {
+        match self.subject {
+            Subject::Cfa | Subject::Sp => Code::WrongCfa,
+            Subject::ReturnAddress => Code::WrongReturnAddress,
+            Subject::Register(_) => Code::WrongRegister,
+        }
+    }
+
+    /// Whether both are about the same claim of the same row.
+    pub fn is_same(&self, other: &Contradiction) -> bool {
+        let key = |c: &Contradiction| (c.table, c.row.start, c.subject);
+        key(self) == key(other)
+    }
+}
+
+/// How a function's rows turned out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FunctionVerdict {
+    /// Claims that the code contradicts, by address.
+    pub contradictions: Vec<Contradiction>,
+    /// Why claims could not be proven, and the first address (svma) of each.
+    pub doubts: Vec<(Doubt, u64)>,
+    /// What the proofs rest on.
+    pub assumptions: Assumptions,
+    /// Addresses (svma) at which a proven slot lies below rsp.
+    pub below_sp: u32,
+    /// The number of rows of all tables, and of those without contradiction and doubt.
+    pub rows: u32,
+    /// See `rows`.
+    pub rows_proven: u32,
+}
+
+/// The outcome for a function or a row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    /// Every claim is what the code does, at every address.
+    Proven,
+    /// It could not be told.
+    Unproven,
+    /// A claim is not what the code does.
+    Contradicted,
+}
+
+impl FunctionVerdict {
+    /// The outcome.
+    pub fn verdict(&self) -> Verdict {
+        if !self.contradictions.is_empty() {
+            Verdict::Contradicted
+        } else if !self.doubts.is_empty() {
+            Verdict::Unproven
+        } else {
+            Verdict::Proven
+        }
+    }
+
+    /// Adds what another way into the function showed.
+    pub fn add(&mut self, other: FunctionVerdict) {
+        for theirs in other.contradictions {
+            if !self.contradictions.iter().any(|mine| mine.is_same(&theirs)) {
+                self.contradictions.push(theirs);
+            }
+        }
+        for (doubt, at) in other.doubts {
+            self.doubt(doubt, at);
+        }
+        self.assumptions.add_all(other.assumptions);
+        self.below_sp = self.below_sp.saturating_add(other.below_sp);
+    }
+
+    /// Whether this claim of the row is contradicted already.
+    pub fn contradicts(&self, table: TableKind, row: &Row<'_>, subject: Subject) -> bool {
+        self.contradictions
+            .iter()
+            .any(|c| c.table == table && c.row.start == row.start && c.subject == subject)
+    }
+
+    /// Puts findings in the order of addresses.
+    pub fn sort(&mut self) {
+        self.contradictions
+            .sort_by_key(|c| (c.pc, c.table, c.subject));
+        self.doubts.sort_unstable();
+    }
+
+    /// Adds a doubt, unless it was known.
+    pub fn doubt(&mut self, doubt: Doubt, at: u64) {
+        match self.doubts.iter_mut().find(|d| d.0 == doubt) {
+            Some(known) => known.1 = known.1.min(at),
+            None => self.doubts.push((doubt, at)),
+        }
+    }
+}

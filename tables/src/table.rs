@@ -1,0 +1,223 @@
+//! A table's functions and rows, whatever its format.
+
+use crate::file::File;
+use std::ops::Range;
+use unwind_sim_unwind::cache::{Cache, RowId, UnitId};
+use unwind_sim_unwind::dwarf;
+use unwind_sim_unwind::image::{Bytes, Image};
+use unwind_sim_unwind::orc::{self, Encoding};
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::Rule;
+use unwind_sim_unwind::sframe;
+
+/// The tables that a file can have.
+pub const KINDS: [TableKind; 4] = [
+    TableKind::EhFrame,
+    TableKind::DebugFrame,
+    TableKind::Sframe,
+    TableKind::Orc,
+];
+
+/// What the table says of one function: an FDE. ORC has no functions; a piece of its table stands
+/// for one.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// The addresses (svma) that it covers.
+    pub range: Range<u64>,
+    /// Offset of the FDE in its section, bytes.
+    pub offset: u64,
+    /// The address (svma) of its language-specific data.
+    pub lsda: Option<u64>,
+    /// The first address (svma) whose row cannot be read, and why.
+    pub error: Option<(u64, Reason)>,
+    unit: UnitId,
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The first address (svma).
+    pub start: u64,
+    /// The first address (svma) after it.
+    pub end: u64,
+    /// Offset in the section of what made the row (CFI instruction, FRE, ORC entry), bytes.
+    pub offset: u64,
+    /// What it says. DWARF expressions in it are ranges of [`Table::section`].
+    pub rule: &'a Rule,
+}
+
+/// All rows of a table.
+#[derive(Debug)]
+pub struct Table {
+    kind: TableKind,
+    section: Bytes,
+    address: u64,
+    cache: Cache,
+    functions: Vec<Function>,
+    problems: Vec<Reason>,
+}
+
+impl Table {
+    /// The table of this kind in `file`; `None` if it has none. An FDE that cannot be read is in
+    /// [`Table::problems`].
+    pub fn read(file: &File, kind: TableKind) -> Option<Table> {
+        Self::read_as(file, kind, None)
+    }
+
+    /// Like [`Table::read`], with ORC entries in `encoding` instead of the detected one.
+    pub fn read_as(file: &File, kind: TableKind, encoding: Option<Encoding>) -> Option<Table> {
+        let image: &Image = file.image();
+        let section = image.section(kind.section()?)?;
+        let mut table = Table {
+            kind,
+            section: section.data.clone(),
+            address: section.address,
+            cache: Cache::new(),
+            functions: Vec::new(),
+            problems: Vec::new(),
+        };
+        match kind {
+            TableKind::EhFrame | TableKind::DebugFrame => table.read_dwarf(image),
+            TableKind::Sframe => table.read_sframe(image),
+            TableKind::Orc => table.read_orc(image, encoding),
+            _ => return None,
+        }
+        table.functions.sort_by_key(|f| (f.range.start, f.offset));
+        Some(table)
+    }
+
+    fn read_dwarf(&mut self, image: &Image) {
+        for unit in dwarf::units(image, self.kind) {
+            let read = unit.and_then(|unit| {
+                let id = dwarf::compile_unit(image, self.kind, unit.offset, &mut self.cache)?;
+                Ok((id, unit.offset, unit.lsda))
+            });
+            match read {
+                Ok((id, offset, lsda)) => self.add(id, offset, lsda),
+                Err(reason) => self.problems.push(reason),
+            }
+        }
+    }
+
+    fn read_sframe(&mut self, image: &Image) {
+        let Some(section) = image.section(unwind_sim_unwind::image::SectionKind::Sframe) else {
+            return;
+        };
+        let table = match sframe::Table::parse(&section.data, section.address) {
+            Ok(table) => table,
+            Err(error) => return self.problems.push(error.into()),
+        };
+        for fde in table.fdes() {
+            match fde {
+                Ok(fde) => {
+                    for unit in sframe::compile_blocks(&table, &fde, image, &mut self.cache) {
+                        self.add(unit, fde.offset, None);
+                    }
+                }
+                Err(error) => self.problems.push(error.into()),
+            }
+        }
+    }
+
+    fn read_orc(&mut self, image: &Image, encoding: Option<Encoding>) {
+        match orc::compile_all(image, encoding, &mut self.cache) {
+            Ok(units) => {
+                for unit in units {
+                    self.add(unit, 0, None);
+                }
+            }
+            Err(error) => self.problems.push(error.into()),
+        }
+    }
+
+    fn add(&mut self, unit: UnitId, offset: u64, lsda: Option<u64>) {
+        self.functions.push(Function {
+            range: self.cache.unit_range(unit),
+            offset,
+            lsda,
+            error: self.cache.unit_error(unit),
+            unit,
+        });
+    }
+
+    /// The kind of table.
+    pub fn kind(&self) -> TableKind {
+        self.kind
+    }
+
+    /// The section's bytes; the expressions of rules are ranges of them.
+    pub fn section(&self) -> &[u8] {
+        &self.section
+    }
+
+    /// The section's address (svma).
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The functions, by address.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// What could not be read.
+    pub fn problems(&self) -> &[Reason] {
+        &self.problems
+    }
+
+    /// The rows of a function of this table, by address.
+    pub fn rows(&self, function: &Function) -> impl ExactSizeIterator<Item = Row<'_>> + use<'_> {
+        self.cache.unit_rows(function.unit).map(|id| self.row(id))
+    }
+
+    fn row(&self, id: RowId) -> Row<'_> {
+        let source = self.cache.source(id);
+        Row {
+            start: source.start,
+            end: source.end,
+            offset: source.row_offset,
+            rule: self.cache.rule(id),
+        }
+    }
+
+    /// The rows for the addresses in `range` (svma), by address, cut to it.
+    pub fn rows_in(&self, range: &Range<u64>) -> Vec<Row<'_>> {
+        let first = self
+            .functions
+            .partition_point(|f| f.range.end <= range.start);
+        // An earlier function may be longer than those behind it; its rows then come first.
+        let overlapping = self.functions[first..].iter();
+        let overlapping = overlapping.take_while(|f| f.range.start < range.end);
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for function in overlapping {
+            let end = function.error.as_ref().map_or(u64::MAX, |e| e.0);
+            for row in self.rows(function) {
+                let row = Row {
+                    start: row.start.max(range.start),
+                    end: row.end.min(range.end).min(end),
+                    ..row
+                };
+                if row.start < row.end && rows.last().is_none_or(|last| last.end <= row.start) {
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    /// The function that covers `address` (svma): the last one that starts at or before it, if it
+    /// reaches that far, as readers that search a sorted table find it.
+    pub fn function_at(&self, address: u64) -> Option<&Function> {
+        let after = self.functions.partition_point(|f| f.range.start <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        function.range.contains(&address).then_some(function)
+    }
+
+    /// The row for `address` (svma).
+    pub fn row_at(&self, address: u64) -> Option<Row<'_>> {
+        let function = self.function_at(address)?;
+        let row = self.cache.find_row(function.unit, address).ok()?;
+        Some(self.row(row))
+    }
+}

@@ -1,0 +1,159 @@
+//! `tables check`: rows held against the code.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+
+use common::compiler::Scratch;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn check(args: &[&str], file: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    let output = command
+        .args(["tables", "check"])
+        .args(args)
+        .arg(file)
+        .output();
+    output.expect("the tool runs")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).expect("text");
+    let line = |line| serde_json::from_str::<Value>(line).expect("JSON");
+    text.lines().map(line).collect()
+}
+
+fn late(scratch: &Scratch) -> PathBuf {
+    let source = include_str!("tables_check/late.s");
+    scratch.cc("late.s", source, &["-c"]).expect("cc assembles")
+}
+
+#[test]
+fn a_row_that_is_late_is_found_at_its_instruction_with_the_right_row() {
+    let scratch = Scratch::new();
+    let object = late(&scratch);
+    let output = check(&["--json"], &object);
+    assert_eq!(output.status.code(), Some(1));
+    let lines = lines(&output);
+    let wrong: Vec<&Value> = lines.iter().filter(|l| l["type"] == "wrong_row").collect();
+    assert_eq!(wrong.len(), 1, "{lines:#?}");
+    assert_eq!(wrong[0]["function"], "late");
+    assert_eq!(wrong[0]["code"], "US501");
+    assert_eq!(wrong[0]["found"], "cfa-8");
+    assert_eq!(wrong[0]["right"]["cfa"], "rsp+16");
+    // `good` has 13 bytes; the push in `late` has one.
+    let place = &wrong[0]["place"];
+    assert_eq!(place["section"], ".text");
+    let start = u64::from_str_radix(&wrong[0]["function_start"].as_str().expect("hex")[2..], 16);
+    let address = u64::from_str_radix(&wrong[0]["address"].as_str().expect("hex")[2..], 16);
+    assert_eq!(address.expect("hex") - start.expect("hex"), 1);
+    let sum = lines.last().expect("a summary");
+    assert_eq!(sum["proven"]["functions"], 1);
+    assert_eq!(sum["contradicted"]["functions"], 1);
+}
+
+#[test]
+fn the_text_marks_the_instruction() {
+    let scratch = Scratch::new();
+    let output = check(&["--explain"], &late(&scratch));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines = text.lines();
+    let marked = lines.find(|line| line.trim_start().starts_with('>'));
+    assert!(
+        marked.is_some_and(|line| line.ends_with("mov %rdi,%rbx")),
+        "{text}"
+    );
+    let caret = lines.next().unwrap_or_default();
+    assert!(
+        caret.contains("^ the row's CFA is cfa-8, as rsp is cfa-16 here"),
+        "{text}"
+    );
+    assert!(text.contains("right: call cfa=rsp+16"), "{text}");
+    assert!(text.contains("way:   entry"), "{text}");
+}
+
+#[test]
+fn without_assumptions_a_call_leaves_the_rest_unproven() {
+    let scratch = Scratch::new();
+    let source = "
+        .globl alone
+        .type alone, @function
+alone:
+        .cfi_startproc
+        xorl %eax, %eax
+        ret
+        .cfi_endproc
+        .size alone, . - alone
+        .globl calls
+        .type calls, @function
+calls:
+        .cfi_startproc
+        subq $8, %rsp
+        .cfi_def_cfa_offset 16
+        call other
+        addq $8, %rsp
+        .cfi_def_cfa_offset 8
+        ret
+        .cfi_endproc
+        .size calls, . - calls
+";
+    let object = scratch
+        .cc("calls.s", source, &["-c"])
+        .expect("cc assembles");
+    for (assume, proven) in [("all", 2), ("callees", 2), ("none", 1), ("stores", 1)] {
+        let output = check(&["--json", "--assume", assume], &object);
+        assert_eq!(output.status.code(), Some(0), "{assume}");
+        let sum = lines(&output).pop().expect("a summary");
+        assert_eq!(sum["proven"]["functions"], proven, "{assume}");
+    }
+}
+
+#[test]
+fn the_report_does_not_depend_on_the_number_of_threads() {
+    let program = Path::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    let tables = Path::new("/bin/bash");
+    let file = if tables.exists() { tables } else { program };
+    let one = check(&["--json", "--threads", "1"], file);
+    let four = check(&["--json", "--threads", "4"], file);
+    assert!(!one.stdout.is_empty());
+    assert!(one.stdout == four.stdout);
+}
+
+#[test]
+fn what_cannot_be_checked_is_an_error_or_status_3() {
+    let scratch = Scratch::new();
+    let text = scratch.path("text");
+    std::fs::write(&text, "hello\n").expect("the folder is writable");
+    assert_eq!(check(&[], &text).status.code(), Some(2));
+    assert_eq!(
+        check(&["--assume", "luck"], &late(&scratch)).status.code(),
+        Some(2)
+    );
+    let bare = "        .text\n        ret\n";
+    let object = scratch.cc("bare.s", bare, &["-c"]).expect("cc assembles");
+    assert_eq!(check(&[], &object).status.code(), Some(3));
+}
+
+/// Programs of the system: nearly all of their rows can be proven, and what cannot has a reason.
+#[test]
+fn nearly_all_rows_of_real_programs_are_proven() {
+    let programs = ["/bin/bash", "/bin/ls", "/usr/bin/perl", "/usr/bin/git"];
+    let mut functions = [0u64; 2];
+    for path in programs.map(Path::new).into_iter().filter(|p| p.exists()) {
+        let output = check(&["--json"], path);
+        let lines = lines(&output);
+        let sum = lines.last().expect("a summary");
+        let count = |key: &str| sum[key]["functions"].as_u64().expect("a number");
+        functions[0] += count("proven");
+        functions[1] += count("all");
+        let unproven = lines.iter().filter(|l| l["type"] == "unproven");
+        for line in unproven {
+            let doubts = line["doubts"].as_object().expect("doubts");
+            assert!(!doubts.is_empty(), "{line}");
+        }
+    }
+    let [proven, all] = functions;
+    assert!(all > 1000, "{all}");
+    assert!(proven * 100 >= all * 98, "{proven} of {all}");
+}
