@@ -110,6 +110,46 @@ calls:
 }
 
 #[test]
+fn a_baseline_makes_wrong_rows_known() {
+    let scratch = Scratch::new();
+    let object = late(&scratch);
+    let baseline = scratch.path("known.json");
+    std::fs::write(&baseline, check(&["--json"], &object).stdout).expect("writable");
+    let known = baseline.to_str().expect("text");
+    let output = check(&["--json", "--baseline", known], &object);
+    assert_eq!(output.status.code(), Some(0));
+    let lines = lines(&output);
+    assert_eq!(lines[0]["type"], "unproven");
+    assert!(lines[0]["doubts"]["known"].is_string(), "{}", lines[0]);
+    for wrong in ["", "{}\n", "no JSON\n"] {
+        std::fs::write(&baseline, wrong).expect("writable");
+        let output = check(&["--baseline", known], &object);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn sarif_names_the_place_and_the_rule() {
+    let scratch = Scratch::new();
+    let output = check(&["--sarif"], &late(&scratch));
+    assert_eq!(output.status.code(), Some(1));
+    let log: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(log["version"], "2.1.0");
+    let results = log["runs"][0]["results"].as_array().expect("results");
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0]["ruleId"], "US501");
+    let place = &results[0]["locations"][0]["physicalLocation"]["address"];
+    assert_eq!(place["fullyQualifiedName"], "late+0x1");
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array();
+    assert!(
+        rules
+            .expect("rules")
+            .iter()
+            .any(|rule| rule["id"] == "US501")
+    );
+}
+
+#[test]
 fn the_report_does_not_depend_on_the_number_of_threads() {
     let program = Path::new(env!("CARGO_BIN_EXE_unwind-sim"));
     let tables = Path::new("/bin/bash");

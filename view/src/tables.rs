@@ -7,12 +7,16 @@ mod code;
 mod difference;
 mod equations;
 pub mod functions;
+mod known;
 mod names;
 mod proof;
+mod sarif;
 
 pub(crate) use code::Shown;
 pub use difference::{
     Compared, write_json as write_differences_json, write_text as write_differences,
 };
 pub use equations::{Form, write};
+pub use known::{KnownError, KnownRows};
 pub use proof::{Shown as ShownProof, write_json as write_proof_json, write_text as write_proof};
+pub use sarif::Sarif;

@@ -3,13 +3,13 @@
 use super::super::output;
 use super::super::status::Status;
 use super::open;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
-use unwind_sim_view::tables::{ShownProof, write_proof, write_proof_json};
+use unwind_sim_view::tables::{KnownRows, Sarif, ShownProof, write_proof, write_proof_json};
 
 /// Prove every row of a file's unwind tables from the code, without running it.
 ///
@@ -26,6 +26,8 @@ Examples:
   unwind-sim tables check --unproven /lib64/ld-linux-x86-64.so.2
   unwind-sim tables check --assume callees,stores ./prog.o
   unwind-sim tables check --json /usr/lib/x86_64-linux-gnu/*.so
+  unwind-sim tables check --baseline known.json ./prog
+  unwind-sim tables check --sarif ./prog > prog.sarif
 
 Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
 there was nothing to prove.")]
@@ -53,9 +55,16 @@ pub(crate) struct Args {
     /// The number of threads; by default one for each processor.
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    /// Exit with 1 only for wrong rows that are not in this earlier --json output. Rows are compared
+    /// by function and distance from its start.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
+    /// Contradictions as SARIF 2.1.0 instead of text.
+    #[arg(long, conflicts_with = "json")]
+    sarif: bool,
 }
 
 fn assumptions(names: &[String]) -> Result<Assumptions> {
@@ -90,16 +99,32 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         unproven: args.unproven,
         explain: args.explain,
     };
+    let known = match &args.baseline {
+        None => None,
+        Some(path) => {
+            let of = || path.display().to_string();
+            let text = std::fs::read_to_string(path).with_context(of)?;
+            Some(KnownRows::read(&text).with_context(of)?)
+        }
+    };
+    let mut sarif = args.sarif.then(Sarif::default);
     let mut out = output::stdout();
     let mut status = Status::NothingJudged;
     for path in &args.paths {
         let file = open(path)?;
-        let report = check(&file, &options);
-        match args.json {
-            true => write_proof_json(&file, &report, &mut out)?,
-            false => write_proof(&file, &report, shown, &mut out)?,
+        let mut report = check(&file, &options);
+        if let Some(known) = &known {
+            known.take_out(&file, &mut report);
+        }
+        match &mut sarif {
+            Some(sarif) => sarif.add(&file, &report),
+            None if args.json => write_proof_json(&file, &report, &mut out)?,
+            None => write_proof(&file, &report, shown, &mut out)?,
         }
         status = worse(status, &report);
+    }
+    if let Some(sarif) = sarif {
+        sarif.write(&mut out)?;
     }
     out.flush()?;
     Ok(status)

@@ -7,7 +7,7 @@ pub use cover::{Gap, Hole};
 pub use run::{Options, check};
 
 use crate::proof::program::Entry;
-use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict, Verdict};
+use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, Verdict};
 use std::ops::Range;
 use unwind_sim_unwind::row::TableKind;
 
@@ -82,6 +82,19 @@ pub struct Totals {
 }
 
 impl Report {
+    /// Takes out the contradictions that `is_known`. A function that has no other is then unproven.
+    pub fn take_out(&mut self, mut is_known: impl FnMut(&Checked, &Contradiction) -> bool) {
+        for checked in &mut self.functions {
+            let all = std::mem::take(&mut checked.verdict.contradictions);
+            let (known, new): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|c| is_known(checked, c));
+            checked.verdict.contradictions = new;
+            if let Some(first) = known.first() {
+                checked.verdict.doubt(Doubt::Known, first.pc);
+            }
+        }
+    }
+
     /// Its numbers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals {

@@ -20,7 +20,7 @@ pub struct Body {
     loops: Vec<(u64, u64)>,
     /// The addresses (svma) that the code computes from its own, unsorted: tables, mostly.
     addresses: Vec<u64>,
-    /// Bit n: byte n belongs to an instruction that was reached.
+    /// Bit n: the instruction that starts at byte n was reached.
     pub reached: Bits,
 }
 
@@ -188,12 +188,10 @@ impl Body {
         (offset < self.index.len()).then(|| self.range.start + offset as u64)
     }
 
-    /// Marks the instruction of `len` bytes at `offset` as reached.
+    /// Marks the instruction at `offset` as reached.
     #[inline]
-    pub fn reach(&mut self, offset: usize, len: usize) {
-        for byte in offset..offset + len {
-            self.reached.set(byte);
-        }
+    pub fn reach(&mut self, offset: usize) {
+        self.reached.set(offset);
     }
 
     /// The addresses (svma) of instructions that were not reached and are not padding.
@@ -201,7 +199,7 @@ impl Body {
         let mut offset = 0;
         while offset < self.index.len() {
             if self.reached.has(offset) {
-                offset += 1;
+                offset += self.insn(file, offset).map_or(1, |insn| insn.len());
                 continue;
             }
             let left = &file.bytes(self.range.start + offset as u64);

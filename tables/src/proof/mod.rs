@@ -4,7 +4,7 @@
 //! - [`exec`], [`access`]: what an instruction does to that;
 //! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
 //!   they lead;
-//! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`derive`]: what it should
+//! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
 //! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
 //!   other; [`verdict`]: the results.

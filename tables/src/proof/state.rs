@@ -117,7 +117,7 @@ impl State {
             _ => value,
         };
         let place = &mut self.regs[reg as usize & 15];
-        if place.is_worth_keeping() || value.is_worth_keeping() || is_callee_saved(reg) {
+        if matters(*place) || matters(value) {
             self.version = self.version.wrapping_add(1);
         }
         *place = value;
@@ -287,7 +287,14 @@ impl State {
             *mine = joined;
         }
         let before = self.slots.len();
+        let mut index = 0;
         self.slots.retain(|slot| {
+            // Mostly, both have it in the same place.
+            let there = other.slots.get(index);
+            index += 1;
+            if there.is_some_and(|s| s == slot) {
+                return true;
+            }
             let same = other
                 .slots
                 .iter()

@@ -48,13 +48,15 @@ pub enum Doubt {
     NoCode,
     /// The proof rests on an assumption that was not allowed.
     Assumption,
+    /// A row is contradicted, and the baseline has that contradiction.
+    Known,
     /// It calls a function of the same file that changes rsp or a callee-saved register.
     Callee,
 }
 
 impl Doubt {
     /// All doubts.
-    pub const ALL: [Doubt; 19] = [
+    pub const ALL: [Doubt; 20] = [
         Doubt::Unreached,
         Doubt::NoEntry,
         Doubt::IndirectJump,
@@ -74,6 +76,7 @@ impl Doubt {
         Doubt::NoCode,
         Doubt::Assumption,
         Doubt::Callee,
+        Doubt::Known,
     ];
 
     /// The stable name.
@@ -98,6 +101,7 @@ impl Doubt {
             Doubt::NoCode => "no-code",
             Doubt::Assumption => "assumption",
             Doubt::Callee => "callee",
+            Doubt::Known => "known",
         }
     }
 
@@ -122,6 +126,7 @@ impl Doubt {
             Doubt::Overlap => "another FDE covers the same code",
             Doubt::NoCode => "the file has no code there",
             Doubt::Assumption => "the proof needs an assumption that was not allowed",
+            Doubt::Known => "contradicted, as in the baseline",
             Doubt::Callee => "a function that it calls changes rsp or a callee-saved register",
         }
     }

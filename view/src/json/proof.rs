@@ -99,6 +99,15 @@ pub struct CheckLine {
 }
 
 impl WrongRowLine {
+    /// The register that a claim is about.
+    pub(crate) fn register(subject: Subject) -> &'static str {
+        match subject {
+            Subject::Cfa | Subject::Sp => "rsp",
+            Subject::ReturnAddress => "rip",
+            Subject::Register(reg) => reg.as_str(),
+        }
+    }
+
     pub(crate) fn new(
         file: &File,
         checked: &Checked,
@@ -116,11 +125,7 @@ impl WrongRowLine {
             function: function.map(str::to_owned),
             function_start: hex(checked.range.start),
             code: wrong.code().as_str(),
-            register: match wrong.subject {
-                Subject::Cfa | Subject::Sp => "rsp",
-                Subject::ReturnAddress => "rip",
-                Subject::Register(reg) => reg.as_str(),
-            },
+            register: Self::register(wrong.subject),
             found: wrong.found.to_string(),
             sp: wrong.sp.to_string(),
             section: wrong.table.section().map_or("", |s| s.as_str()),

@@ -110,7 +110,7 @@ fn write_contradiction(
 }
 
 /// What the row says, and what the code has done.
-fn what(wrong: &Contradiction) -> String {
+pub(super) fn what(wrong: &Contradiction) -> String {
     let found = wrong.found;
     match wrong.subject {
         Subject::Cfa => match found {

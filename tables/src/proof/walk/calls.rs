@@ -61,7 +61,9 @@ impl Walker<'_, '_> {
                 self.parts[part].body.lead(target);
                 self.start(target);
             }
-            self.program.never_returns(target)
+            let program = self.program;
+            let asked = self.asked.entry(target);
+            *asked.or_insert_with(|| program.never_returns(target))
         } else {
             self.machine
                 .import(insn, state)

@@ -72,6 +72,10 @@ impl Walker<'_, '_> {
         if fits {
             return false;
         }
+        if state.is_guessed {
+            // The guess was wrong.
+            return true;
+        }
         let mut misfit = Misfit {
             function: part.function,
             target,

@@ -123,6 +123,8 @@ pub struct Walker<'p, 'f> {
     surely_returns: bool,
     breaks_the_abi: bool,
     called: Vec<u64>,
+    /// What was asked of callees: for each of some targets, whether it never returns.
+    asked: HashMap<u64, bool>,
     taken_as_final: Vec<u64>,
     steps: u32,
 }
@@ -153,6 +155,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             surely_returns: false,
             breaks_the_abi: false,
             called: Vec::new(),
+            asked: HashMap::new(),
             taken_as_final: Vec::new(),
             steps: 0,
         }
@@ -326,8 +329,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 judged = u32::MAX;
             }
             let here = &mut self.parts[part];
-            here.body.reach(offset, insn.len());
-            self.machine.is_in_loop = here.body.is_in_loop(pc);
+            here.body.reach(offset);
+            // Only stores through pointers ask.
+            self.machine.is_in_loop = insn.op0_kind() == OpKind::Memory && here.body.is_in_loop(pc);
             judge(
                 here,
                 (self.program, &self.machine.anchors),
