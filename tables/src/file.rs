@@ -2,7 +2,7 @@
 
 use object::elf;
 use object::endian::LittleEndian as LE;
-use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _};
+use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _, SymbolTable};
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ReadOptions};
@@ -10,7 +10,9 @@ use unwind_sim_unwind::image::{Bytes, Image, Owner, Symbol};
 
 /// The maximum number of pointers read from a file's relocations; libLLVM has 300,000.
 const POINTERS_MAX: usize = 1 << 24;
-/// The maximum length of a section's name, bytes.
+/// The maximum number of imported names.
+const IMPORTS_MAX: usize = 1 << 18;
+/// The maximum length of a section's or an imported function's name, bytes.
 const NAME_LEN_MAX: usize = 256;
 
 /// Why a file cannot be used.
@@ -56,6 +58,8 @@ pub struct File {
     entry: Option<u64>,
     /// The words that the loader fills with addresses of this file: where, and with what.
     pointers: Vec<(u64, u64)>,
+    /// The words that the loader fills with addresses of functions of other files, and their names.
+    imports: Vec<(u64, String)>,
 }
 
 impl File {
@@ -104,6 +108,7 @@ impl File {
             code,
             entry: headers.entry,
             pointers: headers.pointers,
+            imports: headers.imports,
         })
     }
 
@@ -170,6 +175,22 @@ impl File {
         &self.pointers
     }
 
+    /// The names of the function that starts at `address` (svma).
+    pub fn names_at(&self, address: u64) -> impl Iterator<Item = &str> {
+        let symbols = self.image.symbols();
+        let first = symbols.partition_point(|s| s.address < address);
+        let here = symbols[first..].iter();
+        here.take_while(move |s| s.address == address)
+            .map(|s| s.name.as_str())
+    }
+
+    /// The name of the function of another file whose address the loader puts into the word at
+    /// `address` (svma).
+    pub fn import(&self, address: u64) -> Option<&str> {
+        let found = self.imports.binary_search_by_key(&address, |i| i.0);
+        found.ok().map(|i| self.imports[i].1.as_str())
+    }
+
     /// The symbol for `address`, if it starts there.
     pub fn symbol_at(&self, address: u64) -> Option<&Symbol> {
         let symbols = self.image.symbols();
@@ -178,12 +199,15 @@ impl File {
     }
 }
 
+type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
+
 /// What only the headers know.
 #[derive(Default)]
 struct Headers {
     code: Vec<Code>,
     entry: Option<u64>,
     pointers: Vec<(u64, u64)>,
+    imports: Vec<(u64, String)>,
 }
 
 impl Headers {
@@ -198,6 +222,7 @@ impl Headers {
             return out;
         };
         let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        let dynamic = sections.symbols(LE, data, elf::SHT_DYNSYM).unwrap_or_default();
         for section in sections.iter() {
             if section.sh_flags(LE).0 & code == code {
                 let start = section.sh_addr(LE);
@@ -209,14 +234,35 @@ impl Headers {
                 });
             }
             if section.sh_type(LE) == elf::SHT_RELA {
-                out.read_pointers(section.data_as_array(LE, data).unwrap_or(&[]));
+                let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
+                out.read_pointers(relocations);
+                out.read_imports(relocations, &dynamic);
             }
         }
         out.code.retain(|code| !code.range.is_empty());
         out.code.sort_by_key(|code| code.range.start);
         out.pointers.sort_unstable();
         out.pointers.dedup_by_key(|p| p.0);
+        out.imports.sort_unstable();
+        out.imports.dedup_by_key(|i| i.0);
         out
+    }
+
+    fn read_imports(&mut self, relocations: &[elf::Rela64<LE>], symbols: &Symbols<'_>) {
+        for rela in relocations.iter() {
+            let kind = rela.r_type(LE, false);
+            if kind != elf::R_X86_64_GLOB_DAT && kind != elf::R_X86_64_JUMP_SLOT {
+                continue;
+            }
+            let symbol = rela.symbol(LE, false).and_then(|i| symbols.symbol(i).ok());
+            let name = symbol.and_then(|s| s.name(LE, symbols.strings()).ok());
+            if let Some(name) = name.filter(|n| !n.is_empty() && n.len() <= NAME_LEN_MAX)
+                && self.imports.len() < IMPORTS_MAX
+            {
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.imports.push((rela.r_offset(LE), name));
+            }
+        }
     }
 
     fn read_pointers(&mut self, relocations: &[elf::Rela64<LE>]) {

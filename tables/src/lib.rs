@@ -6,4 +6,5 @@
 #![forbid(unsafe_code)]
 
 pub mod file;
+pub mod proof;
 pub mod table;

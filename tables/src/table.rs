@@ -169,6 +169,29 @@ impl Table {
         }
     }
 
+    /// The rows for the addresses in `range` (svma), by address, cut to it.
+    pub fn rows_in(&self, range: &Range<u64>) -> Vec<Row<'_>> {
+        let first = self.functions.partition_point(|f| f.range.end <= range.start);
+        // An earlier function may be longer than those behind it; its rows then come first.
+        let overlapping = self.functions[first..].iter();
+        let overlapping = overlapping.take_while(|f| f.range.start < range.end);
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        for function in overlapping {
+            let end = function.error.as_ref().map_or(u64::MAX, |e| e.0);
+            for row in self.rows(function) {
+                let row = Row {
+                    start: row.start.max(range.start),
+                    end: row.end.min(range.end).min(end),
+                    ..row
+                };
+                if row.start < row.end && rows.last().is_none_or(|last| last.end <= row.start) {
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
     /// The function that covers `address` (svma): the last one that starts at or before it, if it
     /// reaches that far, as readers that search a sorted table find it.
     pub fn function_at(&self, address: u64) -> Option<&Function> {

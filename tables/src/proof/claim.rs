@@ -1,0 +1,177 @@
+//! Holds what a row claims against what the code has done.
+
+use super::expression;
+use super::state::State;
+use super::value::Value;
+use crate::table::{Row, Table};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{self, Base, Rule, RuleKind};
+
+/// What a row says something about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Subject {
+    /// The CFA: rsp before the call.
+    Cfa,
+    /// The return address.
+    ReturnAddress,
+    /// The caller's rsp.
+    Sp,
+    /// A callee-saved register of the caller.
+    Register(Reg),
+}
+
+/// How a claim turned out at one instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is what the code has done.
+    Proven {
+        /// Whether the slot that it names lies below rsp, where a copy of the stack does not reach.
+        below_sp: bool,
+    },
+    /// It is not what the code has done.
+    Contradicted {
+        /// What the row's rule evaluates to.
+        found: Value,
+    },
+    /// It cannot be told.
+    Unproven,
+}
+
+const PROVEN: Outcome = Outcome::Proven { below_sp: false };
+
+/// The CFA.
+pub const CFA: Value = Value::frame(8);
+
+/// Calls `each` for every claim of `row` at `pc`, with its outcome.
+pub fn judge(
+    table: &Table,
+    row: &Row<'_>,
+    pc: u64,
+    state: &State,
+    mut each: impl FnMut(Subject, Outcome),
+) {
+    let rule = row.rule;
+    if rule.kind == RuleKind::Outermost {
+        // "There is no caller" cannot be told from the code.
+        return;
+    }
+    let eye = Eye { table, pc, state };
+    let cfa = eye.value(rule.cfa, Value::Unknown);
+    each(Subject::Cfa, expect(CFA, cfa));
+    if cfa != CFA {
+        // All else refers to it.
+        return;
+    }
+    if rule.sp != rule::Value::Unspecified {
+        each(Subject::Sp, expect(CFA, eye.value(rule.sp, cfa)));
+    }
+    let address = eye.value(rule.ra, cfa);
+    each(
+        Subject::ReturnAddress,
+        eye.placed(rule.ra, cfa, expect(Value::ReturnAddress, address)),
+    );
+    for (reg, claimed) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
+        if !says_register(table, rule, reg) {
+            continue;
+        }
+        let found = match claimed {
+            // Lost: no claim that could be wrong.
+            rule::Value::Undefined => continue,
+            rule::Value::Same | rule::Value::Unspecified => state.reg(reg),
+            claimed => eye.value(claimed, cfa),
+        };
+        let outcome = expect(Value::entry(reg), found);
+        each(Subject::Register(reg), eye.placed(claimed, cfa, outcome));
+    }
+}
+
+/// Whether a table of this kind says anything about `reg`. SFrame and ORC know rbp alone.
+fn says_register(table: &Table, _rule: &Rule, reg: Reg) -> bool {
+    use unwind_sim_unwind::row::TableKind as T;
+    matches!(table.kind(), T::EhFrame | T::DebugFrame) || reg == Reg::Rbp
+}
+
+fn expect(wanted: Value, found: Value) -> Outcome {
+    match found {
+        found if found == wanted => PROVEN,
+        Value::Unknown => Outcome::Unproven,
+        // Below the frame at an unknown distance: another place, but how far is not known.
+        Value::Below { .. } if wanted == CFA => Outcome::Unproven,
+        found => Outcome::Contradicted { found },
+    }
+}
+
+struct Eye<'a> {
+    table: &'a Table,
+    pc: u64,
+    state: &'a State,
+}
+
+impl Eye<'_> {
+    /// What the rule's value is in this state.
+    fn value(&self, value: rule::Value, cfa: Value) -> Value {
+        let base = |base| match base {
+            Base::Cfa => cfa,
+            Base::Reg(Reg::Rip) => Value::Unknown,
+            Base::Reg(reg) => self.state.reg(reg),
+        };
+        match value {
+            rule::Value::Undefined | rule::Value::Unspecified => Value::Unknown,
+            rule::Value::Same => Value::Unknown,
+            rule::Value::Offset { base: b, offset } => base(b).plus(offset.into()),
+            rule::Value::Load {
+                base: b,
+                offset,
+                addend,
+            } => self.load(base(b).plus(offset.into())).plus(addend.into()),
+            rule::Value::Expression(e) => {
+                let start = e.start as usize;
+                let bytes = self.table.section().get(start..start + usize::from(e.len));
+                let initial = (cfa != Value::Unknown).then_some(cfa);
+                let result =
+                    expression::evaluate(bytes.unwrap_or(&[]), self.state, self.pc, initial);
+                if e.load { self.load(result) } else { result }
+            }
+        }
+    }
+
+    fn load(&self, at: Value) -> Value {
+        match at.is_stack() {
+            true => self.state.load(at, 8),
+            false => Value::Unknown,
+        }
+    }
+
+    /// `outcome`, with the remark that the slot lies below rsp.
+    fn placed(&self, value: rule::Value, cfa: Value, outcome: Outcome) -> Outcome {
+        let (Outcome::Proven { .. }, rule::Value::Load { base, offset, .. }) = (outcome, value)
+        else {
+            return outcome;
+        };
+        let base = match base {
+            Base::Cfa => cfa,
+            Base::Reg(reg) => self.state.reg(reg),
+        };
+        let below = match (base.plus(offset.into()), self.state.reg(Reg::Rsp)) {
+            (
+                Value::Entry {
+                    reg: Reg::Rsp,
+                    offset: slot,
+                },
+                Value::Entry {
+                    reg: Reg::Rsp,
+                    offset: sp,
+                },
+            ) => slot < sp,
+            (
+                Value::Below { anchor, offset },
+                Value::Below {
+                    anchor: a,
+                    offset: sp,
+                },
+            ) => anchor == a && offset < sp,
+            _ => false,
+        };
+        Outcome::Proven { below_sp: below }
+    }
+}

@@ -1,0 +1,727 @@
+//! What each instruction does to a [`State`].
+//!
+//! Source of the instructions' effects: Intel SDM, volume 2. Only stack addresses, values at entry,
+//! small numbers and indices of jump tables are followed; everything else is [`Value::Computed`].
+
+use super::access::{Accesses, general};
+use super::jump_table::{ENTRIES_MAX, JumpTable};
+use super::state::{Comparison, Place, State};
+use super::value::{Anchor, Value};
+use crate::file::File;
+use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
+use unwind_sim_unwind::regs::Reg;
+
+/// The maximum number of anchors and of tables in the functions that are followed together.
+const THINGS_MAX: usize = 1 << 12;
+
+/// What the analysis of one function needs beside the state.
+pub struct Machine<'f> {
+    /// The file.
+    pub file: &'f File,
+    /// What [`Value::Below`] refers to.
+    pub anchors: Vec<Anchor>,
+    /// What [`Value::TableEntry`] refers to.
+    pub tables: Vec<JumpTable>,
+    /// What instructions write.
+    pub accesses: Accesses,
+    /// Whether a store was met whose place in memory is not known.
+    pub stored_anywhere: bool,
+}
+
+/// Where a memory operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Address {
+    /// On the stack, at a known place.
+    Stack(Value),
+    /// In the file, at a known place (svma).
+    File(u64),
+    /// In a table in the file.
+    Table {
+        at: u64,
+        stride: u32,
+        max: Option<u32>,
+    },
+    /// Anywhere.
+    Unknown,
+}
+
+impl<'f> Machine<'f> {
+    /// A machine that knows nothing yet.
+    pub fn new(file: &'f File) -> Machine<'f> {
+        Machine {
+            file,
+            anchors: Vec::new(),
+            tables: Vec::new(),
+            accesses: Accesses::new(),
+            stored_anywhere: false,
+        }
+    }
+
+    /// Prepares for the next function.
+    pub fn reset(&mut self) {
+        self.anchors.clear();
+        self.tables.clear();
+        self.stored_anywhere = false;
+    }
+
+    /// The address `of & -align`.
+    fn aligned(&mut self, of: Value, align: u32) -> Value {
+        self.below(Anchor::Aligned { of, align })
+    }
+
+    /// A stack address lowered by an unknown size at `at` (svma).
+    pub fn lowered(&mut self, at: u64) -> Value {
+        self.below(Anchor::Lowered { at })
+    }
+
+    fn below(&mut self, anchor: Anchor) -> Value {
+        match intern(&mut self.anchors, anchor) {
+            Some(anchor) => Value::Below { anchor, offset: 0 },
+            None => Value::Unknown,
+        }
+    }
+
+    fn table(&mut self, table: JumpTable) -> Value {
+        match intern(&mut self.tables, table) {
+            Some(table) => Value::TableEntry { table },
+            None => Value::Computed,
+        }
+    }
+
+    /// Where an indirect jump or call goes.
+    pub fn target(&mut self, insn: &Instruction, state: &State) -> Value {
+        match insn.op0_kind() {
+            OpKind::Register => read(state, insn.op0_register()),
+            _ => self.load(insn, state, 8),
+        }
+    }
+
+    /// The name of the function of another file that an indirect jump or call goes to.
+    pub fn import(&self, insn: &Instruction, state: &State) -> Option<&'f str> {
+        match self.address(insn, state) {
+            Address::File(at) if insn.op0_kind() == OpKind::Memory => self.file.import(at),
+            _ => None,
+        }
+    }
+
+    /// Executes an instruction that does not leave the function: everything but jumps, calls and
+    /// returns.
+    pub fn execute(&mut self, insn: &Instruction, state: &mut State) {
+        use Mnemonic as M;
+        match insn.mnemonic() {
+            M::Nop | M::Endbr64 | M::Test | M::Fnop | M::Pause => {}
+            M::Mov => self.mov(insn, state),
+            M::Lea => {
+                let value = match insn.op0_register().size() {
+                    8 => self.lea(insn, state),
+                    4 => self.lea(insn, state).low_half(),
+                    _ => Value::Computed,
+                };
+                set(state, insn.op0_register(), value);
+            }
+            M::Push => {
+                let value = match insn.op0_kind() {
+                    OpKind::Register if insn.op0_register().size() == 8 => {
+                        read(state, insn.op0_register())
+                    }
+                    OpKind::Memory if insn.memory_size().size() == 8 => self.load(insn, state, 8),
+                    _ => Value::Computed,
+                };
+                push(state, operand_size(insn), value);
+            }
+            M::Pop => {
+                let size = operand_size(insn);
+                let sp = state.reg(Reg::Rsp);
+                let value = load(state, sp, size);
+                state.set(Reg::Rsp, sp.plus(size.into()));
+                match insn.op0_kind() {
+                    OpKind::Register => set(state, insn.op0_register(), value),
+                    _ => self.store(insn, state, size.into(), value),
+                }
+            }
+            M::Pushfq | M::Pushf => push(state, operand_size(insn), Value::Computed),
+            M::Popfq | M::Popf => {
+                let sp = state.reg(Reg::Rsp);
+                state.set(Reg::Rsp, sp.plus(operand_size(insn).into()));
+                state.comparison = None;
+            }
+            M::Leave => {
+                let sp = state.reg(Reg::Rbp);
+                state.set(Reg::Rbp, load(state, sp, 8));
+                state.set(Reg::Rsp, sp.plus(8));
+            }
+            M::Enter => enter(insn, state),
+            M::Add => self.add(insn, state, 1),
+            M::Sub => self.add(insn, state, -1),
+            M::Inc | M::Dec => {
+                let by = if insn.mnemonic() == M::Inc { 1 } else { -1 };
+                self.change(insn, state, |value, width| match width {
+                    8 => value.plus(by),
+                    _ => Value::Computed,
+                });
+            }
+            M::And => self.and(insn, state),
+            M::Xor if is_zeroing(insn) => {
+                set(state, insn.op0_register(), Value::Const(0));
+                state.comparison = None;
+            }
+            M::Movzx => {
+                let value = self.zero_extended(insn, state);
+                set(state, insn.op0_register(), value);
+            }
+            M::Movsxd | M::Movsx => {
+                let value = self.sign_extended(insn, state);
+                set(state, insn.op0_register(), value);
+            }
+            M::Cdqe => match state.reg(Reg::Rax) {
+                Value::TableEntry { .. } => {}
+                other => {
+                    let value = match other.low_half() {
+                        index @ Value::Index { .. } => index,
+                        _ => Value::Computed,
+                    };
+                    state.set(Reg::Rax, value);
+                }
+            },
+            M::Xchg => self.xchg(insn, state),
+            M::Cmp => state.comparison = self.comparison(insn, state),
+            M::Syscall => {
+                for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
+                    state.set(reg, Value::Computed);
+                }
+            }
+            _ => self.other(insn, state),
+        }
+    }
+
+    fn other(&mut self, insn: &Instruction, state: &mut State) {
+        let written = self.accesses.of(insn);
+        if written.memory {
+            let size = insn.memory_size().size().max(1);
+            self.store(insn, state, size as u32, Value::Computed);
+        }
+        if written.regs != 0 {
+            let condition = insn.condition_code() != ConditionCode::None;
+            for reg in Reg::ALL.into_iter().take(16) {
+                if written.regs & 1 << reg as u16 == 0 {
+                    continue;
+                }
+                // A conditional move may leave the value alone.
+                let moved = condition && insn.op1_kind() == OpKind::Register;
+                if moved && read(state, insn.op1_register()) == state.reg(reg) {
+                    continue;
+                }
+                let lost = match reg {
+                    Reg::Rsp => Value::Unknown,
+                    _ => Value::Computed,
+                };
+                state.set(reg, lost);
+            }
+        }
+        if insn.rflags_modified() != 0 {
+            state.comparison = None;
+        }
+    }
+
+    fn mov(&mut self, insn: &Instruction, state: &mut State) {
+        match (insn.op0_kind(), insn.op1_kind()) {
+            (OpKind::Register, OpKind::Register) => {
+                let (to, from) = (insn.op0_register(), insn.op1_register());
+                let value = match (to.is_gpr(), from.is_gpr()) {
+                    (true, true) => match to.size() {
+                        8 => read(state, from),
+                        4 => read(state, from).low_half(),
+                        _ => Value::Computed,
+                    },
+                    _ => Value::Computed,
+                };
+                set_or_switch(state, to, value);
+            }
+            (OpKind::Register, OpKind::Memory) => {
+                let to = insn.op0_register();
+                let value = match to.size() {
+                    8 => self.load(insn, state, 8),
+                    4 => self.load(insn, state, 4).low_half(),
+                    _ => Value::Computed,
+                };
+                set_or_switch(state, to, value);
+            }
+            (OpKind::Register, _) => {
+                let to = insn.op0_register();
+                let value = match to.size() {
+                    4.. => constant(insn, 1),
+                    _ => Value::Computed,
+                };
+                set(state, to, value);
+            }
+            (OpKind::Memory, OpKind::Register) => {
+                let from = insn.op1_register();
+                let value = match (from.is_gpr(), from.size()) {
+                    (true, 8) => read(state, from),
+                    (true, 4) => read(state, from).low_half(),
+                    _ => Value::Computed,
+                };
+                self.store(insn, state, from.size() as u32, value);
+            }
+            _ => {
+                let size = insn.memory_size().size() as u32;
+                self.store(insn, state, size, Value::Computed);
+            }
+        }
+    }
+
+    fn lea(&mut self, insn: &Instruction, state: &State) -> Value {
+        let (base, index) = (general(insn.memory_base()), general(insn.memory_index()));
+        // `lea 0(,%rax,4), %rdx`: an index, scaled.
+        if let (None, Some(index), 0) = (base, index, insn.memory_displacement64())
+            && let Value::Index { shift, width, max } = state.reg(index)
+        {
+            return Value::Index {
+                shift: shift + insn.memory_index_scale().trailing_zeros() as u8,
+                width,
+                max,
+            };
+        }
+        match self.address(insn, state) {
+            Address::Stack(value) => value,
+            Address::File(at) => address_value(at),
+            _ => Value::Computed,
+        }
+    }
+
+    /// Where the memory operand is.
+    fn address(&self, insn: &Instruction, state: &State) -> Address {
+        if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
+            return Address::Unknown;
+        }
+        let displacement = insn.memory_displacement64();
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        if matches!(base, Register::RIP | Register::EIP) {
+            return Address::File(displacement);
+        }
+        if base.is_gpr() && base.size() != 8 || index.is_gpr() && index.size() != 8 {
+            return Address::Unknown;
+        }
+        let base = general(base).map(|reg| state.reg(reg));
+        let index = general(index).map(|reg| state.reg(reg));
+        let displacement = displacement.cast_signed();
+        let scale = insn.memory_index_scale();
+        match (base, index) {
+            (None, None) => Address::File(displacement.cast_unsigned()),
+            (Some(base), None) => place(base.plus(displacement)),
+            (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
+            (Some(base), Some(index)) => match (base, index) {
+                (base, Value::Const(n)) => {
+                    place(base.plus(i64::from(n) * i64::from(scale)).plus(displacement))
+                }
+                (Value::Const(n), index) => {
+                    let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
+                    // `(%rdx,%rax)`, with the table in the index.
+                    scaled(at, index, scale)
+                }
+                _ => Address::Unknown,
+            },
+        }
+        .or_swapped(base, index, scale, displacement)
+    }
+
+    /// The value of the memory operand, of `size` bytes.
+    fn load(&mut self, insn: &Instruction, state: &State, size: u8) -> Value {
+        match self.address(insn, state) {
+            Address::Stack(at) => state.load(at, size),
+            Address::Table { at, stride, max } => self.table(JumpTable {
+                at,
+                stride,
+                size,
+                count: max.and_then(|max| max.checked_add(1)),
+            }),
+            _ => Value::Computed,
+        }
+    }
+
+    /// Stores `size` bytes at the memory operand.
+    fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
+        match self.address(insn, state) {
+            Address::Stack(at) => state.store(at, size, value),
+            Address::File(_) => {}
+            Address::Table { .. } | Address::Unknown => self.stored_anywhere = true,
+        }
+    }
+
+    /// Changes the first operand from the value that it has.
+    fn change(
+        &mut self,
+        insn: &Instruction,
+        state: &mut State,
+        change: impl FnOnce(Value, usize) -> Value,
+    ) {
+        match insn.op0_kind() {
+            OpKind::Register => {
+                let register = insn.op0_register();
+                let value = change(read(state, register), register.size());
+                set(state, register, value);
+            }
+            _ => {
+                let size = insn.memory_size().size();
+                let value = match size {
+                    8 => change(self.load(insn, state, 8), 8),
+                    _ => Value::Computed,
+                };
+                self.store(insn, state, size as u32, value);
+            }
+        }
+        state.comparison = None;
+    }
+
+    fn add(&mut self, insn: &Instruction, state: &mut State, sign: i64) {
+        let by = match insn.op1_kind() {
+            OpKind::Register => read(state, insn.op1_register()),
+            OpKind::Memory => Value::Computed,
+            _ => constant(insn, 1),
+        };
+        let mut lowered = false;
+        self.change(insn, state, |value, width| match (value, by) {
+            _ if width != 8 => Value::Computed,
+            (Value::TableEntry { table }, Value::Const(base))
+            | (Value::Const(base), Value::TableEntry { table })
+                if sign > 0 =>
+            {
+                Value::TableTarget { table, base }
+            }
+            (value, Value::Const(n)) => value.plus(sign * i64::from(n)),
+            (Value::Const(n), other) if sign > 0 => other.plus(n.into()),
+            // An address minus an unknown size, or plus a negative one.
+            (value, by) => {
+                lowered = value.is_stack() && !by.is_stack();
+                Value::Computed
+            }
+        });
+        if lowered && insn.op0_kind() == OpKind::Register {
+            let value = self.lowered(insn.ip());
+            set(state, insn.op0_register(), value);
+        }
+    }
+
+    fn and(&mut self, insn: &Instruction, state: &mut State) {
+        let mask = match insn.op1_kind() {
+            OpKind::Register => read(state, insn.op1_register()),
+            OpKind::Memory => Value::Computed,
+            _ => constant(insn, 1),
+        };
+        let mut align = None;
+        self.change(insn, state, |value, width| match mask {
+            Value::Const(n) if n < 0 && width == 8 && value.is_stack() => {
+                let size = n.unsigned_abs();
+                if size.is_power_of_two() {
+                    align = Some((value, size));
+                }
+                Value::Computed
+            }
+            Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
+            _ => Value::Computed,
+        });
+        if let Some((of, size)) = align
+            && insn.op0_kind() == OpKind::Register
+        {
+            let value = self.aligned(of, size);
+            set(state, insn.op0_register(), value);
+        }
+    }
+
+    fn zero_extended(&mut self, insn: &Instruction, state: &State) -> Value {
+        let (value, width) = match insn.op1_kind() {
+            OpKind::Register => {
+                let from = insn.op1_register();
+                // ah, ch, dh and bh are the second byte.
+                let high = from.is_gpr8() && (4..8).contains(&(from as u32 - Register::AL as u32));
+                let value = if high { Value::Computed } else { read(state, from) };
+                (value, from.size())
+            }
+            _ => (Value::Computed, insn.memory_size().size()),
+        };
+        match value {
+            Value::Index {
+                shift,
+                width: known,
+                max,
+            } if usize::from(known) >= width => Value::Index {
+                shift,
+                width: 8,
+                max,
+            },
+            _ if width == 1 => index_up_to(0xff, 8),
+            _ => index_up_to(0xffff, 8),
+        }
+    }
+
+    fn sign_extended(&mut self, insn: &Instruction, state: &State) -> Value {
+        if insn.op0_register().size() != 8 || insn.mnemonic() != Mnemonic::Movsxd {
+            return Value::Computed;
+        }
+        match insn.op1_kind() {
+            OpKind::Register => match read(state, insn.op1_register()).low_half() {
+                value @ (Value::Index { .. } | Value::TableEntry { .. }) => value,
+                _ => Value::Computed,
+            },
+            _ => match self.load(insn, state, 4) {
+                value @ (Value::Index { .. } | Value::TableEntry { .. }) => value,
+                _ => Value::Computed,
+            },
+        }
+    }
+
+    fn xchg(&mut self, insn: &Instruction, state: &mut State) {
+        match (insn.op0_kind(), insn.op1_kind()) {
+            (OpKind::Register, OpKind::Register) => {
+                let (a, b) = (insn.op0_register(), insn.op1_register());
+                let (x, y) = (read(state, a), read(state, b));
+                let whole = a.size() == 8;
+                set(state, a, if whole { y } else { Value::Computed });
+                set(state, b, if whole { x } else { Value::Computed });
+            }
+            _ => {
+                let register = match insn.op0_kind() {
+                    OpKind::Register => insn.op0_register(),
+                    _ => insn.op1_register(),
+                };
+                let whole = register.size() == 8;
+                let (old, new) = match whole {
+                    true => (self.load(insn, state, 8), read(state, register)),
+                    false => (Value::Computed, Value::Computed),
+                };
+                self.store(insn, state, register.size() as u32, new);
+                set(state, register, old);
+            }
+        }
+        state.comparison = None;
+    }
+
+    /// What the flags say after `cmp` or `sub`.
+    fn comparison(&self, insn: &Instruction, state: &State) -> Option<Comparison> {
+        let place = match insn.op0_kind() {
+            OpKind::Register => Place::Reg(general(insn.op0_register())?),
+            OpKind::Memory => match self.address(insn, state) {
+                Address::Stack(at) => Place::Memory(at),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let with = match insn.op1_kind() {
+            OpKind::Register => read(state, insn.op1_register()),
+            OpKind::Memory => return None,
+            _ => constant(insn, 1),
+        };
+        Some(Comparison {
+            place,
+            width: operand_size(insn),
+            with,
+        })
+    }
+}
+
+impl Address {
+    /// The same if base and index had been exchanged, where that helps: `(%rax,%rdx)` with the
+    /// table in rdx.
+    fn or_swapped(
+        self,
+        base: Option<Value>,
+        index: Option<Value>,
+        scale: u32,
+        displacement: i64,
+    ) -> Address {
+        match (self, base, index) {
+            (Address::Unknown, Some(base), Some(Value::Const(n))) if scale == 1 => {
+                let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
+                scaled(at, base, 1)
+            }
+            _ => self,
+        }
+    }
+}
+
+/// The outcome of a conditional jump: what is known of the state on the way where it was `taken`,
+/// or not.
+pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
+    use ConditionCode as C;
+    let Some(Comparison { place, width, with }) = state.comparison else {
+        return;
+    };
+    let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
+    if equal && width == 8 && with.is_stack() {
+        if let Place::Reg(reg) = place {
+            state.set(reg, with);
+        }
+        return;
+    }
+    let Value::Const(limit @ 0..) = with else {
+        return;
+    };
+    let limit = limit.unsigned_abs();
+    let max = match (condition, taken) {
+        (C::a, false) | (C::be, true) => Some(limit),
+        (C::ae, false) | (C::b, true) => limit.checked_sub(1),
+        (C::e, true) | (C::ne, false) => Some(limit),
+        _ => None,
+    };
+    let Some(max) = max.filter(|&max| max < ENTRIES_MAX) else {
+        return;
+    };
+    match place {
+        Place::Reg(reg) => {
+            let old = state.reg(reg);
+            let frame = old.is_stack()
+                || matches!(old, Value::Entry { offset: 0, reg: r } if r == reg && super::value::is_callee_saved(r));
+            let better = matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
+            if !frame && !better {
+                let comparison = state.comparison;
+                state.set(reg, index_up_to(max, width));
+                state.comparison = comparison;
+            }
+        }
+        Place::Memory(at) => {
+            let comparison = state.comparison;
+            if width >= 4 {
+                state.store(at, width.into(), index_up_to(max, width));
+            }
+            state.comparison = comparison;
+        }
+    }
+}
+
+fn index_up_to(max: u32, width: u8) -> Value {
+    if max >= ENTRIES_MAX {
+        return Value::Computed;
+    }
+    Value::Index {
+        shift: 0,
+        width,
+        max,
+    }
+}
+
+/// The place at an address.
+fn place(value: Value) -> Address {
+    match value {
+        value if value.is_stack() => Address::Stack(value),
+        Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
+        _ => Address::Unknown,
+    }
+}
+
+/// `at`, plus an index times `scale`.
+fn scaled(at: u64, index: Value, scale: u32) -> Address {
+    match index {
+        Value::Const(n) => Address::File(at.wrapping_add_signed(i64::from(n) * i64::from(scale))),
+        Value::Index {
+            shift,
+            width: 4..,
+            max,
+        } if shift < 8 => Address::Table {
+            at,
+            stride: scale << shift,
+            max: Some(max),
+        },
+        _ if scale >= 4 => Address::Table {
+            at,
+            stride: scale,
+            max: None,
+        },
+        _ => Address::Unknown,
+    }
+}
+
+/// An address (svma) as a number, if it is small enough to be followed.
+fn address_value(at: u64) -> Value {
+    i32::try_from(at.cast_signed()).map_or(Value::Computed, Value::Const)
+}
+
+/// The index of `thing`, which is added if it is new; `None` if there are too many.
+fn intern<T: PartialEq + Copy>(things: &mut Vec<T>, thing: T) -> Option<u16> {
+    let known = things.iter().rposition(|t| *t == thing);
+    let index = match known {
+        Some(index) => index,
+        None if things.len() < THINGS_MAX => {
+            things.push(thing);
+            things.len() - 1
+        }
+        None => return None,
+    };
+    u16::try_from(index).ok()
+}
+
+fn read(state: &State, register: Register) -> Value {
+    match general(register) {
+        Some(reg) => state.reg(reg),
+        None => Value::Computed,
+    }
+}
+
+/// Writes `value`, of the whole register, to `register`. A part of 8 or 16 bits leaves the rest.
+fn set(state: &mut State, register: Register, value: Value) {
+    let Some(reg) = general(register) else {
+        return;
+    };
+    let value = match register.size() {
+        8 => value,
+        4 => value.low_half(),
+        _ => Value::Computed,
+    };
+    state.set(reg, value);
+}
+
+/// Like [`set`]; rsp may become an address in the frame, or another stack's.
+fn set_or_switch(state: &mut State, register: Register, value: Value) {
+    let switched = general(register) == Some(Reg::Rsp) && !value.is_stack();
+    set(state, register, if switched { Value::Unknown } else { value });
+}
+
+/// The immediate operand.
+fn constant(insn: &Instruction, operand: u32) -> Value {
+    let number = insn.try_immediate(operand).unwrap_or(u64::MAX >> 1).cast_signed();
+    i32::try_from(number).map_or(Value::Computed, Value::Const)
+}
+
+/// The size of what an instruction works on, bytes.
+fn operand_size(insn: &Instruction) -> u8 {
+    let size = match insn.op0_kind() {
+        OpKind::Register => insn.op0_register().size(),
+        OpKind::Memory => insn.memory_size().size(),
+        _ => insn.stack_pointer_increment().unsigned_abs() as usize,
+    };
+    u8::try_from(size).unwrap_or(8)
+}
+
+fn is_zeroing(insn: &Instruction) -> bool {
+    insn.op0_kind() == OpKind::Register
+        && insn.op1_kind() == OpKind::Register
+        && insn.op0_register() == insn.op1_register()
+        && insn.op0_register().size() >= 4
+}
+
+fn load(state: &State, at: Value, size: u8) -> Value {
+    match at.is_stack() {
+        true => state.load(at, size),
+        false => Value::Unknown,
+    }
+}
+
+/// Lowers rsp by `size` bytes and stores `value` there.
+pub fn push(state: &mut State, size: u8, value: Value) {
+    let sp = state.reg(Reg::Rsp).plus(-i64::from(size));
+    state.set(Reg::Rsp, sp);
+    if sp.is_stack() {
+        state.store(sp, size.into(), value);
+    }
+}
+
+/// `enter size, 0`; deeper nesting copies frames, which no compiler uses.
+fn enter(insn: &Instruction, state: &mut State) {
+    push(state, 8, state.reg(Reg::Rbp));
+    let sp = state.reg(Reg::Rsp);
+    state.set(Reg::Rbp, sp);
+    let size = insn.try_immediate(0).unwrap_or(0) as i64;
+    state.set(Reg::Rsp, sp.plus(-size));
+    if insn.try_immediate(1).unwrap_or(0) != 0 {
+        state.set(Reg::Rsp, Value::Unknown);
+    }
+}

@@ -1,0 +1,53 @@
+//! Jump tables: where a `switch` goes.
+
+use crate::file::File;
+
+/// The maximum number of entries read from a table whose end the code does not say.
+const GUESSED_MAX: u32 = 4096;
+/// The maximum number of entries of a table; a larger bound was no bound for a table.
+pub const ENTRIES_MAX: u32 = 1 << 16;
+
+/// A table that an instruction loads an entry from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct JumpTable {
+    /// The address (svma) of its first entry.
+    pub at: u64,
+    /// From one entry to the next, bytes.
+    pub stride: u32,
+    /// Size of an entry, bytes: 4, added to the table's address, or 8, an address.
+    pub size: u8,
+    /// The number of entries that the index can reach; `None` if the code sets no limit that was
+    /// understood.
+    pub count: Option<u32>,
+}
+
+impl JumpTable {
+    /// The addresses (svma) that a jump through the table can go to. Entries of 4 bytes are added to
+    /// `base`. If the number of entries is not known, those up to the first that `may_be` does not
+    /// accept.
+    pub fn targets(&self, file: &File, base: u64, may_be: impl Fn(u64) -> bool) -> Vec<u64> {
+        let count = self.count.map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
+        let mut targets = Vec::new();
+        for index in 0..count {
+            let distance = u64::from(index) * u64::from(self.stride);
+            let Some(target) = self.entry(file, base, self.at.wrapping_add(distance)) else {
+                break;
+            };
+            if self.count.is_none() && !may_be(target) {
+                break;
+            }
+            targets.push(target);
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    fn entry(&self, file: &File, base: u64, at: u64) -> Option<u64> {
+        if self.size == 8 {
+            return file.pointer(at);
+        }
+        let bytes = file.bytes(at).first_chunk()?;
+        Some(base.wrapping_add_signed(i32::from_le_bytes(*bytes).into()))
+    }
+}

@@ -1,0 +1,24 @@
+//! The static proof: what the code does, held against what the tables say of it.
+//!
+//! - [`value`], [`state`]: what is known before an instruction;
+//! - [`exec`], [`access`]: what an instruction does to that;
+//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`plt`], [`no_return`]: where
+//!   they lead;
+//! - [`claim`], [`expression`]: what a row says, and whether it is so;
+//! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
+//!   other; [`verdict`]: the results.
+
+pub mod access;
+pub mod body;
+pub mod claim;
+pub mod exec;
+pub mod expression;
+pub mod jump_table;
+pub mod lsda;
+pub mod no_return;
+pub mod plt;
+pub mod program;
+pub mod state;
+pub mod value;
+pub mod verdict;
+pub mod walk;

@@ -1,0 +1,168 @@
+//! What is known about one register or one word of the stack.
+
+use unwind_sim_unwind::regs::Reg;
+
+/// An abstract value. "At entry" means at the first instruction of the function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Value {
+    /// Nothing is known; it may be any register's value at entry.
+    #[default]
+    Unknown,
+    /// Computed or loaded by the function: not a value at entry, and not an address in its frame.
+    Computed,
+    /// The value of a register at entry, plus an offset. With rsp, an address in the frame.
+    Entry {
+        /// The register.
+        reg: Reg,
+        /// Offset, bytes.
+        offset: i32,
+    },
+    /// The address that the function returns to, as its caller pushed it.
+    ReturnAddress,
+    /// A known number, sign-extended.
+    Const(i32),
+    /// An address below the frame's known part: after rsp was aligned, or lowered by an unknown
+    /// size.
+    Below {
+        /// The index of the [`Anchor`].
+        anchor: u16,
+        /// Offset from it, bytes.
+        offset: i32,
+    },
+    /// A multiple of `1 << shift`, at most `max << shift`.
+    Index {
+        /// Binary logarithm of the factor.
+        shift: u8,
+        /// How many low bytes this says something about.
+        width: u8,
+        /// The largest factor.
+        max: u32,
+    },
+    /// An entry of a jump table, as loaded.
+    TableEntry {
+        /// The index of the table.
+        table: u16,
+    },
+    /// An entry of a table of distances, added to the address `base`.
+    TableTarget {
+        /// The index of the table.
+        table: u16,
+        /// Added to the entry.
+        base: i32,
+    },
+}
+
+const _: () = assert!(size_of::<Value>() == 8);
+
+/// A stack address whose distance from the frame is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Anchor {
+    /// `of & -align`.
+    Aligned {
+        /// The address before.
+        of: Value,
+        /// A power of two, bytes.
+        align: u32,
+    },
+    /// The result of the instruction at this address (svma), which lowered a stack address by an
+    /// unknown size, as `alloca` does, or of a loop that begins there.
+    Lowered {
+        /// The address (svma).
+        at: u64,
+    },
+}
+
+impl Value {
+    /// The value of `reg` at entry.
+    pub const fn entry(reg: Reg) -> Value {
+        Value::Entry { reg, offset: 0 }
+    }
+
+    /// rsp at entry plus `offset`. The return address is at offset 0, and the CFA is offset 8.
+    pub const fn frame(offset: i32) -> Value {
+        Value::Entry {
+            reg: Reg::Rsp,
+            offset,
+        }
+    }
+
+    /// The value plus a number.
+    #[must_use]
+    pub const fn plus(self, number: i64) -> Value {
+        const fn add(offset: i32, number: i64) -> Option<i32> {
+            let Some(sum) = (offset as i64).checked_add(number) else {
+                return None;
+            };
+            if sum == sum as i32 as i64 {
+                Some(sum as i32)
+            } else {
+                None
+            }
+        }
+        if number == 0 {
+            return self;
+        }
+        match self {
+            Value::Unknown => Value::Unknown,
+            Value::Entry { reg, offset } => match add(offset, number) {
+                Some(offset) => Value::Entry { reg, offset },
+                None => Value::Computed,
+            },
+            Value::Below { anchor, offset } => match add(offset, number) {
+                Some(offset) => Value::Below { anchor, offset },
+                None => Value::Computed,
+            },
+            Value::Const(offset) => match add(offset, number) {
+                Some(sum) => Value::Const(sum),
+                None => Value::Computed,
+            },
+            _ => Value::Computed,
+        }
+    }
+
+    /// Whether this is an address in the function's own part of the stack.
+    pub const fn is_stack(self) -> bool {
+        matches!(self, Value::Entry { reg: Reg::Rsp, .. } | Value::Below { .. })
+    }
+
+    /// Whether a slot with this value is worth remembering.
+    pub const fn is_worth_keeping(self) -> bool {
+        match self {
+            Value::Entry { reg, offset } => {
+                matches!(reg, Reg::Rsp) || offset == 0 && is_callee_saved(reg)
+            }
+            Value::ReturnAddress | Value::Below { .. } | Value::Index { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The only bound that 32-bit code keeps: what is left of the value in the low four bytes,
+    /// zero-extended.
+    #[must_use]
+    pub const fn low_half(self) -> Value {
+        match self {
+            Value::Unknown => Value::Unknown,
+            Value::Const(n) if n >= 0 => self,
+            Value::Index {
+                shift,
+                width: 4..,
+                max,
+            } => Value::Index {
+                shift,
+                width: 8,
+                max,
+            },
+            // `mov (%table), %eax; cltq`
+            Value::TableEntry { .. } => self,
+            _ => Value::Computed,
+        }
+    }
+}
+
+/// Whether a function must preserve `reg` (psABI, figure 3.4), apart from rsp.
+pub const fn is_callee_saved(reg: Reg) -> bool {
+    matches!(
+        reg,
+        Reg::Rbx | Reg::Rbp | Reg::R12 | Reg::R13 | Reg::R14 | Reg::R15
+    )
+}

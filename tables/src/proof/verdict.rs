@@ -1,0 +1,232 @@
+//! How rows and functions turned out, and on what the proofs rest.
+
+use super::claim::Subject;
+use super::value::Value;
+use std::ops::Range;
+use unwind_sim_unwind::row::TableKind;
+
+/// Why something could not be proven.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// No way into this code was found.
+    Unreached,
+    /// No way into this part of a function was found: nothing jumps to it.
+    NoEntry,
+    /// A jump whose targets are not known.
+    IndirectJump,
+    /// rsp is not known: the code switched stacks, or computed it.
+    StackPointer,
+    /// The base of the CFA lies at an unknown distance from the frame.
+    Distance,
+    /// The value is not known.
+    Value,
+    /// The table says that there is no caller, which the code cannot tell.
+    Outermost,
+    /// The row describes a signal frame, which the kernel writes.
+    SignalFrame,
+    /// Bytes that are not an instruction.
+    Undecodable,
+    /// Several ways meet, with more different frames than are followed.
+    Frames,
+    /// The function takes more steps than the limit.
+    Limit,
+    /// A jump to code that no FDE covers, with a frame of its own.
+    LeftTable,
+    /// The way to the contradicting state contains a guess.
+    Guessed,
+    /// The row cannot be read.
+    Unreadable,
+    /// The function's language-specific data cannot be read, so landing pads are unknown.
+    LandingPads,
+    /// Another FDE covers the same code.
+    Overlap,
+    /// There is no code in the file for the range.
+    NoCode,
+}
+
+impl Doubt {
+    /// All doubts.
+    pub const ALL: [Doubt; 17] = [
+        Doubt::Unreached,
+        Doubt::NoEntry,
+        Doubt::IndirectJump,
+        Doubt::StackPointer,
+        Doubt::Distance,
+        Doubt::Value,
+        Doubt::Outermost,
+        Doubt::SignalFrame,
+        Doubt::Undecodable,
+        Doubt::Frames,
+        Doubt::Limit,
+        Doubt::LeftTable,
+        Doubt::Guessed,
+        Doubt::Unreadable,
+        Doubt::LandingPads,
+        Doubt::Overlap,
+        Doubt::NoCode,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Doubt::Unreached => "unreached",
+            Doubt::NoEntry => "no-entry",
+            Doubt::IndirectJump => "indirect-jump",
+            Doubt::StackPointer => "stack-pointer",
+            Doubt::Distance => "distance",
+            Doubt::Value => "value",
+            Doubt::Outermost => "outermost",
+            Doubt::SignalFrame => "signal-frame",
+            Doubt::Undecodable => "undecodable",
+            Doubt::Frames => "frames",
+            Doubt::Limit => "limit",
+            Doubt::LeftTable => "left-table",
+            Doubt::Guessed => "guessed",
+            Doubt::Unreadable => "unreadable",
+            Doubt::LandingPads => "landing-pads",
+            Doubt::Overlap => "overlap",
+            Doubt::NoCode => "no-code",
+        }
+    }
+}
+
+/// What proofs rest on. The list is closed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Assumption {
+    /// A callee returns with rsp as before the call, and with the callee-saved registers unchanged
+    /// (psABI, section 3.2).
+    Callees,
+    /// A store through a pointer or with an unknown index does not hit the frame's save slots.
+    Stores,
+    /// Some calls do not return: to functions known by name, and where otherwise the code behind the
+    /// call would contradict itself.
+    NoReturn,
+    /// A jump table whose length the code does not limit ends where an entry leaves the function.
+    JumpTables,
+    /// The kernel's signal frame, or rather its `struct ucontext`, lies where it does in Linux.
+    SignalFrames,
+    /// An exception continues at its landing pad with the frame's own rsp and callee-saved
+    /// registers (Itanium C++ ABI).
+    LandingPads,
+}
+
+impl Assumption {
+    /// All assumptions.
+    pub const ALL: [Assumption; 6] = [
+        Assumption::Callees,
+        Assumption::Stores,
+        Assumption::NoReturn,
+        Assumption::JumpTables,
+        Assumption::SignalFrames,
+        Assumption::LandingPads,
+    ];
+
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Assumption::Callees => "callees",
+            Assumption::Stores => "stores",
+            Assumption::NoReturn => "no-return",
+            Assumption::JumpTables => "jump-tables",
+            Assumption::SignalFrames => "signal-frames",
+            Assumption::LandingPads => "landing-pads",
+        }
+    }
+}
+
+/// A set of assumptions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Assumptions(u8);
+
+impl Assumptions {
+    /// Adds one.
+    pub fn add(&mut self, assumption: Assumption) {
+        self.0 |= 1 << assumption as u8;
+    }
+
+    /// Adds all of `other`.
+    pub fn add_all(&mut self, other: Assumptions) {
+        self.0 |= other.0;
+    }
+
+    /// Whether it is in the set.
+    pub const fn has(self, assumption: Assumption) -> bool {
+        self.0 & 1 << assumption as u8 != 0
+    }
+
+    /// Those in the set.
+    pub fn iter(self) -> impl Iterator<Item = Assumption> {
+        Assumption::ALL.into_iter().filter(move |a| self.has(*a))
+    }
+}
+
+/// A claim that the code contradicts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Contradiction {
+    /// The table.
+    pub table: TableKind,
+    /// The addresses (svma) of the row.
+    pub row: Range<u64>,
+    /// Offset in the section of what made the row, bytes.
+    pub row_offset: u64,
+    /// The first instruction (svma) at which it was found.
+    pub pc: u64,
+    /// What the claim is about.
+    pub subject: Subject,
+    /// What the row's rule evaluates to there.
+    pub found: Value,
+    /// rsp there.
+    pub sp: Value,
+    /// The jumps (svma of the instruction, and of its target) on the way from the function's entry.
+    pub path: Vec<(u64, u64)>,
+}
+
+/// How a function's rows turned out.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FunctionVerdict {
+    /// Claims that the code contradicts, by address.
+    pub contradictions: Vec<Contradiction>,
+    /// Why claims could not be proven, and the first address (svma) of each.
+    pub doubts: Vec<(Doubt, u64)>,
+    /// What the proofs rest on.
+    pub assumptions: Assumptions,
+    /// Addresses (svma) at which a proven slot lies below rsp.
+    pub below_sp: u32,
+    /// The number of rows of all tables, and of those without contradiction and doubt.
+    pub rows: u32,
+    /// See `rows`.
+    pub rows_proven: u32,
+}
+
+/// The outcome for a function or a row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    /// Every claim is what the code does, at every address.
+    Proven,
+    /// It could not be told.
+    Unproven,
+    /// A claim is not what the code does.
+    Contradicted,
+}
+
+impl FunctionVerdict {
+    /// The outcome.
+    pub fn verdict(&self) -> Verdict {
+        if !self.contradictions.is_empty() {
+            Verdict::Contradicted
+        } else if !self.doubts.is_empty() {
+            Verdict::Unproven
+        } else {
+            Verdict::Proven
+        }
+    }
+
+    /// Adds a doubt, unless it was known.
+    pub fn doubt(&mut self, doubt: Doubt, at: u64) {
+        match self.doubts.iter_mut().find(|d| d.0 == doubt) {
+            Some(known) => known.1 = known.1.min(at),
+            None => self.doubts.push((doubt, at)),
+        }
+    }
+}
