@@ -57,7 +57,14 @@ pub fn judge(
     }
     let eye = Eye { table, pc, state };
     let cfa = eye.value(rule.cfa, Value::Unknown);
-    each(Subject::Cfa, expect(CFA, cfa));
+    let outcome = match expect(CFA, cfa) {
+        // longjmp and setcontext describe the frame that they will continue with.
+        Outcome::Contradicted { found } if rule.sp != rule::Value::Unspecified && !found.is_stack() => {
+            Outcome::Unproven
+        }
+        outcome => outcome,
+    };
+    each(Subject::Cfa, outcome);
     if cfa != CFA {
         // All else refers to it.
         return;

@@ -449,8 +449,8 @@ impl<'f> Machine<'f> {
                 width: 8,
                 max,
             },
-            _ if width == 1 => index_up_to(0xff, 8),
-            _ => index_up_to(0xffff, 8),
+            // That a byte is at most 255 does not say how long a table is.
+            _ => Value::Computed,
         }
     }
 

@@ -21,26 +21,34 @@ pub struct JumpTable {
     pub count: Option<u32>,
 }
 
+/// Where a jump through a table can go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Targets {
+    /// The addresses (svma), each once.
+    pub addresses: Vec<u64>,
+    /// Whether their number is a guess: the code does not say where the table ends, or says it in a
+    /// way that was not understood.
+    pub is_guess: bool,
+}
+
 impl JumpTable {
-    /// The addresses (svma) that a jump through the table can go to. Entries of 4 bytes are added to
-    /// `base`. If the number of entries is not known, those up to the first that `may_be` does not
-    /// accept.
-    pub fn targets(&self, file: &File, base: u64, may_be: impl Fn(u64) -> bool) -> Vec<u64> {
+    /// Where a jump through the table can go. Entries of 4 bytes are added to `base`. The table ends
+    /// before the first entry that `may_be` does not accept.
+    pub fn targets(&self, file: &File, base: u64, may_be: impl Fn(u64) -> bool) -> Targets {
         let count = self.count.map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
-        let mut targets = Vec::new();
-        for index in 0..count {
+        let addresses = (0..count).map_while(|index| {
             let distance = u64::from(index) * u64::from(self.stride);
-            let Some(target) = self.entry(file, base, self.at.wrapping_add(distance)) else {
-                break;
-            };
-            if self.count.is_none() && !may_be(target) {
-                break;
-            }
-            targets.push(target);
+            let target = self.entry(file, base, self.at.wrapping_add(distance))?;
+            may_be(target).then_some(target)
+        });
+        let mut addresses: Vec<u64> = addresses.collect();
+        let is_guess = self.count.is_none_or(|count| addresses.len() as u64 != u64::from(count));
+        addresses.sort_unstable();
+        addresses.dedup();
+        Targets {
+            addresses,
+            is_guess,
         }
-        targets.sort_unstable();
-        targets.dedup();
-        targets
     }
 
     fn entry(&self, file: &File, base: u64, at: u64) -> Option<u64> {

@@ -101,6 +101,12 @@ impl<'f> Program<'f> {
         self.functions[index].range.contains(&address).then_some(index)
     }
 
+    /// Whether `address` (svma) lies in a part of a function that only jumps lead to.
+    pub fn is_part(&self, address: u64) -> bool {
+        let function = self.function_at(address).map(|f| &self.functions[f]);
+        function.is_some_and(|f| f.entry == Entry::Part)
+    }
+
     /// Whether the program starts in the function at `address` (svma): nothing calls it.
     pub fn is_start(&self, address: u64) -> bool {
         let start = self.file.entry().and_then(|entry| self.function_at(entry));

@@ -216,9 +216,7 @@ impl State {
             let mut mine = self.slots.iter().filter(is);
             mine.any(|slot| other.slots.contains(slot))
         };
-        let (a, b) = (self.reg(Reg::Rbp), other.reg(Reg::Rbp));
         self.reg(Reg::Rsp) != other.reg(Reg::Rsp)
-            || a != b && a.is_stack() && b.is_stack()
             || Reg::CALLEE_SAVED
                 .into_iter()
                 .any(|reg| kept(self, reg) != kept(other, reg) && !saved(reg))

@@ -22,10 +22,6 @@ const FRAMES_MAX: usize = 4;
 /// The maximum number of functions that are followed together: a function and its cold parts.
 const PARTS_MAX: usize = 32;
 
-/// The system calls that do not return: `rt_sigreturn`, `exit`, `exit_group` (Linux
-/// `arch/x86/entry/syscalls/syscall_64.tbl`).
-const FINAL_SYSCALLS: [i32; 3] = [15, 60, 231];
-
 /// What was found in one function.
 pub struct Found {
     /// The number of the function.
@@ -274,6 +270,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len());
+            if std::env::var("TRACE").is_ok() { eprintln!("{pc:x} {insn} | sp {:?} bp {:?} slots {:?}", state.reg(Reg::Rsp), state.reg(Reg::Rbp), state.slots()); }
             judge(here, self.program, &self.jumps, pc, &state, trail, &mut judged);
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
@@ -335,7 +332,6 @@ impl<'p, 'f> Walker<'p, 'f> {
     ) -> Next {
         let next = insn.next_ip();
         match insn.flow_control() {
-            FlowControl::Next if insn.mnemonic() == Mnemonic::Hlt => Next::End,
             FlowControl::Next => {
                 self.machine.execute(insn, state);
                 Next::Go(next)
@@ -366,26 +362,28 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.returns = true;
                 Next::End
             }
-            FlowControl::Call if insn.mnemonic() != Mnemonic::Call => self.system_call(insn, state),
+            FlowControl::Call if insn.mnemonic() != Mnemonic::Call => self.system_call(part, insn, state),
             FlowControl::Call => self.call(part, insn, state, trail),
             FlowControl::IndirectCall => self.call(part, insn, state, trail),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
-                self.system_call(insn, state)
+                self.system_call(part, insn, state)
             }
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
     }
 
-    fn system_call(&mut self, insn: &Instruction, state: &mut State) -> Next {
-        if let Value::Const(number) = state.reg(Reg::Rax)
-            && FINAL_SYSCALLS.contains(&number)
-        {
-            return Next::End;
-        }
+    /// A system call. One that never returns is followed as if it did: compilers and people put a
+    /// loop or a trap behind it.
+    fn system_call(&mut self, part: usize, insn: &Instruction, state: &mut State) -> Next {
         for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
             state.set(reg, Value::Computed);
         }
-        Next::Go(insn.next_ip())
+        let next = insn.next_ip();
+        let file = self.program.file;
+        match self.parts[part].body.skip_padding(file, next) {
+            Some(_) => Next::Go(next),
+            None => Next::End,
+        }
     }
 
     fn call(
@@ -585,21 +583,21 @@ impl<'p, 'f> Walker<'p, 'f> {
         let Some(table) = self.machine.tables.get(usize::from(table)).copied() else {
             return;
         };
+        let program = self.program;
         let body = &self.parts[part].body;
-        let file = self.program.file;
-        let targets = table.targets(file, base.cast_unsigned(), |target| {
-            body.range.contains(&target)
+        let targets = table.targets(program.file, base.cast_unsigned(), |target| {
+            body.range.contains(&target) || program.is_part(target)
         });
         let mut state = state.clone();
-        if table.count.is_none() {
+        if targets.is_guess {
             self.assume(Assumption::JumpTables);
-            state.is_guessed = table.size == 4;
+            state.is_guessed = true;
         }
-        if targets.is_empty() {
+        if targets.addresses.is_empty() {
             self.returns = true;
             self.parts[part].verdict.doubt(Doubt::IndirectJump, insn.ip());
         }
-        for target in targets {
+        for target in targets.addresses {
             self.job(part, insn.ip(), target, state.clone(), trail);
         }
     }
