@@ -4,7 +4,7 @@ use crate::file::File;
 use std::ops::Range;
 use unwind_sim_unwind::cache::{Cache, RowId, UnitId};
 use unwind_sim_unwind::dwarf;
-use unwind_sim_unwind::image::Image;
+use unwind_sim_unwind::image::{Bytes, Image};
 use unwind_sim_unwind::orc;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::TableKind;
@@ -51,7 +51,8 @@ pub struct Row<'a> {
 #[derive(Debug)]
 pub struct Table {
     kind: TableKind,
-    section: Vec<u8>,
+    section: Bytes,
+    address: u64,
     cache: Cache,
     functions: Vec<Function>,
     problems: Vec<Reason>,
@@ -65,7 +66,8 @@ impl Table {
         let section = image.section(kind.section()?)?;
         let mut table = Table {
             kind,
-            section: section.data.to_vec(),
+            section: section.data.clone(),
+            address: section.address,
             cache: Cache::new(),
             functions: Vec::new(),
             problems: Vec::new(),
@@ -142,6 +144,11 @@ impl Table {
     /// The section's bytes; the expressions of rules are ranges of them.
     pub fn section(&self) -> &[u8] {
         &self.section
+    }
+
+    /// The section's address (svma).
+    pub fn address(&self) -> u64 {
+        self.address
     }
 
     /// The functions, by address.

@@ -41,7 +41,9 @@ enum Address {
         stride: u32,
         max: Option<u32>,
     },
-    /// Anywhere.
+    /// On the stack, somewhere.
+    Frame,
+    /// Anywhere else.
     Unknown,
 }
 
@@ -211,11 +213,7 @@ impl<'f> Machine<'f> {
                 if moved && read(state, insn.op1_register()) == state.reg(reg) {
                     continue;
                 }
-                let lost = match reg {
-                    Reg::Rsp => Value::Unknown,
-                    _ => Value::Computed,
-                };
-                state.set(reg, lost);
+                state.set(reg, Value::Computed);
             }
         }
         if insn.rflags_modified() != 0 {
@@ -235,7 +233,7 @@ impl<'f> Machine<'f> {
                     },
                     _ => Value::Computed,
                 };
-                set_or_switch(state, to, value);
+                set(state, to, value);
             }
             (OpKind::Register, OpKind::Memory) => {
                 let to = insn.op0_register();
@@ -244,7 +242,7 @@ impl<'f> Machine<'f> {
                     4 => self.load(insn, state, 4).low_half(),
                     _ => Value::Computed,
                 };
-                set_or_switch(state, to, value);
+                set(state, to, value);
             }
             (OpKind::Register, _) => {
                 let to = insn.op0_register();
@@ -285,7 +283,8 @@ impl<'f> Machine<'f> {
         match self.address(insn, state) {
             Address::Stack(value) => value,
             Address::File(at) => address_value(at),
-            _ => Value::Computed,
+            Address::Frame => self.lowered(insn.ip()),
+            Address::Table { .. } | Address::Unknown => Value::Computed,
         }
     }
 
@@ -319,6 +318,7 @@ impl<'f> Machine<'f> {
                     // `(%rdx,%rax)`, with the table in the index.
                     scaled(at, index, scale)
                 }
+                _ if [base, index].into_iter().any(may_be_stack) => Address::Frame,
                 _ => Address::Unknown,
             },
         }
@@ -335,16 +335,21 @@ impl<'f> Machine<'f> {
                 size,
                 count: max.and_then(|max| max.checked_add(1)),
             }),
-            _ => Value::Computed,
+            Address::Frame => Value::Unknown,
+            Address::File(_) | Address::Unknown => Value::Computed,
         }
     }
 
     /// Stores `size` bytes at the memory operand.
     fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
         match self.address(insn, state) {
+            // A loop over an array in the frame, followed further than it ever runs.
+            Address::Stack(at) if !is_direct(insn) && state.is_saved(at, size) => {
+                self.stored_anywhere = true;
+            }
             Address::Stack(at) => state.store(at, size, value),
             Address::File(_) => {}
-            Address::Table { .. } | Address::Unknown => self.stored_anywhere = true,
+            _ => self.stored_anywhere = true,
         }
     }
 
@@ -418,6 +423,7 @@ impl<'f> Machine<'f> {
                 Value::Computed
             }
             Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
+            _ if value == Value::Unknown && width == 8 => Value::Unknown,
             _ => Value::Computed,
         });
         if let Some((of, size)) = align
@@ -449,8 +455,8 @@ impl<'f> Machine<'f> {
                 width: 8,
                 max,
             },
-            // That a byte is at most 255 does not say how long a table is.
-            _ => Value::Computed,
+            _ if width == 1 => index_up_to(0xff, 8),
+            _ => index_up_to(0xffff, 8),
         }
     }
 
@@ -574,6 +580,11 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
             let better = matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
             if !frame && !better {
                 let comparison = state.comparison;
+                // A number known to fit the compared bytes is known as a whole.
+                let width = match old {
+                    Value::Index { shift: 0, width: w, max } if u64::from(max) >> (8 * u32::from(width).min(7)) == 0 => w,
+                    _ => width,
+                };
                 state.set(reg, index_up_to(max, width));
                 state.comparison = comparison;
             }
@@ -599,9 +610,21 @@ fn index_up_to(max: u32, width: u8) -> Value {
     }
 }
 
+/// Whether the memory operand is rsp or rbp plus a number.
+fn is_direct(insn: &Instruction) -> bool {
+    matches!(insn.memory_base(), Register::RSP | Register::RBP)
+        && insn.memory_index() == Register::None
+}
+
+/// Whether a value may be an address on the stack.
+fn may_be_stack(value: Value) -> bool {
+    value.is_stack() || value == Value::Unknown
+}
+
 /// The place at an address.
 fn place(value: Value) -> Address {
     match value {
+        Value::Unknown => Address::Frame,
         value if value.is_stack() => Address::Stack(value),
         Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
         _ => Address::Unknown,
@@ -619,7 +642,8 @@ fn scaled(at: u64, index: Value, scale: u32) -> Address {
         } if shift < 8 => Address::Table {
             at,
             stride: scale << shift,
-            max: Some(max),
+            // That a byte is at most 255 does not say how long a table is.
+            max: Some(max).filter(|&max| max != 0xff && max != 0xffff),
         },
         _ if scale >= 4 => Address::Table {
             at,
@@ -667,12 +691,6 @@ fn set(state: &mut State, register: Register, value: Value) {
         _ => Value::Computed,
     };
     state.set(reg, value);
-}
-
-/// Like [`set`]; rsp may become an address in the frame, or another stack's.
-fn set_or_switch(state: &mut State, register: Register, value: Value) {
-    let switched = general(register) == Some(Reg::Rsp) && !value.is_stack();
-    set(state, register, if switched { Value::Unknown } else { value });
 }
 
 /// The immediate operand.

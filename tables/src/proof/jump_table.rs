@@ -5,7 +5,7 @@ use crate::file::File;
 /// The maximum number of entries read from a table whose end the code does not say.
 const GUESSED_MAX: u32 = 4096;
 /// The maximum number of entries of a table; a larger bound was no bound for a table.
-pub const ENTRIES_MAX: u32 = 1 << 16;
+pub const ENTRIES_MAX: u32 = (1 << 16) + 1;
 
 /// A table that an instruction loads an entry from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,13 +2,14 @@
 //!
 //! - [`value`], [`state`]: what is known before an instruction;
 //! - [`exec`], [`access`]: what an instruction does to that;
-//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`plt`], [`no_return`]: where
+//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
 //!   they lead;
 //! - [`claim`], [`expression`]: what a row says, and whether it is so;
 //! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
 //!   other; [`verdict`]: the results.
 
 pub mod access;
+pub mod args_size;
 pub mod body;
 pub mod claim;
 pub mod exec;

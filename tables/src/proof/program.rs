@@ -44,6 +44,8 @@ pub struct Unit {
     pub lsda: Option<u64>,
     /// How it is entered.
     pub entry: Entry,
+    /// Offset of its FDE in the first table's section, bytes.
+    pub offset: u64,
 }
 
 /// What is known of a function's return.
@@ -68,6 +70,7 @@ impl<'f> Program<'f> {
                 .map(|f| Unit {
                     range: f.range.clone(),
                     lsda: f.lsda,
+                    offset: f.offset,
                     entry: entry(file, table, f),
                 })
                 .collect(),
@@ -133,6 +136,9 @@ impl<'f> Program<'f> {
     }
 }
 
+/// The instruction `nop`.
+const NOP: u8 = 0x90;
+
 /// How the function is entered, by what its own table says of its first instruction, and by where it
 /// lies.
 fn entry(file: &File, table: &Table, function: &crate::table::Function) -> Entry {
@@ -143,6 +149,14 @@ fn entry(file: &File, table: &Table, function: &crate::table::Function) -> Entry
     let Some(first) = table.rows(function).next() else {
         return Entry::Call;
     };
+    // GCC begins a cold part with a nop if a landing pad would be its first instruction.
+    if let Some(second) = table.rows(function).nth(1)
+        && first.end - first.start == 1
+        && file.bytes(first.start).first() == Some(&NOP)
+        && !is_entry_rule(second.rule)
+    {
+        return Entry::Part;
+    }
     match first.rule {
         rule if rule.kind == RuleKind::Signal => Entry::Signal,
         rule if is_entry_rule(rule) || rule.kind == RuleKind::Outermost => Entry::Call,

@@ -102,6 +102,11 @@ impl State {
     /// Changes a general register.
     #[inline]
     pub fn set(&mut self, reg: Reg, value: Value) {
+        let value = match reg {
+            // Another stack, or a place in this one that was not followed.
+            Reg::Rsp if !value.is_stack() => Value::Unknown,
+            _ => value,
+        };
         let place = &mut self.regs[reg as usize & 15];
         if place.is_stack() || value.is_stack() || is_callee_saved(reg) {
             self.version = self.version.wrapping_add(1);
@@ -127,6 +132,18 @@ impl State {
             None if self.is_lossy => Value::Unknown,
             None => Value::Computed,
         }
+    }
+
+    /// Whether the `size` bytes at `at` belong to the return address or to a saved register.
+    pub fn is_saved(&self, at: Value, size: u32) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|s| {
+            let saved = match s.value {
+                Value::Entry { reg, .. } => reg != Reg::Rsp,
+                value => value == Value::ReturnAddress,
+            };
+            saved && overlaps(s, at, size)
+        })
     }
 
     /// Stores `size` bytes at the stack address `at`.
@@ -163,11 +180,16 @@ impl State {
     }
 
     /// What a call does apart from its result: registers that callees need not preserve are lost,
-    /// and so is everything below rsp.
+    /// and so is everything below rsp. (Assembly relies on what its own helpers leave alone, so a
+    /// stack address in such a register may still be there.)
     pub fn call(&mut self) {
         for (value, reg) in self.regs.iter_mut().zip(Reg::ALL) {
             if reg != Reg::Rsp && !is_callee_saved(reg) {
-                *value = Value::Computed;
+                *value = match *value {
+                    value if value.is_stack() => Value::Unknown,
+                    Value::Unknown => Value::Unknown,
+                    _ => Value::Computed,
+                };
             }
         }
         self.comparison = None;

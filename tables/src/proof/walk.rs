@@ -1,6 +1,7 @@
 //! Follows a function from its entries along every way through it, and holds each row against what
 //! the code has done on that way.
 
+use super::args_size::{args_sizes, size_at};
 use super::body::Body;
 use super::claim::{self, Outcome, Subject};
 use super::exec::{Machine, push, refine};
@@ -52,6 +53,8 @@ struct Part<'p> {
     body: Body,
     rows: Vec<Rows<'p>>,
     sites: Vec<CallSite>,
+    /// The arguments on the stack at calls with a landing pad.
+    args: Vec<(u64, u64)>,
     verdict: FunctionVerdict,
 }
 
@@ -217,6 +220,10 @@ impl<'p, 'f> Walker<'p, 'f> {
                 }
             },
         };
+        let args = match program.tables.first().filter(|_| !sites.is_empty()) {
+            Some(table) => args_sizes(table, unit.range.start, unit.offset),
+            None => Vec::new(),
+        };
         let rows = (0..).zip(&program.tables).map(|(number, table)| {
             let rows = table.rows_in(&unit.range);
             Rows {
@@ -231,6 +238,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             function: index,
             rows: rows.filter(|r| !r.rows.is_empty()).collect(),
             sites,
+            args,
             body,
             verdict,
         });
@@ -477,8 +485,14 @@ impl<'p, 'f> Walker<'p, 'f> {
         let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) else {
             return;
         };
+        let args = size_at(&self.parts[part].args, pc);
         self.assume(Assumption::LandingPads);
-        self.job(part, pc, pad, state.clone(), trail);
+        let mut state = state.clone();
+        if let Ok(args @ 1..) = i64::try_from(args) {
+            let sp = state.reg(Reg::Rsp);
+            state.set(Reg::Rsp, sp.plus(args));
+        }
+        self.job(part, pc, pad, state, trail);
     }
 
     fn jump(
