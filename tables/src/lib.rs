@@ -2,9 +2,12 @@
 //! writes them, all without running the program.
 //!
 //! - [`file`]: an ELF file as the workshop needs it: code, data, symbols, tables;
-//! - [`table`]: a table's functions and rows, whatever its format.
+//! - [`table`]: a table's functions and rows, whatever its format;
+//! - [`proof`]: what the code does, held against what a table says of it;
+//! - [`check`]: the proof of all rows of a file.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod file;
 pub mod proof;
 pub mod table;

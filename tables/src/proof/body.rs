@@ -29,6 +29,13 @@ impl Bits {
         Bits(vec![0; len.div_ceil(64)])
     }
 
+    /// Adds all of `other`.
+    pub fn add_all(&mut self, other: &Bits) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine |= theirs;
+        }
+    }
+
     /// Adds `index`.
     #[inline]
     pub fn set(&mut self, index: usize) {

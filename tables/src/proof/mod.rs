@@ -4,7 +4,8 @@
 //! - [`exec`], [`access`]: what an instruction does to that;
 //! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
 //!   they lead;
-//! - [`claim`], [`expression`]: what a row says, and whether it is so;
+//! - [`claim`], [`expression`]: what a row says, and whether it is so; [`derive`]: what it should
+//!   say;
 //! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
 //!   other; [`verdict`]: the results.
 
@@ -12,6 +13,7 @@ pub mod access;
 pub mod args_size;
 pub mod body;
 pub mod claim;
+pub mod derive;
 pub mod exec;
 pub mod expression;
 pub mod jump_table;

@@ -4,6 +4,7 @@ use super::claim::Subject;
 use super::value::Value;
 use std::ops::Range;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::Rule;
 
 /// Why something could not be proven.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,11 +44,13 @@ pub enum Doubt {
     Overlap,
     /// There is no code in the file for the range.
     NoCode,
+    /// The proof rests on an assumption that was not allowed.
+    Assumption,
 }
 
 impl Doubt {
     /// All doubts.
-    pub const ALL: [Doubt; 17] = [
+    pub const ALL: [Doubt; 18] = [
         Doubt::Unreached,
         Doubt::NoEntry,
         Doubt::IndirectJump,
@@ -65,6 +68,7 @@ impl Doubt {
         Doubt::LandingPads,
         Doubt::Overlap,
         Doubt::NoCode,
+        Doubt::Assumption,
     ];
 
     /// The stable name.
@@ -87,6 +91,7 @@ impl Doubt {
             Doubt::LandingPads => "landing-pads",
             Doubt::Overlap => "overlap",
             Doubt::NoCode => "no-code",
+            Doubt::Assumption => "assumption",
         }
     }
 }
@@ -140,6 +145,11 @@ impl Assumption {
 pub struct Assumptions(u8);
 
 impl Assumptions {
+    /// None.
+    pub const NONE: Assumptions = Assumptions(0);
+    /// All of the list.
+    pub const ALL: Assumptions = Assumptions((1 << Assumption::ALL.len()) - 1);
+
     /// Adds one.
     pub fn add(&mut self, assumption: Assumption) {
         self.0 |= 1 << assumption as u8;
@@ -178,8 +188,18 @@ pub struct Contradiction {
     pub found: Value,
     /// rsp there.
     pub sp: Value,
+    /// The row that would be right there, if it can be computed.
+    pub right: Option<Rule>,
     /// The jumps (svma of the instruction, and of its target) on the way from the function's entry.
     pub path: Vec<(u64, u64)>,
+}
+
+impl Contradiction {
+    /// Whether both are about the same claim of the same row.
+    pub fn is_same(&self, other: &Contradiction) -> bool {
+        let key = |c: &Contradiction| (c.table, c.row.start, c.subject);
+        key(self) == key(other)
+    }
 }
 
 /// How a function's rows turned out.
@@ -220,6 +240,27 @@ impl FunctionVerdict {
         } else {
             Verdict::Proven
         }
+    }
+
+    /// Adds what another way into the function showed.
+    pub fn add(&mut self, other: FunctionVerdict) {
+        for theirs in other.contradictions {
+            if !self.contradictions.iter().any(|mine| mine.is_same(&theirs)) {
+                self.contradictions.push(theirs);
+            }
+        }
+        for (doubt, at) in other.doubts {
+            self.doubt(doubt, at);
+        }
+        self.assumptions.add_all(other.assumptions);
+        self.below_sp = self.below_sp.saturating_add(other.below_sp);
+    }
+
+    /// Puts findings in the order of addresses.
+    pub fn sort(&mut self) {
+        self.contradictions
+            .sort_by_key(|c| (c.pc, c.table, c.subject));
+        self.doubts.sort_unstable();
     }
 
     /// Adds a doubt, unless it was known.

@@ -85,7 +85,6 @@ struct Jump {
 /// A call that seems not to return: behind it, the row does not fit the state before it.
 struct Suspect {
     job: Job,
-    call: u64,
     /// The first instruction (svma) behind the call that is no padding.
     next: u64,
 }
@@ -278,7 +277,6 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len());
-            if std::env::var("TRACE").is_ok() { eprintln!("{pc:x} {insn} | sp {:?} bp {:?} slots {:?}", state.reg(Reg::Rsp), state.reg(Reg::Rbp), state.slots()); }
             judge(here, self.program, &self.jumps, pc, &state, trail, &mut judged);
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
@@ -444,7 +442,6 @@ impl<'p, 'f> Walker<'p, 'f> {
                     state: state.clone(),
                     trail,
                 },
-                call: pc,
                 next: behind,
             });
             return Next::End;
@@ -462,7 +459,6 @@ impl<'p, 'f> Walker<'p, 'f> {
             });
             if reached {
                 self.assume(Assumption::NoReturn);
-                let _ = suspect.call;
                 continue;
             }
             self.jobs.push(suspect.job);
@@ -566,7 +562,6 @@ impl<'p, 'f> Walker<'p, 'f> {
         state: &State,
         trail: Option<u32>,
     ) {
-        let program = self.program;
         match self.machine.target(insn, state) {
             Value::TableEntry { table } => self.jump_by_table(part, insn, state, trail, table, 0),
             Value::TableTarget { table, base } => {
@@ -578,7 +573,6 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.returns |= !name.is_some_and(super::no_return::is_known);
             }
             _ => {
-                let _ = program;
                 self.returns = true;
                 self.parts[part].verdict.doubt(Doubt::IndirectJump, insn.ip());
             }
@@ -748,6 +742,7 @@ fn contradict(
         subject,
         found,
         sp: state.reg(Reg::Rsp),
+        right: super::derive::rule(state),
         path,
     });
 }

@@ -1,0 +1,118 @@
+//! `tables check`: proves every row of a file's tables from its code, or says why not.
+
+mod cover;
+mod run;
+
+pub use cover::{Gap, Hole};
+pub use run::{Options, check};
+
+use crate::proof::program::Entry;
+use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict, Verdict};
+use std::ops::Range;
+use unwind_sim_unwind::row::TableKind;
+
+/// How one function turned out.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Its addresses (svma).
+    pub range: Range<u64>,
+    /// How it is entered.
+    pub entry: Entry,
+    /// How its rows turned out.
+    pub verdict: FunctionVerdict,
+    /// Its code's size without padding, bytes; 1 for an FDE of one instruction.
+    pub is_tiny: bool,
+}
+
+/// How a file turned out.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The tables that the file has.
+    pub tables: Vec<TableKind>,
+    /// Its functions, by address.
+    pub functions: Vec<Checked>,
+    /// Code without a row, and rows without code.
+    pub gaps: Vec<Gap>,
+    /// What of the tables could not be read.
+    pub problems: Vec<String>,
+    /// Instructions executed.
+    pub steps: u64,
+}
+
+/// Numbers of functions, rows and bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// Functions (FDEs).
+    pub functions: u64,
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Bytes of code.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, checked: &Checked) {
+        self.functions += 1;
+        self.rows += u64::from(checked.verdict.rows);
+        self.bytes += checked.range.end - checked.range.start;
+    }
+}
+
+/// A report's numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Everything.
+    pub all: Count,
+    /// Proven functions.
+    pub proven: Count,
+    /// Functions with a contradicted row.
+    pub contradicted: Count,
+    /// All others.
+    pub unproven: Count,
+    /// Rows that are proven, in whatever functions.
+    pub rows_proven: u64,
+    /// Functions of the procedure linkage table, which are counted in the others, too.
+    pub plt: Count,
+    /// Unproven functions by doubt; one may have several.
+    pub doubts: Vec<(Doubt, u64)>,
+    /// Functions by what their proofs rest on.
+    pub assumptions: Vec<(Assumption, u64)>,
+    /// Addresses at which a proven slot lies below rsp.
+    pub below_sp: u64,
+}
+
+impl Report {
+    /// Its numbers.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            doubts: Doubt::ALL.map(|d| (d, 0)).to_vec(),
+            assumptions: Assumption::ALL.map(|a| (a, 0)).to_vec(),
+            ..Totals::default()
+        };
+        for checked in &self.functions {
+            totals.all.add(checked);
+            let verdict = checked.verdict.verdict();
+            match verdict {
+                Verdict::Proven => totals.proven.add(checked),
+                Verdict::Unproven => totals.unproven.add(checked),
+                Verdict::Contradicted => totals.contradicted.add(checked),
+            }
+            if checked.entry == Entry::Plt {
+                totals.plt.add(checked);
+            }
+            totals.rows_proven += u64::from(checked.verdict.rows_proven);
+            totals.below_sp += u64::from(checked.verdict.below_sp);
+            for (doubt, count) in &mut totals.doubts {
+                let doubted = checked.verdict.doubts.iter().any(|d| d.0 == *doubt);
+                *count += u64::from(doubted && verdict == Verdict::Unproven);
+            }
+            for (assumption, count) in &mut totals.assumptions {
+                let used = checked.verdict.assumptions.has(*assumption);
+                *count += u64::from(used && verdict == Verdict::Proven);
+            }
+        }
+        totals.doubts.retain(|d| d.1 != 0);
+        totals.assumptions.retain(|a| a.1 != 0);
+        totals
+    }
+}

@@ -1,0 +1,274 @@
+//! Runs the proof over all functions of a file.
+
+use super::cover::gaps;
+use super::{Checked, Report};
+use crate::file::File;
+use crate::proof::body::Bits;
+use crate::proof::program::{Entry, Program, Returns};
+use crate::proof::verdict::{Assumptions, Doubt, FunctionVerdict, Verdict};
+use crate::proof::walk::{Followed, Found, Walker};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The maximum number of rounds in which functions are found that never return, each because of
+/// those of the round before.
+const ROUNDS_MAX: usize = 16;
+/// The number of functions that a thread takes at once.
+const BATCH: usize = 32;
+
+/// How to check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The number of threads; the report does not depend on it.
+    pub threads: usize,
+    /// What proofs may rest on.
+    pub assume: Assumptions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: 1,
+            assume: Assumptions::ALL,
+        }
+    }
+}
+
+/// What following one function gave, without its instructions.
+struct Outcome {
+    parts: Vec<Part>,
+    returns: bool,
+    callees: Vec<u64>,
+    steps: u32,
+}
+
+/// What was found in a function, whoever led there.
+struct Part {
+    function: usize,
+    verdict: FunctionVerdict,
+    /// The bytes reached, for a function that only jumps lead to.
+    reached: Option<Bits>,
+    marks: Vec<(usize, Vec<u8>)>,
+}
+
+/// Proves what can be proven of all rows of `file`.
+pub fn check(file: &File, options: &Options) -> Report {
+    let program = Program::new(file);
+    let count = program.functions.len();
+    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    outcomes.resize_with(count, || None);
+    let mut todo: Vec<usize> = (0..count)
+        .filter(|&i| program.functions[i].entry != Entry::Part)
+        .collect();
+    for _ in 0..ROUNDS_MAX {
+        follow_all(&program, &todo, options.threads, &mut outcomes);
+        todo = callers_of_news(&program, &todo, &outcomes);
+        if todo.is_empty() {
+            break;
+        }
+    }
+    let mut report = Report {
+        tables: program.tables.iter().map(|t| t.kind()).collect(),
+        gaps: gaps(&program),
+        steps: outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum(),
+        ..Report::default()
+    };
+    for table in &program.tables {
+        let problems = table.problems().iter();
+        report.problems.extend(problems.map(ToString::to_string));
+    }
+    report.functions = merge(&program, outcomes, options);
+    report
+}
+
+/// Follows the functions `todo`.
+fn follow_all(
+    program: &Program<'_>,
+    todo: &[usize],
+    threads: usize,
+    outcomes: &mut [Option<Outcome>],
+) {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Option<Outcome>)>> = Mutex::new(Vec::new());
+    let work = || {
+        let mut walker = Walker::new(program);
+        let mut mine = Vec::new();
+        loop {
+            let first = next.fetch_add(BATCH, Ordering::Relaxed);
+            let Some(batch) = todo.get(first..) else { break };
+            if batch.is_empty() {
+                break;
+            }
+            for &index in batch.iter().take(BATCH) {
+                mine.push((index, walker.follow(index).map(|f| outcome(program, f))));
+            }
+        }
+        if let Ok(mut done) = done.lock() {
+            done.append(&mut mine);
+        }
+    };
+    if threads <= 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+    }
+    for (index, outcome) in done.into_inner().unwrap_or_default() {
+        outcomes[index] = outcome;
+    }
+}
+
+fn outcome(program: &Program<'_>, followed: Followed) -> Outcome {
+    let Followed {
+        found,
+        returns,
+        callees,
+        steps,
+    } = followed;
+    let parts = found.into_iter().enumerate().map(|(number, found)| {
+        let Found {
+            function,
+            mut verdict,
+            mut body,
+            marks,
+        } = found;
+        let is_part = program.functions[function].entry == Entry::Part;
+        if number == 0
+            && let Some(at) = body.unreached(program.file)
+        {
+            verdict.doubt(Doubt::Unreached, at);
+        }
+        Part {
+            function,
+            verdict,
+            reached: is_part.then_some(body.reached),
+            marks,
+        }
+    });
+    Outcome {
+        parts: parts.collect(),
+        returns,
+        callees,
+        steps,
+    }
+}
+
+/// Remembers which functions never return, and returns those that call one of which that is news.
+fn callers_of_news(
+    program: &Program<'_>,
+    todo: &[usize],
+    outcomes: &[Option<Outcome>],
+) -> Vec<usize> {
+    let mut is_news = vec![false; program.functions.len()];
+    let mut any = false;
+    for &index in todo {
+        let never = outcomes[index].as_ref().is_some_and(|o| !o.returns);
+        let entered = program.functions[index].entry == Entry::Call;
+        let returns = match never && entered {
+            true => Returns::Never,
+            false => Returns::Maybe,
+        };
+        is_news[index] = program.set_returns(index, returns);
+        any |= is_news[index];
+    }
+    if !any {
+        return Vec::new();
+    }
+    let calls_news = |outcome: &Outcome| {
+        let mut callees = outcome.callees.iter();
+        callees.any(|&target| {
+            let callee = program.function_at(target);
+            callee.is_some_and(|c| is_news[c] && program.functions[c].range.start == target)
+        })
+    };
+    let all = outcomes.iter().enumerate();
+    all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// Puts together what each function's own analysis and those of others found in it.
+fn merge(
+    program: &Program<'_>,
+    outcomes: Vec<Option<Outcome>>,
+    options: &Options,
+) -> Vec<Checked> {
+    let mut merged: Vec<Option<Part>> = Vec::new();
+    merged.resize_with(outcomes.len(), || None);
+    for part in outcomes.into_iter().flatten().flat_map(|o| o.parts) {
+        match &mut merged[part.function] {
+            Some(known) => known.add(part),
+            place => *place = Some(part),
+        }
+    }
+    let functions = merged.into_iter().zip(&program.functions);
+    functions
+        .map(|(part, unit)| {
+            let mut verdict = match part {
+                Some(part) => part.finish(program),
+                None => {
+                    let mut verdict = FunctionVerdict::default();
+                    let doubt = match unit.entry {
+                        Entry::Part => Doubt::NoEntry,
+                        _ => Doubt::NoCode,
+                    };
+                    verdict.doubt(doubt, unit.range.start);
+                    verdict
+                }
+            };
+            if let Some(missing) = verdict.assumptions.iter().find(|a| !options.assume.has(*a))
+                && verdict.verdict() == Verdict::Proven
+            {
+                let _ = missing;
+                verdict.doubt(Doubt::Assumption, unit.range.start);
+            }
+            verdict.sort();
+            Checked {
+                range: unit.range.clone(),
+                entry: unit.entry,
+                is_tiny: unit.range.end - unit.range.start <= 15,
+                verdict,
+            }
+        })
+        .collect()
+}
+
+impl Part {
+    fn add(&mut self, other: Part) {
+        self.verdict.add(other.verdict);
+        if let (Some(mine), Some(theirs)) = (&mut self.reached, &other.reached) {
+            mine.add_all(theirs);
+        }
+        for (number, marks) in other.marks {
+            match self.marks.iter_mut().find(|m| m.0 == number) {
+                Some((_, mine)) => {
+                    for (mine, theirs) in mine.iter_mut().zip(marks) {
+                        *mine |= theirs;
+                    }
+                }
+                None => self.marks.push((number, marks)),
+            }
+        }
+    }
+
+    fn finish(self, program: &Program<'_>) -> FunctionVerdict {
+        let mut verdict = self.verdict;
+        if let Some(reached) = self.reached {
+            let range = program.functions[self.function].range.clone();
+            let body = crate::proof::body::Body::new(program.file, range);
+            if let Some(mut body) = body {
+                body.reached = reached;
+                if let Some(at) = body.unreached(program.file) {
+                    verdict.doubt(Doubt::Unreached, at);
+                }
+            }
+        }
+        let marks = self.marks.iter().flat_map(|(_, marks)| marks);
+        verdict.rows = marks.clone().count() as u32;
+        verdict.rows_proven = marks.filter(|&&m| m == 0).count() as u32;
+        verdict
+    }
+}
