@@ -5,8 +5,8 @@ use super::{Checked, Report};
 use crate::file::File;
 use crate::proof::body::Bits;
 use crate::proof::program::{Entry, Program, Returns};
-use crate::proof::verdict::{Assumptions, Doubt, FunctionVerdict, Verdict};
-use crate::proof::walk::{Followed, Found, Walker};
+use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
+use crate::proof::walk::{Followed, Found, Misfit, Walker};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,6 +39,7 @@ struct Outcome {
     parts: Vec<Part>,
     returns: bool,
     callees: Vec<u64>,
+    misfits: Vec<Misfit>,
     steps: u32,
 }
 
@@ -46,7 +47,7 @@ struct Outcome {
 struct Part {
     function: usize,
     verdict: FunctionVerdict,
-    /// The bytes reached, for a function that only jumps lead to.
+    /// The bytes reached, unless it is all of them.
     reached: Option<Bits>,
     marks: Vec<(usize, Vec<u8>)>,
 }
@@ -126,25 +127,22 @@ fn outcome(program: &Program<'_>, followed: Followed) -> Outcome {
         found,
         returns,
         callees,
+        misfits,
         steps,
     } = followed;
     let parts = found.into_iter().enumerate().map(|(number, found)| {
         let Found {
             function,
-            mut verdict,
+            verdict,
             mut body,
             marks,
         } = found;
-        let is_part = program.functions[function].entry == Entry::Part;
-        if number == 0
-            && let Some(at) = body.unreached(program.file)
-        {
-            verdict.doubt(Doubt::Unreached, at);
-        }
+        // Another function may lead to what this one did not reach by itself.
+        let is_whole = number == 0 && body.unreached(program.file).is_none();
         Part {
             function,
             verdict,
-            reached: is_part.then_some(body.reached),
+            reached: (!is_whole).then_some(body.reached),
             marks,
         }
     });
@@ -152,6 +150,7 @@ fn outcome(program: &Program<'_>, followed: Followed) -> Outcome {
         parts: parts.collect(),
         returns,
         callees,
+        misfits,
         steps,
     }
 }
@@ -198,11 +197,19 @@ fn merge(
 ) -> Vec<Checked> {
     let mut merged: Vec<Option<Part>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
-    for part in outcomes.into_iter().flatten().flat_map(|o| o.parts) {
-        match &mut merged[part.function] {
-            Some(known) => known.add(part),
-            place => *place = Some(part),
+    let mut misfits = Vec::new();
+    for (function, outcome) in outcomes.into_iter().enumerate() {
+        let Some(outcome) = outcome else { continue };
+        misfits.extend(outcome.misfits.into_iter().map(|m| (function, m)));
+        for part in outcome.parts {
+            match &mut merged[part.function] {
+                Some(known) => known.add(part),
+                place => *place = Some(part),
+            }
         }
+    }
+    for (from, misfit) in misfits {
+        settle(program, &mut merged, from, misfit);
     }
     let functions = merged.into_iter().zip(&program.functions);
     functions
@@ -236,11 +243,39 @@ fn merge(
         .collect()
 }
 
+/// A jump whose frame does not fit is never taken if others fit; otherwise the row is wrong.
+fn settle(program: &Program<'_>, merged: &mut [Option<Part>], from: usize, misfit: Misfit) {
+    let start = program.functions[misfit.function].range.start;
+    let offset = usize::try_from(misfit.target.wrapping_sub(start)).unwrap_or(usize::MAX);
+    let known = merged[misfit.function].as_ref();
+    let fits = known.is_some_and(|p| p.reached.as_ref().is_none_or(|r| r.has(offset)));
+    let place = if fits {
+        if let Some(part) = &mut merged[from] {
+            part.verdict.assumptions.add(Assumption::Unreachable);
+        }
+        return;
+    } else {
+        &mut merged[misfit.function]
+    };
+    match place {
+        Some(part) => part.verdict.add(misfit.verdict),
+        None => {
+            *place = Some(Part {
+                function: misfit.function,
+                verdict: misfit.verdict,
+                reached: Some(Bits::default()),
+                marks: Vec::new(),
+            });
+        }
+    }
+}
+
 impl Part {
     fn add(&mut self, other: Part) {
         self.verdict.add(other.verdict);
-        if let (Some(mine), Some(theirs)) = (&mut self.reached, &other.reached) {
-            mine.add_all(theirs);
+        match (&mut self.reached, &other.reached) {
+            (Some(mine), Some(theirs)) => mine.add_all(theirs),
+            (mine, _) => *mine = None,
         }
         for (number, marks) in other.marks {
             match self.marks.iter_mut().find(|m| m.0 == number) {

@@ -16,6 +16,8 @@ pub struct Body {
     index: Vec<u32>,
     /// Bit n: byte n may be reached by a jump.
     leaders: Bits,
+    /// The addresses (svma) that the code computes from its own, unsorted: tables, mostly.
+    addresses: Vec<u64>,
     /// Bit n: byte n belongs to an instruction that was reached.
     pub reached: Bits,
 }
@@ -62,6 +64,7 @@ impl Body {
             insns: Vec::with_capacity(length / 4),
             index: vec![0; length],
             leaders: Bits::new(length),
+            addresses: Vec::new(),
             reached: Bits::new(length),
             range,
         };
@@ -81,6 +84,9 @@ impl Body {
         ) && insn.op0_kind() == OpKind::NearBranch64
         {
             self.lead(insn.near_branch64());
+        }
+        if insn.mnemonic() == Mnemonic::Lea && insn.is_ip_rel_memory_operand() {
+            self.addresses.push(insn.memory_displacement64());
         }
         self.insns.push(insn);
         let index = self.insns.len() as u32;
@@ -102,6 +108,17 @@ impl Body {
     pub fn offset(&self, address: u64) -> Option<usize> {
         let offset = usize::try_from(address.checked_sub(self.range.start)?).ok()?;
         (offset < self.index.len()).then_some(offset)
+    }
+
+    /// The next address (svma) behind `address` that the code computes from its own.
+    pub fn next_address(&self, address: u64) -> Option<u64> {
+        let behind = self.addresses.iter().filter(|&&a| a > address);
+        behind.min().copied()
+    }
+
+    /// Whether an instruction starts at `address`, as far as the code was decoded in order.
+    pub fn starts_at(&self, address: u64) -> bool {
+        self.offset(address).is_some_and(|offset| self.index[offset] != 0)
     }
 
     /// Whether `address` may be reached by a jump.

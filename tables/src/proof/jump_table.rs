@@ -33,13 +33,22 @@ pub struct Targets {
 
 impl JumpTable {
     /// Where a jump through the table can go. Entries of 4 bytes are added to `base`. The table ends
-    /// before the first entry that `may_be` does not accept.
-    pub fn targets(&self, file: &File, base: u64, may_be: impl Fn(u64) -> bool) -> Targets {
+    /// before the first entry that `may_be` does not accept; if the code sets no limit, also at
+    /// `next`, where another table may begin.
+    pub fn targets(
+        &self,
+        file: &File,
+        base: u64,
+        next: Option<u64>,
+        may_be: impl Fn(u64) -> bool,
+    ) -> Targets {
         let count = self.count.map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
+        let end = next.filter(|_| self.count.is_none()).unwrap_or(u64::MAX);
         let addresses = (0..count).map_while(|index| {
             let distance = u64::from(index) * u64::from(self.stride);
-            let target = self.entry(file, base, self.at.wrapping_add(distance))?;
-            may_be(target).then_some(target)
+            let at = self.at.wrapping_add(distance);
+            let target = self.entry(file, base, at)?;
+            (at < end && may_be(target)).then_some(target)
         });
         let mut addresses: Vec<u64> = addresses.collect();
         let is_guess = self.count.is_none_or(|count| addresses.len() as u64 != u64::from(count));

@@ -2,6 +2,7 @@
 
 use super::claim::Subject;
 use super::value::Value;
+use crate::table::Row;
 use std::ops::Range;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
@@ -114,17 +115,22 @@ pub enum Assumption {
     /// An exception continues at its landing pad with the frame's own rsp and callee-saved
     /// registers (Itanium C++ ABI).
     LandingPads,
+    /// A jump into a function's cold part, or an exception's way to a landing pad, with a frame that
+    /// does not fit there, where others do, is never taken: compilers let what they know to be
+    /// unreachable lead anywhere, and calls that cannot throw lie in the ranges of others.
+    Unreachable,
 }
 
 impl Assumption {
     /// All assumptions.
-    pub const ALL: [Assumption; 6] = [
+    pub const ALL: [Assumption; 7] = [
         Assumption::Callees,
         Assumption::Stores,
         Assumption::NoReturn,
         Assumption::JumpTables,
         Assumption::SignalFrames,
         Assumption::LandingPads,
+        Assumption::Unreachable,
     ];
 
     /// The stable name.
@@ -136,6 +142,7 @@ impl Assumption {
             Assumption::JumpTables => "jump-tables",
             Assumption::SignalFrames => "signal-frames",
             Assumption::LandingPads => "landing-pads",
+            Assumption::Unreachable => "unreachable",
         }
     }
 }
@@ -254,6 +261,13 @@ impl FunctionVerdict {
         }
         self.assumptions.add_all(other.assumptions);
         self.below_sp = self.below_sp.saturating_add(other.below_sp);
+    }
+
+    /// Whether this claim of the row is contradicted already.
+    pub fn contradicts(&self, table: TableKind, row: &Row<'_>, subject: Subject) -> bool {
+        self.contradictions
+            .iter()
+            .any(|c| c.table == table && c.row.start == row.start && c.subject == subject)
     }
 
     /// Puts findings in the order of addresses.

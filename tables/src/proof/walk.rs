@@ -43,8 +43,21 @@ pub struct Followed {
     pub returns: bool,
     /// The addresses (svma) that it calls, or jumps to at its end.
     pub callees: Vec<u64>,
+    /// Ways into parts of functions and to landing pads whose rows do not fit.
+    pub misfits: Vec<Misfit>,
     /// The steps that it took.
     pub steps: u32,
+}
+
+/// A way into a part of a function or to a landing pad, with a frame that the row there does not
+/// describe.
+pub struct Misfit {
+    /// The number of the function that it leads to.
+    pub function: usize,
+    /// Where it leads (svma).
+    pub target: u64,
+    /// The contradictions that it would cause.
+    pub verdict: FunctionVerdict,
 }
 
 /// A function that is being followed.
@@ -99,6 +112,7 @@ pub struct Walker<'p, 'f> {
     suspects: Vec<Suspect>,
     jumps: Vec<Jump>,
     callees: Vec<u64>,
+    misfits: Vec<Misfit>,
     assumed: Vec<Assumption>,
     returns: bool,
     steps: u32,
@@ -124,6 +138,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             suspects: Vec::new(),
             jumps: Vec::new(),
             callees: Vec::new(),
+            misfits: Vec::new(),
             assumed: Vec::new(),
             returns: false,
             steps: 0,
@@ -172,6 +187,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             found,
             returns: self.returns,
             callees: std::mem::take(&mut self.callees),
+            misfits: std::mem::take(&mut self.misfits),
             steps: self.steps,
         })
     }
@@ -485,8 +501,18 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.assume(Assumption::LandingPads);
         let mut state = state.clone();
         if let Ok(args @ 1..) = i64::try_from(args) {
-            let sp = state.reg(Reg::Rsp);
-            state.set(Reg::Rsp, sp.plus(args));
+            let sp = match self.parts[part].rows.first_mut().and_then(|r| r.cfa_base(pad)) {
+                Some(Reg::Rsp) => state.reg(Reg::Rsp).plus(args),
+                // GCC does not always say that the arguments are gone if it needs no rsp.
+                _ => self.machine.lowered(pad),
+            };
+            state.set(Reg::Rsp, sp);
+        }
+        // A call that cannot throw lies in the range of its neighbours' call site.
+        if let Some(to) = self.part_at(pad)
+            && self.is_misfit(to, pc, pad, &state, trail)
+        {
+            return;
         }
         self.job(part, pc, pad, state, trail);
     }
@@ -508,6 +534,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             return self.leave(part, from, target, state, trail);
         };
         self.parts[to].body.lead(target);
+        let is_part = self.program.functions[self.parts[to].function].entry == Entry::Part;
+        if to != part && is_part && self.is_misfit(to, from, target, &state, trail) {
+            return;
+        }
         let before = trail;
         self.jumps.push(Jump {
             from,
@@ -520,6 +550,42 @@ impl<'p, 'f> Walker<'p, 'f> {
             state,
             trail,
         });
+    }
+
+    /// Whether the frame does not fit the row at `target`, in a part of a function or at a landing
+    /// pad: then this way is never taken, if others fit there.
+    fn is_misfit(
+        &mut self,
+        to: usize,
+        from: u64,
+        target: u64,
+        state: &State,
+        trail: Option<u32>,
+    ) -> bool {
+        let part = &mut self.parts[to];
+        let fits = part.rows.first_mut().is_none_or(|rows| !rows.contradicts(target, state));
+        if fits {
+            return false;
+        }
+        let mut misfit = Misfit {
+            function: part.function,
+            target,
+            verdict: FunctionVerdict::default(),
+        };
+        let mut path = path(&self.jumps, trail);
+        path.push((from, target));
+        for rows in &mut part.rows {
+            let Some(index) = rows.find(target) else { continue };
+            let row = rows.rows[index];
+            claim::judge(rows.table, &row, target, state, |subject, outcome| {
+                if let Outcome::Contradicted { found } = outcome {
+                    let at = (rows.table, &row, target);
+                    contradict(&mut misfit.verdict, at, state, (subject, found), &path);
+                }
+            });
+        }
+        self.misfits.push(misfit);
+        true
     }
 
     /// The code runs on behind the function's last instruction.
@@ -593,8 +659,9 @@ impl<'p, 'f> Walker<'p, 'f> {
         };
         let program = self.program;
         let body = &self.parts[part].body;
-        let targets = table.targets(program.file, base.cast_unsigned(), |target| {
-            body.range.contains(&target) || program.is_part(target)
+        let next = body.next_address(table.at);
+        let targets = table.targets(program.file, base.cast_unsigned(), next, |target| {
+            body.starts_at(target) || !body.range.contains(&target) && program.is_part(target)
         });
         let mut state = state.clone();
         if targets.is_guess {
@@ -622,14 +689,27 @@ fn seems_not_to_return(part: &mut Part<'_>, call: u64, behind: u64, state: &Stat
     if before == after || rows.rows[after].rule.kind == RuleKind::Outermost {
         return false;
     }
-    let mut fits = true;
-    claim::judge(rows.table, &rows.rows[after], behind, state, |_, outcome| {
-        fits &= !matches!(outcome, Outcome::Contradicted { .. });
-    });
-    !fits
+    rows.contradicts(behind, state)
 }
 
 impl Rows<'_> {
+    /// The register that the CFA is based on at `pc`.
+    fn cfa_base(&mut self, pc: u64) -> Option<Reg> {
+        let index = self.find(pc)?;
+        self.rows[index].rule.cfa.base_reg()
+    }
+
+    /// Whether the row for `pc` does not fit `state` there.
+    fn contradicts(&mut self, pc: u64, state: &State) -> bool {
+        let mut wrong = false;
+        if let Some(index) = self.find(pc) {
+            claim::judge(self.table, &self.rows[index], pc, state, |_, outcome| {
+                wrong |= matches!(outcome, Outcome::Contradicted { .. });
+            });
+        }
+        wrong
+    }
+
     /// The number of the row for `pc`.
     #[inline]
     fn find(&mut self, pc: u64) -> Option<usize> {
@@ -691,7 +771,10 @@ fn judge(
             }
             Outcome::Contradicted { found } => {
                 *marks |= 1;
-                contradict(verdict, table, &row, pc, state, subject, found, jumps, trail);
+                if !verdict.contradicts(table.kind(), &row, subject) {
+                    let path = path(jumps, trail);
+                    contradict(verdict, (table, &row, pc), state, (subject, found), &path);
+                }
             }
             Outcome::Unproven => {
                 *marks |= 2;
@@ -709,31 +792,26 @@ fn judge(
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-#[cold]
-fn contradict(
-    verdict: &mut FunctionVerdict,
-    table: &Table,
-    row: &Row<'_>,
-    pc: u64,
-    state: &State,
-    subject: Subject,
-    found: Value,
-    jumps: &[Jump],
-    mut trail: Option<u32>,
-) {
-    let known = verdict.contradictions.iter().any(|c| {
-        c.table == table.kind() && c.row.start == row.start && c.subject == subject
-    });
-    if known {
-        return;
-    }
+/// The jumps that led to a place, in order.
+fn path(jumps: &[Jump], mut trail: Option<u32>) -> Vec<(u64, u64)> {
     let mut path = Vec::new();
     while let Some(jump) = trail.and_then(|t| jumps.get(t as usize)) {
         path.push((jump.from, jump.to));
         trail = jump.before;
     }
     path.reverse();
+    path
+}
+
+/// Adds a contradiction of a row at an address, in a state reached by `path`.
+#[cold]
+fn contradict(
+    verdict: &mut FunctionVerdict,
+    (table, row, pc): (&Table, &Row<'_>, u64),
+    state: &State,
+    (subject, found): (Subject, Value),
+    path: &[(u64, u64)],
+) {
     verdict.contradictions.push(Contradiction {
         table: table.kind(),
         row: row.start..row.end,
@@ -743,7 +821,7 @@ fn contradict(
         found,
         sp: state.reg(Reg::Rsp),
         right: super::derive::rule(state),
-        path,
+        path: path.to_vec(),
     });
 }
 
