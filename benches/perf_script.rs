@@ -8,12 +8,11 @@ mod common;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
+use common::process::{Clock, Contestant};
 use common::programs::{self, Scratch};
 use common::report;
-use common::timing::{Figure, children_cpu};
 
 const OURS: &str = "ours";
 const ROUNDS: usize = 11;
@@ -28,51 +27,6 @@ const KINDS: [(&str, &[&str]); 2] = [
         &["-F", "2000", "--call-graph", "dwarf,4096"],
     ),
 ];
-
-/// A process and its times in each round.
-struct Contestant {
-    name: &'static str,
-    command: Command,
-    cpu_ns: Vec<f64>,
-    wall_ns: Vec<f64>,
-}
-
-impl Contestant {
-    fn new(name: &'static str, mut command: Command) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self {
-            name,
-            command,
-            cpu_ns: Vec::new(),
-            wall_ns: Vec::new(),
-        }
-    }
-
-    fn text(&mut self) -> Result<Vec<u8>, String> {
-        let output = self.command.stdout(Stdio::piped()).output();
-        self.command.stdout(Stdio::null());
-        let output = output.map_err(|e| format!("{}: {e}", self.name))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            return Err(format!("{} failed", self.name));
-        }
-        Ok(output.stdout)
-    }
-
-    fn run(&mut self) -> Result<(), String> {
-        let (cpu, wall) = (children_cpu(), Instant::now());
-        let status = self.command.status();
-        let (cpu, wall) = (children_cpu() - cpu, wall.elapsed());
-        self.cpu_ns.push(cpu.as_nanos() as f64);
-        self.wall_ns.push(wall.as_nanos() as f64);
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            _ => Err(format!("{} failed", self.name)),
-        }
-    }
-}
 
 fn perf() -> OsString {
     std::env::var_os("UNWIND_SIM_PERF").unwrap_or_else(|| "perf".into())
@@ -113,19 +67,12 @@ fn measure(title: &str, recording: &Path, test: bool) -> Result<(), String> {
             contestant.run()?;
         }
     }
-    for clock in ["CPU", "wall"] {
-        let figures = all.each_ref().map(|contestant| {
-            let times = match clock {
-                "CPU" => &contestant.cpu_ns,
-                _ => &contestant.wall_ns,
-            };
-            let per_line = times.iter().map(|ns| ns / lines as f64).collect();
-            Figure::new(contestant.name, per_line)
-        });
-        report::print(&format!("{title} {clock}"), "line", &figures, None);
+    for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
+        let figures = all.each_ref().map(|c| c.figure(clock, lines as f64));
+        report::print(&format!("{title} {name}"), "line", &figures, None);
         report::ratio(title, &figures[1], &figures[0], Some(1.0 / GOAL_TIMES));
         println!(
-            "{title:<14} {:.2} times perf's speed, {clock}",
+            "{title:<14} {:.2} times perf's speed, {name}",
             1.0 / figures[1].ratio_to(&figures[0])
         );
     }

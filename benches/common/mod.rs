@@ -7,6 +7,7 @@ pub(crate) mod framehop_peer;
 pub(crate) mod gimli_peer;
 pub(crate) mod image;
 pub(crate) mod perfdata_peer;
+pub(crate) mod process;
 pub(crate) mod programs;
 pub(crate) mod recording;
 pub(crate) mod report;

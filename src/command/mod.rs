@@ -28,6 +28,7 @@ mod record;
 mod replay;
 mod status;
 mod suggest;
+mod tables;
 mod unwinders;
 #[cfg(feature = "machine")]
 mod verify;
@@ -81,6 +82,7 @@ enum Command {
     #[cfg(feature = "perf")]
     Perf(perf::Args),
     Explain(explain::Args),
+    Tables(tables::Args),
     Unwinders(unwinders::Args),
     Generate(generate::Args),
 }
@@ -135,6 +137,7 @@ pub(crate) fn run() -> ExitCode {
         #[cfg(feature = "perf")]
         Command::Perf(args) => perf::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
+        Command::Tables(args) => tables::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),
         Command::Generate(args) => generate::run(&args, &mut Cli::command()),
     };

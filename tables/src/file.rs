@@ -1,12 +1,13 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
+use crate::relocatable::{self, ObjectError};
 use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _, SymbolTable};
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ReadOptions};
-use unwind_sim_unwind::image::{Bytes, Image, Owner, Symbol};
+use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
+use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind, Symbol};
 
 /// The maximum number of pointers read from a file's relocations; libLLVM has 300,000.
 const POINTERS_MAX: usize = 1 << 24;
@@ -25,6 +26,14 @@ pub enum FileError {
         name: String,
         /// What is wrong, and where.
         error: ElfError,
+    },
+    /// It is a damaged relocatable object.
+    #[error("{name}: {error}")]
+    Object {
+        /// The file's name.
+        name: String,
+        /// What is wrong, and where.
+        error: ObjectError,
     },
 }
 
@@ -60,19 +69,30 @@ pub struct File {
     pointers: Vec<(u64, u64)>,
     /// The words that the loader fills with addresses of functions of other files, and their names.
     imports: Vec<(u64, String)>,
+    /// The sections in memory of a relocatable object; `None` for a program.
+    sections: Option<Vec<Code>>,
+    /// Tables that are compressed, and therefore not in the image.
+    compressed: Vec<SectionKind>,
 }
 
 impl File {
-    /// Reads the file in `owner`, which errors call `name`.
+    /// Reads the file in `owner`, which errors call `name`. The sections of a relocatable object
+    /// get addresses (see [`File::place`]), and its relocations are applied.
     ///
     /// # Errors
-    /// If it is not an x86-64 executable or shared object, or is damaged where that matters.
+    /// If it is not an x86-64 executable, shared object or relocatable object, or is damaged where
+    /// that matters.
     pub fn read(name: &str, owner: Owner) -> Result<File, FileError> {
         let wrong = |error| FileError::Elf {
             name: name.to_owned(),
             error,
         };
-        let read = unwind_elf::read(name, owner.clone(), &ReadOptions::default()).map_err(wrong)?;
+        let read = match unwind_elf::read(name, owner.clone(), &ReadOptions::default()) {
+            Err(error) if error.what == ElfErrorKind::Relocatable => {
+                return File::read_object(name, &owner);
+            }
+            read => read.map_err(wrong)?,
+        };
         let mut areas = Vec::new();
         for segment in &read.segments {
             let start = usize::try_from(segment.offset).ok();
@@ -103,13 +123,53 @@ impl File {
         }
         Ok(File {
             name: name.to_owned(),
+            compressed: read.compressed.iter().map(|c| c.kind).collect(),
             image: Arc::new(read.into_image()),
             areas,
             code,
             entry: headers.entry,
             pointers: headers.pointers,
             imports: headers.imports,
+            sections: None,
         })
+    }
+
+    fn read_object(name: &str, owner: &Owner) -> Result<File, FileError> {
+        let object = relocatable::read(name, owner).map_err(|error| FileError::Object {
+            name: name.to_owned(),
+            error,
+        })?;
+        Ok(File {
+            name: name.to_owned(),
+            image: Arc::new(Image::new(object.parts)),
+            areas: object.areas,
+            code: object.code,
+            entry: None,
+            pointers: Vec::new(),
+            imports: Vec::new(),
+            sections: Some(object.sections),
+            compressed: Vec::new(),
+        })
+    }
+
+    /// Whether it is a relocatable object, whose addresses are made up.
+    pub fn is_relocatable(&self) -> bool {
+        self.sections.is_some()
+    }
+
+    /// The section of a relocatable object that has `address`, and the offset in it. `None` in a
+    /// program, and for addresses between two sections. The end of a section belongs to it.
+    pub fn place(&self, address: u64) -> Option<(&str, u64)> {
+        let sections = self.sections.as_ref()?;
+        let after = sections.partition_point(|s| s.range.start <= address);
+        let section = sections.get(after.checked_sub(1)?)?;
+        let offset = address.checked_sub(section.range.start)?;
+        (address <= section.range.end).then_some((section.name.as_str(), offset))
+    }
+
+    /// Tables that are compressed (`SHF_COMPRESSED`), and therefore not in the image.
+    pub fn compressed(&self) -> &[SectionKind] {
+        &self.compressed
     }
 
     /// The name that it was opened with.

@@ -2,12 +2,18 @@
 //! writes them, all without running the program.
 //!
 //! - [`file`]: an ELF file as the workshop needs it: code, data, symbols, tables;
+//! - [`relocatable`]: addresses for relocatable objects, which have none;
 //! - [`table`]: a table's functions and rows, whatever its format;
+//! - [`dump`]: tables as text, as other tools print them;
+//! - [`diff`]: where two tables disagree;
 //! - [`proof`]: what the code does, held against what a table says of it;
 //! - [`check`]: the proof of all rows of a file.
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod diff;
+pub mod dump;
 pub mod file;
 pub mod proof;
+pub mod relocatable;
 pub mod table;

@@ -1,6 +1,7 @@
 //! Shared by the integration tests.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+pub(crate) mod compiler;
 pub(crate) mod decode;
 pub(crate) mod skip;
 

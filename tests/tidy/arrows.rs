@@ -5,7 +5,7 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("unwind", &[]),
     ("emulator", &["unwind"]),
     ("host", &["unwind"]),
@@ -35,7 +35,11 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "record",
         ],
     ),
-    ("view", &["unwind", "perf-data", "recordings", "judge"]),
+    ("tables", &["unwind"]),
+    (
+        "view",
+        &["unwind", "tables", "perf-data", "recordings", "judge"],
+    ),
     (
         "perf/tool",
         &[

@@ -13,7 +13,7 @@ mod plain;
 
 pub(crate) use loss::Lost;
 pub use loss::{Derived, Loss, Losses};
-pub use plain::simplify;
+pub use plain::{plt_threshold, simplify};
 
 use crate::cache::{Cache, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
@@ -24,7 +24,7 @@ use crate::row::TableKind;
 use crate::rule::{Key, Rule, RuleKind, Value};
 use core::marker::PhantomData;
 use core::ops::Range;
-use plain::{expression, plt_threshold};
+use plain::expression;
 
 /// Where rows come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

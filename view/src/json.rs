@@ -7,6 +7,7 @@ mod handling;
 mod kernel;
 pub mod lockstep;
 mod stitching;
+mod tables;
 mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
@@ -20,6 +21,10 @@ pub use handling::{
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
+pub use tables::{
+    ChangedLine, ClaimLine, InstructionLine, RuleLine, SectionPlaceLine, TableDiffLine,
+    TableDifferenceLine, TableLossLine, TableRowLine,
+};
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
@@ -88,6 +93,14 @@ pub enum Line {
     MapStack(MapStackLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
+    /// A row of an unwind table, from `tables dump`.
+    TableRow(Box<TableRowLine>),
+    /// Where two tables disagree, from `tables diff`.
+    TableDifference(Box<TableDifferenceLine>),
+    /// What the format of a table has no word for, from `tables diff`.
+    TableLoss(TableLossLine),
+    /// A function whose code differs between two builds, from `tables diff`.
+    CodeChanged(ChangedLine),
     /// The last line.
     Summary(SummaryLine),
     #[cfg(feature = "machine")]
@@ -107,6 +120,9 @@ pub enum Line {
     /// The last line of `perf stitch`.
     #[serde(rename = "summary")]
     Stitching(StitchingLine),
+    /// The last line of `tables diff`.
+    #[serde(rename = "summary")]
+    TableDiff(TableDiffLine),
 }
 
 /// One walk of one sample.

@@ -1,7 +1,8 @@
 //! Results as text, JSON and profiles.
 //!
 //! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
-//! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files.
+//! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files, [`tables`] unwind
+//! tables.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "machine")]
@@ -14,6 +15,7 @@ pub mod kernel;
 pub mod listing;
 pub mod pages;
 pub mod profile;
+pub mod tables;
 pub mod text;
 #[cfg(feature = "machine")]
 pub mod verification;

@@ -33,6 +33,7 @@ losses! {
     RaSlot = "ra-slot", "the return address is not at CFA - 8";
     RaRegister = "ra-register", "the return address is in a register";
     RaExpression = "ra-expression", "the return address is given by an expression";
+    RaUndefined = "ra-undefined", "the return address is lost, but the format can only place it";
     SpRule = "sp-rule", "the caller's sp is not the CFA";
     RbpUndefined = "rbp-undefined", "rbp is lost, but the format can only leave it unchanged";
     RbpRule = "rbp-rule", "the format cannot express rbp's rule";

@@ -11,7 +11,7 @@ pub(super) fn expression(bytes: &[u8], e: Expression) -> &[u8] {
 
 /// Recognizes `DW_OP_breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`, which GNU ld and
 /// lld write for a lazy PLT: 8 is added from the N-th byte of every 16. Returns N.
-pub(super) fn plt_threshold(bytes: &[u8]) -> Option<u8> {
+pub fn plt_threshold(bytes: &[u8]) -> Option<u8> {
     match *bytes {
         [
             0x77,

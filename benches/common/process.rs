@@ -1,0 +1,68 @@
+//! Whole processes as rivals, with discarded output.
+
+use super::timing::{Figure, children_cpu};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clock {
+    /// User and system time of the process.
+    Cpu,
+    /// The time that passed.
+    Wall,
+}
+
+/// A process and its times in each round.
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    command: Command,
+    cpu_ns: Vec<f64>,
+    wall_ns: Vec<f64>,
+}
+
+impl Contestant {
+    pub(crate) fn new(name: &'static str, mut command: Command) -> Self {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self {
+            name,
+            command,
+            cpu_ns: Vec::new(),
+            wall_ns: Vec::new(),
+        }
+    }
+
+    pub(crate) fn text(&mut self) -> Result<Vec<u8>, String> {
+        let output = self.command.stdout(Stdio::piped()).output();
+        self.command.stdout(Stdio::null());
+        let output = output.map_err(|e| format!("{}: {e}", self.name))?;
+        if !output.status.success() || output.stdout.is_empty() {
+            return Err(format!("{} failed", self.name));
+        }
+        Ok(output.stdout)
+    }
+
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        let (cpu, wall) = (children_cpu(), Instant::now());
+        let status = self.command.status();
+        let (cpu, wall) = (children_cpu() - cpu, wall.elapsed());
+        self.cpu_ns.push(cpu.as_nanos() as f64);
+        self.wall_ns.push(wall.as_nanos() as f64);
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(format!("{} failed", self.name)),
+        }
+    }
+
+    /// The times of its rounds for each of `units`.
+    pub(crate) fn figure(&self, clock: Clock, units: f64) -> Figure {
+        let times = match clock {
+            Clock::Cpu => &self.cpu_ns,
+            Clock::Wall => &self.wall_ns,
+        };
+        Figure::new(self.name, times.iter().map(|ns| ns / units).collect())
+    }
+}

@@ -1,0 +1,63 @@
+//! `tables`: unwind tables without running the program. Each of its subcommands is a file.
+
+mod diff;
+mod dump;
+
+use super::status::Status;
+use anyhow::{Context, Result};
+use std::path::Path;
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_tables::file::File;
+use unwind_sim_unwind::row::TableKind;
+
+/// Unwind tables, without running the program: show and compare them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim tables dump /usr/bin/git --function main
+  unwind-sim tables dump /usr/bin/git --as readelf
+  unwind-sim tables diff corpus/sframe/t_2.46")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Dump(dump::Args),
+    Diff(diff::Args),
+}
+
+/// `--table`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum TableName {
+    EhFrame,
+    DebugFrame,
+    Sframe,
+    Orc,
+}
+
+impl TableName {
+    fn kind(self) -> TableKind {
+        match self {
+            TableName::EhFrame => TableKind::EhFrame,
+            TableName::DebugFrame => TableKind::DebugFrame,
+            TableName::Sframe => TableKind::Sframe,
+            TableName::Orc => TableKind::Orc,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    match &args.command {
+        Command::Dump(args) => dump::run(args),
+        Command::Diff(args) => diff::run(args),
+    }
+}
+
+/// Opens an ELF file.
+fn open(path: &Path) -> Result<File> {
+    let owner = map_file(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(File::read(&path.to_string_lossy(), owner)?)
+}

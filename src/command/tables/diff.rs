@@ -1,0 +1,161 @@
+//! `tables diff`: where two tables disagree.
+
+use super::super::output;
+use super::super::status::Status;
+use super::{TableName, open};
+use anyhow::{Result, bail};
+use clap::ValueEnum as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use unwind_sim_tables::diff::builds::{self, Builds};
+use unwind_sim_tables::diff::{self, Input};
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::table::{KINDS, Table};
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_view::tables::{Compared, write_differences, write_differences_json};
+
+/// Show where two tables of a file, or of two builds of a program, disagree about the CFA, the
+/// return address or a callee-saved register.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+With one file, its tables are compared with its .eh_frame, or with TABLE. With two files, functions
+are matched by name and compared if their code is the same. What a format cannot express is counted
+as a loss. TABLE is eh_frame, debug_frame, sframe or orc.
+
+Examples:
+  unwind-sim tables diff corpus/sframe/t_2.46
+  unwind-sim tables diff corpus/sframe/t_2.46:eh_frame corpus/sframe/t_2.46:sframe
+  unwind-sim tables diff corpus/sframe/t_2.40:sframe corpus/sframe/t_2.46:sframe
+
+Exit status: 0 no contradiction; 1 the tables contradict each other; 2 usage error, I/O error or
+malformed input; 3 nothing could be compared.")]
+pub(crate) struct Args {
+    /// The file, and its first table.
+    #[arg(value_name = "ELF[:TABLE]")]
+    first: PathBuf,
+    /// The second table, of the same file or of another.
+    #[arg(value_name = "ELF[:TABLE]")]
+    second: Option<PathBuf>,
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes the table off `ELF:TABLE`.
+fn split(argument: &Path) -> (PathBuf, Option<TableKind>) {
+    let name = argument.to_str().and_then(|text| text.rsplit_once(':'));
+    let table = name.and_then(|(path, table)| {
+        let table = TableName::from_str(table, false).ok()?;
+        Some((PathBuf::from(path), table.kind()))
+    });
+    match table {
+        Some((path, kind)) => (path, Some(kind)),
+        None => (argument.to_owned(), None),
+    }
+}
+
+fn has(file: &File, kind: TableKind) -> bool {
+    let section = kind.section();
+    section.is_some_and(|section| file.image().section(section).is_some())
+}
+
+/// The pairs of tables to compare.
+fn pairs(
+    files: [&File; 2],
+    asked: [Option<TableKind>; 2],
+    is_builds: bool,
+) -> Vec<(TableKind, TableKind)> {
+    let present = |i: usize| KINDS.into_iter().filter(move |kind| has(files[i], *kind));
+    match asked {
+        [Some(a), Some(b)] => vec![(a, b)],
+        [Some(kind), None] | [None, Some(kind)] if is_builds => vec![(kind, kind)],
+        [None, None] if is_builds => {
+            let both = present(0).filter(|kind| has(files[1], *kind));
+            both.map(|kind| (kind, kind)).collect()
+        }
+        [Some(kind), None] | [None, Some(kind)] => {
+            let others = present(0).filter(|other| *other != kind);
+            others.take(1).map(|other| (other, kind)).collect()
+        }
+        [None, None] => {
+            let first = present(0).next();
+            let others = present(0).skip(1);
+            others.filter_map(|other| Some((first?, other))).collect()
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let (path, first) = split(&args.first);
+    let (other, second) = match &args.second {
+        Some(second) => split(second),
+        None => (path.clone(), None),
+    };
+    let file = open(&path)?;
+    let is_same = path == other || path.canonicalize().ok() == other.canonicalize().ok();
+    let other = match is_same {
+        true => None,
+        false => Some(open(&other)?),
+    };
+    let files = [&file, other.as_ref().unwrap_or(&file)];
+    let pairs = pairs(files, [first, second], other.is_some());
+    let mut out = output::stdout();
+    let mut status = Status::NothingJudged;
+    let mut problems = 0;
+    for (i, kinds) in pairs.iter().enumerate() {
+        let tables = [
+            read(files[0], kinds.0, &mut problems)?,
+            read(files[1], kinds.1, &mut problems)?,
+        ];
+        let inputs = [0, 1].map(|i| Input {
+            file: files[i],
+            table: &tables[i],
+        });
+        let found = match other.is_some() {
+            true => builds::diff(inputs[0], inputs[1]),
+            false => Builds {
+                diff: diff::diff(inputs[0], inputs[1]),
+                ..Builds::default()
+            },
+        };
+        let compared = Compared {
+            inputs,
+            found: &found,
+            is_builds: other.is_some(),
+        };
+        if args.json {
+            write_differences_json(&compared, &mut out)?;
+        } else {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            write_differences(&compared, &mut out)?;
+        }
+        if found.diff.contradicts() {
+            status = Status::Difference;
+        } else if found.diff.rows > 0 && status == Status::NothingJudged {
+            status = Status::AsExpected;
+        }
+    }
+    out.flush()?;
+    if pairs.is_empty() {
+        anstream::eprintln!("{}: no two tables to compare", path.display());
+    }
+    if problems > 0 && status != Status::Difference {
+        let parts = if problems == 1 { "part" } else { "parts" };
+        bail!("{problems} {parts} of the tables cannot be read");
+    }
+    Ok(status)
+}
+
+/// Reads a table, and reports what is wrong with it.
+fn read(file: &File, kind: TableKind, problems: &mut usize) -> Result<Table> {
+    let Some(table) = Table::read(file, kind) else {
+        bail!("{} has no {}", file.name(), kind.as_str());
+    };
+    for problem in table.problems() {
+        anstream::eprintln!("{}: {problem}", file.name());
+    }
+    *problems += table.problems().len();
+    Ok(table)
+}

@@ -1,0 +1,190 @@
+//! `tables dump`: the rows of a file's tables.
+
+use super::super::output;
+use super::super::status::Status;
+use super::{TableName, open};
+use anyhow::{Result, bail};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim_tables::dump::{self, Dumped, Filter, PROBLEMS_MAX};
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::table::{KINDS, Table};
+use unwind_sim_unwind::image::SectionKind;
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_view::tables::{self, Form, functions};
+
+/// Show the rows of a file's unwind tables, as equations or as other tools print them.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The file is a program, a shared object, a relocatable object or a kernel module.
+
+Examples:
+  unwind-sim tables dump /usr/bin/git --function main
+  unwind-sim tables dump /usr/bin/git --as readelf
+  unwind-sim tables dump corpus/sframe/t_2.46 --as objdump
+  unwind-sim tables dump /usr/bin/git --table eh_frame --json")]
+pub(crate) struct Args {
+    /// The ELF file.
+    #[arg(value_name = "ELF")]
+    path: PathBuf,
+    /// Only this table. Can be given more than once.
+    #[arg(long, value_name = "TABLE")]
+    table: Vec<TableName>,
+    /// Only the function with this name.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// The form of the text.
+    #[arg(long = "as", value_name = "FORM", default_value = "equations")]
+    form: As,
+    /// JSON Lines instead of text.
+    #[arg(long, conflicts_with = "form")]
+    json: bool,
+}
+
+/// `--as`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum As {
+    /// One line for each row: its address, function, place in the table, and rule.
+    Equations,
+    /// `readelf --debug-dump=frames-interp`: .eh_frame and .debug_frame.
+    Readelf,
+    /// `objdump --sframe` and `objtool --dump=orc`: SFrame and ORC.
+    Objdump,
+}
+
+impl As {
+    /// The tables that have this form.
+    fn kinds(self) -> &'static [TableKind] {
+        match self {
+            As::Equations => &KINDS,
+            As::Readelf => &[TableKind::EhFrame, TableKind::DebugFrame],
+            As::Objdump => &[TableKind::Sframe, TableKind::Orc],
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            As::Equations => "equations",
+            As::Readelf => "readelf",
+            As::Objdump => "objdump",
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let kinds = kinds(args)?;
+    let file = open(&args.path)?;
+    let filter = filter(args, &file)?;
+    let present: Vec<TableKind> = kinds
+        .iter()
+        .copied()
+        .filter(|kind| has(&file, *kind))
+        .collect();
+    tell_compressed(&file, &kinds);
+    if present.is_empty() {
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+        let path = args.path.display();
+        anstream::eprintln!("{path} has no table of this kind: {}", names.join(", "));
+        return Ok(Status::NothingJudged);
+    }
+    let mut out = output::raw_stdout();
+    let mut rows = 0;
+    let mut problems: Vec<String> = Vec::new();
+    let mut problem_count = 0;
+    let mut take = |dumped: Dumped| {
+        rows += dumped.rows;
+        problem_count += dumped.problem_count;
+        problems.extend(dumped.problems.iter().map(ToString::to_string));
+    };
+    match args.form {
+        As::Readelf => take(dump::readelf::write(&file, &present, &filter, &mut out)?),
+        As::Objdump => {
+            if present.contains(&TableKind::Sframe) {
+                take(dump::sframe::write(&file, &filter, &mut out)?);
+            }
+            if present.contains(&TableKind::Orc) {
+                take(dump::orc::write(&file, None, &filter, &mut out)?);
+            }
+        }
+        As::Equations => {
+            let form = if args.json { Form::Json } else { Form::Text };
+            for table in present.iter().filter_map(|kind| Table::read(&file, *kind)) {
+                rows += tables::write(&file, &table, &filter, form, &mut out)?;
+                let bad = table.functions().iter().filter_map(|f| f.error);
+                let shown = |address: u64| filter.shows(&(address..address.saturating_add(1)));
+                let bad: Vec<String> = bad
+                    .filter(|(address, _)| shown(*address))
+                    .map(|(address, reason)| format!("from {address:#x} on: {reason}"))
+                    .chain(table.problems().iter().map(ToString::to_string))
+                    .collect();
+                problem_count += bad.len() as u64;
+                problems.extend(bad.into_iter().take(PROBLEMS_MAX));
+            }
+        }
+    }
+    out.flush()?;
+    for problem in &problems {
+        anstream::eprintln!("{problem}");
+    }
+    if problem_count > 0 {
+        let parts = if problem_count == 1 { "part" } else { "parts" };
+        bail!(
+            "{}: {problem_count} {parts} of the tables cannot be read",
+            args.path.display()
+        );
+    }
+    if rows == 0 && !filter.is_all() {
+        anstream::eprintln!("no row for this function");
+        return Ok(Status::NothingJudged);
+    }
+    Ok(Status::AsExpected)
+}
+
+/// The tables that were asked for.
+fn kinds(args: &Args) -> Result<Vec<TableKind>> {
+    let known = args.form.kinds();
+    if args.table.is_empty() {
+        return Ok(known.to_vec());
+    }
+    let asked: Vec<TableKind> = args.table.iter().map(|t| t.kind()).collect();
+    if let Some(kind) = asked.iter().find(|kind| !known.contains(kind)) {
+        let (kind, form) = (kind.as_str(), args.form.as_str());
+        let names: Vec<&str> = known.iter().map(|kind| kind.as_str()).collect();
+        let names = names.join(" and ");
+        bail!("--as {form} shows {names} only; leave it out for {kind}");
+    }
+    Ok(asked)
+}
+
+fn has(file: &File, kind: TableKind) -> bool {
+    let section = kind.section();
+    section.is_some_and(|section| file.image().section(section).is_some())
+}
+
+fn filter(args: &Args, file: &File) -> Result<Filter> {
+    let Some(name) = &args.function else {
+        return Ok(Filter::ALL);
+    };
+    match functions::ranges(file, name) {
+        Ok(ranges) => Ok(Filter::ranges(ranges)),
+        Err(similar) => {
+            let path = args.path.display();
+            let hint = match similar.is_empty() {
+                true => String::new(),
+                false => format!("; similar: {}", similar.join(", ")),
+            };
+            bail!("{path} has no function {name}{hint}")
+        }
+    }
+}
+
+/// Says which tables are left out because they are compressed.
+fn tell_compressed(file: &File, kinds: &[TableKind]) {
+    let asked = |kind: &&SectionKind| kinds.iter().any(|k| k.section() == Some(**kind));
+    for section in file.compressed().iter().filter(asked) {
+        let (name, section) = (file.name(), section.as_str());
+        anstream::eprintln!(
+            "{name}: {section} is compressed; to read it: objcopy --decompress-debug-sections"
+        );
+    }
+}

@@ -1,0 +1,323 @@
+//! Lays out a relocatable object (`.o`, `.ko`), so that its tables can be read as those of a
+//! program: every section in memory gets an address of its own, and the relocations are applied.
+//!
+//! Sources: System V gABI, "Relocation"; x86-64 psABI, "Relocation Types". Not here: resolving
+//! symbols of other objects. They count as 0 in tables, and code that refers to them is unchanged.
+
+use crate::file::{Area, Code};
+use object::SectionIndex;
+use object::elf;
+use object::endian::LittleEndian as LE;
+use object::read::elf::{
+    FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
+};
+use std::collections::BTreeMap;
+use unwind_sim_unwind::image::{Bytes, ImageParts, Owner, Section, SectionKind, Symbol};
+
+/// The address (svma) of the first section. Not 0, so that nothing is mistaken for "no address".
+const FIRST_ADDRESS: u64 = 0x1000;
+/// The smallest alignment of a section, bytes: two functions are never adjacent by accident.
+const ALIGN_MIN: u64 = 16;
+/// The largest alignment that is honoured, bytes.
+const ALIGN_MAX: u64 = 1 << 21;
+/// The total size of sections without bytes in the file, bytes.
+const SIZE_MAX: u64 = 1 << 40;
+/// The maximum length of all symbol names, as a multiple of the file's length: names may share
+/// their bytes.
+const NAME_SHARING_MAX: usize = 16;
+
+/// What is wrong with an object.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{section} at offset {offset:#x}: {what}")]
+pub struct ObjectError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// The section that is wrong.
+    pub section: String,
+    /// Offset in the file, bytes.
+    pub offset: u64,
+}
+
+/// An object with addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    /// The parts of its image.
+    pub(crate) parts: ImageParts,
+    /// Its memory.
+    pub(crate) areas: Vec<Area>,
+    /// Its sections with code, by address.
+    pub(crate) code: Vec<Code>,
+    /// All its sections in memory, by address.
+    pub(crate) sections: Vec<Code>,
+}
+
+type Header = elf::FileHeader64<LE>;
+type SectionHeader = elf::SectionHeader64<LE>;
+
+/// Lays out the object in `owner`.
+pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
+    let data: &[u8] = (**owner).as_ref();
+    let wrong = |what, section: &str, offset| ObjectError {
+        what,
+        section: section.to_owned(),
+        offset,
+    };
+    let header = Header::parse(data).map_err(|_| wrong("cut short", "file header", 0))?;
+    let offset = header.e_shoff(LE);
+    let sections = header
+        .sections(LE, data)
+        .map_err(|_| wrong("not within the file", "section headers", offset))?;
+    let symbols = sections
+        .symbols(LE, data, elf::SHT_SYMTAB)
+        .map_err(|_| wrong("unreadable", ".symtab", offset))?;
+    let mut layout = Layout {
+        owner,
+        data,
+        sections,
+        symbols,
+        addresses: BTreeMap::new(),
+        contents: BTreeMap::new(),
+    };
+    layout.place()?;
+    layout.relocate()?;
+    let mut object = layout.object();
+    object.parts.name = name.to_owned();
+    object.parts.symbols = layout.code_symbols();
+    Ok(object)
+}
+
+struct Layout<'a> {
+    owner: &'a Owner,
+    data: &'a [u8],
+    sections: SectionTable<'a, Header>,
+    symbols: SymbolTable<'a, Header>,
+    /// The address of each section that has one.
+    addresses: BTreeMap<usize, u64>,
+    /// The bytes of sections that were relocated.
+    contents: BTreeMap<usize, Vec<u8>>,
+}
+
+impl<'a> Layout<'a> {
+    fn name(&self, section: &SectionHeader) -> String {
+        let name = self.sections.section_name(LE, section);
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+    }
+
+    fn wrong(&self, what: &'static str, section: &SectionHeader) -> ObjectError {
+        ObjectError {
+            what,
+            section: self.name(section),
+            offset: section.sh_offset(LE),
+        }
+    }
+
+    /// Gives every section in memory an address, in the order of the file. `.debug_frame` is not
+    /// in memory and gets 0.
+    fn place(&mut self) -> Result<(), ObjectError> {
+        let mut next = FIRST_ADDRESS;
+        for (index, section) in self.sections.enumerate() {
+            if kind(&self.name(section)) == Some(SectionKind::DebugFrame) {
+                self.addresses.insert(index.0, 0);
+            }
+            if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 == 0 {
+                continue;
+            }
+            let align = section.sh_addralign(LE).clamp(ALIGN_MIN, ALIGN_MAX);
+            let align = align.checked_next_power_of_two().unwrap_or(ALIGN_MIN);
+            let address = next.next_multiple_of(align);
+            let size = section.sh_size(LE);
+            let in_file = section.data(LE, self.data).is_ok();
+            // The gap tells the end of a section from the start of the next.
+            next = address
+                .checked_add(size)
+                .and_then(|end| end.checked_add(1))
+                .filter(|&end| in_file && end < SIZE_MAX)
+                .ok_or_else(|| self.wrong("not within the file", section))?;
+            self.addresses.insert(index.0, address);
+        }
+        Ok(())
+    }
+
+    fn relocate(&mut self) -> Result<(), ObjectError> {
+        for (_, section) in self.sections.enumerate() {
+            if section.sh_type(LE) != elf::SHT_RELA {
+                continue;
+            }
+            let target = section.info_link(LE);
+            let Some(&address) = self.addresses.get(&target.0) else {
+                continue;
+            };
+            let relocations: &[elf::Rela64<LE>] = section
+                .data_as_array(LE, self.data)
+                .map_err(|_| self.wrong("not within the file", section))?;
+            let mut bytes = match self.contents.remove(&target.0) {
+                Some(bytes) => bytes,
+                None => self.original(target).to_vec(),
+            };
+            let from_section = is_relative_to_section(&bytes);
+            let is_sframe = self.sections.section(target).map(|s| self.name(s));
+            let is_sframe = is_sframe.is_ok_and(|name| name == SectionKind::Sframe.as_str());
+            for relocation in relocations {
+                let place = match is_sframe && from_section {
+                    true => address,
+                    false => address.wrapping_add(relocation.r_offset(LE)),
+                };
+                self.apply(relocation, place, &mut bytes);
+            }
+            self.contents.insert(target.0, bytes);
+        }
+        Ok(())
+    }
+
+    fn original(&self, section: SectionIndex) -> &'a [u8] {
+        let section = self.sections.section(section);
+        let bytes = section.ok().and_then(|s| s.data(LE, self.data).ok());
+        bytes.unwrap_or_default()
+    }
+
+    /// Applies one relocation to the word at address `place`. Kinds that neither tables nor direct
+    /// branches have are left alone.
+    fn apply(&self, relocation: &elf::Rela64<LE>, place: u64, bytes: &mut [u8]) {
+        let offset = relocation.r_offset(LE);
+        let symbol = relocation.symbol(LE, false);
+        let symbol = symbol.map(|index| self.symbol_address(index));
+        let value = symbol
+            .unwrap_or(Some(0))
+            .unwrap_or(0)
+            .wrapping_add(relocation.r_addend(LE).cast_unsigned());
+        let kind = relocation.r_type(LE, false);
+        let (value, len) = match kind {
+            elf::R_X86_64_64 => (value, 8),
+            elf::R_X86_64_PC64 => (value.wrapping_sub(place), 8),
+            elf::R_X86_64_32 | elf::R_X86_64_32S => (value, 4),
+            elf::R_X86_64_PC32 | elf::R_X86_64_PLT32 => (value.wrapping_sub(place), 4),
+            _ => return,
+        };
+        let start = usize::try_from(offset).ok();
+        let word = start.and_then(|start| bytes.get_mut(start..start.checked_add(len)?));
+        if let Some(word) = word {
+            word.copy_from_slice(&value.to_le_bytes()[..len]);
+        }
+    }
+
+    /// The address of a symbol of this object.
+    fn symbol_address(&self, index: object::SymbolIndex) -> Option<u64> {
+        let symbol = self.symbols.symbol(index).ok()?;
+        if symbol.st_shndx(LE) == elf::SHN_ABS {
+            return Some(symbol.st_value(LE));
+        }
+        let section = self.symbols.symbol_section(LE, symbol, index).ok()??;
+        let address = self.addresses.get(&section.0)?;
+        Some(address.wrapping_add(symbol.st_value(LE)))
+    }
+
+    fn object(&mut self) -> Object {
+        let mut out = Object::default();
+        for (index, section) in self.sections.enumerate() {
+            let Some(&address) = self.addresses.get(&index.0) else {
+                continue;
+            };
+            let name = self.name(section);
+            let range = address..address.saturating_add(section.sh_size(LE));
+            let bytes = self.bytes(index, section);
+            let flags = section.sh_flags(LE).0;
+            let is_code = flags & elf::SHF_EXECINSTR.0 != 0;
+            let kind = kind(&name).or(is_code.then_some(SectionKind::Text));
+            if let Some(kind) = kind {
+                let data = bytes.clone();
+                out.parts.sections.push(Section {
+                    kind,
+                    address,
+                    data,
+                });
+            }
+            if flags & elf::SHF_ALLOC.0 == 0 || range.is_empty() {
+                continue;
+            }
+            let code = Code {
+                name,
+                range: range.clone(),
+            };
+            if is_code {
+                out.parts.text.push(range);
+                out.code.push(code.clone());
+            }
+            out.sections.push(code);
+            out.areas.push(Area {
+                address,
+                bytes,
+                is_writable: flags & elf::SHF_WRITE.0 != 0,
+            });
+        }
+        out
+    }
+
+    fn bytes(&mut self, index: SectionIndex, section: &SectionHeader) -> Bytes {
+        if let Some(bytes) = self.contents.remove(&index.0) {
+            return Bytes::from_vec(bytes);
+        }
+        let range = section.file_range(LE).and_then(|(start, size)| {
+            let start = usize::try_from(start).ok()?;
+            let end = start.checked_add(usize::try_from(size).ok()?)?;
+            Bytes::new(self.owner.clone(), start..end)
+        });
+        range.unwrap_or_else(|| Bytes::from_vec(Vec::new()))
+    }
+
+    /// The functions, and the labels without a type in sections with code.
+    fn code_symbols(&self) -> Vec<Symbol> {
+        let mut left = self.data.len().saturating_mul(NAME_SHARING_MAX);
+        let mut out = Vec::new();
+        for (index, symbol) in self.symbols.enumerate() {
+            let kind = symbol.st_type();
+            if kind != elf::STT_FUNC && kind != elf::STT_NOTYPE && kind != elf::STT_GNU_IFUNC {
+                continue;
+            }
+            let section = self.symbols.symbol_section(LE, symbol, index);
+            let header = section
+                .ok()
+                .flatten()
+                .and_then(|s| self.sections.section(s).ok());
+            let is_code = |h: &SectionHeader| h.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0;
+            if !header.is_some_and(is_code) {
+                continue;
+            }
+            let name = self.symbols.symbol_name(LE, symbol).unwrap_or_default();
+            let Some(address) = self.symbol_address(index).filter(|_| !name.is_empty()) else {
+                continue;
+            };
+            let Some(rest) = left.checked_sub(name.len()) else {
+                break;
+            };
+            left = rest;
+            out.push(Symbol {
+                address,
+                size: symbol.st_size(LE),
+                name: String::from_utf8_lossy(name).into_owned(),
+            });
+        }
+        out
+    }
+}
+
+/// Whether the function starts in these bytes of a `.sframe` section are relative to the section.
+/// The relocations of such an object say "relative to the field" all the same; a linker knows
+/// better (binutils 2.40 to 2.44: V1, and V2 without `SFRAME_F_FDE_FUNC_START_PCREL`).
+fn is_relative_to_section(bytes: &[u8]) -> bool {
+    let flags = bytes.get(3).copied().unwrap_or(0);
+    flags & unwind_sim_unwind::sframe::FLAG_FUNC_START_PCREL == 0
+        && matches!(bytes.get(2), Some(1 | 2))
+}
+
+/// The kind of table with this section name.
+fn kind(name: &str) -> Option<SectionKind> {
+    const TABLES: [SectionKind; 6] = [
+        SectionKind::EhFrame,
+        SectionKind::DebugFrame,
+        SectionKind::Sframe,
+        SectionKind::OrcUnwind,
+        SectionKind::OrcUnwindIp,
+        SectionKind::OrcHeader,
+    ];
+    TABLES.into_iter().find(|kind| kind.as_str() == name)
+}
