@@ -7,7 +7,8 @@
 //! - [`dump`]: tables as text, as other tools print them;
 //! - [`diff`]: where two tables disagree;
 //! - [`proof`]: what the code does, held against what a table says of it;
-//! - [`check`]: the proof of all rows of a file.
+//! - [`check`]: the proof of all rows of a file;
+//! - [`selftest`]: what the proof does with wrong rows.
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -16,4 +17,5 @@ pub mod dump;
 pub mod file;
 pub mod proof;
 pub mod relocatable;
+pub mod selftest;
 pub mod table;

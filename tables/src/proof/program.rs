@@ -97,6 +97,19 @@ impl<'f> Program<'f> {
         }
     }
 
+    /// Reads function `index` again from function `number` of the first table, whose rows were
+    /// replaced.
+    pub fn update(&mut self, index: usize, number: usize) {
+        let Some(table) = self.tables.first() else {
+            return;
+        };
+        let functions = (self.functions.get_mut(index), table.functions().get(number));
+        if let (Some(unit), Some(function)) = functions {
+            unit.range = function.range.clone();
+            unit.entry = entry(self.file, table, function);
+        }
+    }
+
     /// The number of the function that contains `address` (svma).
     pub fn function_at(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|f| f.range.start <= address);
