@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use crate::proof::program::Program;
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use std::ops::Range;
 
@@ -31,7 +31,9 @@ impl Code {
     pub(super) fn first_branch(&self) -> usize {
         let mut insns = self.insns.iter();
         let next = |insn: &Instruction| insn.flow_control() == FlowControl::Next;
-        insns.position(|insn| !next(insn)).unwrap_or(self.insns.len())
+        insns
+            .position(|insn| !next(insn))
+            .unwrap_or(self.insns.len())
     }
 }
 
@@ -46,7 +48,7 @@ fn decode(file: &File, range: &Range<u64>) -> Vec<Instruction> {
 }
 
 /// Where an instruction jumps to, if it says so itself.
-fn target(insn: &Instruction) -> Option<u64> {
+pub(super) fn target(insn: &Instruction) -> Option<u64> {
     let jumps = matches!(
         insn.flow_control(),
         FlowControl::ConditionalBranch
@@ -57,12 +59,17 @@ fn target(insn: &Instruction) -> Option<u64> {
     (jumps && insn.op0_kind() == OpKind::NearBranch64).then(|| insn.near_branch64())
 }
 
+/// How often instructions jump to or call each address (svma).
+pub(super) type Targets = HashMap<u64, u32>;
+
 /// All addresses (svma) that instructions of the program jump to or call.
-pub(super) fn targets(program: &Program<'_>) -> HashSet<u64> {
-    let mut targets = HashSet::new();
+pub(super) fn targets(program: &Program<'_>) -> Targets {
+    let mut targets = Targets::new();
     for function in &program.functions {
         let insns = decode(program.file, &function.range);
-        targets.extend(insns.iter().filter_map(target));
+        for target in insns.iter().filter_map(target) {
+            *targets.entry(target).or_default() += 1;
+        }
     }
     targets
 }
@@ -71,7 +78,10 @@ pub(super) fn targets(program: &Program<'_>) -> HashSet<u64> {
 pub(super) fn ends_way(insn: &Instruction) -> bool {
     matches!(
         insn.flow_control(),
-        FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
     ) || insn.mnemonic() == Mnemonic::Hlt
 }
 

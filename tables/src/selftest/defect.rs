@@ -96,7 +96,8 @@ impl Victim<'_> {
                 None
             }),
             Kind::CfaRegister => self.in_row(random, |row, random| {
-                let to = *random.one(&[Reg::Rsp, Reg::Rbp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R10])?;
+                let to =
+                    *random.one(&[Reg::Rsp, Reg::Rbp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R10])?;
                 match &mut row.rule.cfa {
                     Value::Offset {
                         base: Base::Reg(reg),
@@ -128,7 +129,10 @@ impl Victim<'_> {
             }
             Kind::RowEarly => self.moved(random, |code, start| {
                 let insns = code.insns.iter();
-                insns.map(|insn| insn.ip()).take_while(|&at| at < start).last()
+                insns
+                    .map(|insn| insn.ip())
+                    .take_while(|&at| at < start)
+                    .last()
             }),
             Kind::RowLate => self.moved(random, |code, start| {
                 let mut insns = code.insns.iter().map(|insn| insn.ip());
@@ -220,7 +224,9 @@ impl Victim<'_> {
             start: row.start.wrapping_sub(start).wrapping_add(self.range.start),
             ..*row
         });
-        let rows: Vec<NewRow> = moved.filter(|row| self.range.contains(&row.start)).collect();
+        let rows: Vec<NewRow> = moved
+            .filter(|row| self.range.contains(&row.start))
+            .collect();
         let key = |row: &NewRow| (row.start, row.rule);
         let same = rows.iter().map(key).eq(self.rows.iter().map(key));
         (!same).then(|| self.with(self.range.start, rows))

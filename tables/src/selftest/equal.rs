@@ -1,11 +1,11 @@
 //! Whether changed rows are as right as those that they replace, by arguments that do not use the
 //! proof.
 
-use super::code::{Code, ends_way, is_filler};
+use super::code::{Code, Targets, ends_way, is_filler};
 use super::machine::Machine;
 use super::random::Random;
-use hashbrown::HashSet;
-use iced_x86::{Instruction, InstructionInfoFactory, OpAccess};
+use super::unwritten::is_unwritten;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;
 use unwind_sim_unwind::regs::Reg;
@@ -23,21 +23,28 @@ pub enum Argument {
     /// the program jumps.
     Padding,
     /// Executed on numbers, from a state for which the original row is right and of which all else
-    /// is random, the instructions lead to states for which both rows are right.
+    /// is random, the instructions lead to states for which both rows are right. The way begins
+    /// where ways meet: at the targets of jumps, and, if landing pads or a jump table may lead
+    /// anywhere behind the function's first branch, at every instruction there but those behind a
+    /// `pop` or `leave`, which belong to one way out.
     SameFrame,
     /// The rules differ only in the CFA's register. They agree at the row's first instruction (as
     /// in [`Argument::SameFrame`]), nothing jumps into the row from elsewhere, and no instruction
     /// in it writes one of the registers.
     SameRegister,
+    /// The changed row says that a register is unchanged, and no instruction from which the row
+    /// can be reached writes it.
+    Unwritten,
 }
 
 impl Argument {
     /// All arguments.
-    pub const ALL: [Argument; 4] = [
+    pub const ALL: [Argument; 5] = [
         Argument::NoInstruction,
         Argument::Padding,
         Argument::SameFrame,
         Argument::SameRegister,
+        Argument::Unwritten,
     ];
 
     /// The stable name.
@@ -47,6 +54,7 @@ impl Argument {
             Argument::Padding => "padding",
             Argument::SameFrame => "same-frame",
             Argument::SameRegister => "same-register",
+            Argument::Unwritten => "unwritten",
         }
     }
 }
@@ -68,7 +76,7 @@ pub(super) struct Pair<'a> {
     /// Where the changed rows end (svma).
     pub(super) changed_end: u64,
     /// All addresses that the program's instructions jump to.
-    pub(super) targets: &'a HashSet<u64>,
+    pub(super) targets: &'a Targets,
 }
 
 impl Pair<'_> {
@@ -96,6 +104,9 @@ impl Pair<'_> {
         if (0..STACKS).all(|_| self.same_frame(&touched, &mut random)) {
             return Some(Argument::SameFrame);
         }
+        if is_unwritten(self, &touched) {
+            return Some(Argument::Unwritten);
+        }
         let first = touched.get(..1)?;
         let same = self.keeps_registers(&touched)
             && (0..STACKS).all(|_| self.same_frame(first, &mut random));
@@ -112,7 +123,7 @@ impl Pair<'_> {
             if !is_filler(insn) {
                 return ends_way(insn);
             }
-            if self.targets.contains(&insn.ip()) || insn.ip() == self.range.start {
+            if self.targets.contains_key(&insn.ip()) || insn.ip() == self.range.start {
                 return false;
             }
         }
@@ -127,7 +138,10 @@ impl Pair<'_> {
         let mut info = InstructionInfoFactory::new();
         let branch = self.code.first_branch();
         // Nothing before the last place where ways meet matters.
-        let begin = (0..=first).rev().find(|&i| self.is_meeting(i, branch)).unwrap_or(0);
+        let begin = (0..=first)
+            .rev()
+            .find(|&i| self.is_meeting(i, branch))
+            .unwrap_or(0);
         let mut machine: Option<Machine> = None;
         for index in begin..=last {
             let Some(insn) = self.code.insns.get(index) else {
@@ -159,17 +173,23 @@ impl Pair<'_> {
             return true;
         };
         let before = index.checked_sub(1).and_then(|i| self.code.insns.get(i));
-        self.targets.contains(&insn.ip())
+        self.targets.contains_key(&insn.ip())
             || before.is_none_or(ends_way)
-            || self.code.has_hidden_jumps && index > first_branch
+            || self.code.has_hidden_jumps
+                && index > first_branch
+                && !before.is_some_and(|b| matches!(b.mnemonic(), Mnemonic::Pop | Mnemonic::Leave))
     }
 
     /// Whether the rules differ only in the CFA's register, and the instructions `touched`, a row,
     /// keep both registers and are reached only from its first.
     fn keeps_registers(&self, touched: &[usize]) -> bool {
-        let whole = touched.windows(2).all(|w| matches!(w, [a, b] if a + 1 == *b));
-        let insns = touched.iter().filter_map(|&index| self.code.insns.get(index));
-        let entered = |insn: &Instruction| self.targets.contains(&insn.ip());
+        let whole = touched
+            .windows(2)
+            .all(|w| matches!(w, [a, b] if a + 1 == *b));
+        let insns = touched
+            .iter()
+            .filter_map(|&index| self.code.insns.get(index));
+        let entered = |insn: &Instruction| self.targets.contains_key(&insn.ip());
         if !whole || self.code.has_hidden_jumps || insns.clone().skip(1).any(entered) {
             return false;
         }
@@ -201,7 +221,11 @@ fn base(value: Value) -> Option<Reg> {
 }
 
 /// Whether an instruction writes one of the registers. A call gives them back.
-fn writes(insn: &Instruction, registers: [Reg; 2], info: &mut InstructionInfoFactory) -> bool {
+pub(super) fn writes(
+    insn: &Instruction,
+    registers: [Reg; 2],
+    info: &mut InstructionInfoFactory,
+) -> bool {
     use iced_x86::FlowControl as F;
     if matches!(insn.flow_control(), F::Call | F::IndirectCall) {
         return false;
@@ -210,7 +234,9 @@ fn writes(insn: &Instruction, registers: [Reg; 2], info: &mut InstructionInfoFac
     used.iter().any(|used| {
         let read = matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
         let whole = used.register().full_register();
-        let register = whole.is_gpr64().then(|| Reg::BY_NUMBER[whole.number() & 15]);
+        let register = whole
+            .is_gpr64()
+            .then(|| Reg::BY_NUMBER[whole.number() & 15]);
         !read && register.is_some_and(|register| registers.contains(&register))
     })
 }

@@ -122,7 +122,8 @@ impl<'f> Ground<'f> {
         let table = self.program.tables.first();
         let number = self.numbers.get(index).copied().unwrap_or(usize::MAX);
         let function = table.and_then(|table| table.functions().get(number));
-        function.is_some_and(|f| f.error.is_none() && f.range == self.program.functions[index].range)
+        function
+            .is_some_and(|f| f.error.is_none() && f.range == self.program.functions[index].range)
     }
 
     /// Proves function `index` with the changed rows of `pair`.
@@ -146,7 +147,11 @@ impl<'f> Ground<'f> {
 
     fn put(&mut self, index: usize, range: Range<u64>, rows: &[NewRow]) -> Option<Function> {
         let number = *self.numbers.get(index)?;
-        let former = self.program.tables.first_mut()?.replace(number, range, rows);
+        let former = self
+            .program
+            .tables
+            .first_mut()?
+            .replace(number, range, rows);
         self.program.update(index, number);
         former
     }

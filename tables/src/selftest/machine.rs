@@ -91,7 +91,8 @@ impl Machine {
     /// Whether `rule` gives the caller's values. What it says in the words of `known`, which is
     /// right, is not computed.
     pub(super) fn is_right(&self, rule: &Rule, known: &Rule) -> bool {
-        if rule.kind != known.kind || rule.sp != known.sp || self.value(rule.cfa) != Some(self.cfa) {
+        if rule.kind != known.kind || rule.sp != known.sp || self.value(rule.cfa) != Some(self.cfa)
+        {
             return false;
         }
         let is = |value: Value, known: Value, wanted: u64| {
@@ -99,10 +100,12 @@ impl Machine {
         };
         let saved = Reg::CALLEE_SAVED.into_iter().enumerate();
         is(rule.ra, known.ra, self.return_address)
-            && saved.into_iter().all(|(index, reg)| match rule.saved[index] {
-                value if is_unchanged(value) => self.reg(reg) == self.saved[index],
-                value => is(value, known.saved[index], self.saved[index]),
-            })
+            && saved
+                .into_iter()
+                .all(|(index, reg)| match rule.saved[index] {
+                    value if is_unchanged(value) => self.reg(reg) == self.saved[index],
+                    value => is(value, known.saved[index], self.saved[index]),
+                })
     }
 
     fn value(&self, value: Value) -> Option<u64> {
@@ -237,7 +240,11 @@ impl Machine {
                 };
                 self.write(to, value);
             }
-            _ if matches!(insn.flow_control(), FlowControl::Call | FlowControl::IndirectCall) => {
+            _ if matches!(
+                insn.flow_control(),
+                FlowControl::Call | FlowControl::IndirectCall
+            ) =>
+            {
                 self.call();
             }
             _ => self.spoil(insn, info),
@@ -267,7 +274,10 @@ impl Machine {
         let writes = |access| {
             matches!(
                 access,
-                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
             )
         };
         let info = factory.info(insn);
@@ -280,7 +290,11 @@ impl Machine {
             };
             self.store(at, size, None);
         }
-        for used in info.used_registers().iter().filter(|used| writes(used.access())) {
+        for used in info
+            .used_registers()
+            .iter()
+            .filter(|used| writes(used.access()))
+        {
             let value = self.random.number();
             self.write(used.register(), value);
         }

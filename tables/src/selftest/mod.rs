@@ -16,6 +16,7 @@ mod machine;
 mod random;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 pub use defect::Kind;
 pub use equal::Argument;
@@ -133,7 +134,8 @@ impl Score {
         let left = MISSES_MAX.saturating_sub(self.misses.len());
         self.misses.extend(other.misses.into_iter().take(left));
         let left = MISSES_MAX.saturating_sub(self.conflicts.len());
-        self.conflicts.extend(other.conflicts.into_iter().take(left));
+        self.conflicts
+            .extend(other.conflicts.into_iter().take(left));
     }
 
     fn count(&mut self, kind: Kind, outcome: Outcome) {
@@ -205,7 +207,7 @@ pub fn run(file: &File, options: &Options) -> Option<Score> {
 /// Puts one defect into function `index`; `None` if the row drawn has no place for it.
 fn try_one(
     ground: &mut Ground<'_>,
-    targets: &hashbrown::HashSet<u64>,
+    targets: &code::Targets,
     (index, other): (usize, usize),
     kind: Kind,
     random: &mut Random,

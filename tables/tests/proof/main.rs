@@ -4,7 +4,7 @@
 mod build;
 mod expect;
 mod fixtures;
+mod mutation;
 
 #[path = "../../../tests/common/skip.rs"]
-#[expect(dead_code, reason = "nothing is skipped yet")]
 mod skip;
