@@ -58,6 +58,14 @@ const KNOWN: &[(&str, &str)] = &[
         "good_callee_pops",
         "callees of the same file are not asked what they pop",
     ),
+    (
+        "good_cold_of_masked_switch",
+        "entries of a jump table may lead into the middle of a cold part's instruction",
+    ),
+    (
+        "good_masked_switch",
+        "a mask is taken for the length of a jump table",
+    ),
     ("good_push_of_rsp", "loads above an aligned rsp"),
     ("good_pushfq", "pushf does not move rsp"),
     (

@@ -23,6 +23,10 @@ impl Dice {
     }
 }
 
+/// Whether a switch may be over `x & 15` and have fewer cases and an unreachable default. Its table
+/// is shorter than the mask says, and the proof reads on behind it (fixture `good_masked_switch`).
+const HAS_MASKED_SWITCHES: bool = false;
+
 /// What is in front of every program.
 const HEAD: &str = "
 #ifdef __cplusplus
@@ -293,6 +297,10 @@ impl Writer {
         let end = self
             .dice
             .one(&["", "default: __builtin_unreachable();", "default: x++;"]);
+        let end = match mask.is_empty() || HAS_MASKED_SWITCHES {
+            true => end,
+            false => end.trim_start_matches("default: __builtin_unreachable();"),
+        };
         self.line(end);
         self.line("}");
     }
