@@ -312,9 +312,9 @@ impl Writer {
         }
         let (n, a) = (self.label(), self.place());
         self.line(&format!(
-            "{{ static void *const t{n}[] = {{&&a{n}, &&b{n}, &&c{n}}}; goto *t{n}[{a} & 1];"
+            "{{ static void *const t{n}[] = {{&&a{n}, &&b{n}, &&c{n}, &&d{n}}}; goto *t{n}[{a} & 3];"
         ));
-        for label in ["a", "b", "c"] {
+        for label in ["a", "b", "c", "d"] {
             self.line(&format!("{label}{n}:"));
             self.assignment();
         }
