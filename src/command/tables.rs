@@ -1,5 +1,6 @@
 //! `tables`: unwind tables without running the program. Each of its subcommands is a file.
 
+mod check;
 mod diff;
 mod dump;
 
@@ -10,13 +11,14 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::row::TableKind;
 
-/// Unwind tables, without running the program: show and compare them.
+/// Unwind tables, without running the program: show, compare and prove them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim tables dump /usr/bin/git --function main
   unwind-sim tables dump /usr/bin/git --as readelf
-  unwind-sim tables diff corpus/sframe/t_2.46")]
+  unwind-sim tables diff corpus/sframe/t_2.46
+  unwind-sim tables check /usr/bin/git")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -26,6 +28,7 @@ pub(crate) struct Args {
 enum Command {
     Dump(dump::Args),
     Diff(diff::Args),
+    Check(check::Args),
 }
 
 /// `--table`.
@@ -53,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     match &args.command {
         Command::Dump(args) => dump::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Check(args) => check::run(args),
     }
 }
 

@@ -282,7 +282,9 @@ impl Headers {
             return out;
         };
         let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
-        let dynamic = sections.symbols(LE, data, elf::SHT_DYNSYM).unwrap_or_default();
+        let dynamic = sections
+            .symbols(LE, data, elf::SHT_DYNSYM)
+            .unwrap_or_default();
         for section in sections.iter() {
             if section.sh_flags(LE).0 & code == code {
                 let start = section.sh_addr(LE);

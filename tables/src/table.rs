@@ -178,7 +178,9 @@ impl Table {
 
     /// The rows for the addresses in `range` (svma), by address, cut to it.
     pub fn rows_in(&self, range: &Range<u64>) -> Vec<Row<'_>> {
-        let first = self.functions.partition_point(|f| f.range.end <= range.start);
+        let first = self
+            .functions
+            .partition_point(|f| f.range.end <= range.start);
         // An earlier function may be longer than those behind it; its rows then come first.
         let overlapping = self.functions[first..].iter();
         let overlapping = overlapping.take_while(|f| f.range.start < range.end);

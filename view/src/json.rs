@@ -6,6 +6,7 @@ mod confirmation;
 mod handling;
 mod kernel;
 pub mod lockstep;
+mod proof;
 mod stitching;
 mod tables;
 mod unwinders;
@@ -20,6 +21,7 @@ pub use handling::{
 };
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
+pub use proof::{CheckLine, CountLine, UnprovenLine, WrongRowLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use tables::{
     ChangedLine, ClaimLine, InstructionLine, RuleLine, SectionPlaceLine, TableDiffLine,
@@ -123,6 +125,12 @@ pub enum Line {
     /// The last line of `tables diff`.
     #[serde(rename = "summary")]
     TableDiff(TableDiffLine),
+    /// A row that the code contradicts, from `tables check`.
+    WrongRow(Box<WrongRowLine>),
+    /// A function that could not be proven, from `tables check`.
+    Unproven(UnprovenLine),
+    /// The sums of `tables check` for a file.
+    Check(Box<CheckLine>),
 }
 
 /// One walk of one sample.

@@ -1,4 +1,5 @@
-//! Unwind tables as text and JSON Lines: rows as equations, and differences between tables.
+//! Unwind tables as text and JSON Lines: rows as equations, differences between tables, and what
+//! was proven of them.
 //!
 //! The forms of other tools (readelf, objdump, objtool) are in the room `tables`.
 
@@ -7,9 +8,11 @@ mod difference;
 mod equations;
 pub mod functions;
 mod names;
+mod proof;
 
 pub(crate) use code::Shown;
 pub use difference::{
     Compared, write_json as write_differences_json, write_text as write_differences,
 };
 pub use equations::{Form, write};
+pub use proof::{Shown as ShownProof, write_json as write_proof_json, write_text as write_proof};

@@ -30,6 +30,15 @@ impl Hole {
             Hole::Overlap => "overlap",
         }
     }
+
+    /// A short description for display.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Hole::NoRow => "code without a row",
+            Hole::NoCode => "rows without code",
+            Hole::Overlap => "functions that share code with the one before",
+        }
+    }
 }
 
 /// Addresses at which code and table do not meet.
@@ -42,7 +51,7 @@ pub struct Gap {
 }
 
 /// The gaps of a program, by address.
-pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
+pub(super) fn gaps(program: &Program<'_>) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let overlap = |range: &Range<u64>| Gap {
         hole: Hole::Overlap,
@@ -87,7 +96,10 @@ fn uncovered(file: &File, range: Range<u64>, gaps: &mut Vec<Gap>) {
     let bytes = file.bytes(range.start);
     let bytes = &bytes[..bytes.len().min(length)];
     while offset < length {
-        if bytes.get(offset..).is_none_or(|rest| rest.iter().all(|&b| b == 0)) {
+        if bytes
+            .get(offset..)
+            .is_none_or(|rest| rest.iter().all(|&b| b == 0))
+        {
             return;
         }
         match body.insn(file, offset) {

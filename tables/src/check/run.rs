@@ -96,7 +96,9 @@ fn follow_all(
         let mut mine = Vec::new();
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            let Some(batch) = todo.get(first..) else { break };
+            let Some(batch) = todo.get(first..) else {
+                break;
+            };
             if batch.is_empty() {
                 break;
             }
@@ -190,11 +192,7 @@ fn callers_of_news(
 }
 
 /// Puts together what each function's own analysis and those of others found in it.
-fn merge(
-    program: &Program<'_>,
-    outcomes: Vec<Option<Outcome>>,
-    options: &Options,
-) -> Vec<Checked> {
+fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Options) -> Vec<Checked> {
     let mut merged: Vec<Option<Part>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
     let mut misfits = Vec::new();

@@ -49,7 +49,9 @@ impl Bits {
     /// Whether `index` is in the set.
     #[inline]
     pub fn has(&self, index: usize) -> bool {
-        self.0.get(index / 64).is_some_and(|w| w & 1 << (index % 64) != 0)
+        self.0
+            .get(index / 64)
+            .is_some_and(|w| w & 1 << (index % 64) != 0)
     }
 }
 
@@ -57,7 +59,10 @@ impl Body {
     /// Decodes the code in `range`, from its first byte on. `None` if the file has no code there, or
     /// too much.
     pub fn new(file: &File, range: Range<u64>) -> Option<Body> {
-        let length = range.end.checked_sub(range.start).filter(|&l| l <= BYTES_MAX)?;
+        let length = range
+            .end
+            .checked_sub(range.start)
+            .filter(|&l| l <= BYTES_MAX)?;
         let length = usize::try_from(length).ok()?;
         let bytes = file.bytes(range.start).get(..length)?;
         let mut body = Body {
@@ -80,7 +85,9 @@ impl Body {
     fn add(&mut self, at: usize, insn: Instruction) -> u32 {
         if matches!(
             insn.flow_control(),
-            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch | FlowControl::XbeginXabortXend
+            FlowControl::ConditionalBranch
+                | FlowControl::UnconditionalBranch
+                | FlowControl::XbeginXabortXend
         ) && insn.op0_kind() == OpKind::NearBranch64
         {
             self.lead(insn.near_branch64());
@@ -118,7 +125,8 @@ impl Body {
 
     /// Whether an instruction starts at `address`, as far as the code was decoded in order.
     pub fn starts_at(&self, address: u64) -> bool {
-        self.offset(address).is_some_and(|offset| self.index[offset] != 0)
+        self.offset(address)
+            .is_some_and(|offset| self.index[offset] != 0)
     }
 
     /// Whether `address` may be reached by a jump.

@@ -59,7 +59,9 @@ pub fn judge(
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa) {
         // longjmp and setcontext describe the frame that they will continue with.
-        Outcome::Contradicted { found } if rule.sp != rule::Value::Unspecified && !found.is_stack() => {
+        Outcome::Contradicted { found }
+            if rule.sp != rule::Value::Unspecified && !found.is_stack() =>
+        {
             Outcome::Unproven
         }
         outcome => outcome,

@@ -57,7 +57,10 @@ fn cfa(state: &State) -> Option<rule::Value> {
 
 /// Where `value` is: in a slot, or in a register; `Undefined` if nowhere.
 fn place(state: &State, value: Value) -> rule::Value {
-    let slots = state.slots().iter().filter(|s| s.value == value && s.size == 8);
+    let slots = state
+        .slots()
+        .iter()
+        .filter(|s| s.value == value && s.size == 8);
     let from_slot = slots.filter_map(|slot| match slot.at {
         Value::Entry {
             reg: Reg::Rsp,

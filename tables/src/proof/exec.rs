@@ -310,9 +310,10 @@ impl<'f> Machine<'f> {
             (Some(base), None) => place(base.plus(displacement)),
             (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
             (Some(base), Some(index)) => match (base, index) {
-                (base, Value::Const(n)) => {
-                    place(base.plus(i64::from(n) * i64::from(scale)).plus(displacement))
-                }
+                (base, Value::Const(n)) => place(
+                    base.plus(i64::from(n) * i64::from(scale))
+                        .plus(displacement),
+                ),
                 (Value::Const(n), index) => {
                     let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
                     // `(%rdx,%rax)`, with the table in the index.
@@ -440,7 +441,11 @@ impl<'f> Machine<'f> {
                 let from = insn.op1_register();
                 // ah, ch, dh and bh are the second byte.
                 let high = from.is_gpr8() && (4..8).contains(&(from as u32 - Register::AL as u32));
-                let value = if high { Value::Computed } else { read(state, from) };
+                let value = if high {
+                    Value::Computed
+                } else {
+                    read(state, from)
+                };
                 (value, from.size())
             }
             _ => (Value::Computed, insn.memory_size().size()),
@@ -577,12 +582,17 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
             let old = state.reg(reg);
             let frame = old.is_stack()
                 || matches!(old, Value::Entry { offset: 0, reg: r } if r == reg && super::value::is_callee_saved(r));
-            let better = matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
+            let better =
+                matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
             if !frame && !better {
                 let comparison = state.comparison;
                 // A number known to fit the compared bytes is known as a whole.
                 let width = match old {
-                    Value::Index { shift: 0, width: w, max } if u64::from(max) >> (8 * u32::from(width).min(7)) == 0 => w,
+                    Value::Index {
+                        shift: 0,
+                        width: w,
+                        max,
+                    } if u64::from(max) >> (8 * u32::from(width).min(7)) == 0 => w,
                     _ => width,
                 };
                 state.set(reg, index_up_to(max, width));
@@ -695,7 +705,10 @@ fn set(state: &mut State, register: Register, value: Value) {
 
 /// The immediate operand.
 fn constant(insn: &Instruction, operand: u32) -> Value {
-    let number = insn.try_immediate(operand).unwrap_or(u64::MAX >> 1).cast_signed();
+    let number = insn
+        .try_immediate(operand)
+        .unwrap_or(u64::MAX >> 1)
+        .cast_signed();
     i32::try_from(number).map_or(Value::Computed, Value::Const)
 }
 

@@ -42,7 +42,9 @@ impl JumpTable {
         next: Option<u64>,
         may_be: impl Fn(u64) -> bool,
     ) -> Targets {
-        let count = self.count.map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
+        let count = self
+            .count
+            .map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
         let end = next.filter(|_| self.count.is_none()).unwrap_or(u64::MAX);
         let addresses = (0..count).map_while(|index| {
             let distance = u64::from(index) * u64::from(self.stride);
@@ -51,7 +53,9 @@ impl JumpTable {
             (at < end && may_be(target)).then_some(target)
         });
         let mut addresses: Vec<u64> = addresses.collect();
-        let is_guess = self.count.is_none_or(|count| addresses.len() as u64 != u64::from(count));
+        let is_guess = self
+            .count
+            .is_none_or(|count| addresses.len() as u64 != u64::from(count));
         addresses.sort_unstable();
         addresses.dedup();
         Targets {

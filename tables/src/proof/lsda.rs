@@ -67,11 +67,7 @@ fn number(input: &mut EndianSlice<'_, LittleEndian>, encoding: DwEhPe) -> Option
     }
 }
 
-fn pointer(
-    input: &mut EndianSlice<'_, LittleEndian>,
-    encoding: DwEhPe,
-    here: u64,
-) -> Option<u64> {
+fn pointer(input: &mut EndianSlice<'_, LittleEndian>, encoding: DwEhPe, here: u64) -> Option<u64> {
     let value = number(input, encoding)?;
     match encoding.application() {
         dw::DW_EH_PE_absptr => Some(value),

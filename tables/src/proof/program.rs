@@ -5,8 +5,8 @@ use crate::file::File;
 use crate::table::{KINDS, Table};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
-use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
 
 /// A file's functions and tables.
 pub struct Program<'f> {
@@ -61,7 +61,10 @@ pub enum Returns {
 impl<'f> Program<'f> {
     /// Reads all tables of `file`.
     pub fn new(file: &'f File) -> Program<'f> {
-        let tables: Vec<Table> = KINDS.into_iter().filter_map(|k| Table::read(file, k)).collect();
+        let tables: Vec<Table> = KINDS
+            .into_iter()
+            .filter_map(|k| Table::read(file, k))
+            .collect();
         let mut functions: Vec<Unit> = match tables.first() {
             Some(table) => table
                 .functions()
@@ -101,7 +104,10 @@ impl<'f> Program<'f> {
     pub fn function_at(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|f| f.range.start <= address);
         let index = after.checked_sub(1)?;
-        self.functions[index].range.contains(&address).then_some(index)
+        self.functions[index]
+            .range
+            .contains(&address)
+            .then_some(index)
     }
 
     /// Whether `address` (svma) lies in a part of a function that only jumps lead to.
@@ -124,9 +130,7 @@ impl<'f> Program<'f> {
         {
             return true;
         }
-        self.file
-            .names_at(target)
-            .any(no_return::is_known)
+        self.file.names_at(target).any(no_return::is_known)
     }
 
     /// Remembers whether function `index` returns. Returns whether that is news.

@@ -263,7 +263,10 @@ impl State {
         }
         let before = self.slots.len();
         self.slots.retain(|slot| {
-            let same = other.slots.iter().find(|s| s.at == slot.at && s.size == slot.size);
+            let same = other
+                .slots
+                .iter()
+                .find(|s| s.at == slot.at && s.size == slot.size);
             let Some(theirs) = same else { return false };
             let joined = join_values(slot.value, theirs.value);
             changed |= joined != slot.value;
@@ -320,7 +323,9 @@ fn matters(value: Value) -> bool {
 /// Whether `slot` has a byte in the `size` bytes at `at`.
 fn overlaps(slot: &Slot, at: Value, size: u32) -> bool {
     let offsets = match (slot.at, at) {
-        (Value::Entry { reg: a, offset: x }, Value::Entry { reg: b, offset: y }) if a == b => (x, y),
+        (Value::Entry { reg: a, offset: x }, Value::Entry { reg: b, offset: y }) if a == b => {
+            (x, y)
+        }
         (
             Value::Below {
                 anchor: a,

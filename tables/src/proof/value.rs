@@ -1,5 +1,6 @@
 //! What is known about one register or one word of the stack.
 
+use std::fmt;
 use unwind_sim_unwind::regs::Reg;
 
 /// An abstract value. "At entry" means at the first instruction of the function.
@@ -122,7 +123,10 @@ impl Value {
 
     /// Whether this is an address in the function's own part of the stack.
     pub const fn is_stack(self) -> bool {
-        matches!(self, Value::Entry { reg: Reg::Rsp, .. } | Value::Below { .. })
+        matches!(
+            self,
+            Value::Entry { reg: Reg::Rsp, .. } | Value::Below { .. }
+        )
     }
 
     /// Whether a slot with this value is worth remembering.
@@ -165,4 +169,34 @@ pub const fn is_callee_saved(reg: Reg) -> bool {
         reg,
         Reg::Rbx | Reg::Rbp | Reg::R12 | Reg::R13 | Reg::R14 | Reg::R15
     )
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signed = |f: &mut fmt::Formatter<'_>, offset: i64| match offset {
+            0 => Ok(()),
+            offset => write!(f, "{offset:+}"),
+        };
+        match *self {
+            Value::Unknown => f.write_str("unknown"),
+            Value::Entry {
+                reg: Reg::Rsp,
+                offset,
+            } => {
+                f.write_str("cfa")?;
+                signed(f, i64::from(offset) - 8)
+            }
+            Value::Entry { reg, offset } => {
+                write!(f, "{reg} at entry")?;
+                signed(f, offset.into())
+            }
+            Value::ReturnAddress => f.write_str("the return address"),
+            Value::Const(n) => write!(f, "{n:#x}"),
+            Value::Below { .. } => f.write_str("a stack address at an unknown distance"),
+            Value::Computed
+            | Value::Index { .. }
+            | Value::TableEntry { .. }
+            | Value::TableTarget { .. } => f.write_str("a value that the function computed"),
+        }
+    }
 }

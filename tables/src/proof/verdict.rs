@@ -4,6 +4,7 @@ use super::claim::Subject;
 use super::value::Value;
 use crate::table::Row;
 use std::ops::Range;
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
 
@@ -93,6 +94,30 @@ impl Doubt {
             Doubt::Overlap => "overlap",
             Doubt::NoCode => "no-code",
             Doubt::Assumption => "assumption",
+        }
+    }
+
+    /// A short description for display.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Doubt::Unreached => "no way into some of the code was found",
+            Doubt::NoEntry => "nothing jumps to this part of a function",
+            Doubt::IndirectJump => "the targets of a jump are not known",
+            Doubt::StackPointer => "rsp is not known: the code switched stacks or computed it",
+            Doubt::Distance => "rsp lies at an unknown distance from the frame",
+            Doubt::Value => "a value that the row needs is not known",
+            Doubt::Outermost => "the table says that there is no caller",
+            Doubt::SignalFrame => "the kernel writes this frame, not the code",
+            Doubt::Undecodable => "bytes that are not an instruction",
+            Doubt::Frames => "too many different frames meet",
+            Doubt::Limit => "the function takes more steps than the limit",
+            Doubt::LeftTable => "a jump leaves the function with a frame of its own",
+            Doubt::Guessed => "the way to a contradiction contains a guess",
+            Doubt::Unreadable => "the row cannot be read",
+            Doubt::LandingPads => "the data of landing pads cannot be read",
+            Doubt::Overlap => "another FDE covers the same code",
+            Doubt::NoCode => "the file has no code there",
+            Doubt::Assumption => "the proof needs an assumption that was not allowed",
         }
     }
 }
@@ -189,6 +214,8 @@ pub struct Contradiction {
     pub row_offset: u64,
     /// The first instruction (svma) at which it was found.
     pub pc: u64,
+    /// What the row says.
+    pub rule: Rule,
     /// What the claim is about.
     pub subject: Subject,
     /// What the row's rule evaluates to there.
@@ -202,6 +229,15 @@ pub struct Contradiction {
 }
 
 impl Contradiction {
+    /// The stable code of what is wrong.
+    pub fn code(&self) -> Code {
+        match self.subject {
+            Subject::Cfa | Subject::Sp => Code::WrongCfa,
+            Subject::ReturnAddress => Code::WrongReturnAddress,
+            Subject::Register(_) => Code::WrongRegister,
+        }
+    }
+
     /// Whether both are about the same claim of the same row.
     pub fn is_same(&self, other: &Contradiction) -> bool {
         let key = |c: &Contradiction| (c.table, c.row.start, c.subject);

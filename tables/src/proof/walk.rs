@@ -293,7 +293,15 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len());
-            judge(here, self.program, &self.jumps, pc, &state, trail, &mut judged);
+            judge(
+                here,
+                self.program,
+                &self.jumps,
+                pc,
+                &state,
+                trail,
+                &mut judged,
+            );
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
@@ -384,7 +392,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.returns = true;
                 Next::End
             }
-            FlowControl::Call if insn.mnemonic() != Mnemonic::Call => self.system_call(part, insn, state),
+            FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
+                self.system_call(part, insn, state)
+            }
             FlowControl::Call => self.call(part, insn, state, trail),
             FlowControl::IndirectCall => self.call(part, insn, state, trail),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
@@ -471,7 +481,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             let part = self.part_at(suspect.next);
             let reached = part.is_some_and(|p| {
                 let body = &self.parts[p].body;
-                body.offset(suspect.next).is_some_and(|o| body.reached.has(o))
+                body.offset(suspect.next)
+                    .is_some_and(|o| body.reached.has(o))
             });
             if reached {
                 self.assume(Assumption::NoReturn);
@@ -501,7 +512,11 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.assume(Assumption::LandingPads);
         let mut state = state.clone();
         if let Ok(args @ 1..) = i64::try_from(args) {
-            let sp = match self.parts[part].rows.first_mut().and_then(|r| r.cfa_base(pad)) {
+            let sp = match self.parts[part]
+                .rows
+                .first_mut()
+                .and_then(|r| r.cfa_base(pad))
+            {
                 Some(Reg::Rsp) => state.reg(Reg::Rsp).plus(args),
                 // GCC does not always say that the arguments are gone if it needs no rsp.
                 _ => self.machine.lowered(pad),
@@ -563,7 +578,10 @@ impl<'p, 'f> Walker<'p, 'f> {
         trail: Option<u32>,
     ) -> bool {
         let part = &mut self.parts[to];
-        let fits = part.rows.first_mut().is_none_or(|rows| !rows.contradicts(target, state));
+        let fits = part
+            .rows
+            .first_mut()
+            .is_none_or(|rows| !rows.contradicts(target, state));
         if fits {
             return false;
         }
@@ -575,7 +593,9 @@ impl<'p, 'f> Walker<'p, 'f> {
         let mut path = path(&self.jumps, trail);
         path.push((from, target));
         for rows in &mut part.rows {
-            let Some(index) = rows.find(target) else { continue };
+            let Some(index) = rows.find(target) else {
+                continue;
+            };
             let row = rows.rows[index];
             claim::judge(rows.table, &row, target, state, |subject, outcome| {
                 if let Outcome::Contradicted { found } = outcome {
@@ -640,7 +660,9 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             _ => {
                 self.returns = true;
-                self.parts[part].verdict.doubt(Doubt::IndirectJump, insn.ip());
+                self.parts[part]
+                    .verdict
+                    .doubt(Doubt::IndirectJump, insn.ip());
             }
         }
     }
@@ -670,7 +692,9 @@ impl<'p, 'f> Walker<'p, 'f> {
         }
         if targets.addresses.is_empty() {
             self.returns = true;
-            self.parts[part].verdict.doubt(Doubt::IndirectJump, insn.ip());
+            self.parts[part]
+                .verdict
+                .doubt(Doubt::IndirectJump, insn.ip());
         }
         for target in targets.addresses {
             self.job(part, insn.ip(), target, state.clone(), trail);
@@ -817,6 +841,7 @@ fn contradict(
         row: row.start..row.end,
         row_offset: row.offset,
         pc,
+        rule: *row.rule,
         subject,
         found,
         sp: state.reg(Reg::Rsp),
@@ -824,4 +849,3 @@ fn contradict(
         path: path.to_vec(),
     });
 }
-

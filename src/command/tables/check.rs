@@ -1,0 +1,116 @@
+//! `tables check`: proves the rows of files from their code.
+
+use super::super::output;
+use super::super::status::Status;
+use super::open;
+use anyhow::Result;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use unwind_sim_tables::check::{Options, Report, check};
+use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
+use unwind_sim_view::tables::{ShownProof, write_proof, write_proof_json};
+
+/// Prove every row of a file's unwind tables from the code, without running it.
+///
+/// Each function's code is followed along all of its ways, with what is known of registers and of
+/// the stack; at each instruction, what the rows say must be what the code has done. A function is
+/// proven, contradicted (a row is wrong, on a way that is shown) or unproven (with the reason).
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Proofs rest on named assumptions; docs/static-proof.md says what breaks each of them.
+
+Examples:
+  unwind-sim tables check /usr/bin/git
+  unwind-sim tables check --explain --limit 1 ./prog
+  unwind-sim tables check --unproven /lib64/ld-linux-x86-64.so.2
+  unwind-sim tables check --assume callees,stores ./prog.o
+  unwind-sim tables check --json /usr/lib/x86_64-linux-gnu/*.so
+
+Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
+there was nothing to prove.")]
+pub(crate) struct Args {
+    /// Executables, shared objects, relocatable objects.
+    #[arg(value_name = "ELF", required = true)]
+    paths: Vec<PathBuf>,
+    /// What proofs may rest on: all, none, or names.
+    #[arg(
+        long,
+        value_name = "NAME[,NAME..]",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
+    assume: Vec<String>,
+    /// Show at most this many functions with wrong rows.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Also list every function that is not proven.
+    #[arg(long)]
+    unproven: bool,
+    /// Show the way from the function's entry to each contradiction.
+    #[arg(long)]
+    explain: bool,
+    /// The number of threads; by default one for each processor.
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// JSON Lines instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn assumptions(names: &[String]) -> Result<Assumptions> {
+    let mut set = Assumptions::NONE;
+    for name in names {
+        match name.as_str() {
+            "all" => set = Assumptions::ALL,
+            "none" => {}
+            name => {
+                let known = Assumption::ALL.into_iter().find(|a| a.as_str() == name);
+                let known = known.ok_or_else(|| {
+                    let names = Assumption::ALL.map(Assumption::as_str).join(", ");
+                    anyhow::anyhow!("--assume: `{name}` is not all, none or one of {names}")
+                })?;
+                set.add(known);
+            }
+        }
+    }
+    Ok(set)
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let threads = args
+        .threads
+        .or_else(|| std::thread::available_parallelism().ok());
+    let options = Options {
+        threads: threads.map_or(1, NonZeroUsize::get),
+        assume: assumptions(&args.assume)?,
+    };
+    let shown = ShownProof {
+        functions: args.limit,
+        unproven: args.unproven,
+        explain: args.explain,
+    };
+    let mut out = output::stdout();
+    let mut status = Status::NothingJudged;
+    for path in &args.paths {
+        let file = open(path)?;
+        let report = check(&file, &options);
+        match args.json {
+            true => write_proof_json(&file, &report, &mut out)?,
+            false => write_proof(&file, &report, shown, &mut out)?,
+        }
+        status = worse(status, &report);
+    }
+    out.flush()?;
+    Ok(status)
+}
+
+fn worse(status: Status, report: &Report) -> Status {
+    let totals = report.totals();
+    match status {
+        Status::Difference => status,
+        _ if totals.contradicted.functions > 0 => Status::Difference,
+        Status::NothingJudged if totals.all.functions > 0 => Status::AsExpected,
+        status => status,
+    }
+}
