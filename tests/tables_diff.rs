@@ -229,6 +229,7 @@ h:  .cfi_startproc
     ret
     .cfi_endproc
     .size h, . - h
+    @BEHIND@
     .type other, @function
 other: ret
     .size other, . - other
@@ -238,8 +239,9 @@ other: ret
 fn two_builds_are_compared_function_by_function() {
     let name = "two_builds_are_compared_function_by_function";
     let scratch = Scratch::new();
-    let build = |name: &str, before: &str, cfa: &str, code: &str| {
-        let source = BUILD.replace("@BEFORE@", before);
+    let build = |name: &str, skip: &str, cfa: &str, code: &str| {
+        // The callee moves, too.
+        let source = BUILD.replace("@BEFORE@", skip).replace("@BEHIND@", skip);
         let source = source.replace("@CFA@", cfa).replace("@CODE@", code);
         scratch.cc(name, &source, &["-shared", "-nostdlib"])
     };
@@ -262,6 +264,61 @@ fn two_builds_are_compared_function_by_function() {
     assert_eq!(found.changed, ["g"]);
     assert_eq!(found.causes.keys().collect::<Vec<_>>(), ["f"]);
     assert_eq!(found.causes["f"], ["cfa-offset"]);
+}
+
+/// A module whose second ORC entry (layout of Linux 6.4) has another offset than its CFI, and
+/// which saves a register that ORC does not describe.
+const MODULE: &str = "
+    .text
+    .globl f
+    .type f, @function
+f:  .cfi_startproc
+    push %rbx
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbx, -16
+    nop
+    pop %rbx
+    .cfi_def_cfa_offset 8
+    .cfi_restore rbx
+    ret
+    .cfi_endproc
+    .size f, . - f
+    .section .orc_unwind_ip, \"a\"
+    .long .text + 0 - .
+    .long .text + 1 - .
+    .long .text + 3 - .
+    .long .text + 4 - .
+    .section .orc_unwind, \"a\"
+    .short 8, 0, 0x0205
+    .short 24, 0, 0x0205
+    .short 8, 0, 0x0205
+    .short 0, 0, 0
+    .section .orc_header, \"a\"
+    .byte 0xfe,0x5d,0x32,0xbf,0x58,0x1b,0xd6,0x3b,0x2c,0xa9
+    .byte 0xa5,0xc6,0x5b,0xa5,0xa6,0x25,0xea,0xb3,0xfe,0x24
+";
+
+#[test]
+fn orc_entries_are_compared_with_the_cfi() {
+    let name = "orc_entries_are_compared_with_the_cfi";
+    let scratch = Scratch::new();
+    let Ok(object) = scratch.cc("module.s", MODULE, &["-c"]) else {
+        return skip(name, "cc cannot assemble");
+    };
+    let found = diff(&[path(&object)]);
+    assert_eq!(found.status, 1, "{found:?}");
+    assert_eq!(found.differences.len(), 1, "{found:?}");
+    let wrong = &found.differences[0];
+    assert_eq!(wrong["causes"][0], "cfa-offset");
+    assert_eq!(wrong["place"]["offset"], "0x1");
+    let len = |key: &str| {
+        let text = wrong[key].as_str().and_then(|s| s.strip_prefix("0x"));
+        text.and_then(|s| u64::from_str_radix(s, 16).ok())
+            .expect("hexadecimal")
+    };
+    assert_eq!(len("end") - len("start"), 2);
+    let loss = ("orc".to_owned(), "callee-saved".to_owned());
+    assert!(found.losses.contains(&loss), "{found:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod dump;
 use super::status::Status;
 use anyhow::{Context, Result};
 use std::path::Path;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::row::TableKind;
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
 /// Opens an ELF file.
 fn open(path: &Path) -> Result<File> {
+    FileKind::expect(path, "an ELF program, library or object", &[FileKind::Elf])?;
     let owner = map_file(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(File::read(&path.to_string_lossy(), owner)?)
 }

@@ -3,7 +3,7 @@
 use crate::{SEED, THROWS, ends_with, run, snapshot, snapshot_text, stdout};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 11] = [
     &["replay", SEED, "--unwinder", "all", "--json"],
     &[
         "replay",
@@ -40,6 +40,8 @@ const COMMANDS: [&[&str]; 9] = [
         "hw,fake:v5.1,fake:v5.2",
         "--json",
     ],
+    &["tables", "dump", "corpus/sframe/t_2.46", "--json"],
+    &["tables", "diff", "corpus/sframe/t_2.46", "--json"],
     &["perf", "stitch", DEFERRED, "--samples", "--json"],
     &[
         "perf",

@@ -51,6 +51,10 @@ fn json_has_one_object_for_each_row() {
     let path = path.to_str().expect("text");
     let (text, _) = ends_with(0, &[path, "--table", "eh_frame"]);
     let (json, _) = ends_with(0, &[path, "--table", "eh_frame", "--json"]);
+    let (json, summary) = json.trim_end().rsplit_once('\n').expect("lines");
+    let summary: serde_json::Value = serde_json::from_str(summary).expect("JSON");
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["rows"].as_u64(), Some(json.lines().count() as u64));
     assert_eq!(json.lines().count(), text.lines().count());
     for (json, text) in json.lines().zip(text.lines()) {
         let row: serde_json::Value = serde_json::from_str(json).expect("JSON");
@@ -81,7 +85,10 @@ fn what_cannot_be_shown_is_said() {
     let (_, err) = ends_with(3, &[path, "--table", "orc"]);
     assert!(err.contains("has no table of this kind: orc"), "{err}");
     let (_, err) = ends_with(2, &["/etc/passwd"]);
-    assert!(err.contains("not an ELF file"), "{err}");
+    assert!(
+        err.contains("/etc/passwd is a text file, not an ELF"),
+        "{err}"
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::common::compiler::Scratch;
 use crate::common::skip::skip;
 use crate::corpus;
 use std::sync::Arc;
+use unwind_sim_tables::diff::{Input, builds, diff};
 use unwind_sim_tables::dump::{Filter, orc, readelf, sframe};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{KINDS, Table};
@@ -17,9 +18,16 @@ fn exercise(bytes: Vec<u8>) {
     readelf::write(&file, &KINDS, &Filter::ALL, sink()).expect("a sink");
     sframe::write(&file, &Filter::ALL, sink()).expect("a sink");
     orc::write(&file, None, &Filter::ALL, sink()).expect("a sink");
-    for table in KINDS.iter().filter_map(|kind| Table::read(&file, *kind)) {
+    let tables = KINDS.iter().filter_map(|kind| Table::read(&file, *kind));
+    let tables: Vec<Table> = tables.collect();
+    for table in &tables {
         let rows = table.functions().iter().map(|f| table.rows(f).len());
         assert!(rows.sum::<usize>() < 1 << 20);
+        for other in &tables {
+            let inputs = [table, other].map(|table| Input { file: &file, table });
+            diff(inputs[0], inputs[1]);
+            builds::diff(inputs[0], inputs[1]);
+        }
     }
 }
 

@@ -75,6 +75,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "perf-script",
             "perf-model",
             "perf-tool",
+            "tables",
             "recordings",
             "record",
             "judge",

@@ -25,7 +25,7 @@ pub use proof::{CheckLine, CountLine, UnprovenLine, WrongRowLine};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use tables::{
     ChangedLine, ClaimLine, InstructionLine, RuleLine, SectionPlaceLine, TableDiffLine,
-    TableDifferenceLine, TableLossLine, TableRowLine,
+    TableDifferenceLine, TableDumpLine, TableLossLine, TableRowLine,
 };
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
@@ -122,7 +122,10 @@ pub enum Line {
     /// The last line of `perf stitch`.
     #[serde(rename = "summary")]
     Stitching(StitchingLine),
-    /// The last line of `tables diff`.
+    /// The last line of `tables dump`.
+    #[serde(rename = "summary")]
+    TableDump(TableDumpLine),
+    /// The last line of `tables diff`, for each pair of tables.
     #[serde(rename = "summary")]
     TableDiff(TableDiffLine),
     /// A row that the code contradicts, from `tables check`.

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             is_builds: other.is_some(),
         };
         if args.json {
-            write_differences_json(&compared, &mut out)?;
+            write_differences_json(&compared, &output::command_line(), &mut out)?;
         } else {
             if i > 0 {
                 writeln!(out)?;
@@ -136,6 +136,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         } else if found.diff.rows > 0 && status == Status::NothingJudged {
             status = Status::AsExpected;
         }
+    }
+    if !args.json && !pairs.is_empty() {
+        writeln!(out, "\n{}", output::command_line())?;
     }
     out.flush()?;
     if pairs.is_empty() {

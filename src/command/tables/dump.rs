@@ -11,6 +11,7 @@ use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{KINDS, Table};
 use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_view::json::Line;
 use unwind_sim_view::tables::{self, Form, functions};
 
 /// Show the rows of a file's unwind tables, as equations or as other tools print them.
@@ -121,6 +122,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 problems.extend(bad.into_iter().take(PROBLEMS_MAX));
             }
         }
+    }
+    if args.json {
+        let line = Line::table_dump(&file, rows, problem_count, output::command_line());
+        serde_json::to_writer(&mut out, &line)?;
+        writeln!(out)?;
     }
     out.flush()?;
     for problem in &problems {

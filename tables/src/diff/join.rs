@@ -82,7 +82,15 @@ impl<'a> Join<'a> {
         });
         let mut now = [a.next(), b.next()];
         let mut at = 0;
-        while now.iter().any(Option::is_some) {
+        loop {
+            // A damaged table can have a segment that ends before it starts.
+            let is_over = |s: Option<Segment>, at| s.is_some_and(|s| s.end <= s.start.max(at));
+            while is_over(now[0], at) {
+                now[0] = a.next();
+            }
+            while is_over(now[1], at) {
+                now[1] = b.next();
+            }
             let starts = now.iter().flatten().map(|s| s.start.max(at));
             let Some(start) = starts.min() else { break };
             let active = now.map(|s| s.filter(|s| s.start <= start));
@@ -93,12 +101,6 @@ impl<'a> Join<'a> {
             let end = limits.min().unwrap_or(u64::MAX);
             self.visit(start..end, active);
             at = end;
-            if now[0].is_some_and(|s| s.end <= at) {
-                now[0] = a.next();
-            }
-            if now[1].is_some_and(|s| s.end <= at) {
-                now[1] = b.next();
-            }
         }
         for side in [0, 1] {
             self.close(side);

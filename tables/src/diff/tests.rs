@@ -97,6 +97,13 @@ fn the_same_in_other_words_is_no_difference() {
         causes(rsp(8).with_saved(Reg::Rbx, Value::Same), by_itself),
         []
     );
+    // cfa - 16 is rbp's own value where the CFA is rbp + 16.
+    let own = Value::Offset {
+        base: Base::Cfa,
+        offset: -16,
+    };
+    let unchanged = rbp(16).with_saved(Reg::Rbp, Value::Same);
+    assert_eq!(causes(unchanged, rbp(16).with_saved(Reg::Rbp, own)), []);
     let ra = Rule {
         ra: load(Reg::Rsp, 0),
         ..rsp(8)

@@ -1,5 +1,6 @@
 //! The lines of `tables`.
 
+use super::Line;
 use crate::tables::Shown;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -112,6 +113,31 @@ impl SectionPlaceLine {
         Some(SectionPlaceLine {
             section: section.to_owned(),
             offset: hex(offset),
+        })
+    }
+}
+
+/// The last line of `tables dump`.
+#[derive(Serialize, JsonSchema)]
+pub struct TableDumpLine {
+    schema: &'static str,
+    file: String,
+    rows: u64,
+    /// Parts of the tables that cannot be read.
+    problems: u64,
+    /// The command that prints this.
+    command: String,
+}
+
+impl Line {
+    /// The last line of `tables dump`.
+    pub fn table_dump(file: &File, rows: u64, problems: u64, command: String) -> Line {
+        Line::TableDump(TableDumpLine {
+            schema: SCHEMA,
+            file: file.name().to_owned(),
+            rows,
+            problems,
+            command,
         })
     }
 }
@@ -291,6 +317,8 @@ pub struct TableDiffLine {
     functions: u64,
     /// For two builds: functions with other code.
     changed: usize,
+    /// The command that prints this.
+    command: String,
 }
 
 impl TableDiffLine {
@@ -298,6 +326,7 @@ impl TableDiffLine {
         files: [String; 2],
         tables: [TableKind; 2],
         builds: &Builds,
+        command: &str,
     ) -> TableDiffLine {
         let mut differences = BTreeMap::new();
         for difference in &builds.diff.differences {
@@ -314,6 +343,7 @@ impl TableDiffLine {
             differences,
             functions: builds.functions,
             changed: builds.changed.len(),
+            command: command.to_owned(),
         }
     }
 }

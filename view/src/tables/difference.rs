@@ -203,11 +203,11 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes JSON Lines: the differences, the losses, changed functions, a summary.
+/// Writes JSON Lines: the differences, the losses, changed functions, a summary with `command`.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_json(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = |line: Line| -> io::Result<()> {
         serde_json::to_writer(&mut *out, &line)?;
         writeln!(out)
@@ -236,9 +236,6 @@ pub fn write_json(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
         compared.inputs.map(|input| input.file.name().to_owned()),
         compared.inputs.map(|input| input.table.kind()),
     );
-    line(Line::TableDiff(TableDiffLine::new(
-        files,
-        tables,
-        compared.found,
-    )))
+    let summary = TableDiffLine::new(files, tables, compared.found, command);
+    line(Line::TableDiff(summary))
 }
