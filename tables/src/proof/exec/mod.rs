@@ -3,11 +3,17 @@
 //! Source of the instructions' effects: Intel SDM, volume 2. Only stack addresses, values at entry,
 //! small numbers and indices of jump tables are followed; everything else is [`Value::Computed`].
 
+mod address;
+mod refine;
+
+pub use refine::refine;
+
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
 use super::state::{Comparison, Place, State};
 use super::value::{Anchor, Value};
 use crate::file::File;
+use address::{Address, is_direct};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use unwind_sim_unwind::regs::Reg;
 
@@ -26,25 +32,6 @@ pub struct Machine<'f> {
     pub accesses: Accesses,
     /// Whether a store was met whose place in memory is not known.
     pub stored_anywhere: bool,
-}
-
-/// Where a memory operand is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Address {
-    /// On the stack, at a known place.
-    Stack(Value),
-    /// In the file, at a known place (svma).
-    File(u64),
-    /// In a table in the file.
-    Table {
-        at: u64,
-        stride: u32,
-        max: Option<u32>,
-    },
-    /// On the stack, somewhere.
-    Frame,
-    /// Anywhere else.
-    Unknown,
 }
 
 impl<'f> Machine<'f> {
@@ -288,44 +275,6 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Where the memory operand is.
-    fn address(&self, insn: &Instruction, state: &State) -> Address {
-        if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
-            return Address::Unknown;
-        }
-        let displacement = insn.memory_displacement64();
-        let (base, index) = (insn.memory_base(), insn.memory_index());
-        if matches!(base, Register::RIP | Register::EIP) {
-            return Address::File(displacement);
-        }
-        if base.is_gpr() && base.size() != 8 || index.is_gpr() && index.size() != 8 {
-            return Address::Unknown;
-        }
-        let base = general(base).map(|reg| state.reg(reg));
-        let index = general(index).map(|reg| state.reg(reg));
-        let displacement = displacement.cast_signed();
-        let scale = insn.memory_index_scale();
-        match (base, index) {
-            (None, None) => Address::File(displacement.cast_unsigned()),
-            (Some(base), None) => place(base.plus(displacement)),
-            (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
-            (Some(base), Some(index)) => match (base, index) {
-                (base, Value::Const(n)) => place(
-                    base.plus(i64::from(n) * i64::from(scale))
-                        .plus(displacement),
-                ),
-                (Value::Const(n), index) => {
-                    let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
-                    // `(%rdx,%rax)`, with the table in the index.
-                    scaled(at, index, scale)
-                }
-                _ if [base, index].into_iter().any(may_be_stack) => Address::Frame,
-                _ => Address::Unknown,
-            },
-        }
-        .or_swapped(base, index, scale, displacement)
-    }
-
     /// The value of the memory operand, of `size` bytes.
     fn load(&mut self, insn: &Instruction, state: &State, size: u8) -> Value {
         match self.address(insn, state) {
@@ -530,85 +479,6 @@ impl<'f> Machine<'f> {
     }
 }
 
-impl Address {
-    /// The same if base and index had been exchanged, where that helps: `(%rax,%rdx)` with the
-    /// table in rdx.
-    fn or_swapped(
-        self,
-        base: Option<Value>,
-        index: Option<Value>,
-        scale: u32,
-        displacement: i64,
-    ) -> Address {
-        match (self, base, index) {
-            (Address::Unknown, Some(base), Some(Value::Const(n))) if scale == 1 => {
-                let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
-                scaled(at, base, 1)
-            }
-            _ => self,
-        }
-    }
-}
-
-/// The outcome of a conditional jump: what is known of the state on the way where it was `taken`,
-/// or not.
-pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
-    use ConditionCode as C;
-    let Some(Comparison { place, width, with }) = state.comparison else {
-        return;
-    };
-    let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
-    if equal && width == 8 && with.is_stack() {
-        if let Place::Reg(reg) = place {
-            state.set(reg, with);
-        }
-        return;
-    }
-    let Value::Const(limit @ 0..) = with else {
-        return;
-    };
-    let limit = limit.unsigned_abs();
-    let max = match (condition, taken) {
-        (C::a, false) | (C::be, true) => Some(limit),
-        (C::ae, false) | (C::b, true) => limit.checked_sub(1),
-        (C::e, true) | (C::ne, false) => Some(limit),
-        _ => None,
-    };
-    let Some(max) = max.filter(|&max| max < ENTRIES_MAX) else {
-        return;
-    };
-    match place {
-        Place::Reg(reg) => {
-            let old = state.reg(reg);
-            let frame = old.is_stack()
-                || matches!(old, Value::Entry { offset: 0, reg: r } if r == reg && super::value::is_callee_saved(r));
-            let better =
-                matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
-            if !frame && !better {
-                let comparison = state.comparison;
-                // A number known to fit the compared bytes is known as a whole.
-                let width = match old {
-                    Value::Index {
-                        shift: 0,
-                        width: w,
-                        max,
-                    } if u64::from(max) >> (8 * u32::from(width).min(7)) == 0 => w,
-                    _ => width,
-                };
-                state.set(reg, index_up_to(max, width));
-                state.comparison = comparison;
-            }
-        }
-        Place::Memory(at) => {
-            let comparison = state.comparison;
-            if width >= 4 {
-                state.store(at, width.into(), index_up_to(max, width));
-            }
-            state.comparison = comparison;
-        }
-    }
-}
-
 fn index_up_to(max: u32, width: u8) -> Value {
     if max >= ENTRIES_MAX {
         return Value::Computed;
@@ -617,50 +487,6 @@ fn index_up_to(max: u32, width: u8) -> Value {
         shift: 0,
         width,
         max,
-    }
-}
-
-/// Whether the memory operand is rsp or rbp plus a number.
-fn is_direct(insn: &Instruction) -> bool {
-    matches!(insn.memory_base(), Register::RSP | Register::RBP)
-        && insn.memory_index() == Register::None
-}
-
-/// Whether a value may be an address on the stack.
-fn may_be_stack(value: Value) -> bool {
-    value.is_stack() || value == Value::Unknown
-}
-
-/// The place at an address.
-fn place(value: Value) -> Address {
-    match value {
-        Value::Unknown => Address::Frame,
-        value if value.is_stack() => Address::Stack(value),
-        Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
-        _ => Address::Unknown,
-    }
-}
-
-/// `at`, plus an index times `scale`.
-fn scaled(at: u64, index: Value, scale: u32) -> Address {
-    match index {
-        Value::Const(n) => Address::File(at.wrapping_add_signed(i64::from(n) * i64::from(scale))),
-        Value::Index {
-            shift,
-            width: 4..,
-            max,
-        } if shift < 8 => Address::Table {
-            at,
-            stride: scale << shift,
-            // That a byte is at most 255 does not say how long a table is.
-            max: Some(max).filter(|&max| max != 0xff && max != 0xffff),
-        },
-        _ if scale >= 4 => Address::Table {
-            at,
-            stride: scale,
-            max: None,
-        },
-        _ => Address::Unknown,
     }
 }
 

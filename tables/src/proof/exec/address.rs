@@ -1,0 +1,130 @@
+//! Where memory operands are.
+
+use super::Machine;
+use crate::proof::access::general;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use iced_x86::{Instruction, Register};
+
+/// Where a memory operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Address {
+    /// On the stack, at a known place.
+    Stack(Value),
+    /// In the file, at a known place (svma).
+    File(u64),
+    /// In a table in the file.
+    Table {
+        at: u64,
+        stride: u32,
+        max: Option<u32>,
+    },
+    /// On the stack, somewhere.
+    Frame,
+    /// Anywhere else.
+    Unknown,
+}
+
+impl Machine<'_> {
+    /// Where the memory operand is.
+    pub(super) fn address(&self, insn: &Instruction, state: &State) -> Address {
+        if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
+            return Address::Unknown;
+        }
+        let displacement = insn.memory_displacement64();
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        if matches!(base, Register::RIP | Register::EIP) {
+            return Address::File(displacement);
+        }
+        if base.is_gpr() && base.size() != 8 || index.is_gpr() && index.size() != 8 {
+            return Address::Unknown;
+        }
+        let base = general(base).map(|reg| state.reg(reg));
+        let index = general(index).map(|reg| state.reg(reg));
+        let displacement = displacement.cast_signed();
+        let scale = insn.memory_index_scale();
+        match (base, index) {
+            (None, None) => Address::File(displacement.cast_unsigned()),
+            (Some(base), None) => place(base.plus(displacement)),
+            (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
+            (Some(base), Some(index)) => match (base, index) {
+                (base, Value::Const(n)) => place(
+                    base.plus(i64::from(n) * i64::from(scale))
+                        .plus(displacement),
+                ),
+                (Value::Const(n), index) => {
+                    let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
+                    // `(%rdx,%rax)`, with the table in the index.
+                    scaled(at, index, scale)
+                }
+                _ if [base, index].into_iter().any(may_be_stack) => Address::Frame,
+                _ => Address::Unknown,
+            },
+        }
+        .or_swapped(base, index, scale, displacement)
+    }
+}
+
+impl Address {
+    /// The same if base and index had been exchanged, where that helps: `(%rax,%rdx)` with the
+    /// table in rdx.
+    fn or_swapped(
+        self,
+        base: Option<Value>,
+        index: Option<Value>,
+        scale: u32,
+        displacement: i64,
+    ) -> Address {
+        match (self, base, index) {
+            (Address::Unknown, Some(base), Some(Value::Const(n))) if scale == 1 => {
+                let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
+                scaled(at, base, 1)
+            }
+            _ => self,
+        }
+    }
+}
+
+/// Whether the memory operand is rsp or rbp plus a number.
+pub(super) fn is_direct(insn: &Instruction) -> bool {
+    matches!(insn.memory_base(), Register::RSP | Register::RBP)
+        && insn.memory_index() == Register::None
+}
+
+/// Whether a value may be an address on the stack.
+fn may_be_stack(value: Value) -> bool {
+    value.is_stack() || value == Value::Unknown
+}
+
+/// The place at an address.
+fn place(value: Value) -> Address {
+    match value {
+        Value::Unknown => Address::Frame,
+        value if value.is_stack() => Address::Stack(value),
+        Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
+        _ => Address::Unknown,
+    }
+}
+
+/// `at`, plus an index times `scale`.
+fn scaled(at: u64, index: Value, scale: u32) -> Address {
+    match index {
+        Value::Const(n) => Address::File(at.wrapping_add_signed(i64::from(n) * i64::from(scale))),
+        Value::Index {
+            shift,
+            width: 4..,
+            max,
+        } if shift < 8 => Address::Table {
+            at,
+            stride: scale << shift,
+            // That a byte is at most 255 does not say how long a table is.
+            max: Some(max).filter(|&max| max != 0xff && max != 0xffff),
+        },
+        _ if scale >= 4 => Address::Table {
+            at,
+            stride: scale,
+            max: None,
+        },
+        _ => Address::Unknown,
+    }
+}

@@ -1,0 +1,155 @@
+//! Calls: where they return, which never do, and where exceptions continue.
+
+use super::{Job, Next, Part, Suspect, Walker};
+use crate::proof::args_size::size_at;
+use crate::proof::exec::push;
+use crate::proof::no_return;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use crate::proof::verdict::Assumption;
+use iced_x86::{Instruction, OpKind};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::RuleKind;
+
+impl Walker<'_, '_> {
+    /// A system call. One that never returns is followed as if it did: compilers and people put a
+    /// loop or a trap behind it.
+    pub(super) fn system_call(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &mut State,
+    ) -> Next {
+        for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
+            state.set(reg, Value::Computed);
+        }
+        let next = insn.next_ip();
+        let file = self.program.file;
+        match self.parts[part].body.skip_padding(file, next) {
+            Some(_) => Next::Go(next),
+            None => Next::End,
+        }
+    }
+
+    pub(super) fn call(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &mut State,
+        trail: Option<u32>,
+    ) -> Next {
+        let (pc, next) = (insn.ip(), insn.next_ip());
+        let direct = insn.op0_kind() == OpKind::NearBranch64;
+        if direct && insn.near_branch64() == next {
+            // Only to learn the address: it stays on the stack, or is popped.
+            let value = i32::try_from(next).map_or(Value::Computed, Value::Const);
+            push(state, 8, value);
+            return Next::Go(next);
+        }
+        let never = if direct {
+            let target = insn.near_branch64();
+            self.callees.push(target);
+            let here = &self.parts[part].body.range;
+            if here.contains(&target) && target != here.start && !self.known.contains_key(&target) {
+                // A function inside of the function.
+                self.parts[part].body.lead(target);
+                self.start(target);
+            }
+            self.program.never_returns(target)
+        } else {
+            self.machine
+                .import(insn, state)
+                .is_some_and(no_return::is_known)
+        };
+        state.call();
+        self.landing_pad(part, pc, state, trail);
+        let here = &mut self.parts[part];
+        let file = self.program.file;
+        if never || here.body.skip_padding(file, next).is_none() {
+            self.assume(Assumption::NoReturn);
+            return Next::End;
+        }
+        self.assume(Assumption::Callees);
+        let here = &mut self.parts[part];
+        let behind = here.body.skip_nops(file, next);
+        if let Some(behind) = behind
+            && seems_not_to_return(here, pc, behind, state)
+        {
+            self.suspects.push(Suspect {
+                job: Job {
+                    at: next,
+                    state: state.clone(),
+                    trail,
+                },
+                next: behind,
+            });
+            return Next::End;
+        }
+        Next::Go(next)
+    }
+
+    /// Whether suspects became jobs: where nothing else reaches the code behind a call, it returns.
+    pub(super) fn clear_suspects(&mut self) -> bool {
+        while let Some(suspect) = self.suspects.pop() {
+            let part = self.part_at(suspect.next);
+            let reached = part.is_some_and(|p| {
+                let body = &self.parts[p].body;
+                body.offset(suspect.next)
+                    .is_some_and(|o| body.reached.has(o))
+            });
+            if reached {
+                self.assume(Assumption::NoReturn);
+                continue;
+            }
+            self.jobs.push(suspect.job);
+            return true;
+        }
+        false
+    }
+
+    /// Where an exception thrown by the call at `pc` continues.
+    pub(super) fn landing_pad(&mut self, part: usize, pc: u64, state: &State, trail: Option<u32>) {
+        let sites = &self.parts[part].sites;
+        let after = sites.partition_point(|s| s.calls.start <= pc);
+        let site = after.checked_sub(1).map(|i| &sites[i]);
+        let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) else {
+            return;
+        };
+        let args = size_at(&self.parts[part].args, pc);
+        self.assume(Assumption::LandingPads);
+        let mut state = state.clone();
+        if let Ok(args @ 1..) = i64::try_from(args) {
+            let sp = match self.parts[part]
+                .rows
+                .first_mut()
+                .and_then(|r| r.cfa_base(pad))
+            {
+                Some(Reg::Rsp) => state.reg(Reg::Rsp).plus(args),
+                // GCC does not always say that the arguments are gone if it needs no rsp.
+                _ => self.machine.lowered(pad),
+            };
+            state.set(Reg::Rsp, sp);
+        }
+        // A call that cannot throw lies in the range of its neighbours' call site.
+        if let Some(to) = self.part_at(pad)
+            && self.is_misfit(to, pc, pad, &state, trail)
+        {
+            return;
+        }
+        self.job(part, pc, pad, state, trail);
+    }
+}
+
+/// Whether the row behind a call does not fit the state, though it differs from the call's own.
+fn seems_not_to_return(part: &mut Part<'_>, call: u64, behind: u64, state: &State) -> bool {
+    let Some(rows) = part.rows.first_mut() else {
+        return false;
+    };
+    let (Some(before), Some(after)) = (rows.find(call), rows.find(behind)) else {
+        return false;
+    };
+    if before == after || rows.rows[after].rule.kind == RuleKind::Outermost {
+        return false;
+    }
+    rows.contradicts(behind, state)
+}

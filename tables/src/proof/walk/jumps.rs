@@ -1,0 +1,196 @@
+//! Jumps: inside of the function, into parts of it elsewhere, through tables, and out of it.
+
+use super::rows::{contradict, path};
+use super::{Job, Jump, Misfit, Walker};
+use crate::proof::claim::{self, Outcome};
+use crate::proof::no_return;
+use crate::proof::program::Entry;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict};
+use iced_x86::Instruction;
+
+impl Walker<'_, '_> {
+    pub(super) fn jump(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        target: u64,
+        state: State,
+        trail: Option<u32>,
+    ) {
+        self.job(part, insn.ip(), target, state, trail);
+    }
+
+    /// Continues at `target`, in this function or another.
+    pub(super) fn job(
+        &mut self,
+        part: usize,
+        from: u64,
+        target: u64,
+        state: State,
+        trail: Option<u32>,
+    ) {
+        let Some(to) = self.part_at(target) else {
+            return self.leave(part, from, target, state, trail);
+        };
+        self.parts[to].body.lead(target);
+        let is_part = self.program.functions[self.parts[to].function].entry == Entry::Part;
+        if to != part && is_part && self.is_misfit(to, from, target, &state, trail) {
+            return;
+        }
+        let before = trail;
+        self.jumps.push(Jump {
+            from,
+            to: target,
+            before,
+        });
+        let trail = u32::try_from(self.jumps.len() - 1).ok();
+        self.jobs.push(Job {
+            at: target,
+            state,
+            trail,
+        });
+    }
+
+    /// Whether the frame does not fit the row at `target`, in a part of a function or at a landing
+    /// pad: then this way is never taken, if others fit there.
+    pub(super) fn is_misfit(
+        &mut self,
+        to: usize,
+        from: u64,
+        target: u64,
+        state: &State,
+        trail: Option<u32>,
+    ) -> bool {
+        let part = &mut self.parts[to];
+        let fits = part
+            .rows
+            .first_mut()
+            .is_none_or(|rows| !rows.contradicts(target, state));
+        if fits {
+            return false;
+        }
+        let mut misfit = Misfit {
+            function: part.function,
+            target,
+            verdict: FunctionVerdict::default(),
+        };
+        let mut path = path(&self.jumps, trail);
+        path.push((from, target));
+        for rows in &mut part.rows {
+            let Some(index) = rows.find(target) else {
+                continue;
+            };
+            let row = rows.rows[index];
+            claim::judge(rows.table, &row, target, state, |subject, outcome| {
+                if let Outcome::Contradicted { found } = outcome {
+                    let at = (rows.table, &row, target);
+                    contradict(&mut misfit.verdict, at, state, (subject, found), &path);
+                }
+            });
+        }
+        self.misfits.push(misfit);
+        true
+    }
+
+    /// The code runs on behind the function's last instruction.
+    pub(super) fn fall_out(&mut self, part: usize, pc: u64, state: State, trail: Option<u32>) {
+        self.leave(part, pc.wrapping_sub(1), pc, state, trail);
+    }
+
+    /// A jump out of the functions that are followed: a tail call, or a jump to another part.
+    pub(super) fn leave(
+        &mut self,
+        part: usize,
+        from: u64,
+        target: u64,
+        state: State,
+        trail: Option<u32>,
+    ) {
+        let program = self.program;
+        let function = program.function_at(target);
+        let unit = function.map(|f| &program.functions[f]);
+        let is_entry = unit.is_none_or(|u| {
+            u.entry == Entry::Plt || u.range.start == target && u.entry != Entry::Part
+        });
+        if is_entry && state.is_as_at_entry() {
+            self.callees.push(target);
+            self.returns |= !program.never_returns(target);
+            return;
+        }
+        if is_entry {
+            self.returns = true;
+            self.parts[part].verdict.doubt(Doubt::LeftTable, from);
+            return;
+        }
+        if let Some(function) = function
+            && self.open(function).is_some()
+        {
+            self.job(part, from, target, state, trail);
+        } else {
+            self.returns = true;
+            self.parts[part].verdict.doubt(Doubt::Limit, from);
+        }
+    }
+
+    pub(super) fn jump_indirect(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &State,
+        trail: Option<u32>,
+    ) {
+        match self.machine.target(insn, state) {
+            Value::TableEntry { table } => self.jump_by_table(part, insn, state, trail, table, 0),
+            Value::TableTarget { table, base } => {
+                self.jump_by_table(part, insn, state, trail, table, i64::from(base));
+            }
+            Value::ReturnAddress => self.returns = true,
+            _ if state.is_as_at_entry() => {
+                let name = self.machine.import(insn, state);
+                self.returns |= !name.is_some_and(no_return::is_known);
+            }
+            _ => {
+                self.returns = true;
+                self.parts[part]
+                    .verdict
+                    .doubt(Doubt::IndirectJump, insn.ip());
+            }
+        }
+    }
+
+    fn jump_by_table(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &State,
+        trail: Option<u32>,
+        table: u16,
+        base: i64,
+    ) {
+        let Some(table) = self.machine.tables.get(usize::from(table)).copied() else {
+            return;
+        };
+        let program = self.program;
+        let body = &self.parts[part].body;
+        let next = body.next_address(table.at);
+        let targets = table.targets(program.file, base.cast_unsigned(), next, |target| {
+            body.starts_at(target) || !body.range.contains(&target) && program.is_part(target)
+        });
+        let mut state = state.clone();
+        if targets.is_guess {
+            self.assume(Assumption::JumpTables);
+            state.is_guessed = true;
+        }
+        if targets.addresses.is_empty() {
+            self.returns = true;
+            self.parts[part]
+                .verdict
+                .doubt(Doubt::IndirectJump, insn.ip());
+        }
+        for target in targets.addresses {
+            self.job(part, insn.ip(), target, state.clone(), trail);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! Follows a function from its entries along every way through it, and holds each row against what
+//! the code has done on that way.
+//!
+//! `calls` and `jumps` say where a way goes on; `rows` judges.
+
+mod calls;
+mod jumps;
+mod rows;
+
+use super::args_size::args_sizes;
+use super::body::Body;
+use super::exec::{Machine, refine};
+use super::lsda::{CallSite, call_sites};
+use super::program::{Entry, Program};
+use super::state::State;
+use super::value::Value;
+use super::verdict::{Assumption, Doubt, FunctionVerdict};
+use hashbrown::HashMap;
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
+use rows::{Rows, judge};
+use unwind_sim_unwind::regs::Reg;
+
+/// The maximum number of instructions executed for one function.
+const STEPS_MAX: u32 = 1 << 21;
+/// The maximum number of different frames that are followed at one address.
+const FRAMES_MAX: usize = 4;
+/// The maximum number of functions that are followed together: a function and its cold parts.
+const PARTS_MAX: usize = 32;
+
+/// What was found in one function.
+pub struct Found {
+    /// The number of the function.
+    pub function: usize,
+    /// How its rows turned out; whether all code was reached is not in it.
+    pub verdict: FunctionVerdict,
+    /// Its code.
+    pub body: Body,
+    /// Bit 0: a claim of the row is contradicted; bit 1: one is doubtful. For each table's rows.
+    pub marks: Vec<(usize, Vec<u8>)>,
+}
+
+/// What following a function gave.
+pub struct Followed {
+    /// The function itself, then the others that it jumps into.
+    pub found: Vec<Found>,
+    /// Whether it may return.
+    pub returns: bool,
+    /// The addresses (svma) that it calls, or jumps to at its end.
+    pub callees: Vec<u64>,
+    /// Ways into parts of functions and to landing pads whose rows do not fit.
+    pub misfits: Vec<Misfit>,
+    /// The steps that it took.
+    pub steps: u32,
+}
+
+/// A way into a part of a function or to a landing pad, with a frame that the row there does not
+/// describe.
+pub struct Misfit {
+    /// The number of the function that it leads to.
+    pub function: usize,
+    /// Where it leads (svma).
+    pub target: u64,
+    /// The contradictions that it would cause.
+    pub verdict: FunctionVerdict,
+}
+
+/// A function that is being followed.
+struct Part<'p> {
+    function: usize,
+    body: Body,
+    rows: Vec<Rows<'p>>,
+    sites: Vec<CallSite>,
+    /// The arguments on the stack at calls with a landing pad.
+    args: Vec<(u64, u64)>,
+    verdict: FunctionVerdict,
+}
+
+/// A way that is still to be followed.
+struct Job {
+    at: u64,
+    state: State,
+    trail: Option<u32>,
+}
+
+/// A jump on the way from the entry.
+struct Jump {
+    from: u64,
+    to: u64,
+    before: Option<u32>,
+}
+
+/// A call that seems not to return: behind it, the row does not fit the state before it.
+struct Suspect {
+    job: Job,
+    /// The first instruction (svma) behind the call that is no padding.
+    next: u64,
+}
+
+/// Follows functions, one after the other.
+pub struct Walker<'p, 'f> {
+    program: &'p Program<'f>,
+    machine: Machine<'f>,
+    parts: Vec<Part<'p>>,
+    known: HashMap<u64, Vec<State>>,
+    jobs: Vec<Job>,
+    suspects: Vec<Suspect>,
+    jumps: Vec<Jump>,
+    callees: Vec<u64>,
+    misfits: Vec<Misfit>,
+    assumed: Vec<Assumption>,
+    returns: bool,
+    steps: u32,
+}
+
+/// What comes after an instruction.
+enum Next {
+    /// The instruction at this address.
+    Go(u64),
+    /// Nothing: the way ends here, or others continue it.
+    End,
+}
+
+impl<'p, 'f> Walker<'p, 'f> {
+    /// A walker for the functions of `program`.
+    pub fn new(program: &'p Program<'f>) -> Walker<'p, 'f> {
+        Walker {
+            program,
+            machine: Machine::new(program.file),
+            parts: Vec::new(),
+            known: HashMap::new(),
+            jobs: Vec::new(),
+            suspects: Vec::new(),
+            jumps: Vec::new(),
+            callees: Vec::new(),
+            misfits: Vec::new(),
+            assumed: Vec::new(),
+            returns: false,
+            steps: 0,
+        }
+    }
+
+    /// Follows function `index` from its entries. `None` if the file has no code for it.
+    pub fn follow(&mut self, index: usize) -> Option<Followed> {
+        self.machine.reset();
+        self.known.clear();
+        self.jumps.clear();
+        self.returns = false;
+        self.steps = 0;
+        self.open(index)?;
+        for at in self.entries(index) {
+            self.start(at);
+        }
+        loop {
+            while let Some(job) = self.jobs.pop() {
+                self.run(job);
+            }
+            if !self.clear_suspects() {
+                break;
+            }
+        }
+        let mut found: Vec<Found> = Vec::new();
+        for part in self.parts.drain(..) {
+            let mut verdict = part.verdict;
+            if found.is_empty() {
+                for &assumption in &self.assumed {
+                    verdict.assumptions.add(assumption);
+                }
+                if self.machine.stored_anywhere {
+                    verdict.assumptions.add(Assumption::Stores);
+                }
+            }
+            found.push(Found {
+                function: part.function,
+                verdict,
+                body: part.body,
+                marks: part.rows.into_iter().map(|r| (r.number, r.marks)).collect(),
+            });
+        }
+        self.assumed.clear();
+        Some(Followed {
+            found,
+            returns: self.returns,
+            callees: std::mem::take(&mut self.callees),
+            misfits: std::mem::take(&mut self.misfits),
+            steps: self.steps,
+        })
+    }
+
+    /// Where function `index` is entered by calls.
+    fn entries(&mut self, index: usize) -> Vec<u64> {
+        let unit = &self.program.functions[index];
+        match unit.entry {
+            Entry::Call => vec![unit.range.start],
+            Entry::Plt => super::plt::stubs(self.program.file, &unit.range),
+            Entry::Part | Entry::Signal => Vec::new(),
+        }
+    }
+
+    fn start(&mut self, at: u64) {
+        self.jobs.push(Job {
+            at,
+            state: State::entry(),
+            trail: None,
+        });
+    }
+
+    /// The part that contains `address`, opened if it is a function's.
+    fn part_at(&self, address: u64) -> Option<usize> {
+        self.parts
+            .iter()
+            .position(|p| p.body.range.contains(&address))
+    }
+
+    fn open(&mut self, index: usize) -> Option<usize> {
+        if self.parts.len() >= PARTS_MAX {
+            return None;
+        }
+        let program = self.program;
+        let unit = &program.functions[index];
+        let body = Body::new(program.file, unit.range.clone())?;
+        let mut verdict = FunctionVerdict::default();
+        let sites = match unit.lsda {
+            None => Vec::new(),
+            Some(lsda) => match call_sites(program.file, lsda, unit.range.start) {
+                Some(sites) => sites,
+                None => {
+                    verdict.doubt(Doubt::LandingPads, unit.range.start);
+                    Vec::new()
+                }
+            },
+        };
+        let args = match program.tables.first().filter(|_| !sites.is_empty()) {
+            Some(table) => args_sizes(table, unit.range.start, unit.offset),
+            None => Vec::new(),
+        };
+        let rows = (0..).zip(&program.tables).map(|(number, table)| {
+            let rows = table.rows_in(&unit.range);
+            Rows {
+                number,
+                table,
+                marks: vec![0; rows.len()],
+                rows,
+                last: 0,
+            }
+        });
+        self.parts.push(Part {
+            function: index,
+            rows: rows.filter(|r| !r.rows.is_empty()).collect(),
+            sites,
+            args,
+            body,
+            verdict,
+        });
+        Some(self.parts.len() - 1)
+    }
+
+    /// Follows one way until it ends or joins another.
+    fn run(&mut self, job: Job) {
+        let Job {
+            at: mut pc,
+            mut state,
+            trail,
+        } = job;
+        let mut judged = u32::MAX;
+        let Some(mut part) = self.part_at(pc) else {
+            return;
+        };
+        loop {
+            let Some(offset) = self.parts[part].body.offset(pc) else {
+                return self.fall_out(part, pc, state, trail);
+            };
+            self.steps += 1;
+            if self.steps > STEPS_MAX {
+                self.parts[part].verdict.doubt(Doubt::Limit, pc);
+                return;
+            }
+            let here = &mut self.parts[part];
+            let Some(insn) = here.body.insn(self.program.file, offset) else {
+                here.verdict.doubt(Doubt::Undecodable, pc);
+                return;
+            };
+            if here.body.is_leader(offset) {
+                if !self.arrive(part, pc, &mut state) {
+                    return;
+                }
+                judged = u32::MAX;
+            }
+            let here = &mut self.parts[part];
+            here.body.reach(offset, insn.len());
+            judge(
+                here,
+                self.program,
+                &self.jumps,
+                pc,
+                &state,
+                trail,
+                &mut judged,
+            );
+            match self.step(part, &insn, &mut state, trail) {
+                Next::Go(next) => pc = next,
+                Next::End => return,
+            }
+            if !self.parts[part].body.range.contains(&pc)
+                && let Some(other) = self.part_at(pc)
+            {
+                part = other;
+                judged = u32::MAX;
+            }
+        }
+    }
+
+    /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
+    fn arrive(&mut self, part: usize, pc: u64, state: &mut State) -> bool {
+        let known = self.known.entry(pc).or_default();
+        for old in known.iter_mut() {
+            match old.join(state) {
+                Some(false) => return false,
+                Some(true) => {
+                    state.clone_from(old);
+                    return true;
+                }
+                None => {}
+            }
+        }
+        if known.len() < FRAMES_MAX {
+            known.push(state.clone());
+            return true;
+        }
+        let sp = self.machine.lowered(pc);
+        let Some(last) = known.last_mut() else {
+            return false;
+        };
+        let before = last.clone();
+        let moved = last.reg(Reg::Rsp) != state.reg(Reg::Rsp);
+        last.weaken(state);
+        if moved {
+            last.set(Reg::Rsp, sp);
+        }
+        if *last == before {
+            return false;
+        }
+        state.clone_from(last);
+        if !moved {
+            self.parts[part].verdict.doubt(Doubt::Frames, pc);
+        }
+        true
+    }
+
+    /// Executes an instruction.
+    fn step(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &mut State,
+        trail: Option<u32>,
+    ) -> Next {
+        let next = insn.next_ip();
+        match insn.flow_control() {
+            FlowControl::Next => {
+                self.machine.execute(insn, state);
+                Next::Go(next)
+            }
+            FlowControl::UnconditionalBranch => {
+                self.jump(part, insn, insn.near_branch64(), state.clone(), trail);
+                Next::End
+            }
+            FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+                if insn.op0_kind() == OpKind::NearBranch64 {
+                    let mut taken = state.clone();
+                    let condition = insn.condition_code();
+                    refine(&mut taken, condition, true);
+                    refine(state, condition, false);
+                    if insn.is_loop() || insn.is_loopcc() {
+                        taken.set(Reg::Rcx, Value::Computed);
+                        state.set(Reg::Rcx, Value::Computed);
+                    }
+                    self.jump(part, insn, insn.near_branch64(), taken, trail);
+                }
+                Next::Go(next)
+            }
+            FlowControl::IndirectBranch => {
+                self.jump_indirect(part, insn, state, trail);
+                Next::End
+            }
+            FlowControl::Return => {
+                self.returns = true;
+                Next::End
+            }
+            FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
+                self.system_call(part, insn, state)
+            }
+            FlowControl::Call => self.call(part, insn, state, trail),
+            FlowControl::IndirectCall => self.call(part, insn, state, trail),
+            FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
+                self.system_call(part, insn, state)
+            }
+            FlowControl::Interrupt | FlowControl::Exception => Next::End,
+        }
+    }
+
+    fn assume(&mut self, assumption: Assumption) {
+        if !self.assumed.contains(&assumption) {
+            self.assumed.push(assumption);
+        }
+    }
+}
