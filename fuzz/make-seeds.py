@@ -124,6 +124,67 @@ def expressions():
         save("expression", name, head + code)
 
 
+TABLES = """
+    .globl _start
+_start:
+    .cfi_startproc
+    .cfi_undefined rip
+    push %rbp
+    .cfi_def_cfa_offset 16
+    .cfi_offset rbp, -16
+    mov %rsp, %rbp
+    .cfi_def_cfa_register rbp
+    call realigned
+    hlt
+    .cfi_endproc
+realigned:
+    .cfi_startproc
+    lea 8(%rsp), %r10
+    .cfi_def_cfa r10, 0
+    push %rbp
+    .cfi_escape 0x10, 6, 2, 0x76, 0
+    push %r10
+    .cfi_escape 0x0f, 3, 0x76, 0x78, 6
+    ret
+    .cfi_endproc
+signal:
+    .cfi_startproc
+    .cfi_signal_frame
+    .cfi_escape 0x0f, 4, 0x77, 0xa0, 1, 6
+    .cfi_escape 0x10, 16, 3, 0x77, 0xa8, 1
+    nop
+    .cfi_endproc
+    .balign 16
+plt:
+    .cfi_startproc
+    .cfi_escape 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22
+    .fill 80, 1, 0x90
+    .cfi_endproc
+"""
+
+
+def conversions(folder):
+    """Programs with tables to convert, and with two SFrame tables to merge."""
+    link = ["-nostdlib", "-static", "-no-pie", "-Wl,-z,noseparate-code", "-Wl,-z,max-page-size=4096",
+            "-Wl,--build-id=none", "-s"]
+    source = folder / "tables.s"
+    source.write_text(TABLES)
+    program = folder / "tables"
+    subprocess.run(["cc", *link, "-Wl,--eh-frame-hdr", "-o", program, source], check=True)
+    save("convert", "tables", program.read_bytes())
+    objects = []
+    for name in ["one", "two"]:
+        (folder / f"{name}.c").write_text(f"int {name}(int a) {{ return a ? a * {name}(a - 1) : 1; }}\n")
+        objects.append(folder / f"{name}.o")
+        subprocess.run(["cc", "-c", "-Os", "-Wa,--gsframe", "-o", objects[-1], folder / f"{name}.c"],
+                       check=True)
+        subprocess.run(["objcopy", "--rename-section", ".sframe=.other", objects[-1]], check=True)
+    both = folder / "both"
+    subprocess.run(["cc", *link, "-Wl,-e,one", "-o", both, *objects], check=True)
+    subprocess.run(["objcopy", "--rename-section", ".other=.sframe", both], check=True)
+    save("convert", "two-tables", both.read_bytes())
+
+
 def files(folder):
     small = CASES / "frame"
     case = sorted(p for p in small.glob("*.s") if "main:" not in p.read_text())[0]
@@ -387,6 +448,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         tables(pathlib.Path(folder))
         files(pathlib.Path(folder))
+        conversions(pathlib.Path(folder))
         kernels(pathlib.Path(folder))
     captures()
     expressions()

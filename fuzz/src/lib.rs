@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod conversions;
 mod files;
 mod handlers;
 mod input;
@@ -18,6 +19,7 @@ mod texts;
 mod walks;
 
 pub use captures::capture;
+pub use conversions::convert;
 pub use files::{core, elf, loader, perfdata, trace, vmcore};
 pub use handlers::bpf_object;
 pub use kernels::kernel_image;

@@ -1,8 +1,11 @@
 //! `tables`: unwind tables without running the program. Each of its subcommands is a file.
 
 mod check;
+mod convert;
 mod diff;
 mod dump;
+mod merge;
+mod written;
 
 use super::status::Status;
 use anyhow::{Context, Result};
@@ -12,14 +15,16 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::row::TableKind;
 
-/// Unwind tables, without running the program: show, compare and prove them.
+/// Unwind tables, without running the program: show, compare, prove, convert and merge them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim tables dump /usr/bin/git --function main
   unwind-sim tables dump /usr/bin/git --as readelf
   unwind-sim tables diff corpus/sframe/t_2.46
-  unwind-sim tables check /usr/bin/git")]
+  unwind-sim tables check /usr/bin/git
+  unwind-sim tables convert /usr/bin/git --to sframe-v3 -o git
+  unwind-sim tables merge program -o merged")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +35,8 @@ enum Command {
     Dump(dump::Args),
     Diff(diff::Args),
     Check(check::Args),
+    Convert(convert::Args),
+    Merge(merge::Args),
 }
 
 /// `--table`.
@@ -58,6 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Command::Dump(args) => dump::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Check(args) => check::run(args),
+        Command::Convert(args) => convert::run(args),
+        Command::Merge(args) => merge::run(args),
     }
 }
 

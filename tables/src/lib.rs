@@ -7,13 +7,21 @@
 //! - [`dump`]: tables as text, as other tools print them;
 //! - [`diff`]: where two tables disagree;
 //! - [`proof`]: what the code does, held against what a table says of it;
-//! - [`check`]: the proof of all rows of a file.
+//! - [`check`]: the proof of all rows of a file;
+//! - [`convert`]: one format into another;
+//! - [`merge`]: several SFrame tables in one section into one;
+//! - [`mod@write`]: the bytes of each format;
+//! - [`elf_write`]: an ELF file with a section added or replaced.
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod convert;
 pub mod diff;
 pub mod dump;
+pub mod elf_write;
 pub mod file;
+pub mod merge;
 pub mod proof;
 pub mod relocatable;
 pub mod table;
+pub mod write;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use unwind_sim_unwind::cache::{Cache, RowId, UnitId};
 use unwind_sim_unwind::dwarf;
 use unwind_sim_unwind::image::{Bytes, Image};
-use unwind_sim_unwind::orc;
+use unwind_sim_unwind::orc::{self, Encoding};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
@@ -62,6 +62,11 @@ impl Table {
     /// The table of this kind in `file`; `None` if it has none. An FDE that cannot be read is in
     /// [`Table::problems`].
     pub fn read(file: &File, kind: TableKind) -> Option<Table> {
+        Self::read_as(file, kind, None)
+    }
+
+    /// Like [`Table::read`], with ORC entries in `encoding` instead of the detected one.
+    pub fn read_as(file: &File, kind: TableKind, encoding: Option<Encoding>) -> Option<Table> {
         let image: &Image = file.image();
         let section = image.section(kind.section()?)?;
         let mut table = Table {
@@ -75,7 +80,7 @@ impl Table {
         match kind {
             TableKind::EhFrame | TableKind::DebugFrame => table.read_dwarf(image),
             TableKind::Sframe => table.read_sframe(image),
-            TableKind::Orc => table.read_orc(image),
+            TableKind::Orc => table.read_orc(image, encoding),
             _ => return None,
         }
         table.functions.sort_by_key(|f| (f.range.start, f.offset));
@@ -115,8 +120,8 @@ impl Table {
         }
     }
 
-    fn read_orc(&mut self, image: &Image) {
-        match orc::compile_all(image, None, &mut self.cache) {
+    fn read_orc(&mut self, image: &Image, encoding: Option<Encoding>) {
+        match orc::compile_all(image, encoding, &mut self.cache) {
             Ok(units) => {
                 for unit in units {
                     self.add(unit, 0, None);

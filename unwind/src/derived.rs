@@ -13,7 +13,7 @@ mod plain;
 
 pub(crate) use loss::Lost;
 pub use loss::{Derived, Loss, Losses};
-pub use plain::{plt_threshold, simplify};
+pub use plain::{plt_threshold, repeated_cfa, simplify};
 
 use crate::cache::{Cache, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "machine")]
 mod confirmation;
+mod converting;
 mod handling;
 mod kernel;
 pub mod lockstep;
@@ -15,6 +16,7 @@ mod verification;
 
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
@@ -93,6 +95,8 @@ pub enum Line {
     MapEntry(MapEntryLine),
     /// A stack of a handler's map.
     MapStack(MapStackLine),
+    /// What a function lost, from `tables convert`.
+    ConversionLoss(ConversionLossLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
     /// A row of an unwind table, from `tables dump`.
@@ -134,6 +138,12 @@ pub enum Line {
     Unproven(UnprovenLine),
     /// The sums of `tables check` for a file.
     Check(Box<CheckLine>),
+    /// The last line of `tables convert`.
+    #[serde(rename = "summary")]
+    Conversion(ConversionLine),
+    /// The last line of `tables merge`.
+    #[serde(rename = "summary")]
+    Merge(MergeLine),
 }
 
 /// One walk of one sample.

@@ -30,6 +30,16 @@ pub fn plt_threshold(bytes: &[u8]) -> Option<u8> {
     }
 }
 
+/// The threshold N of a rule whose CFA is the formula that linkers write for a lazy PLT: the CFA is
+/// rsp + 8 in the first N bytes of every 16 (counted from addresses that are multiples of 16), and
+/// rsp + 16 in the others. `bytes` is the section that the rule came from. `None` for other rules.
+pub fn repeated_cfa(rule: &Rule, bytes: &[u8]) -> Option<u8> {
+    match rule.cfa {
+        Value::Expression(e) if !e.load => plt_threshold(expression(bytes, e)),
+        _ => None,
+    }
+}
+
 /// The same rule in simpler terms: an expression that is only a register, an offset and perhaps a
 /// load becomes a plain value, and an sp equal to the CFA becomes unspecified.
 pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {

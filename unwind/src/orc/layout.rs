@@ -85,6 +85,22 @@ const REGS_7_1: [R; 11] = [
     R::BpIndirect,
 ];
 
+/// The `.orc_header` of each layout that has one: a SHA-1 of the entry's definition.
+const HASHES: [(Layout, [u8; 20]); 3] = [
+    (
+        Layout::V6_3,
+        *b"\xdb\x84\xae\xd4\x10\x3b\x31\xdd\x51\xe0\x17\xf8\xf7\x97\x83\xca\x98\x5c\x2c\x51",
+    ),
+    (
+        Layout::V6_4,
+        *b"\xfe\x5d\x32\xbf\x58\x1b\xd6\x3b\x2c\xa9\xa5\xc6\x5b\xa5\xa6\x25\xea\xb3\xfe\x24",
+    ),
+    (
+        Layout::V7_1,
+        *b"\x13\x7c\x36\xad\x76\x27\xc4\xdd\x55\x93\x21\x76\xbb\x0e\xcd\xbd\x50\x41\xfc\x82",
+    ),
+];
+
 impl Layout {
     /// All layouts, oldest first.
     pub const ALL: [Layout; 4] = [Layout::V4_14, Layout::V6_3, Layout::V6_4, Layout::V7_1];
@@ -108,22 +124,15 @@ impl Layout {
     /// `scripts/orc_hash.sh`, since 6.4 and 6.3.10). A kernel with its own definition has its own
     /// hash.
     pub fn from_hash(hash: &[u8]) -> Option<Layout> {
-        const HASHES: [(Layout, [u8; 20]); 3] = [
-            (
-                Layout::V6_3,
-                *b"\xdb\x84\xae\xd4\x10\x3b\x31\xdd\x51\xe0\x17\xf8\xf7\x97\x83\xca\x98\x5c\x2c\x51",
-            ),
-            (
-                Layout::V6_4,
-                *b"\xfe\x5d\x32\xbf\x58\x1b\xd6\x3b\x2c\xa9\xa5\xc6\x5b\xa5\xa6\x25\xea\xb3\xfe\x24",
-            ),
-            (
-                Layout::V7_1,
-                *b"\x13\x7c\x36\xad\x76\x27\xc4\xdd\x55\x93\x21\x76\xbb\x0e\xcd\xbd\x50\x41\xfc\x82",
-            ),
-        ];
         let found = HASHES.iter().find(|(_, h)| h == hash);
         found.map(|(layout, _)| *layout)
+    }
+
+    /// The `.orc_header` of kernels with this layout; `None` if they have none. It is that of 6.4
+    /// without `ORC_REG_AX`, which some stable kernels have.
+    pub fn hash(self) -> Option<[u8; 20]> {
+        let found = HASHES.iter().find(|(layout, _)| *layout == self);
+        found.map(|(_, hash)| *hash)
     }
 
     const fn regs(self) -> &'static [R; 11] {
