@@ -67,7 +67,8 @@ pub struct File {
     entry: Option<u64>,
     /// The words that the loader fills with addresses of this file: where, and with what.
     pointers: Vec<(u64, u64)>,
-    /// The words that the loader fills with addresses of functions of other files, and their names.
+    /// The words that the loader fills with addresses of functions of other files, and their names;
+    /// in a relocatable object, the words of code that the linker fills.
     imports: Vec<(u64, String)>,
     /// The sections in memory of a relocatable object; `None` for a program.
     sections: Option<Vec<Code>>,
@@ -146,7 +147,7 @@ impl File {
             code: object.code,
             entry: None,
             pointers: Vec::new(),
-            imports: Vec::new(),
+            imports: object.imports,
             sections: Some(object.sections),
             compressed: Vec::new(),
         })
@@ -245,10 +246,18 @@ impl File {
     }
 
     /// The name of the function of another file whose address the loader puts into the word at
-    /// `address` (svma).
+    /// `address` (svma). In a relocatable object: the name of the symbol of another object whose
+    /// address or distance the linker puts into the word of code at `address`.
     pub fn import(&self, address: u64) -> Option<&str> {
         let found = self.imports.binary_search_by_key(&address, |i| i.0);
         found.ok().map(|i| self.imports[i].1.as_str())
+    }
+
+    /// The addresses (svma) of the section `name` of a relocatable object; `None` in a program.
+    pub fn section_range(&self, name: &str) -> Option<Range<u64>> {
+        let mut sections = self.sections.iter().flatten();
+        let found = sections.find(|section| section.name == name);
+        found.map(|section| section.range.clone())
     }
 
     /// The symbol for `address`, if it starts there.

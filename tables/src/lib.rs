@@ -9,6 +9,7 @@
 //! - [`proof`]: what the code does, held against what a table says of it;
 //! - [`check`]: the proof of all rows of a file;
 //! - [`convert`]: one format into another;
+//! - [`mod@generate`]: a table from the code alone;
 //! - [`merge`]: several SFrame tables in one section into one;
 //! - [`mod@write`]: the bytes of each format;
 //! - [`elf_write`]: an ELF file with a section added or replaced.
@@ -20,6 +21,7 @@ pub mod diff;
 pub mod dump;
 pub mod elf_write;
 pub mod file;
+pub mod generate;
 pub mod merge;
 pub mod proof;
 pub mod relocatable;
