@@ -91,7 +91,8 @@ fn from_slot(state: &State) -> Option<rule::Value> {
     })
 }
 
-/// The highest slot, not below rsp, that has `value`.
+/// The highest slot, not below rsp, that has `value`; one at a known distance from the CFA if there is
+/// one (a realigned frame has a copy of the return address).
 fn saved(state: &State, value: Value) -> Option<rule::Value> {
     let slots = state.slots().iter();
     let slots = slots.filter(|s| s.value == value && s.size == 8 && !is_below_sp(state, s));
@@ -107,8 +108,8 @@ fn saved(state: &State, value: Value) -> Option<rule::Value> {
         }),
     });
     places.max_by_key(|place| match place {
-        rule::Value::Load { offset, .. } => *offset,
-        _ => i32::MIN,
+        rule::Value::Load { base, offset, .. } => (*base == Base::Cfa, *offset),
+        _ => (false, i32::MIN),
     })
 }
 
