@@ -541,6 +541,8 @@ fn constant(insn: &Instruction, operand: u32) -> Value {
 /// The size of what an instruction works on, bytes.
 fn operand_size(insn: &Instruction) -> u8 {
     let size = match insn.op0_kind() {
+        // `pushf` and `popf` have no operand, which the decoder calls a register.
+        _ if insn.op_count() == 0 => insn.stack_pointer_increment().unsigned_abs() as usize,
         OpKind::Register => insn.op0_register().size(),
         OpKind::Memory => insn.memory_size().size(),
         _ => insn.stack_pointer_increment().unsigned_abs() as usize,
