@@ -46,7 +46,9 @@ pub fn rule(state: &State) -> Option<Rule> {
             let other = others.find(|&other| state.reg(other) == entry)?;
             Some(rule::Value::reg(other, 0))
         };
-        let value = saved(state, entry).or_else(kept).or_else(moved);
+        let value = saved(state, entry);
+        let at_cfa = value.filter(|value| is_at_cfa(*value));
+        let value = at_cfa.or_else(kept).or(value).or_else(moved);
         rule = rule.with_saved(reg, value.unwrap_or(rule::Value::Undefined));
     }
     Some(rule)
@@ -69,18 +71,20 @@ fn cfa(state: &State) -> Option<rule::Value> {
     by_frame_pointer()
         .or_else(|| by_register(Reg::Rsp))
         .or_else(|| by_register(Reg::Rbp))
-        .or_else(|| from_slot(state))
+        .or_else(|| from_slot(state, Reg::Rbp))
         .or_else(|| OTHERS.into_iter().find_map(by_register))
+        .or_else(|| from_slot(state, Reg::Rsp))
 }
 
-/// The CFA, or an address at a known distance from it, in a slot that rbp or rsp finds.
-fn from_slot(state: &State) -> Option<rule::Value> {
-    state.slots().iter().find_map(|slot| match slot.value {
+/// The CFA, or an address at a known distance from it, in a slot that `base` finds.
+fn from_slot(state: &State, base: Reg) -> Option<rule::Value> {
+    let mut slots = state.slots().iter().filter(|s| !is_below_sp(state, s));
+    slots.find_map(|slot| match slot.value {
         Value::Entry {
             reg: Reg::Rsp,
             offset,
         } => {
-            let (reg, distance) = reach(state, slot.at)?;
+            let (reg, distance) = reach(state, slot.at).filter(|found| found.0 == base)?;
             Some(rule::Value::Load {
                 base: Base::Reg(reg),
                 offset: distance,
@@ -111,6 +115,16 @@ fn saved(state: &State, value: Value) -> Option<rule::Value> {
         rule::Value::Load { base, offset, .. } => (*base == Base::Cfa, *offset),
         _ => (false, i32::MIN),
     })
+}
+
+fn is_at_cfa(value: rule::Value) -> bool {
+    matches!(
+        value,
+        rule::Value::Load {
+            base: Base::Cfa,
+            ..
+        }
+    )
 }
 
 /// Whether the slot lies below rsp, where a signal handler or an interrupt overwrites it.
