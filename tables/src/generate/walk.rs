@@ -354,15 +354,13 @@ impl<'g> Walker<'g> {
             if insn.is_invalid() {
                 return;
             }
-            if near && replacement.contains(&target) && target > pc {
-                if insn.mnemonic() == Mnemonic::Call {
-                    push(&mut state, 8, Value::Computed);
-                    pc = target;
-                    continue;
-                }
+            let is_inside = near && replacement.contains(&target);
+            if is_inside && target > pc && insn.mnemonic() == Mnemonic::Call {
+                push(&mut state, 8, Value::Computed);
+                pc = target;
+                continue;
             }
-            let is_loop = near && replacement.contains(&target);
-            if is_loop && insn.flow_control() == FlowControl::ConditionalBranch {
+            if is_inside && insn.flow_control() == FlowControl::ConditionalBranch {
                 pc = insn.next_ip();
                 continue;
             }
