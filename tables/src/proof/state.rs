@@ -164,10 +164,16 @@ impl State {
         }
         if self.slots.is_full() {
             let spare = |s: &Slot| matches!(s.value, Value::Index { .. });
+            // Spilled addresses of locals outnumber saved registers; a saved CFA is above the frame.
+            let local = |s: &Slot| match s.value {
+                Value::Below { .. } => true,
+                Value::Entry { reg, offset } => reg == Reg::Rsp && offset < 0,
+                _ => false,
+            };
             let drop = self.slots.iter().position(spare).unwrap_or_else(|| {
                 self.is_lossy = true;
-                // The oldest but the return address.
-                1
+                // Or else the oldest but the return address.
+                self.slots.iter().position(local).unwrap_or(1)
             });
             self.slots.remove(drop);
         }
