@@ -28,7 +28,7 @@ const OTHERS: [Reg; 14] = [
     Reg::R15,
 ];
 
-/// The rule for `state`; `None` if the CFA or the return address is not known.
+/// The rule for `state`; `None` if the CFA, the return address or a register is not known.
 pub fn rule(state: &State) -> Option<Rule> {
     let mut rule = Rule {
         kind: RuleKind::Call,
@@ -49,7 +49,13 @@ pub fn rule(state: &State) -> Option<Rule> {
         let value = saved(state, entry);
         let at_cfa = value.filter(|value| is_at_cfa(*value));
         let value = at_cfa.or_else(kept).or(value).or_else(moved);
-        rule = rule.with_saved(reg, value.unwrap_or(rule::Value::Undefined));
+        let value = match value {
+            Some(value) => value,
+            // It may be in a slot that was forgotten.
+            None if state.is_lossy || state.reg(reg) == Value::Unknown => return None,
+            None => rule::Value::Undefined,
+        };
+        rule = rule.with_saved(reg, value);
     }
     Some(rule)
 }
