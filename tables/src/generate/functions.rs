@@ -1,9 +1,17 @@
 //! The functions of a file: from its symbols, or from a table that it has.
 
-use super::Boundaries;
 use crate::file::File;
 use crate::proof::program::{Entry, Program};
 use std::ops::Range;
+
+/// Where the boundaries of functions come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boundaries {
+    /// Symbols with a size.
+    Symbols,
+    /// The first table that the file has; symbols if it has none.
+    Table,
+}
 
 /// A function to follow.
 #[derive(Clone, PartialEq, Eq, Debug)]

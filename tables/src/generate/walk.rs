@@ -5,9 +5,10 @@
 
 mod leave;
 
+use super::function::{Function, Gap};
 use super::functions::Unit;
 use super::kernel::{Alternative, Edges};
-use super::{Function, Gap, rows};
+use super::rows;
 use crate::file::File;
 use crate::proof::body::Body;
 use crate::proof::exec::{Machine, push, refine};

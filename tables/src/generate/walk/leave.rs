@@ -1,7 +1,7 @@
 //! Calls and jumps: where they lead, and which never return.
 
-use super::super::kernel;
-use super::super::{Gap, functions};
+use super::super::function::Gap;
+use super::super::{functions, kernel};
 use super::{Next, Walker};
 use crate::proof::exec::push;
 use crate::proof::no_return;
