@@ -140,6 +140,46 @@ fn generated_rows_of_objects_are_those_of_the_compiler() {
     }
 }
 
+/// Flags on the stack, and a call that does not return in front of code with another frame. The author
+/// wrote the rows.
+const ASSEMBLY: &str = r#"
+    .text
+    .globl flags
+    .type flags, @function
+flags:
+    .cfi_startproc
+    pushfq
+    .cfi_adjust_cfa_offset 8
+    popq %rax
+    .cfi_adjust_cfa_offset -8
+    ret
+    .cfi_endproc
+    .size flags, . - flags
+    .globl stops
+    .type stops, @function
+stops:
+    .cfi_startproc
+    test %rdi, %rdi
+    je 1f
+    pushq %rbx
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset %rbx, 0
+    call panic
+1:  .cfi_def_cfa_offset 8
+    .cfi_restore %rbx
+    ret
+    .cfi_endproc
+    .size stops, . - stops
+"#;
+
+#[test]
+fn flags_on_the_stack_and_calls_that_do_not_return_are_known() {
+    let scratch = Scratch::new();
+    let object = scratch.cc("a.s", ASSEMBLY, &["-c"]).expect("cc");
+    let found = against(&object, Boundaries::Symbols, Target::EhFrame).expect("it has a table");
+    assert_eq!(same(&found), found.total(), "{}", told(&found));
+}
+
 #[test]
 fn a_stripped_object_gets_the_same_orc_again() {
     let scratch = Scratch::new();
