@@ -150,6 +150,19 @@ fn sarif_names_the_place_and_the_rule() {
 }
 
 #[test]
+fn the_self_test_prints_its_score() {
+    let scratch = Scratch::new();
+    let output = check(&["--self-test", "40"], &late(&scratch));
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).expect("text");
+    let all = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("all "));
+    let all = all.expect("a line for all kinds");
+    assert!(all.contains(" caught ") && all.ends_with(" %"), "{text}");
+}
+
+#[test]
 fn the_report_does_not_depend_on_the_number_of_threads() {
     let program = Path::new(env!("CARGO_BIN_EXE_unwind-sim"));
     let tables = Path::new("/bin/bash");

@@ -4,6 +4,7 @@ mod check;
 mod convert;
 mod diff;
 mod dump;
+mod generate;
 mod merge;
 mod written;
 
@@ -15,7 +16,8 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::row::TableKind;
 
-/// Unwind tables, without running the program: show, compare, prove, convert and merge them.
+/// Unwind tables, without running the program: show, compare, prove, convert, generate and
+/// merge them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,6 +26,7 @@ Examples:
   unwind-sim tables diff corpus/sframe/t_2.46
   unwind-sim tables check /usr/bin/git
   unwind-sim tables convert /usr/bin/git --to sframe-v3 -o git
+  unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables merge program -o merged")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,6 +39,7 @@ enum Command {
     Diff(diff::Args),
     Check(check::Args),
     Convert(convert::Args),
+    Generate(generate::Args),
     Merge(merge::Args),
 }
 
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Command::Diff(args) => diff::run(args),
         Command::Check(args) => check::run(args),
         Command::Convert(args) => convert::run(args),
+        Command::Generate(args) => generate::run(args),
         Command::Merge(args) => merge::run(args),
     }
 }

@@ -67,8 +67,11 @@ pub struct File {
     entry: Option<u64>,
     /// The words that the loader fills with addresses of this file: where, and with what.
     pointers: Vec<(u64, u64)>,
-    /// The words that the loader fills with addresses of functions of other files, and their names.
+    /// The words that the loader fills with addresses of functions of other files, and their names;
+    /// in a relocatable object, the words of code that the linker fills.
     imports: Vec<(u64, String)>,
+    /// The functions that other files can call.
+    exports: Vec<u64>,
     /// The sections in memory of a relocatable object; `None` for a program.
     sections: Option<Vec<Code>>,
     /// Tables that are compressed, and therefore not in the image.
@@ -130,6 +133,7 @@ impl File {
             entry: headers.entry,
             pointers: headers.pointers,
             imports: headers.imports,
+            exports: headers.exports,
             sections: None,
         })
     }
@@ -146,7 +150,8 @@ impl File {
             code: object.code,
             entry: None,
             pointers: Vec::new(),
-            imports: Vec::new(),
+            exports: Vec::new(),
+            imports: object.imports,
             sections: Some(object.sections),
             compressed: Vec::new(),
         })
@@ -245,10 +250,23 @@ impl File {
     }
 
     /// The name of the function of another file whose address the loader puts into the word at
-    /// `address` (svma).
+    /// `address` (svma). In a relocatable object: the name of the symbol of another object whose
+    /// address or distance the linker puts into the word of code at `address`.
     pub fn import(&self, address: u64) -> Option<&str> {
         let found = self.imports.binary_search_by_key(&address, |i| i.0);
         found.ok().map(|i| self.imports[i].1.as_str())
+    }
+
+    /// The addresses (svma) of the functions that other files can call.
+    pub fn exports(&self) -> &[u64] {
+        &self.exports
+    }
+
+    /// The addresses (svma) of the section `name` of a relocatable object; `None` in a program.
+    pub fn section_range(&self, name: &str) -> Option<Range<u64>> {
+        let mut sections = self.sections.iter().flatten();
+        let found = sections.find(|section| section.name == name);
+        found.map(|section| section.range.clone())
     }
 
     /// The symbol for `address`, if it starts there.
@@ -268,6 +286,7 @@ struct Headers {
     entry: Option<u64>,
     pointers: Vec<(u64, u64)>,
     imports: Vec<(u64, String)>,
+    exports: Vec<u64>,
 }
 
 impl Headers {
@@ -285,6 +304,10 @@ impl Headers {
         let dynamic = sections
             .symbols(LE, data, elf::SHT_DYNSYM)
             .unwrap_or_default();
+        let defined = dynamic
+            .iter()
+            .filter(|s| s.st_type() == elf::STT_FUNC && s.st_shndx(LE) != elf::SHN_UNDEF);
+        out.exports.extend(defined.map(|s| s.st_value(LE)));
         for section in sections.iter() {
             if section.sh_flags(LE).0 & code == code {
                 let start = section.sh_addr(LE);

@@ -9,9 +9,11 @@
 //! - [`proof`]: what the code does, held against what a table says of it;
 //! - [`check`]: the proof of all rows of a file;
 //! - [`convert`]: one format into another;
+//! - [`mod@generate`]: a table from the code alone;
 //! - [`merge`]: several SFrame tables in one section into one;
 //! - [`mod@write`]: the bytes of each format;
-//! - [`elf_write`]: an ELF file with a section added or replaced.
+//! - [`elf_write`]: an ELF file with a section added or replaced;
+//! - [`selftest`]: what the proof does with wrong rows.
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -20,8 +22,10 @@ pub mod diff;
 pub mod dump;
 pub mod elf_write;
 pub mod file;
+pub mod generate;
 pub mod merge;
 pub mod proof;
 pub mod relocatable;
+pub mod selftest;
 pub mod table;
 pub mod write;

@@ -22,6 +22,11 @@ const ALIGN_MIN: u64 = 16;
 const ALIGN_MAX: u64 = 1 << 21;
 /// The total size of sections without bytes in the file, bytes.
 const SIZE_MAX: u64 = 1 << 40;
+/// The maximum number of words filled with addresses of other objects; the largest kernel modules have
+/// 60,000.
+const IMPORTS_MAX: usize = 1 << 22;
+/// The maximum length of the name of a symbol of another object, bytes.
+const IMPORT_NAME_LEN_MAX: usize = 256;
 /// The maximum length of all symbol names, as a multiple of the file's length: names may share
 /// their bytes.
 const NAME_SHARING_MAX: usize = 16;
@@ -49,6 +54,9 @@ pub(crate) struct Object {
     pub(crate) code: Vec<Code>,
     /// All its sections in memory, by address.
     pub(crate) sections: Vec<Code>,
+    /// The words of code that a linker fills with the address of a symbol of another object: where
+    /// (svma), and its name.
+    pub(crate) imports: Vec<(u64, String)>,
 }
 
 type Header = elf::FileHeader64<LE>;
@@ -77,12 +85,15 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         symbols,
         addresses: BTreeMap::new(),
         contents: BTreeMap::new(),
+        imports: Vec::new(),
     };
     layout.place()?;
     layout.relocate()?;
     let mut object = layout.object();
     object.parts.name = name.to_owned();
     object.parts.symbols = layout.code_symbols();
+    object.imports = layout.imports;
+    object.imports.sort_unstable();
     Ok(object)
 }
 
@@ -95,6 +106,7 @@ struct Layout<'a> {
     addresses: BTreeMap<usize, u64>,
     /// The bytes of sections that were relocated.
     contents: BTreeMap<usize, Vec<u8>>,
+    imports: Vec<(u64, String)>,
 }
 
 impl<'a> Layout<'a> {
@@ -157,7 +169,14 @@ impl<'a> Layout<'a> {
             let from_section = is_relative_to_section(&bytes);
             let is_sframe = self.sections.section(target).map(|s| self.name(s));
             let is_sframe = is_sframe.is_ok_and(|name| name == SectionKind::Sframe.as_str());
+            let is_code = self
+                .sections
+                .section(target)
+                .is_ok_and(|s| s.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0);
             for relocation in relocations {
+                if is_code {
+                    self.import(relocation, address.wrapping_add(relocation.r_offset(LE)));
+                }
                 let place = match is_sframe && from_section {
                     true => address,
                     false => address.wrapping_add(relocation.r_offset(LE)),
@@ -167,6 +186,22 @@ impl<'a> Layout<'a> {
             self.contents.insert(target.0, bytes);
         }
         Ok(())
+    }
+
+    /// Remembers the name if the relocation of the word at `place` is for a symbol of another object.
+    fn import(&mut self, relocation: &elf::Rela64<LE>, place: u64) {
+        let symbol = relocation.symbol(LE, false);
+        let symbol = symbol.and_then(|index| self.symbols.symbol(index).ok());
+        let Some(symbol) = symbol.filter(|s| s.st_shndx(LE) == elf::SHN_UNDEF) else {
+            return;
+        };
+        let name = symbol.name(LE, self.symbols.strings()).unwrap_or_default();
+        if name.is_empty() || name.len() > IMPORT_NAME_LEN_MAX || self.imports.len() >= IMPORTS_MAX
+        {
+            return;
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.imports.push((place, name));
     }
 
     fn original(&self, section: SectionIndex) -> &'a [u8] {

@@ -2,7 +2,7 @@
 
 use crate::file::File;
 use std::ops::Range;
-use unwind_sim_unwind::cache::{Cache, RowId, UnitId};
+use unwind_sim_unwind::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use unwind_sim_unwind::dwarf;
 use unwind_sim_unwind::image::{Bytes, Image};
 use unwind_sim_unwind::orc::{self, Encoding};
@@ -18,6 +18,9 @@ pub const KINDS: [TableKind; 4] = [
     TableKind::Sframe,
     TableKind::Orc,
 ];
+
+/// The number of the block of replaced rows, so that they do not take the place of those read.
+const REPLACED: u32 = u32::MAX;
 
 /// What the table says of one function: an FDE. ORC has no functions; a piece of its table stands
 /// for one.
@@ -139,6 +142,37 @@ impl Table {
             error: self.cache.unit_error(unit),
             unit,
         });
+    }
+
+    /// Replaces the rows of function `number` of [`Table::functions`], and the addresses that it
+    /// covers, which must start where they did. Returns the function as it was, for
+    /// [`Table::restore`]; `None` if there is no such function.
+    pub fn replace(
+        &mut self,
+        number: usize,
+        range: Range<u64>,
+        rows: &[NewRow],
+    ) -> Option<Function> {
+        let function = self.functions.get_mut(number)?;
+        let former = function.clone();
+        let key = UnitKey {
+            table: self.kind,
+            image: None,
+            offset: function.offset,
+            block: REPLACED,
+        };
+        function.unit = self
+            .cache
+            .add_unit(key, range.clone(), rows.iter().copied(), None);
+        function.range = range;
+        Some(former)
+    }
+
+    /// Undoes [`Table::replace`].
+    pub fn restore(&mut self, number: usize, former: Function) {
+        if let Some(function) = self.functions.get_mut(number) {
+            *function = former;
+        }
     }
 
     /// The kind of table.

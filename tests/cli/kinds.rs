@@ -86,6 +86,10 @@ const PLACES: &[Place] = &[
     (&["tables", "dump", "FILE"], &[Elf]),
     (&["tables", "diff", "FILE"], &[Elf]),
     (&["tables", "diff", "/bin/true", "FILE"], &[Elf]),
+    (
+        &["tables", "generate", "FILE", "--to", "orc", "-o", "OUT"],
+        &[Elf],
+    ),
     (&["verify", "FILE"], PROGRAMS),
     (&["emulate", "FILE"], PROGRAMS),
     (&["record", "-o", "OUT", "FILE"], &[Elf, Text, Unknown]),

@@ -11,6 +11,7 @@ mod known;
 mod names;
 mod proof;
 mod sarif;
+mod score;
 
 pub(crate) use code::Shown;
 pub use difference::{
@@ -20,3 +21,4 @@ pub use equations::{Form, write};
 pub use known::{KnownError, KnownRows};
 pub use proof::{Shown as ShownProof, write_json as write_proof_json, write_text as write_proof};
 pub use sarif::Sarif;
+pub use score::write as write_score;

@@ -9,7 +9,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
-use unwind_sim_view::tables::{KnownRows, Sarif, ShownProof, write_proof, write_proof_json};
+use unwind_sim_tables::selftest;
+use unwind_sim_view::tables::{
+    KnownRows, Sarif, ShownProof, write_proof, write_proof_json, write_score,
+};
 
 /// Prove every row of a file's unwind tables from the code, without running it.
 ///
@@ -28,6 +31,7 @@ Examples:
   unwind-sim tables check --json /usr/lib/x86_64-linux-gnu/*.so
   unwind-sim tables check --baseline known.json ./prog
   unwind-sim tables check --sarif ./prog > prog.sarif
+  unwind-sim tables check --self-test 1000 /usr/bin/git
 
 Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
 there was nothing to prove.")]
@@ -59,6 +63,13 @@ pub(crate) struct Args {
     /// by function and distance from its start.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Put this many defects into proven rows, one after the other, and count those that are
+    /// contradicted there.
+    #[arg(long, value_name = "N", conflicts_with_all = ["json", "sarif", "baseline"])]
+    self_test: Option<usize>,
+    /// For --self-test: chooses the defects.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "self_test")]
+    seed: u64,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
@@ -112,6 +123,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut status = Status::NothingJudged;
     for path in &args.paths {
         let file = open(path)?;
+        if let Some(defects) = args.self_test {
+            let options = selftest::Options {
+                seed: args.seed,
+                defects,
+            };
+            if let Some(score) = selftest::run(&file, &options) {
+                write_score(&file, &score, args.limit, &mut out)?;
+                status = Status::AsExpected;
+            }
+            continue;
+        }
         let mut report = check(&file, &options);
         if let Some(known) = &known {
             known.take_out(&file, &mut report);

@@ -3,6 +3,7 @@
 use crate::file::File;
 use crate::proof::body::{Body, is_padding};
 use crate::proof::program::Program;
+use iced_x86::Mnemonic;
 use std::ops::Range;
 
 /// The maximum number of gaps that are reported.
@@ -51,7 +52,7 @@ pub struct Gap {
 }
 
 /// The gaps of a program, by address.
-pub(super) fn gaps(program: &Program<'_>) -> Vec<Gap> {
+pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let overlap = |range: &Range<u64>| Gap {
         hole: Hole::Overlap,
@@ -103,7 +104,10 @@ fn uncovered(file: &File, range: Range<u64>, gaps: &mut Vec<Gap>) {
             return;
         }
         match body.insn(file, offset) {
-            Some(insn) if is_padding(&insn) => offset += insn.len(),
+            // Right behind a function, a trap may be its last instruction.
+            Some(insn) if is_padding(&insn) && (offset > 0 || insn.mnemonic() != Mnemonic::Ud2) => {
+                offset += insn.len();
+            }
             _ => break,
         }
     }

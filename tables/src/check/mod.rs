@@ -3,7 +3,7 @@
 mod cover;
 mod run;
 
-pub use cover::{Gap, Hole};
+pub use cover::{Gap, Hole, gaps};
 pub use run::{Options, check};
 
 use crate::proof::program::Entry;

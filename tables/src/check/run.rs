@@ -66,7 +66,8 @@ pub fn check(file: &File, options: &Options) -> Report {
         .collect();
     for _ in 0..ROUNDS_MAX {
         follow_all(&program, &todo, options.threads, &mut outcomes);
-        let called = enter_called_parts(&mut program, &outcomes);
+        let called = outcomes.iter().flatten().flat_map(|o| &o.called);
+        let called = program.learn_called(called);
         todo = callers_of_news(&program, &todo, &outcomes);
         todo.extend(called);
         todo.sort_unstable();
@@ -209,21 +210,6 @@ fn callers_of_news(
     all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
         .map(|(index, _)| index)
         .collect()
-}
-
-/// Makes functions of the parts that something calls, and returns them.
-fn enter_called_parts(program: &mut Program<'_>, outcomes: &[Option<Outcome>]) -> Vec<usize> {
-    let mut entered = Vec::new();
-    for target in outcomes.iter().flatten().flat_map(|o| &o.called) {
-        if let Some(index) = program.function_at(*target)
-            && program.functions[index].range.start == *target
-            && program.functions[index].entry == Entry::Part
-        {
-            program.functions[index].entry = Entry::Call;
-            entered.push(index);
-        }
-    }
-    entered
 }
 
 /// Puts together what each function's own analysis and those of others found in it.

@@ -13,7 +13,7 @@
 pub mod expressible;
 pub mod in_file;
 pub mod loss;
-mod pieces;
+pub(crate) mod pieces;
 pub mod round_trip;
 pub(crate) mod source;
 pub mod target;
@@ -215,7 +215,7 @@ fn write<W: Writer>(
 }
 
 /// From the first to the last executable address (svma).
-fn text(file: &File) -> std::ops::Range<u64> {
+pub(crate) fn text(file: &File) -> std::ops::Range<u64> {
     let text = file.image().text();
     let end = text.iter().map(|range| range.end).max();
     text.first().map_or(0, |range| range.start)..end.unwrap_or(0)

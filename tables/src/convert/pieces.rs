@@ -39,6 +39,30 @@ pub(super) fn write<W: Writer>(
     })
 }
 
+/// Writes functions that come one by one, by address.
+pub(crate) fn write_each<W: Writer>(
+    functions: impl Iterator<Item = SourceFunction>,
+    writer: &mut W,
+    report: &mut Report,
+) -> Result<(), WriteError> {
+    let mut expanded = 0;
+    for function in functions {
+        report.functions_read += 1;
+        report.rows_read += function.parts.len() as u64;
+        let mut piece = Piece {
+            writer,
+            report,
+            function: &function,
+            rows: Vec::new(),
+            range: 0..0,
+            signal: None,
+            expanded: &mut expanded,
+        };
+        piece.add_all()?;
+    }
+    Ok(())
+}
+
 /// The piece that is being filled.
 struct Piece<'a, W: Writer> {
     writer: &'a mut W,

@@ -152,7 +152,7 @@ impl Eye<'_> {
     fn load(&self, at: Value) -> Value {
         match at {
             at if at.is_stack() => self.state.load(at, 8),
-            Value::Unknown => Value::Unknown,
+            Value::Unknown | Value::Varies => Value::Unknown,
             // Memory of somebody else.
             _ => Value::Computed,
         }

@@ -87,7 +87,7 @@ fn place(state: &State, value: Value) -> rule::Value {
 }
 
 /// The register, rbp or rsp, from which a stack address is at a known distance.
-fn reach(state: &State, at: Value) -> Option<(Reg, i32)> {
+pub(crate) fn reach(state: &State, at: Value) -> Option<(Reg, i32)> {
     [Reg::Rbp, Reg::Rsp].into_iter().find_map(|reg| {
         let distance = match (state.reg(reg), at) {
             (Value::Entry { reg: a, offset: x }, Value::Entry { reg: b, offset: y }) if a == b => {

@@ -33,8 +33,8 @@ pub struct Targets {
 
 impl JumpTable {
     /// Where a jump through the table can go. Entries of 4 bytes are added to `base`. The table ends
-    /// before the first entry that `may_be` does not accept; if the code sets no limit, also at
-    /// `next`, where another table may begin.
+    /// before the first entry that `may_be` does not accept, and at `next`, where another table may
+    /// begin.
     pub fn targets(
         &self,
         file: &File,
@@ -45,7 +45,8 @@ impl JumpTable {
         let count = self
             .count
             .map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
-        let end = next.filter(|_| self.count.is_none()).unwrap_or(u64::MAX);
+        // A limit may come from a mask that is larger than the table.
+        let end = next.unwrap_or(u64::MAX);
         let addresses = (0..count).map_while(|index| {
             let distance = u64::from(index) * u64::from(self.stride);
             let at = self.at.wrapping_add(distance);

@@ -7,9 +7,9 @@
 /// Names in C, without a version.
 const NAMES: &[&str] = &[
     "_Exit",
+    "_Unwind_Resume",
     "_ZSt10unexpectedv",
     "_ZSt9terminatev",
-    "_Unwind_Resume",
     "__assert",
     "__assert_fail",
     "__assert_perror_fail",

@@ -3,6 +3,7 @@
 use super::no_return;
 use crate::file::File;
 use crate::table::{KINDS, Table};
+use hashbrown::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use unwind_sim_unwind::regs::Reg;
@@ -20,6 +21,8 @@ pub struct Program<'f> {
     pub overlapping: Vec<Range<u64>>,
     /// For each function, what is known of its return.
     returns: Vec<AtomicU8>,
+    /// Addresses (svma) that are surely called: whatever the rows say, functions begin there.
+    called: HashSet<u64>,
 }
 
 /// How a function is entered.
@@ -70,6 +73,8 @@ impl<'f> Program<'f> {
             .into_iter()
             .filter_map(|k| Table::read(file, k))
             .collect();
+        let pointed = file.pointers().iter().map(|p| p.1);
+        let called: HashSet<u64> = pointed.chain(file.exports().iter().copied()).collect();
         let mut functions: Vec<Unit> = match tables.first() {
             Some(table) => table
                 .functions()
@@ -79,7 +84,7 @@ impl<'f> Program<'f> {
                     range: f.range.clone(),
                     lsda: f.lsda,
                     offset: f.offset,
-                    entry: entry(file, table, f),
+                    entry: entry(file, table, f, &called),
                 })
                 .collect(),
             None => Vec::new(),
@@ -102,6 +107,39 @@ impl<'f> Program<'f> {
             functions,
             overlapping,
             returns,
+            called,
+        }
+    }
+
+    /// Learns that these addresses (svma) are called. Returns the numbers of the functions that were
+    /// taken for parts of others, and are functions of their own now.
+    pub fn learn_called<'a>(&mut self, called: impl Iterator<Item = &'a u64>) -> Vec<usize> {
+        let mut entered = Vec::new();
+        for &target in called {
+            if !self.called.insert(target) {
+                continue;
+            }
+            if let Some(index) = self.function_at(target)
+                && self.functions[index].range.start == target
+                && self.functions[index].entry == Entry::Part
+            {
+                self.functions[index].entry = Entry::Call;
+                entered.push(index);
+            }
+        }
+        entered
+    }
+
+    /// Reads function `index` again from function `number` of the first table, whose rows were
+    /// replaced.
+    pub fn update(&mut self, index: usize, number: usize) {
+        let Some(table) = self.tables.first() else {
+            return;
+        };
+        let functions = (self.functions.get_mut(index), table.functions().get(number));
+        if let (Some(unit), Some(function)) = functions {
+            unit.range = function.range.clone();
+            unit.entry = entry(self.file, table, function, &self.called);
         }
     }
 
@@ -158,7 +196,12 @@ const NOP: u8 = 0x90;
 
 /// How the function is entered, by what its own table says of its first instruction, and by where it
 /// lies.
-fn entry(file: &File, table: &Table, function: &crate::table::Function) -> Entry {
+fn entry(
+    file: &File,
+    table: &Table,
+    function: &crate::table::Function,
+    called: &HashSet<u64>,
+) -> Entry {
     let section = file.code_at(function.range.start);
     if section.is_some_and(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
         return Entry::Plt;
@@ -180,6 +223,7 @@ fn entry(file: &File, table: &Table, function: &crate::table::Function) -> Entry
             Entry::Resolver
         }
         rule if is_entry_rule(rule) || rule.kind == RuleKind::Outermost => Entry::Call,
+        _ if called.contains(&function.range.start) => Entry::Call,
         _ => Entry::Part,
     }
 }

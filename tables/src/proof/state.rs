@@ -51,6 +51,8 @@ pub struct State {
     pub is_elsewhere: bool,
     /// Whether there was a call on the way here.
     pub has_called: bool,
+    /// Whether a call on the way here never returns: the code is dead, but its rows can be right.
+    pub is_dead: bool,
     /// Whether slots were forgotten: then a slot that is not known may still hold anything.
     pub is_lossy: bool,
     /// Whether a jump on the way here was guessed, so that the way may not exist.
@@ -89,6 +91,7 @@ impl State {
             slots,
             comparison: None,
             has_called: false,
+            is_dead: false,
             is_elsewhere: false,
             is_lossy: false,
             is_guessed: false,
@@ -177,10 +180,16 @@ impl State {
         }
         if self.slots.is_full() {
             let spare = |s: &Slot| matches!(s.value, Value::Index { .. } | Value::Unknown);
+            // Spilled addresses of locals outnumber saved registers; a saved CFA is above the frame.
+            let local = |s: &Slot| match s.value {
+                Value::Below { .. } => true,
+                Value::Entry { reg, offset } => reg == Reg::Rsp && offset < 0,
+                _ => false,
+            };
             let drop = self.slots.iter().position(spare).unwrap_or_else(|| {
                 self.is_lossy = true;
-                // The oldest but the return address.
-                1
+                // Or else the oldest but the return address.
+                self.slots.iter().position(local).unwrap_or(1)
             });
             self.slots.remove(drop);
         }
@@ -343,15 +352,14 @@ fn join_values(a: Value, b: Value) -> Value {
             width: width.min(w),
             max: x.max(y),
         },
-        // On one of the ways it may still be what a row says.
-        _ if matters(a) || matters(b) => Value::Unknown,
+        _ if matters(a) || matters(b) => Value::Varies,
         _ => Value::Computed,
     }
 }
 
 /// Whether a row may say that a register or slot has this value.
 fn matters(value: Value) -> bool {
-    value.is_worth_keeping() && !matches!(value, Value::Index { .. })
+    value == Value::Varies || value.is_worth_keeping() && !matches!(value, Value::Index { .. })
 }
 
 /// Whether `slot` has a byte in the `size` bytes at `at`.

@@ -9,6 +9,8 @@ pub enum Value {
     /// Nothing is known; it may be any register's value at entry.
     #[default]
     Unknown,
+    /// Different things on different ways that lead here, at least one of them of the kinds below.
+    Varies,
     /// Computed or loaded by the function: not a value at entry, and not an address in its frame.
     Computed,
     /// The value of a register at entry, plus an offset. With rsp, an address in the frame.
@@ -116,7 +118,7 @@ impl Value {
             return self;
         }
         match self {
-            Value::Unknown => Value::Unknown,
+            Value::Unknown | Value::Varies => self,
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },
                 None => Value::Computed,
@@ -193,6 +195,7 @@ impl fmt::Display for Value {
         };
         match *self {
             Value::Unknown => f.write_str("unknown"),
+            Value::Varies => f.write_str("not the same on all ways that lead here"),
             Value::Entry {
                 reg: Reg::Rsp,
                 offset,

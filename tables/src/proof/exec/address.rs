@@ -93,13 +93,13 @@ pub(super) fn is_direct(insn: &Instruction) -> bool {
 
 /// Whether a value may be an address on the stack.
 fn may_be_stack(value: Value) -> bool {
-    value.is_stack() || value == Value::Unknown
+    value.is_stack() || matches!(value, Value::Unknown | Value::Varies)
 }
 
 /// The place at an address.
 fn place(value: Value) -> Address {
     match value {
-        Value::Unknown => Address::Frame,
+        Value::Unknown | Value::Varies => Address::Frame,
         value if value.is_stack() => Address::Stack(value),
         Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
         _ => Address::Unknown,

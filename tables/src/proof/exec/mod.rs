@@ -236,6 +236,13 @@ impl<'f> Machine<'f> {
                 count: max.and_then(|max| max.checked_add(1)),
             }),
             Address::Frame => Value::Unknown,
+            // A table, at an index that is known on this way.
+            Address::File(at) if size == 4 && !self.file.is_writable(at) => self.table(JumpTable {
+                at,
+                stride: 4,
+                size,
+                count: Some(1),
+            }),
             Address::File(_) | Address::Unknown if state.is_elsewhere && size == 8 => {
                 Value::Unknown
             }
@@ -311,6 +318,8 @@ impl<'f> Machine<'f> {
         if lowered && insn.op0_kind() == OpKind::Register {
             let value = self.lowered(insn.ip());
             set(state, insn.op0_register(), value);
+            // Slots are at unknown distances from there.
+            state.is_lossy |= general(insn.op0_register()) == Some(Reg::Rsp);
         }
     }
 
@@ -330,7 +339,7 @@ impl<'f> Machine<'f> {
                 Value::Computed
             }
             Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
-            _ if value == Value::Unknown && width == 8 => Value::Unknown,
+            _ if matches!(value, Value::Unknown | Value::Varies) && width == 8 => Value::Unknown,
             _ => Value::Computed,
         });
         if let Some((of, size)) = align
@@ -426,6 +435,7 @@ fn constant(insn: &Instruction, operand: u32) -> Value {
 /// The size of what an instruction works on, bytes.
 fn operand_size(insn: &Instruction) -> u8 {
     let size = match insn.op0_kind() {
+        // `pushf` and `popf` have no operand, which the decoder calls a register.
         _ if insn.op_count() == 0 => insn.stack_pointer_increment().unsigned_abs() as usize,
         OpKind::Register => insn.op0_register().size(),
         OpKind::Memory => insn.memory_size().size(),

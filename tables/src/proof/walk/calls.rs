@@ -70,11 +70,20 @@ impl Walker<'_, '_> {
                 .is_some_and(no_return::is_known)
         };
         state.call();
-        self.landing_pad(part, pc, state, trail);
+        if !state.is_dead {
+            self.landing_pad(part, pc, state, trail);
+        }
         let here = &mut self.parts[part];
         let file = self.program.file;
-        if never || here.body.skip_padding(file, next).is_none() {
+        let is_last = here.body.skip_padding(file, next).is_none();
+        if never || is_last {
             self.assume(Assumption::NoReturn);
+            if !is_last {
+                let mut state = state.clone();
+                state.is_dead = true;
+                let at = next;
+                self.dead.push(Job { at, state, trail });
+            }
             return Next::End;
         }
         self.assume(Assumption::Callees);
@@ -135,6 +144,28 @@ impl Walker<'_, '_> {
             return true;
         }
         false
+    }
+
+    /// Whether there is code that nothing else reaches behind a call that never returns. A compiler
+    /// that did not know so wrote it, and rows for it.
+    pub(super) fn follow_dead_code(&mut self) -> bool {
+        while let Some(job) = self.dead.pop() {
+            let part = self.part_at(job.at);
+            let body = part.map(|p| &self.parts[p].body);
+            let reached = body.and_then(|b| Some(b.reached.has(b.offset(job.at)?)));
+            if reached == Some(false) {
+                self.jobs.push(job);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the rows for dead code fit what the code would have done. If not, it stays unreached.
+    pub(super) fn is_dead_code_right(&mut self, part: usize, pc: u64, state: &State) -> bool {
+        let anchors = &self.machine.anchors;
+        let mut rows = self.parts[part].rows.iter_mut();
+        rows.all(|rows| !rows.contradicts(pc, state, anchors))
     }
 
     /// Where an exception thrown by the call at `pc` continues.

@@ -120,6 +120,9 @@ impl Walker<'_, '_> {
         state: State,
         trail: Option<u32>,
     ) {
+        if state.is_dead {
+            return;
+        }
         let program = self.program;
         let function = program.function_at(target);
         let unit = function.map(|f| &program.functions[f]);
@@ -153,6 +156,9 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) {
+        if state.is_dead {
+            return;
+        }
         match self.machine.target(insn, state) {
             Value::TableEntry { table } => self.jump_by_table(part, insn, state, trail, table, 0),
             Value::TableTarget { table, base } => {
@@ -170,9 +176,11 @@ impl Walker<'_, '_> {
             }
             _ => {
                 self.returns = true;
-                self.parts[part]
-                    .verdict
-                    .doubt(Doubt::IndirectJump, insn.ip());
+                let here = &mut self.parts[part];
+                // The first entry of a lazy table jumps to the loader's resolver.
+                if self.program.functions[here.function].entry != Entry::Plt {
+                    here.verdict.doubt(Doubt::IndirectJump, insn.ip());
+                }
             }
         }
     }

@@ -115,6 +115,8 @@ pub struct Walker<'p, 'f> {
     known: HashMap<u64, Vec<State>>,
     jobs: Vec<Job>,
     suspects: Vec<Suspect>,
+    /// Code behind calls that never return.
+    dead: Vec<Job>,
     jumps: Vec<Jump>,
     callees: Vec<u64>,
     misfits: Vec<Misfit>,
@@ -147,6 +149,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             known: HashMap::new(),
             jobs: Vec::new(),
             suspects: Vec::new(),
+            dead: Vec::new(),
             jumps: Vec::new(),
             callees: Vec::new(),
             misfits: Vec::new(),
@@ -181,7 +184,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             while let Some(job) = self.jobs.pop() {
                 self.run(job);
             }
-            if !self.clear_suspects() {
+            if !self.clear_suspects() && !self.follow_dead_code() {
                 break;
             }
         }
@@ -328,6 +331,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 }
                 judged = u32::MAX;
             }
+            if state.is_dead && !self.is_dead_code_right(part, pc, &state) {
+                return;
+            }
             let here = &mut self.parts[part];
             here.body.reach(offset);
             // Only stores through pointers ask.
@@ -351,6 +357,9 @@ impl<'p, 'f> Walker<'p, 'f> {
     /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
     fn arrive(&mut self, part: usize, pc: u64, state: &mut State) -> bool {
         let known = self.known.entry(pc).or_default();
+        if state.is_dead && known.iter().any(|old| !old.is_dead) {
+            return false;
+        }
         for old in known.iter_mut() {
             match old.join(state) {
                 Some(false) => return false,
@@ -374,6 +383,8 @@ impl<'p, 'f> Walker<'p, 'f> {
         last.weaken(state);
         if moved {
             last.set(Reg::Rsp, sp);
+            // Slots are at unknown distances from there.
+            last.is_lossy = true;
         }
         if *last == before {
             return false;
@@ -439,8 +450,8 @@ impl<'p, 'f> Walker<'p, 'f> {
 
     /// What a return tells a caller.
     fn returned(&mut self, insn: &Instruction, state: &State) {
-        self.returns = true;
-        if state.is_guessed {
+        self.returns |= !state.is_dead;
+        if state.is_guessed || state.is_dead {
             return;
         }
         self.surely_returns |= !state.has_called;

@@ -1,0 +1,185 @@
+//! A generated table held against the table that the file has, address by address.
+//!
+//! Equal means: both have no row, or the rows say the same of what the format has
+//! ([`projected`]). Equal in meaning: they say it in another form, and in what is known at the
+//! instruction the file's row gives the right CFA, return address and registers.
+
+use super::walk::{Followed, Walker};
+use super::{Boundaries, Generated, generate_with};
+use crate::convert::Target;
+use crate::convert::expressible::{expressible, projected};
+use crate::convert::source::says_nothing;
+use crate::file::File;
+use crate::proof::claim::{self, Outcome};
+use crate::table::{Row, Table};
+use std::collections::{BTreeMap, HashMap};
+
+/// The maximum number of ranges listed for each class.
+pub const LISTED_MAX: usize = 64;
+/// Sections whose code is never executed where it lies; objtool gives it no rows.
+const NOT_EXECUTED: [&str; 2] = [".altinstr_replacement", ".altinstr_aux"];
+
+/// How the tables compare at an address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// The same, or none in both.
+    Equal,
+    /// The same in another form.
+    EqualInMeaning,
+    /// The file's row is not what the code has done.
+    Contradicted,
+    /// They differ, and it cannot be told which is right.
+    Different,
+    /// Only the file has a row.
+    OnlyOld,
+    /// Only the generated table has a row.
+    OnlyNew,
+}
+
+impl Class {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Class::Equal => "equal",
+            Class::EqualInMeaning => "equal-in-meaning",
+            Class::Contradicted => "contradicted",
+            Class::Different => "different",
+            Class::OnlyOld => "not-generated",
+            Class::OnlyNew => "only-generated",
+        }
+    }
+}
+
+/// The result.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Comparison {
+    /// Addresses of each class.
+    pub addresses: BTreeMap<Class, u64>,
+    /// The first ranges of each class but the equal ones: start and length.
+    pub listed: Vec<(Class, u64, u64)>,
+}
+
+/// Generates the table of `file` and compares it with `old`, one of the file's own, which has format
+/// `target`.
+pub fn compare(
+    file: &File,
+    boundaries: Boundaries,
+    old: &Table,
+    target: Target,
+) -> (Generated, Comparison) {
+    let mut meanings: HashMap<u64, bool> = HashMap::new();
+    let new = generate_with(file, boundaries, |walker, followed| {
+        judge_function(walker, followed, old, target, &mut meanings);
+    });
+    let mut out = Comparison::default();
+    for code in file.code() {
+        if NOT_EXECUTED.contains(&code.name.as_str()) {
+            continue;
+        }
+        for address in code.range.clone() {
+            out.add(class(&new, old, target, address, &meanings), address);
+        }
+    }
+    (new, out)
+}
+
+fn row_at(old: &Table, address: u64) -> Option<Row<'_>> {
+    old.row_at(address).filter(|row| !says_nothing(row.rule))
+}
+
+/// Judges the old rows of the function that was followed last, where they differ from the new ones:
+/// whether the code contradicts them.
+fn judge_function(
+    walker: &Walker<'_>,
+    _: &Followed,
+    old: &Table,
+    target: Target,
+    meanings: &mut HashMap<u64, bool>,
+) {
+    for function in walker.functions() {
+        for (range, rule) in &function.rows {
+            let mut wanted = projected(rule, target);
+            wanted.by_frame_pointer = false;
+            for address in range.clone() {
+                let Some(known) = walker.known(address) else {
+                    continue;
+                };
+                let Some(row) = row_at(old, address) else {
+                    continue;
+                };
+                if projected(row.rule, target) == wanted {
+                    continue;
+                }
+                let (mut proven, mut wrong) = (true, false);
+                claim::judge(
+                    old,
+                    &row,
+                    address,
+                    &known.state,
+                    walker.anchors(),
+                    |_, outcome| match outcome {
+                        Outcome::Proven { .. } => {}
+                        Outcome::Contradicted { .. } => (proven, wrong) = (false, true),
+                        Outcome::Unproven => proven = false,
+                    },
+                );
+                if proven || wrong {
+                    let end = address + u64::from(known.len);
+                    meanings.extend((address..end).map(|a| (a, proven)));
+                }
+            }
+        }
+    }
+}
+
+fn class(
+    new: &Generated,
+    old: &Table,
+    target: Target,
+    address: u64,
+    meanings: &HashMap<u64, bool>,
+) -> Class {
+    let found = new.rule_at(address).filter(|r| expressible(r, target));
+    match (row_at(old, address), found) {
+        (None, None) => Class::Equal,
+        (Some(_), None) => Class::OnlyOld,
+        (None, Some(_)) => Class::OnlyNew,
+        (Some(row), Some(rule)) if projected(row.rule, target) == projected(rule, target) => {
+            Class::Equal
+        }
+        _ => match meanings.get(&address) {
+            Some(true) => Class::EqualInMeaning,
+            Some(false) => Class::Contradicted,
+            None => Class::Different,
+        },
+    }
+}
+
+impl Comparison {
+    fn add(&mut self, class: Class, address: u64) {
+        *self.addresses.entry(class).or_default() += 1;
+        if matches!(class, Class::Equal | Class::EqualInMeaning) {
+            return;
+        }
+        if let Some(last) = self.listed.last_mut()
+            && last.0 == class
+            && last.1.checked_add(last.2) == Some(address)
+        {
+            last.2 += 1;
+            return;
+        }
+        if self.listed.iter().filter(|l| l.0 == class).count() < LISTED_MAX {
+            self.listed.push((class, address, 1));
+        }
+    }
+
+    /// The number of addresses compared.
+    pub fn total(&self) -> u64 {
+        self.addresses.values().sum()
+    }
+
+    /// The addresses of one class.
+    pub fn count(&self, class: Class) -> u64 {
+        self.addresses.get(&class).copied().unwrap_or(0)
+    }
+}

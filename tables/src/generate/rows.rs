@@ -1,0 +1,158 @@
+//! The row for what is known at an instruction.
+//!
+//! Of several right rows the one is taken that GCC and objtool write: the CFA relative to rbp from the
+//! instruction on that makes rbp point to its saved value, and a register in its slot from the store
+//! on, not only when the register changes.
+
+use crate::proof::derive::reach;
+use crate::proof::state::{Slot, State};
+use crate::proof::value::Value;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{self, Base, Rule, RuleKind};
+
+/// The registers besides rsp and rbp that a realigned stack's CFA is kept in, the usual ones first.
+const OTHERS: [Reg; 14] = [
+    Reg::R10,
+    Reg::R13,
+    Reg::Rdi,
+    Reg::Rdx,
+    Reg::Rax,
+    Reg::Rcx,
+    Reg::Rbx,
+    Reg::Rsi,
+    Reg::R8,
+    Reg::R9,
+    Reg::R11,
+    Reg::R12,
+    Reg::R14,
+    Reg::R15,
+];
+
+/// The rule for `state`; `None` if the CFA, the return address or a register is not known.
+pub fn rule(state: &State) -> Option<Rule> {
+    let mut rule = Rule {
+        kind: RuleKind::Call,
+        by_frame_pointer: false,
+        cfa: cfa(state)?,
+        ra: saved(state, Value::ReturnAddress)?,
+        sp: rule::Value::Unspecified,
+        saved: [rule::Value::Unspecified; 6],
+    };
+    for reg in Reg::CALLEE_SAVED {
+        let entry = Value::entry(reg);
+        let kept = || (state.reg(reg) == entry).then_some(rule::Value::Same);
+        let moved = || {
+            let mut others = OTHERS.into_iter();
+            let other = others.find(|&other| state.reg(other) == entry)?;
+            Some(rule::Value::reg(other, 0))
+        };
+        let value = saved(state, entry);
+        let at_cfa = value.filter(|value| is_at_cfa(*value));
+        let value = at_cfa.or_else(kept).or(value).or_else(moved);
+        let value = match value {
+            Some(value) => value,
+            // It may be in a slot that was forgotten.
+            None if state.is_lossy || state.reg(reg) == Value::Unknown => return None,
+            None => rule::Value::Undefined,
+        };
+        rule = rule.with_saved(reg, value);
+    }
+    Some(rule)
+}
+
+fn cfa(state: &State) -> Option<rule::Value> {
+    let by_register = |reg: Reg| match state.reg(reg) {
+        Value::Entry {
+            reg: Reg::Rsp,
+            offset,
+        } => Some(rule::Value::reg(reg, 8i32.checked_sub(offset)?)),
+        _ => None,
+    };
+    let frame_pointer = state.reg(Reg::Rbp);
+    let saved_rbp = state.load(frame_pointer, 8) == Value::entry(Reg::Rbp);
+    let by_frame_pointer = || {
+        let is_base = frame_pointer.is_stack() && saved_rbp;
+        is_base.then(|| by_register(Reg::Rbp)).flatten()
+    };
+    by_frame_pointer()
+        .or_else(|| by_register(Reg::Rsp))
+        .or_else(|| by_register(Reg::Rbp))
+        .or_else(|| from_slot(state, Reg::Rbp))
+        .or_else(|| OTHERS.into_iter().find_map(by_register))
+        .or_else(|| from_slot(state, Reg::Rsp))
+}
+
+/// The CFA, or an address at a known distance from it, in a slot that `base` finds.
+fn from_slot(state: &State, base: Reg) -> Option<rule::Value> {
+    let mut slots = state.slots().iter().filter(|s| !is_below_sp(state, s));
+    slots.find_map(|slot| match slot.value {
+        Value::Entry {
+            reg: Reg::Rsp,
+            offset,
+        } => {
+            let (reg, distance) = reach(state, slot.at).filter(|found| found.0 == base)?;
+            Some(rule::Value::Load {
+                base: Base::Reg(reg),
+                offset: distance,
+                addend: 8i32.checked_sub(offset)?,
+            })
+        }
+        _ => None,
+    })
+}
+
+/// The highest slot, not below rsp, that has `value`; one at a known distance from the CFA if there is
+/// one (a realigned frame has a copy of the return address).
+fn saved(state: &State, value: Value) -> Option<rule::Value> {
+    let slots = state.slots().iter();
+    let slots = slots.filter(|s| s.value == value && s.size == 8 && !is_below_sp(state, s));
+    let places = slots.filter_map(|slot| match slot.at {
+        Value::Entry {
+            reg: Reg::Rsp,
+            offset,
+        } => Some(rule::Value::at_cfa(offset.checked_sub(8)?)),
+        at => reach(state, at).map(|(reg, offset)| rule::Value::Load {
+            base: Base::Reg(reg),
+            offset,
+            addend: 0,
+        }),
+    });
+    places.max_by_key(|place| match place {
+        rule::Value::Load { base, offset, .. } => (*base == Base::Cfa, *offset),
+        _ => (false, i32::MIN),
+    })
+}
+
+fn is_at_cfa(value: rule::Value) -> bool {
+    matches!(
+        value,
+        rule::Value::Load {
+            base: Base::Cfa,
+            ..
+        }
+    )
+}
+
+/// Whether the slot lies below rsp, where a signal handler or an interrupt overwrites it.
+fn is_below_sp(state: &State, slot: &Slot) -> bool {
+    match (slot.at, state.reg(Reg::Rsp)) {
+        (
+            Value::Entry {
+                reg: Reg::Rsp,
+                offset,
+            },
+            Value::Entry {
+                reg: Reg::Rsp,
+                offset: sp,
+            },
+        ) => offset < sp,
+        (
+            Value::Below { anchor, offset },
+            Value::Below {
+                anchor: other,
+                offset: sp,
+            },
+        ) => anchor == other && offset < sp,
+        _ => false,
+    }
+}

@@ -1,0 +1,95 @@
+//! The instructions of functions, in order, as far as the arguments for equivalence need them.
+
+use crate::file::File;
+use crate::proof::program::Program;
+use hashbrown::HashMap;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use std::ops::Range;
+
+/// The maximum length of a function into which defects are put, bytes.
+pub(super) const BYTES_MAX: u64 = 1 << 16;
+
+/// A function's instructions, decoded in order from its first byte.
+pub(super) struct Code {
+    pub(super) insns: Vec<Instruction>,
+    /// Whether jumps may lead to it that no instruction names: landing pads, jump tables.
+    pub(super) has_hidden_jumps: bool,
+}
+
+impl Code {
+    pub(super) fn read(file: &File, range: &Range<u64>, has_pads: bool) -> Code {
+        let insns = decode(file, range);
+        let indirect = |insn: &Instruction| insn.flow_control() == FlowControl::IndirectBranch;
+        Code {
+            has_hidden_jumps: has_pads || insns.iter().any(indirect),
+            insns,
+        }
+    }
+
+    /// The number of the first instruction behind which a jump may lead to any other: a function
+    /// does nothing before it but what its first instructions say, one after the other.
+    pub(super) fn first_branch(&self) -> usize {
+        let mut insns = self.insns.iter();
+        let next = |insn: &Instruction| insn.flow_control() == FlowControl::Next;
+        insns
+            .position(|insn| !next(insn))
+            .unwrap_or(self.insns.len())
+    }
+}
+
+fn decode(file: &File, range: &Range<u64>) -> Vec<Instruction> {
+    let length = range.end.saturating_sub(range.start).min(BYTES_MAX);
+    let length = usize::try_from(length).unwrap_or(0);
+    let bytes = file.bytes(range.start);
+    let bytes = &bytes[..bytes.len().min(length)];
+    Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE)
+        .into_iter()
+        .collect()
+}
+
+/// Where an instruction jumps to, if it says so itself.
+pub(super) fn target(insn: &Instruction) -> Option<u64> {
+    let jumps = matches!(
+        insn.flow_control(),
+        FlowControl::ConditionalBranch
+            | FlowControl::UnconditionalBranch
+            | FlowControl::Call
+            | FlowControl::XbeginXabortXend
+    );
+    (jumps && insn.op0_kind() == OpKind::NearBranch64).then(|| insn.near_branch64())
+}
+
+/// How often instructions jump to or call each address (svma).
+pub(super) type Targets = HashMap<u64, u32>;
+
+/// All addresses (svma) that instructions of the program jump to or call.
+pub(super) fn targets(program: &Program<'_>) -> Targets {
+    let mut targets = Targets::new();
+    for function in &program.functions {
+        let insns = decode(program.file, &function.range);
+        for target in insns.iter().filter_map(target) {
+            *targets.entry(target).or_default() += 1;
+        }
+    }
+    targets
+}
+
+/// Whether the instruction behind this one is not reached from it.
+pub(super) fn ends_way(insn: &Instruction) -> bool {
+    matches!(
+        insn.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
+    ) || insn.mnemonic() == Mnemonic::Hlt
+}
+
+/// Whether an instruction only fills space between two functions or blocks.
+pub(super) fn is_filler(insn: &Instruction) -> bool {
+    matches!(insn.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+        || insn.mnemonic() == Mnemonic::Xchg
+            && insn.op0_kind() == OpKind::Register
+            && insn.op1_kind() == OpKind::Register
+            && insn.op0_register() == insn.op1_register()
+}

@@ -1,0 +1,12 @@
+//! The static proof, on code whose right verdicts are known without it.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod build;
+mod compiled;
+mod expect;
+mod fixtures;
+mod mutation;
+mod random_c;
+
+#[path = "../../../tests/common/skip.rs"]
+mod skip;

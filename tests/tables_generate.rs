@@ -1,0 +1,336 @@
+//! `tables generate`: rows made from code alone, compared with those of the compiler and of objtool.
+
+mod common;
+
+use common::compiler::{Scratch, run, text_of};
+use common::skip::skip;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use unwind_sim_tables::convert::Target;
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::generate::Boundaries;
+use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
+use unwind_sim_tables::table::Table;
+
+/// The flags that kernels are built with, as far as they matter here.
+const KERNEL: &[&str] = &[
+    "-c",
+    "-O2",
+    "-ffreestanding",
+    "-mno-red-zone",
+    "-mcmodel=kernel",
+    "-fno-pic",
+    "-fno-stack-protector",
+    "-fasynchronous-unwind-tables",
+    "-fcf-protection=none",
+    "-mno-sse",
+    "-fno-jump-tables",
+];
+
+/// Saved registers, early returns, a realigned and a variable frame, a callee that never returns, a
+/// cold part.
+const SOURCE: &str = r#"
+long outside(long, long);
+__attribute__((noreturn)) void panic(const char *, ...);
+static __attribute__((noinline, noreturn)) void fail(long n) { panic("n", n); }
+long leaf(long a, long b) { return a * 3 + b; }
+long saved(long a, long b, long c) {
+    long x = outside(a, b), y = outside(b, c), z = outside(c, a);
+    if (x < 0) fail(x);
+    return x * y + z + outside(x, y) * outside(y, z) - a * b * c;
+}
+long early(long a, long b) {
+    if (a > b) return a;
+    long x = outside(a, b);
+    return outside(x, a) + x;
+}
+long realigned(long a) {
+    __attribute__((aligned(64))) long v[16];
+    for (int i = 0; i < 16; i++) v[i] = outside(a, (long)&v[i]);
+    return v[a & 15];
+}
+long variable(long n) {
+    long v[n];
+    for (long i = 0; i < n; i++) v[i] = outside(i, n);
+    return v[n / 2] + outside((long)v, n);
+}
+long loops(long n, long *p) {
+    long sum = 0;
+    for (long i = 0; i < n; i++)
+        for (long j = 0; j < i; j++) {
+            if (__builtin_expect(p[j] < 0, 0)) fail(p[j]);
+            sum += outside(p[i], p[j]);
+        }
+    return sum;
+}
+long many(long a, long b, long c, long d, long e, long f, long g, long h) {
+    return outside(a + b, c + d) + outside(e + f, g + h) + many(h, g, f, e, d, c, b, outside(a, h));
+}
+"#;
+
+const SHAPES: &[&[&str]] = &[
+    &[],
+    &["-fno-omit-frame-pointer"],
+    &["-Os"],
+    &["-O0"],
+    &["-O3"],
+    &["-maccumulate-outgoing-args"],
+];
+
+fn open(path: &Path) -> File {
+    let data = std::fs::read(path).expect("the file is readable");
+    File::read(&path.to_string_lossy(), Arc::new(data)).expect("an ELF file")
+}
+
+fn against(path: &Path, boundaries: Boundaries, target: Target) -> Option<Comparison> {
+    let file = open(path);
+    let encoding = match target {
+        Target::Orc(encoding) => Some(encoding),
+        _ => None,
+    };
+    let old = Table::read_as(&file, target.kind(), encoding)?;
+    Some(compare(&file, boundaries, &old, target).1)
+}
+
+fn told(comparison: &Comparison) -> String {
+    format!("{:x?}, {:x?}", comparison.addresses, comparison.listed)
+}
+
+fn same(comparison: &Comparison) -> u64 {
+    comparison.count(Class::Equal) + comparison.count(Class::EqualInMeaning)
+}
+
+fn orc() -> Target {
+    Target::from_name("orc:6.4").expect("a format")
+}
+
+fn unwind_sim(args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    let output = run(command.args(args)).unwrap_or_else(|error| panic!("{args:?}: {error}"));
+    String::from_utf8(output).expect("text")
+}
+
+/// One object for each shape that the compiler knows.
+fn objects(scratch: &Scratch) -> Vec<(PathBuf, String)> {
+    let shapes = SHAPES.iter().enumerate().filter_map(|(number, shape)| {
+        let args: Vec<&str> = KERNEL.iter().chain(*shape).copied().collect();
+        let object = scratch.cc(&format!("s{number}.c"), SOURCE, &args).ok()?;
+        Some((object, format!("{shape:?}")))
+    });
+    let found: Vec<_> = shapes.collect();
+    assert!(found.len() >= 4, "cc makes objects");
+    found
+}
+
+#[test]
+fn generated_rows_of_objects_are_those_of_the_compiler() {
+    let scratch = Scratch::new();
+    for (object, shape) in objects(&scratch) {
+        let found = against(&object, Boundaries::Symbols, Target::EhFrame);
+        let found = found.expect("the compiler wrote a table");
+        let told = told(&found);
+        assert_eq!(found.count(Class::Contradicted), 0, "{shape}: {told}");
+        assert_eq!(found.count(Class::Different), 0, "{shape}: {told}");
+        assert_eq!(found.count(Class::OnlyNew), 0, "{shape}: {told}");
+        // Padding within a function has a row only in the compiler's table.
+        let padding = found.count(Class::OnlyOld) as f64 / found.total() as f64;
+        assert!(padding < 0.05, "{shape}: {told}");
+    }
+}
+
+/// Flags on the stack, and a call that does not return in front of code with another frame. The author
+/// wrote the rows.
+const ASSEMBLY: &str = r#"
+    .text
+    .globl flags
+    .type flags, @function
+flags:
+    .cfi_startproc
+    pushfq
+    .cfi_adjust_cfa_offset 8
+    popq %rax
+    .cfi_adjust_cfa_offset -8
+    ret
+    .cfi_endproc
+    .size flags, . - flags
+    .globl stops
+    .type stops, @function
+stops:
+    .cfi_startproc
+    test %rdi, %rdi
+    je 1f
+    pushq %rbx
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset %rbx, 0
+    call panic
+1:  .cfi_def_cfa_offset 8
+    .cfi_restore %rbx
+    ret
+    .cfi_endproc
+    .size stops, . - stops
+"#;
+
+#[test]
+fn flags_on_the_stack_and_calls_that_do_not_return_are_known() {
+    let scratch = Scratch::new();
+    let object = scratch.cc("a.s", ASSEMBLY, &["-c"]).expect("cc");
+    let found = against(&object, Boundaries::Symbols, Target::EhFrame).expect("it has a table");
+    assert_eq!(same(&found), found.total(), "{}", told(&found));
+}
+
+#[test]
+fn a_stripped_object_gets_the_same_orc_again() {
+    let scratch = Scratch::new();
+    for (object, shape) in objects(&scratch) {
+        let path = |name: &str| object.with_extension(name);
+        let (first, linked, stripped, second) =
+            (path("1.o"), path("ld.o"), path("strip.o"), path("2.o"));
+        let word = |path: &PathBuf| path.display().to_string();
+        let generate = |from: &PathBuf, to: &PathBuf| {
+            let (from, to) = (word(from), word(to));
+            unwind_sim(&["tables", "generate", &from, "--to", "orc:6.4", "-o", &to])
+        };
+        generate(&object, &first);
+        let sections = text_of("readelf", &["-SW"], &first);
+        let sections = sections.expect("binutils are installed");
+        for name in [
+            ".orc_unwind ",
+            ".orc_unwind_ip ",
+            ".rela.orc_unwind_ip ",
+            ".orc_header ",
+        ] {
+            assert!(sections.contains(name), "{shape}: {sections}");
+        }
+        // The linker reads the relocations.
+        run(Command::new("ld")
+            .arg("-r")
+            .arg(&first)
+            .arg("-o")
+            .arg(&linked))
+        .expect("ld");
+        let found = against(&linked, Boundaries::Symbols, orc()).expect("it has ORC");
+        assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
+        run(Command::new("objcopy")
+            .args(["--remove-section=.orc*", "--remove-section=.rela.orc*"])
+            .arg(&linked)
+            .arg(&stripped))
+        .expect("objcopy");
+        assert!(against(&stripped, Boundaries::Symbols, orc()).is_none());
+        generate(&stripped, &second);
+        let found = against(&second, Boundaries::Symbols, orc()).expect("it has ORC");
+        assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
+        let rows = |path: &PathBuf| unwind_sim(&["tables", "dump", &word(path), "--table", "orc"]);
+        let lines = |text: String| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(lines(rows(&linked)), lines(rows(&second)), "{shape}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_no_file() {
+    let scratch = Scratch::new();
+    let object = scratch.cc("s.c", SOURCE, KERNEL).expect("cc");
+    let out = scratch.path("out.o");
+    for to in ["eh_frame", "sframe-v3"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+        command.args(["tables", "generate"]).arg(&object);
+        let refused = run(command.args(["--to", to, "-o"]).arg(&out));
+        let told = refused.expect_err("objects get ORC only");
+        assert!(
+            told.contains("is not written into a relocatable object"),
+            "{told}"
+        );
+        assert!(!out.exists());
+    }
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.is_symlink() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "ko") {
+            found.push(path);
+        }
+    }
+}
+
+fn is_slow_wanted() -> bool {
+    std::env::var_os("UNWIND_SIM_SLOW").is_some()
+}
+
+fn sum_up(sum: &BTreeMap<Class, u64>) -> (u64, f64) {
+    let total: u64 = sum.values().sum();
+    for (class, count) in sum {
+        println!("  {}: {count}", class.as_str());
+    }
+    let same = [Class::Equal, Class::EqualInMeaning];
+    let same: u64 = same.iter().filter_map(|class| sum.get(class)).sum();
+    (total, same as f64 / total.max(1) as f64)
+}
+
+#[test]
+fn generated_rows_of_kernel_modules_are_objtools() {
+    let folder = std::env::var_os("UNWIND_SIM_KERNELS").filter(|_| is_slow_wanted());
+    let Some(folder) = folder else {
+        return skip(
+            "generated_rows_of_kernel_modules_are_objtools",
+            "slow; set UNWIND_SIM_SLOW=1 and UNWIND_SIM_KERNELS",
+        );
+    };
+    let mut paths = Vec::new();
+    files(Path::new(&folder), &mut paths);
+    let mut sum = BTreeMap::new();
+    for path in &paths {
+        // 6.1 has no header with a hash; both encodings since 5.12 are told apart by it.
+        let has_header = open(path).section_range(".orc_header").is_some();
+        let target = if has_header { "orc:6.4" } else { "orc:5.12" };
+        let target = Target::from_name(target).expect("a format");
+        let Some(found) = against(path, Boundaries::Symbols, target) else {
+            continue;
+        };
+        println!("{}: {} of {}", path.display(), same(&found), found.total());
+        for (class, count) in &found.addresses {
+            *sum.entry(*class).or_default() += count;
+        }
+    }
+    let (total, share) = sum_up(&sum);
+    println!(
+        "{} modules, {total} addresses, {:.4} %",
+        paths.len(),
+        100.0 * share
+    );
+    assert!(total > 0, "the folder has modules (.ko, unpacked)");
+    assert!(share >= 0.999);
+}
+
+#[test]
+fn generated_rows_of_programs_are_those_of_gcc() {
+    if !is_slow_wanted() {
+        return skip(
+            "generated_rows_of_programs_are_those_of_gcc",
+            "slow; set UNWIND_SIM_SLOW=1",
+        );
+    }
+    const PROGRAMS: [&str; 12] = [
+        "bash", "find", "git", "grep", "ls", "make", "openssl", "perl", "python3", "sed", "ssh",
+        "tar",
+    ];
+    let mut sum = BTreeMap::new();
+    for program in PROGRAMS {
+        let path = Path::new("/usr/bin").join(program);
+        if !path.exists() {
+            continue;
+        }
+        let found = against(&path, Boundaries::Table, Target::EhFrame);
+        let found = found.expect("it has .eh_frame");
+        println!("{program}: {} of {}", same(&found), found.total());
+        for (class, count) in &found.addresses {
+            *sum.entry(*class).or_default() += count;
+        }
+    }
+    let (total, share) = sum_up(&sum);
+    println!("{total} addresses, {:.4} %", 100.0 * share);
+    assert!(share >= 0.95);
+}

@@ -1,0 +1,48 @@
+//! What `tables check --self-test` found, as text.
+
+use std::io::{self, Write};
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::selftest::{Miss, Score};
+
+/// Writes the numbers by kind of defect, then up to `limit` that were not caught.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", file.name())?;
+    let mut line = |name: &str, tally: unwind_sim_tables::selftest::Tally| {
+        writeln!(
+            out,
+            "  {name:<16} {:>7} caught {:>6} equivalent {:>6} missed {:>7.2} %",
+            tally.caught,
+            tally.equivalent,
+            tally.missed,
+            tally.score()
+        )
+    };
+    for (kind, tally) in &score.kinds {
+        line(kind.as_str(), *tally)?;
+    }
+    line("all", score.total())?;
+    for (argument, count) in score.arguments.iter().filter(|a| a.1 > 0) {
+        writeln!(out, "  equivalent by {}: {count}", argument.as_str())?;
+    }
+    write_misses("missed", &score.misses, limit, out)?;
+    write_misses("caught, though equivalent", &score.conflicts, limit, out)
+}
+
+fn write_misses(what: &str, misses: &[Miss], limit: usize, out: &mut dyn Write) -> io::Result<()> {
+    for miss in misses.iter().take(limit) {
+        let kind = miss.kind.as_str();
+        let (function, row) = (miss.function, miss.row);
+        let (change, answer) = (&miss.change, &miss.answer);
+        writeln!(
+            out,
+            "  {what}: {kind} at {row:#x} of {function:#x}: {change}: {answer}"
+        )?;
+    }
+    if misses.len() > limit {
+        writeln!(out, "  and {} more (--limit)", misses.len() - limit)?;
+    }
+    Ok(())
+}
