@@ -185,6 +185,67 @@ def conversions(folder):
     save("convert", "two-tables", both.read_bytes())
 
 
+# Code to follow: a jump table, a call, a frame that is aligned.
+CODE = """
+        .text
+        .globl  _start
+        .type   _start, @function
+_start:
+        .cfi_startproc
+        pushq   %rbx
+        .cfi_def_cfa_offset 16
+        .cfi_offset %rbx, -16
+        movl    %edi, %eax
+        cmpl    $2, %eax
+        ja      1f
+        leaq    2f(%rip), %rdx
+        movslq  (%rdx,%rax,4), %rcx
+        addq    %rdx, %rcx
+        jmp     *%rcx
+1:      call    other
+        popq    %rbx
+        .cfi_def_cfa_offset 8
+        .cfi_restore %rbx
+        ret
+        .cfi_endproc
+        .size   _start, . - _start
+        .type   other, @function
+other:
+        .cfi_startproc
+        pushq   %rbp
+        .cfi_def_cfa_offset 16
+        .cfi_offset %rbp, -16
+        movq    %rsp, %rbp
+        .cfi_def_cfa_register %rbp
+        andq    $-32, %rsp
+        leave
+        .cfi_def_cfa %rsp, 8
+        ret
+        .cfi_endproc
+        .size   other, . - other
+        .section .rodata
+2:      .long   1b - 2b, 1b - 2b, 1b - 2b
+"""
+
+
+def proofs(folder):
+    """Programs whose code is followed."""
+    link = ["-nostdlib", "-static", "-no-pie", "-Wl,-z,noseparate-code", "-Wl,-z,max-page-size=4096",
+            "-Wl,--build-id=none"]
+    source = folder / "code.s"
+    source.write_text(CODE)
+    program = folder / "code"
+    subprocess.run(["cc", *link, "-o", program, source], check=True)
+    source.with_name("object.s").write_text(CODE.replace("leave", "nop"))
+    wrong = folder / "object.o"
+    subprocess.run(["cc", "-c", "-o", wrong, folder / "object.s"], check=True)
+    tables = folder / "tables"
+    for target in ["check", "generate"]:
+        save(target, "tables", tables.read_bytes())
+        save(target, "code", program.read_bytes())
+        save(target, "object", wrong.read_bytes())
+
+
 def files(folder):
     small = CASES / "frame"
     case = sorted(p for p in small.glob("*.s") if "main:" not in p.read_text())[0]
@@ -449,6 +510,7 @@ if __name__ == "__main__":
         tables(pathlib.Path(folder))
         files(pathlib.Path(folder))
         conversions(pathlib.Path(folder))
+        proofs(pathlib.Path(folder))
         kernels(pathlib.Path(folder))
     captures()
     expressions()

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use unwind_sim_tables::check::{self, check};
 use unwind_sim_tables::convert::in_file::{InFileError, convert_in_file};
 use unwind_sim_tables::convert::{Options, Target};
 use unwind_sim_tables::file::File;
@@ -88,5 +89,25 @@ fn damage_never_panics_and_never_changes_what_a_table_says() {
         }
         println!("{name}: {copies} damaged copies, {done} conversions succeeded");
         assert!(done > copies, "{name}: nearly nothing was converted");
+    }
+}
+
+#[test]
+fn damage_never_stops_the_proof() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/sframe");
+    let slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
+    let copies = if slow { COPIES_SLOW } else { COPIES };
+    for name in ["t_2.40", "t_2.46", "v3flex"] {
+        let data = std::fs::read(corpus.join(name)).expect("a file of the corpus");
+        let mut functions = 0;
+        for seed in 0..copies {
+            let copy = damaged(&data, &mut Random(seed));
+            let Ok(file) = File::read("damaged", Arc::new(copy)) else {
+                continue;
+            };
+            functions += check(&file, &check::Options::default()).functions.len() as u64;
+        }
+        println!("{name}: {copies} damaged copies, {functions} functions checked");
+        assert!(functions > copies, "{name}: nearly nothing was checked");
     }
 }

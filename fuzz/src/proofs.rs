@@ -1,0 +1,54 @@
+//! Hostile ELF files, whose tables are proven from the code, and made from it.
+
+use std::sync::Arc;
+use unwind_sim_tables::check::{self, Options};
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::generate::{Boundaries, generate as rows_of};
+use unwind_sim_tables::proof::verdict::Verdict;
+
+/// An ELF file: every function has a verdict, with a reason unless it is proven, and the same report
+/// comes from two threads.
+pub fn check(data: &[u8]) {
+    let Ok(file) = File::read("fuzzed", Arc::new(data.to_vec())) else {
+        return;
+    };
+    let report = check::check(&file, &Options::default());
+    for checked in &report.functions {
+        assert!(checked.range.start < checked.range.end);
+        let (wrong, doubts) = (&checked.verdict.contradictions, &checked.verdict.doubts);
+        match checked.verdict.verdict() {
+            Verdict::Proven => assert!(wrong.is_empty() && doubts.is_empty()),
+            Verdict::Unproven => assert!(!doubts.is_empty()),
+            Verdict::Contradicted => assert!(!wrong.is_empty()),
+        }
+    }
+    let threads = 2;
+    let again = check::check(
+        &file,
+        &Options {
+            threads,
+            ..Options::default()
+        },
+    );
+    let verdicts = |report: &check::Report| -> Vec<_> {
+        report.functions.iter().map(|f| f.verdict.clone()).collect()
+    };
+    assert_eq!(verdicts(&report), verdicts(&again));
+}
+
+/// An ELF file: rows made from its code lie in their functions, in order.
+pub fn generate(data: &[u8]) {
+    let Ok(file) = File::read("fuzzed", Arc::new(data.to_vec())) else {
+        return;
+    };
+    for boundaries in [Boundaries::Symbols, Boundaries::Table] {
+        for function in rows_of(&file, boundaries).functions {
+            let mut end = function.range.start;
+            for (range, _) in &function.rows {
+                assert!(range.start >= end && range.start < range.end);
+                end = range.end;
+            }
+            assert!(end <= function.range.end);
+        }
+    }
+}
