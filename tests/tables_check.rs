@@ -1,4 +1,4 @@
-//! `tables check`: rows held against the code.
+//! `tables check`: wrong rows are found, right ones are proven.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
@@ -147,6 +147,83 @@ fn sarif_names_the_place_and_the_rule() {
             .iter()
             .any(|rule| rule["id"] == "US501")
     );
+}
+
+/// The lines about unproven functions of an object.
+fn unproven(object: &Path) -> Vec<Value> {
+    let output = check(&["--json"], object);
+    assert_eq!(output.status.code(), Some(0));
+    let unproven = |line: &Value| line["type"] == "unproven";
+    lines(&output).into_iter().filter(unproven).collect()
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_unproven() {
+    let scratch = Scratch::new();
+    // 0x3e is no instruction of DWARF or GNU.
+    for (name, before) in [("all", ""), ("rest", "nop")] {
+        let source = format!(
+            "        .globl f
+f:      .cfi_startproc
+        {before}
+        .cfi_escape 0x3e
+        ret
+        .cfi_endproc
+        .size f, . - f
+"
+        );
+        let name = format!("{name}.s");
+        let object = scratch.cc(&name, &source, &["-c"]).expect("cc assembles");
+        let unproven = unproven(&object);
+        assert_eq!(unproven.len(), 1, "{name}");
+        assert!(
+            unproven[0]["doubts"]["unreadable"].is_string(),
+            "{name}: {}",
+            unproven[0]
+        );
+    }
+}
+
+#[test]
+fn functions_that_share_code_are_counted() {
+    let scratch = Scratch::new();
+    // The second FDE covers the last byte of the first.
+    let source = "        .text
+f:      nop
+g:      ret
+h:
+        .section .eh_frame,\"a\",@progbits
+cie:    .long 2f - 1f
+1:      .long 0
+        .byte 1
+        .string \"\"
+        .uleb128 1
+        .sleb128 -8
+        .byte 16, 0x0c, 7, 8, 0x90, 1, 0
+        .balign 4
+2:      .long 4f - 3f
+3:      .long 3b - cie
+        .quad f, h - f
+4:      .long 6f - 5f
+5:      .long 5b - cie
+        .quad g, h - g
+6:
+";
+    let object = scratch
+        .cc("shared.s", source, &["-c"])
+        .expect("cc assembles");
+    let unproven = unproven(&object);
+    assert_eq!(unproven.len(), 1);
+    assert!(
+        unproven[0]["doubts"]["overlap"].is_string(),
+        "{}",
+        unproven[0]
+    );
+    let sum = lines(&check(&["--json"], &object))
+        .pop()
+        .expect("a summary");
+    assert_eq!(sum["all"]["functions"], 2);
+    assert_eq!(sum["proven"]["functions"], 1);
 }
 
 #[test]

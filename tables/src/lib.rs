@@ -6,7 +6,7 @@
 //! - [`table`]: a table's functions and rows, whatever its format;
 //! - [`dump`]: tables as text, as other tools print them;
 //! - [`diff`]: where two tables disagree;
-//! - [`proof`]: what the code does, held against what a table says of it;
+//! - [`proof`]: checks what a table says of code against what the code does;
 //! - [`check`]: the proof of all rows of a file;
 //! - [`convert`]: one format into another;
 //! - [`mod@generate`]: a table from the code alone;

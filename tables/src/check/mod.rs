@@ -20,8 +20,6 @@ pub struct Checked {
     pub entry: Entry,
     /// How its rows turned out.
     pub verdict: FunctionVerdict,
-    /// Its code's size without padding, bytes; 1 for an FDE of one instruction.
-    pub is_tiny: bool,
 }
 
 /// How a file turned out.

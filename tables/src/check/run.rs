@@ -7,7 +7,7 @@ use crate::proof::body::Bits;
 use crate::proof::program::{Entry, Program, Returns};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::{Followed, Found, Misfit, Walker};
-use std::sync::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The maximum number of rounds in which functions are found that never return, each because of
@@ -88,6 +88,10 @@ pub fn check(file: &File, options: &Options) -> Report {
     }
     report.functions = merge(&program, outcomes, options);
     report
+        .functions
+        .extend(program.overlapping.iter().map(shared));
+    report.functions.sort_by_key(|f| f.range.start);
+    report
 }
 
 /// Follows the functions `todo`.
@@ -98,7 +102,6 @@ fn follow_all(
     outcomes: &mut [Option<Outcome>],
 ) {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Option<Outcome>)>> = Mutex::new(Vec::new());
     let work = || {
         let mut walker = Walker::new(program);
         let mut mine = Vec::new();
@@ -114,20 +117,18 @@ fn follow_all(
                 mine.push((index, walker.follow(index).map(|f| outcome(program, f))));
             }
         }
-        if let Ok(mut done) = done.lock() {
-            done.append(&mut mine);
-        }
+        mine
     };
-    if threads <= 1 {
-        work();
-    } else {
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(work);
-            }
+    let done: Vec<Vec<(usize, Option<Outcome>)>> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let joined = others.into_iter().map(|other| match other.join() {
+            Ok(theirs) => theirs,
+            Err(panic) => std::panic::resume_unwind(panic),
         });
-    }
-    for (index, outcome) in done.into_inner().unwrap_or_default() {
+        std::iter::once(mine).chain(joined).collect()
+    });
+    for (index, outcome) in done.into_iter().flatten() {
         outcomes[index] = outcome;
     }
 }
@@ -256,10 +257,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                     verdict
                 }
             };
-            if let Some(missing) = verdict.assumptions.iter().find(|a| !options.assume.has(*a))
-                && verdict.verdict() == Verdict::Proven
-            {
-                let _ = missing;
+            let is_too_much = verdict.assumptions.iter().any(|a| !options.assume.has(a));
+            if is_too_much && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Assumption, unit.range.start);
             }
             if broken && verdict.verdict() == Verdict::Proven {
@@ -269,11 +268,21 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             Checked {
                 range: unit.range.clone(),
                 entry: unit.entry,
-                is_tiny: unit.range.end - unit.range.start <= 15,
                 verdict,
             }
         })
         .collect()
+}
+
+/// A function whose code another one has, too: only that one is followed.
+fn shared(range: &Range<u64>) -> Checked {
+    let mut verdict = FunctionVerdict::default();
+    verdict.doubt(Doubt::Overlap, range.start);
+    Checked {
+        range: range.clone(),
+        entry: Entry::Call,
+        verdict,
+    }
 }
 
 /// A jump whose frame does not fit is never taken if others fit; otherwise the row is wrong.

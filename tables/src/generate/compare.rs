@@ -1,4 +1,4 @@
-//! A generated table held against the table that the file has, address by address.
+//! Compares a generated table with the table that the file has, address by address.
 //!
 //! Equal means: both have no row, or the rows say the same of what the format has
 //! ([`projected`]). Equal in meaning: they say it in another form, and in what is known at the

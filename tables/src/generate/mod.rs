@@ -5,7 +5,7 @@
 //! - [`kernel`]: what kernel modules say of their code beside the code;
 //! - [`walk`]: follows a function along all its ways;
 //! - [`rows`]: the row for what is known at an instruction;
-//! - [`compare`]: the result held against a table that the file has;
+//! - [`compare`]: compares the result with a table that the file has;
 //! - [`mod@write`]: the result as the sections of a format;
 //! - [`object`]: sections added to a relocatable object.
 //!

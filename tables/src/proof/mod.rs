@@ -1,4 +1,4 @@
-//! The static proof: what the code does, held against what the tables say of it.
+//! The static proof: checks what tables say of code against what the code does.
 //!
 //! - [`value`], [`state`]: what is known before an instruction;
 //! - [`exec`], [`access`]: what an instruction does to that;

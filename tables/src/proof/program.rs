@@ -7,6 +7,7 @@ use hashbrown::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
 
 /// A file's functions and tables.
@@ -75,7 +76,9 @@ impl<'f> Program<'f> {
             .collect();
         let pointed = file.pointers().iter().map(|p| p.1);
         let called: HashSet<u64> = pointed.chain(file.exports().iter().copied()).collect();
-        let mut functions: Vec<Unit> = match tables.first() {
+        // ORC has no functions.
+        let defining = tables.first().filter(|t| t.kind() != TableKind::Orc);
+        let mut functions: Vec<Unit> = match defining {
             Some(table) => table
                 .functions()
                 .iter()
@@ -87,7 +90,8 @@ impl<'f> Program<'f> {
                     entry: entry(file, table, f, &called),
                 })
                 .collect(),
-            None => Vec::new(),
+            None if tables.is_empty() => Vec::new(),
+            None => by_symbols(file),
         };
         let mut overlapping = Vec::new();
         let mut end = 0;
@@ -189,6 +193,28 @@ impl<'f> Program<'f> {
         let old = self.returns[index].swap(returns as u8, Ordering::Relaxed);
         old != returns as u8
     }
+}
+
+/// The functions that symbols with a size name; a longer one before those inside it.
+fn by_symbols(file: &File) -> Vec<Unit> {
+    let symbols = file.image().symbols().iter().filter(|s| s.size > 0);
+    let units = symbols.filter_map(|symbol| {
+        let code = file.code_at(symbol.address)?;
+        let end = symbol.address.checked_add(symbol.size)?;
+        Some(Unit {
+            range: symbol.address..end.min(code.range.end),
+            lsda: None,
+            entry: match symbol.name.contains(".cold") {
+                true => Entry::Part,
+                false => Entry::Call,
+            },
+            offset: 0,
+        })
+    });
+    let mut units: Vec<Unit> = units.collect();
+    units.sort_by_key(|u| (u.range.start, u64::MAX - u.range.end));
+    units.dedup_by_key(|u| u.range.start);
+    units
 }
 
 /// The instruction `nop`.

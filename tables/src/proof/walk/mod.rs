@@ -18,6 +18,7 @@ use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use rows::{Rows, judge};
+use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions executed for one function.
@@ -191,13 +192,12 @@ impl<'p, 'f> Walker<'p, 'f> {
         let mut found: Vec<Found> = Vec::new();
         for part in self.parts.drain(..) {
             let mut verdict = part.verdict;
-            if found.is_empty() {
-                for &assumption in &self.assumed {
-                    verdict.assumptions.add(assumption);
-                }
-                if self.machine.stored_anywhere {
-                    verdict.assumptions.add(Assumption::Stores);
-                }
+            // What one part rests on, its others rest on.
+            for &assumption in &self.assumed {
+                verdict.assumptions.add(assumption);
+            }
+            if self.machine.stored_anywhere {
+                verdict.assumptions.add(Assumption::Stores);
             }
             found.push(Found {
                 function: part.function,
@@ -275,6 +275,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 }
             },
         };
+        if let Some(at) = unreadable(program, &unit.range) {
+            verdict.doubt(Doubt::Unreadable, at);
+        }
         let args = match program.tables.first().filter(|_| !sites.is_empty()) {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
@@ -464,4 +467,18 @@ impl<'p, 'f> Walker<'p, 'f> {
             self.assumed.push(assumption);
         }
     }
+}
+
+/// The first address (svma) of the range for which the table that defines its function has no
+/// readable row.
+fn unreadable(program: &Program<'_>, range: &Range<u64>) -> Option<u64> {
+    let table = program.tables.first()?;
+    let mut end = range.start;
+    for row in table.rows_in(range) {
+        if row.start > end {
+            break;
+        }
+        end = row.end;
+    }
+    (end < range.end).then_some(end)
 }
