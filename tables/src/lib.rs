@@ -10,6 +10,7 @@
 //! - [`check`]: the proof of all rows of a file;
 //! - [`convert`]: one format into another;
 //! - [`mod@generate`]: a table from the code alone;
+//! - [`kernel`]: what kernel modules say of their code beside the code;
 //! - [`merge`]: several SFrame tables in one section into one;
 //! - [`mod@write`]: the bytes of each format;
 //! - [`elf_write`]: an ELF file with a section added or replaced;
@@ -23,6 +24,7 @@ pub mod dump;
 pub mod elf_write;
 pub mod file;
 pub mod generate;
+pub mod kernel;
 pub mod merge;
 pub mod proof;
 pub mod relocatable;

@@ -2,7 +2,6 @@
 //!
 //! - [`function`]: the rows of one function;
 //! - [`functions`]: the functions of a file;
-//! - [`kernel`]: what kernel modules say of their code beside the code;
 //! - [`walk`]: follows a function along all its ways;
 //! - [`rows`]: the row for what is known at an instruction;
 //! - [`compare`]: compares the result with a table that the file has;
@@ -16,7 +15,6 @@
 pub mod compare;
 pub mod function;
 pub mod functions;
-pub mod kernel;
 pub mod object;
 pub mod rows;
 pub mod walk;
@@ -26,8 +24,8 @@ use crate::file::File;
 pub use function::{Function, Gap};
 pub use functions::Boundaries;
 
+use crate::kernel::Edges;
 use functions::Unit;
-use kernel::Edges;
 use std::collections::BTreeSet;
 use unwind_sim_unwind::rule::Rule;
 use walk::{Followed, Walker};

@@ -7,9 +7,9 @@ mod leave;
 
 use super::function::{Function, Gap};
 use super::functions::Unit;
-use super::kernel::{Alternative, Edges};
 use super::rows;
 use crate::file::File;
+use crate::kernel::{Alternative, Edges};
 use crate::proof::body::Body;
 use crate::proof::exec::{Machine, push, refine};
 use crate::proof::lsda::{CallSite, call_sites};

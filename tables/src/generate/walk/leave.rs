@@ -1,8 +1,9 @@
 //! Calls and jumps: where they lead, and which never return.
 
 use super::super::function::Gap;
-use super::super::{functions, kernel};
+use super::super::functions;
 use super::{Next, Walker};
+use crate::kernel;
 use crate::proof::exec::push;
 use crate::proof::no_return;
 use crate::proof::program::Entry;
