@@ -1,5 +1,6 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
+use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
 use object::endian::LittleEndian as LE;
@@ -9,8 +10,6 @@ use std::sync::Arc;
 use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
 use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind, Symbol};
 
-/// The maximum number of pointers read from a file's relocations; libLLVM has 300,000.
-const POINTERS_MAX: usize = 1 << 24;
 /// The maximum number of imported names.
 const IMPORTS_MAX: usize = 1 << 18;
 /// The maximum length of a section's or an imported function's name, bytes.
@@ -124,6 +123,9 @@ impl File {
                 range: range.clone(),
             }));
         }
+        let word = |at| Some(u64::from_le_bytes(*bytes_at(&areas, at).first_chunk()?));
+        let is_code = |at| code.iter().any(|c| c.range.contains(&at));
+        let pointers = pointers::read(data, word, is_code);
         Ok(File {
             name: name.to_owned(),
             compressed: read.compressed.iter().map(|c| c.kind).collect(),
@@ -131,7 +133,7 @@ impl File {
             areas,
             code,
             entry: headers.entry,
-            pointers: headers.pointers,
+            pointers,
             imports: headers.imports,
             exports: headers.exports,
             sections: None,
@@ -149,7 +151,7 @@ impl File {
             areas: object.areas,
             code: object.code,
             entry: None,
-            pointers: Vec::new(),
+            pointers: object.pointers,
             exports: Vec::new(),
             imports: object.imports,
             sections: Some(object.sections),
@@ -206,13 +208,7 @@ impl File {
 
     /// The bytes from `address` (svma) to the end of its area; empty if the file has none there.
     pub fn bytes(&self, address: u64) -> &[u8] {
-        let after = self.areas.partition_point(|a| a.address <= address);
-        let area = after.checked_sub(1).map(|i| &self.areas[i]);
-        let bytes = area.and_then(|area| {
-            let skip = usize::try_from(address - area.address).ok()?;
-            area.bytes.get(skip..)
-        });
-        bytes.unwrap_or(&[])
+        bytes_at(&self.areas, address)
     }
 
     /// Whether the program can change the word at `address` (svma).
@@ -279,12 +275,22 @@ impl File {
 
 type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
 
+/// The bytes from `address` (svma) to the end of its area.
+fn bytes_at(areas: &[Area], address: u64) -> &[u8] {
+    let after = areas.partition_point(|a| a.address <= address);
+    let area = after.checked_sub(1).map(|i| &areas[i]);
+    let bytes = area.and_then(|area| {
+        let skip = usize::try_from(address - area.address).ok()?;
+        area.bytes.get(skip..)
+    });
+    bytes.unwrap_or(&[])
+}
+
 /// What only the headers know.
 #[derive(Default)]
 struct Headers {
     code: Vec<Code>,
     entry: Option<u64>,
-    pointers: Vec<(u64, u64)>,
     imports: Vec<(u64, String)>,
     exports: Vec<u64>,
 }
@@ -320,14 +326,11 @@ impl Headers {
             }
             if section.sh_type(LE) == elf::SHT_RELA {
                 let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
-                out.read_pointers(relocations);
                 out.read_imports(relocations, &dynamic);
             }
         }
         out.code.retain(|code| !code.range.is_empty());
         out.code.sort_by_key(|code| code.range.start);
-        out.pointers.sort_unstable();
-        out.pointers.dedup_by_key(|p| p.0);
         out.imports.sort_unstable();
         out.imports.dedup_by_key(|i| i.0);
         out
@@ -346,16 +349,6 @@ impl Headers {
             {
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.imports.push((rela.r_offset(LE), name));
-            }
-        }
-    }
-
-    fn read_pointers(&mut self, relocations: &[elf::Rela64<LE>]) {
-        let left = POINTERS_MAX.saturating_sub(self.pointers.len());
-        for rela in relocations.iter().take(left) {
-            if rela.r_type(LE, false) == elf::R_X86_64_RELATIVE {
-                let value = rela.r_addend(LE).cast_unsigned();
-                self.pointers.push((rela.r_offset(LE), value));
             }
         }
     }

@@ -26,6 +26,7 @@ pub mod file;
 pub mod generate;
 pub mod kernel;
 pub mod merge;
+mod pointers;
 pub mod proof;
 pub mod relocatable;
 pub mod selftest;

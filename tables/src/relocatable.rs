@@ -5,6 +5,7 @@
 //! symbols of other objects. They count as 0 in tables, and code that refers to them is unchanged.
 
 use crate::file::{Area, Code};
+use crate::pointers::POINTERS_MAX;
 use object::SectionIndex;
 use object::elf;
 use object::endian::LittleEndian as LE;
@@ -57,6 +58,9 @@ pub(crate) struct Object {
     /// The words of code that a linker fills with the address of a symbol of another object: where
     /// (svma), and its name.
     pub(crate) imports: Vec<(u64, String)>,
+    /// The words of data that a linker fills with addresses of this object's code: where, and with
+    /// what (svma).
+    pub(crate) pointers: Vec<(u64, u64)>,
 }
 
 type Header = elf::FileHeader64<LE>;
@@ -86,6 +90,7 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         addresses: BTreeMap::new(),
         contents: BTreeMap::new(),
         imports: Vec::new(),
+        pointers: Vec::new(),
     };
     layout.place()?;
     layout.relocate()?;
@@ -94,6 +99,8 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
     object.parts.symbols = layout.code_symbols();
     object.imports = layout.imports;
     object.imports.sort_unstable();
+    object.pointers = layout.pointers;
+    object.pointers.sort_unstable();
     Ok(object)
 }
 
@@ -107,6 +114,7 @@ struct Layout<'a> {
     /// The bytes of sections that were relocated.
     contents: BTreeMap<usize, Vec<u8>>,
     imports: Vec<(u64, String)>,
+    pointers: Vec<(u64, u64)>,
 }
 
 impl<'a> Layout<'a> {
@@ -169,13 +177,14 @@ impl<'a> Layout<'a> {
             let from_section = is_relative_to_section(&bytes);
             let is_sframe = self.sections.section(target).map(|s| self.name(s));
             let is_sframe = is_sframe.is_ok_and(|name| name == SectionKind::Sframe.as_str());
-            let is_code = self
-                .sections
-                .section(target)
-                .is_ok_and(|s| s.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0);
+            let is_code = self.is_code(target);
+            let is_data = self.is_data(target);
             for relocation in relocations {
                 if is_code {
                     self.import(relocation, address.wrapping_add(relocation.r_offset(LE)));
+                }
+                if is_data {
+                    self.pointer(relocation, address.wrapping_add(relocation.r_offset(LE)));
                 }
                 let place = match is_sframe && from_section {
                     true => address,
@@ -202,6 +211,42 @@ impl<'a> Layout<'a> {
         }
         let name = String::from_utf8_lossy(name).into_owned();
         self.imports.push((place, name));
+    }
+
+    fn is_code(&self, section: SectionIndex) -> bool {
+        let section = self.sections.section(section);
+        section.is_ok_and(|s| s.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0)
+    }
+
+    /// Whether a section holds the program's own data, and nothing that a linker or a kernel reads
+    /// (`.eh_frame`, `__mcount_loc`).
+    fn is_data(&self, section: SectionIndex) -> bool {
+        let Ok(header) = self.sections.section(section) else {
+            return false;
+        };
+        let name = self.name(header);
+        header.sh_flags(LE).0 & (elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0) == elf::SHF_ALLOC.0
+            && kind(&name).is_none()
+            && !name.starts_with("__")
+    }
+
+    /// Remembers the word at `place` if its relocation makes it an address of code.
+    fn pointer(&mut self, relocation: &elf::Rela64<LE>, place: u64) {
+        let Some(index) = relocation.symbol(LE, false) else {
+            return;
+        };
+        if relocation.r_type(LE, false) != elf::R_X86_64_64 || self.pointers.len() >= POINTERS_MAX {
+            return;
+        }
+        let symbol = self.symbols.symbol(index).ok();
+        let section = symbol.and_then(|s| self.symbols.symbol_section(LE, s, index).ok().flatten());
+        if section.is_some_and(|s| self.is_code(s))
+            && let Some(address) = self.symbol_address(index)
+        {
+            let addend = relocation.r_addend(LE);
+            self.pointers
+                .push((place, address.wrapping_add_signed(addend)));
+        }
     }
 
     fn original(&self, section: SectionIndex) -> &'a [u8] {

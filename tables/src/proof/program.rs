@@ -24,6 +24,8 @@ pub struct Program<'f> {
     returns: Vec<AtomicU8>,
     /// Addresses (svma) that are surely called: whatever the rows say, functions begin there.
     called: HashSet<u64>,
+    /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
+    labels: Vec<u64>,
 }
 
 /// How a function is entered.
@@ -74,10 +76,11 @@ impl<'f> Program<'f> {
             .into_iter()
             .filter_map(|k| Table::read(file, k))
             .collect();
-        let pointed = file.pointers().iter().map(|p| p.1);
-        let called: HashSet<u64> = pointed.chain(file.exports().iter().copied()).collect();
         // ORC has no functions.
         let defining = tables.first().filter(|t| t.kind() != TableKind::Orc);
+        let (pointed, labels) = pointed(file, defining);
+        let exports = file.exports().iter().copied();
+        let called: HashSet<u64> = pointed.into_iter().chain(exports).collect();
         let mut functions: Vec<Unit> = match defining {
             Some(table) => table
                 .functions()
@@ -112,7 +115,16 @@ impl<'f> Program<'f> {
             overlapping,
             returns,
             called,
+            labels,
         }
+    }
+
+    /// The addresses (svma) in `range` that pointers in the file's data lead to, without those of
+    /// functions: the labels of `switch` and `goto`.
+    pub fn labels_in(&self, range: &Range<u64>) -> &[u64] {
+        let first = self.labels.partition_point(|&l| l < range.start);
+        let end = self.labels.partition_point(|&l| l < range.end);
+        self.labels.get(first..end).unwrap_or(&[])
     }
 
     /// Learns that these addresses (svma) are called. Returns the numbers of the functions that were
@@ -192,6 +204,51 @@ impl<'f> Program<'f> {
     pub fn set_returns(&self, index: usize, returns: Returns) -> bool {
         let old = self.returns[index].swap(returns as u8, Ordering::Relaxed);
         old != returns as u8
+    }
+}
+
+/// The addresses (svma) that pointers in the file's data lead to: those of functions, and the labels
+/// inside of functions, in order. What lies beside labels is no function: a jump table leads to parts
+/// of functions as well.
+fn pointed(file: &File, table: Option<&Table>) -> (Vec<u64>, Vec<u64>) {
+    let functions = table.map_or(&[][..], Table::functions);
+    let is_label = |&(_, to): &(u64, u64)| {
+        let after = functions.partition_point(|f| f.range.start < to);
+        let before = after.checked_sub(1).and_then(|i| functions.get(i));
+        before.is_some_and(|f| to < f.range.end)
+            && functions.get(after).is_none_or(|f| f.range.start != to)
+    };
+    let pointers = file.pointers();
+    let mut is_of_table = vec![false; pointers.len()];
+    mark_tables(pointers.iter().zip(&mut is_of_table), is_label);
+    mark_tables(pointers.iter().zip(&mut is_of_table).rev(), is_label);
+    let (mut called, mut labels) = (Vec::new(), Vec::new());
+    for (pointer, is_of_table) in pointers.iter().zip(is_of_table) {
+        if is_label(pointer) {
+            labels.push(pointer.1);
+        } else if !is_of_table {
+            called.push(pointer.1);
+        }
+    }
+    labels.sort_unstable();
+    labels.dedup();
+    (called, labels)
+}
+
+/// Marks the words that follow one with a label, and repetitions of such a word.
+fn mark_tables<'a>(
+    pointers: impl Iterator<Item = (&'a (u64, u64), &'a mut bool)>,
+    is_label: impl Fn(&(u64, u64)) -> bool,
+) {
+    const WORD: u64 = 8;
+    let mut last: Option<((u64, u64), bool)> = None;
+    for (&pointer, is_of_table) in pointers {
+        let follows = last.is_some_and(|(before, was)| {
+            before.0.abs_diff(pointer.0) == WORD
+                && (is_label(&before) || was && before.1 == pointer.1)
+        });
+        *is_of_table |= follows;
+        last = Some((pointer, follows));
     }
 }
 

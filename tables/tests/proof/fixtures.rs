@@ -2,6 +2,7 @@
 
 use crate::build::{Scratch, compile, open};
 use crate::expect::{found, gaps, read};
+use crate::skip::skip;
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::check::{Options, check};
 use unwind_sim_tables::proof::program::Entry;
@@ -146,6 +147,42 @@ fn every_fixture_has_its_verdict_at_its_instruction() {
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
     assert!(count >= FUNCTIONS_MIN, "only {count} functions");
+}
+
+#[test]
+fn packed_relocations_and_those_of_objects_are_read() {
+    let scratch = Scratch::new("packed");
+    for (what, options) in [
+        ("object", &["-r", "-no-pie"][..]),
+        ("packed", &["-Wl,-z,pack-relative-relocs"]),
+    ] {
+        let path = match link(&scratch, "switches", options) {
+            Ok(path) => path,
+            // GNU ld before 2.38 does not know of packed relocations, and warns.
+            Err(error) => {
+                skip("packed_relocations_and_those_of_objects_are_read", &error);
+                continue;
+            }
+        };
+        let (bytes, file) = open(&path);
+        let goto = read(&bytes).functions.into_iter();
+        let goto = goto.filter(|(_, (name, _))| name.ends_with("_goto"));
+        let report = check(&file, &Options::default());
+        let mut count = 0;
+        for (_, (name, _)) in goto {
+            let named = |c: &&unwind_sim_tables::check::Checked| {
+                file.names_at(c.range.start).any(|n| n == name)
+            };
+            let checked = report.functions.iter().find(named).expect("checked");
+            let unreached = |d: &(Doubt, u64)| d.0 == Doubt::Unreached;
+            assert!(
+                !checked.verdict.doubts.iter().any(unreached),
+                "{what}: {name}"
+            );
+            count += 1;
+        }
+        assert!(count >= 3, "{what}: {count}");
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Walker<'_, '_> {
                 let mut state = state.clone();
                 state.is_dead = true;
                 let at = next;
-                self.dead.push(Job { at, state, trail });
+                self.unreached.push(Job { at, state, trail });
             }
             return Next::End;
         }
@@ -146,10 +146,10 @@ impl Walker<'_, '_> {
         false
     }
 
-    /// Whether there is code that nothing else reaches behind a call that never returns. A compiler
-    /// that did not know so wrote it, and rows for it.
-    pub(super) fn follow_dead_code(&mut self) -> bool {
-        while let Some(job) = self.dead.pop() {
+    /// Whether there is code that nothing else reaches: behind a call that never returns, where a
+    /// compiler that did not know so wrote rows for it, or at a label.
+    pub(super) fn follow_unreached(&mut self) -> bool {
+        while let Some(job) = self.unreached.pop() {
             let part = self.part_at(job.at);
             let body = part.map(|p| &self.parts[p].body);
             let reached = body.and_then(|b| Some(b.reached.has(b.offset(job.at)?)));

@@ -165,6 +165,16 @@ impl Walker<'_, '_> {
                 self.jump_by_table(part, insn, state, trail, table, i64::from(base));
             }
             Value::ReturnAddress => self.returns = true,
+            Value::Const(at) if self.is_code(i64::from(at).cast_unsigned()) => {
+                self.job(
+                    part,
+                    insn.ip(),
+                    i64::from(at).cast_unsigned(),
+                    state.clone(),
+                    trail,
+                );
+            }
+            _ if self.jump_to_labels(part, insn, state, trail) => {}
             _ if state.is_as_at_entry() => {
                 let function = self.parts[part].function;
                 if self.program.functions[function].entry == Entry::Plt {
@@ -183,6 +193,42 @@ impl Walker<'_, '_> {
                 }
             }
         }
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.program.file.code_at(address).is_some()
+    }
+
+    /// A `goto` whose address was chosen earlier, on different ways: it can lead to all labels of the
+    /// function. If it may as well be a tail call, only those count that nothing else leads to.
+    /// Returns whether it surely is a `goto`.
+    fn jump_to_labels(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &State,
+        trail: Option<u32>,
+    ) -> bool {
+        let here = &self.parts[part];
+        let labels = self.program.labels_in(&here.body.range);
+        // The words that stubs jump through lead to their second halves.
+        if labels.is_empty() || self.program.functions[here.function].entry == Entry::Plt {
+            return false;
+        }
+        let may_leave = state.is_as_at_entry();
+        self.assume(Assumption::JumpTables);
+        let mut state = state.clone();
+        state.is_guessed = true;
+        for &at in labels {
+            let state = state.clone();
+            if may_leave {
+                self.parts[part].body.lead(at);
+                self.unreached.push(Job { at, state, trail });
+            } else {
+                self.job(part, insn.ip(), at, state, trail);
+            }
+        }
+        !may_leave
     }
 
     fn jump_by_table(

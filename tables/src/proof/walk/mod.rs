@@ -116,8 +116,8 @@ pub struct Walker<'p, 'f> {
     known: HashMap<u64, Vec<State>>,
     jobs: Vec<Job>,
     suspects: Vec<Suspect>,
-    /// Code behind calls that never return.
-    dead: Vec<Job>,
+    /// Ways to follow if nothing else leads there: behind calls that never return, and to labels.
+    unreached: Vec<Job>,
     jumps: Vec<Jump>,
     callees: Vec<u64>,
     misfits: Vec<Misfit>,
@@ -150,7 +150,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             known: HashMap::new(),
             jobs: Vec::new(),
             suspects: Vec::new(),
-            dead: Vec::new(),
+            unreached: Vec::new(),
             jumps: Vec::new(),
             callees: Vec::new(),
             misfits: Vec::new(),
@@ -185,7 +185,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             while let Some(job) = self.jobs.pop() {
                 self.run(job);
             }
-            if !self.clear_suspects() && !self.follow_dead_code() {
+            if !self.clear_suspects() && !self.follow_unreached() {
                 break;
             }
         }
