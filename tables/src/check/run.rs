@@ -114,7 +114,8 @@ fn follow_all(
                 break;
             }
             for &index in batch.iter().take(BATCH) {
-                mine.push((index, walker.follow(index).map(|f| outcome(program, f))));
+                let followed = walker.follow(index);
+                mine.push((index, followed.map(|f| outcome(program, f, &mut walker))));
             }
         }
         mine
@@ -133,7 +134,7 @@ fn follow_all(
     }
 }
 
-fn outcome(program: &Program<'_>, followed: Followed) -> Outcome {
+fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_>) -> Outcome {
     let Followed {
         found,
         returns,
@@ -154,15 +155,18 @@ fn outcome(program: &Program<'_>, followed: Followed) -> Outcome {
         } = found;
         // Another function may lead to what this one did not reach by itself.
         let is_whole = number == 0 && body.unreached(program.file).is_none();
+        let reached = (!is_whole).then(|| std::mem::take(&mut body.reached));
+        walker.recycle(body);
         Part {
             function,
             verdict,
-            reached: (!is_whole).then_some(body.reached),
+            reached,
             marks,
         }
     });
+    let parts = parts.collect();
     Outcome {
-        parts: parts.collect(),
+        parts,
         returns: match (returns, surely_returns) {
             (false, _) => Returns::Never,
             (_, true) => Returns::Surely,
@@ -203,8 +207,8 @@ fn callers_of_news(
         }
         let mut callees = outcome.callees.iter();
         callees.any(|&target| {
-            let callee = program.function_at(target);
-            callee.is_some_and(|c| is_news[c] && program.functions[c].range.start == target)
+            let callee = program.starting_at(target);
+            callee.is_some_and(|c| is_news[c])
         })
     };
     let all = outcomes.iter().enumerate();
@@ -218,11 +222,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
     let mut merged: Vec<Option<Part>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
     let breaks = |target: &u64| {
-        let callee = program.function_at(*target);
-        callee.is_some_and(|c| {
-            program.functions[c].range.start == *target
-                && outcomes[c].as_ref().is_some_and(|o| o.breaks_the_abi)
-        })
+        let callee = program.starting_at(*target).map(|c| &outcomes[c]);
+        callee.is_some_and(|o| o.as_ref().is_some_and(|o| o.breaks_the_abi))
     };
     let broken: Vec<bool> = outcomes
         .iter()

@@ -84,7 +84,7 @@ fn cfa(state: &State) -> Option<rule::Value> {
 
 /// The CFA, or an address at a known distance from it, in a slot that `base` finds.
 fn from_slot(state: &State, base: Reg) -> Option<rule::Value> {
-    let mut slots = state.slots().iter().filter(|s| !is_below_sp(state, s));
+    let mut slots = state.slots().filter(|s| !is_below_sp(state, s));
     slots.find_map(|slot| match slot.value {
         Value::Entry {
             reg: Reg::Rsp,
@@ -104,7 +104,7 @@ fn from_slot(state: &State, base: Reg) -> Option<rule::Value> {
 /// The highest slot, not below rsp, that has `value`; one at a known distance from the CFA if there is
 /// one (a realigned frame has a copy of the return address).
 fn saved(state: &State, value: Value) -> Option<rule::Value> {
-    let slots = state.slots().iter();
+    let slots = state.slots();
     let slots = slots.filter(|s| s.value == value && s.size == 8 && !is_below_sp(state, s));
     let places = slots.filter_map(|slot| match slot.at {
         Value::Entry {

@@ -32,12 +32,32 @@ pub struct Written {
     pub memory: bool,
 }
 
+/// The number of registers that the decoder has names for, at most.
+const NAMES_MAX: usize = 256;
+
+/// For each name: the general register that it is a part of.
+const GENERAL: [Option<Reg>; NAMES_MAX] = {
+    let mut table = [None; NAMES_MAX];
+    let mut n = 0;
+    while n < 16 {
+        let reg = Some(Reg::BY_NUMBER[n]);
+        // The names of bytes are al, cl, dl, bl, ah, ch, dh, bh, spl and so on.
+        table[Register::AL as usize + if n < 4 { n } else { n + 4 }] = reg;
+        if n < 4 {
+            table[Register::AH as usize + n] = reg;
+        }
+        table[Register::AX as usize + n] = reg;
+        table[Register::EAX as usize + n] = reg;
+        table[Register::RAX as usize + n] = reg;
+        n += 1;
+    }
+    table
+};
+
 /// The general register that `register` is a part of.
+#[inline]
 pub fn general(register: Register) -> Option<Reg> {
-    let whole = register.full_register();
-    whole
-        .is_gpr64()
-        .then(|| Reg::BY_NUMBER[whole.number() & 15])
+    GENERAL[register as usize & (NAMES_MAX - 1)]
 }
 
 fn bit(register: Register) -> u16 {
@@ -126,5 +146,22 @@ impl Accesses {
 impl Default for Accesses {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_names_is_that_of_the_decoder() {
+        assert!(Register::values().len() <= NAMES_MAX);
+        for register in Register::values() {
+            let whole = register.full_register();
+            let expected = whole
+                .is_gpr64()
+                .then(|| Reg::BY_NUMBER[whole.number() & 15]);
+            assert_eq!(general(register), expected, "{register:?}");
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::ops::Range;
 pub const BYTES_MAX: u64 = 1 << 24;
 
 /// A function's instructions.
+#[derive(Default)]
 pub struct Body {
     /// Its addresses (svma).
     pub range: Range<u64>,
-    insns: Vec<Instruction>,
+    insns: Vec<Insn>,
     /// For each byte: the number of the instruction that starts there, plus one.
     index: Vec<u32>,
     /// Bit n: byte n may be reached by a jump.
@@ -22,6 +23,17 @@ pub struct Body {
     addresses: Vec<u64>,
     /// Bit n: the instruction that starts at byte n was reached.
     pub reached: Bits,
+    /// The number of bytes of the instructions that were reached.
+    reached_bytes: usize,
+    /// Whether instructions overlap.
+    is_overlapping: bool,
+}
+
+/// A decoded instruction.
+struct Insn {
+    insn: Instruction,
+    /// The number of the first state known before it, see [`Body::meeting`].
+    meeting: Option<u32>,
 }
 
 /// A set of small numbers.
@@ -29,8 +41,15 @@ pub struct Body {
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    fn new(len: usize) -> Bits {
+    /// An empty set of numbers below `len`.
+    pub fn new(len: usize) -> Bits {
         Bits(vec![0; len.div_ceil(64)])
+    }
+
+    /// Makes it the empty set of numbers below `len`.
+    fn reset(&mut self, len: usize) {
+        self.0.clear();
+        self.0.resize(len.div_ceil(64), 0);
     }
 
     /// Adds all of `other`.
@@ -38,6 +57,11 @@ impl Bits {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine |= theirs;
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Adds `index`.
@@ -61,28 +85,37 @@ impl Body {
     /// Decodes the code in `range`, from its first byte on. `None` if the file has no code there, or
     /// too much.
     pub fn new(file: &File, range: Range<u64>) -> Option<Body> {
-        let length = range
-            .end
-            .checked_sub(range.start)
-            .filter(|&l| l <= BYTES_MAX)?;
-        let length = usize::try_from(length).ok()?;
-        let bytes = file.bytes(range.start).get(..length)?;
-        let mut body = Body {
-            insns: Vec::with_capacity(length / 4),
-            index: vec![0; length],
-            leaders: Bits::new(length),
-            loops: Vec::new(),
-            addresses: Vec::new(),
-            reached: Bits::new(length),
-            range,
+        let mut body = Body::default();
+        body.read(file, range).then_some(body)
+    }
+
+    /// Decodes the code in `range` in place of what it was. Whether the file has code there, and not
+    /// too much.
+    pub fn read(&mut self, file: &File, range: Range<u64>) -> bool {
+        let length = range.end.checked_sub(range.start);
+        let length = length.filter(|&l| l <= BYTES_MAX).map(|l| l as usize);
+        let bytes = length.and_then(|length| file.bytes(range.start).get(..length));
+        let Some(bytes) = bytes else {
+            return false;
         };
-        let mut decoder = Decoder::with_ip(64, bytes, body.range.start, DecoderOptions::NONE);
+        self.range = range;
+        self.insns.clear();
+        self.insns.reserve(bytes.len() / 4);
+        self.index.clear();
+        self.index.resize(bytes.len(), 0);
+        self.leaders.reset(bytes.len());
+        self.reached.reset(bytes.len());
+        self.loops.clear();
+        self.addresses.clear();
+        self.reached_bytes = 0;
+        self.is_overlapping = false;
+        let mut decoder = Decoder::with_ip(64, bytes, self.range.start, DecoderOptions::NONE);
         while decoder.can_decode() {
             let at = decoder.position();
             let insn = decoder.decode();
-            body.add(at, insn);
+            self.add(at, insn);
         }
-        Some(body)
+        true
     }
 
     fn add(&mut self, at: usize, insn: Instruction) -> u32 {
@@ -102,7 +135,10 @@ impl Body {
         if insn.mnemonic() == Mnemonic::Lea && insn.is_ip_rel_memory_operand() {
             self.addresses.push(insn.memory_displacement64());
         }
-        self.insns.push(insn);
+        self.insns.push(Insn {
+            insn,
+            meeting: None,
+        });
         let index = self.insns.len() as u32;
         if let Some(place) = self.index.get_mut(at) {
             *place = index;
@@ -148,22 +184,59 @@ impl Body {
         self.leaders.has(offset)
     }
 
-    /// The instruction `offset` bytes from the start. Decodes it if a jump leads into the middle of
-    /// another one, as to a skipped `lock` prefix.
-    pub fn insn(&mut self, file: &File, offset: usize) -> Option<Instruction> {
-        let index = match *self.index.get(offset)? {
-            0 => {
-                let rest = self.index.len() - offset;
-                let address = self.range.start + offset as u64;
-                let bytes = file.bytes(address);
-                let bytes = &bytes[..bytes.len().min(rest)];
-                let insn = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-                self.add(offset, insn)
-            }
-            index => index,
+    /// The number of the instruction `offset` bytes from the start. Decodes it if a jump leads into the
+    /// middle of another one, as to a skipped `lock` prefix.
+    #[inline]
+    fn number(&mut self, file: &File, offset: usize) -> Option<usize> {
+        let number = match *self.index.get(offset)? {
+            0 => self.decode(file, offset),
+            number => number,
         };
-        let insn = self.insns.get(index as usize - 1)?;
-        (!insn.is_invalid()).then_some(*insn)
+        Some(number as usize - 1)
+    }
+
+    #[cold]
+    fn decode(&mut self, file: &File, offset: usize) -> u32 {
+        let rest = self.index.len() - offset;
+        let address = self.range.start + offset as u64;
+        let bytes = file.bytes(address);
+        let bytes = &bytes[..bytes.len().min(rest)];
+        let insn = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        self.is_overlapping = true;
+        self.add(offset, insn)
+    }
+
+    /// The instruction `offset` bytes from the start; `None` if there is none.
+    #[inline]
+    pub fn insn(&mut self, file: &File, offset: usize) -> Option<Instruction> {
+        let number = self.number(file, offset)?;
+        let insn = self.insns.get(number)?.insn;
+        (!insn.is_invalid()).then_some(insn)
+    }
+
+    /// The place for the number of the first state known `offset` bytes from the start.
+    #[inline]
+    pub fn meeting(&mut self, file: &File, offset: usize) -> Option<&mut Option<u32>> {
+        let number = self.number(file, offset)?;
+        self.insns.get_mut(number).map(|insn| &mut insn.meeting)
+    }
+
+    /// Whether a state is known at `address` (svma).
+    pub fn is_met(&self, address: u64) -> bool {
+        let number = self
+            .offset(address)
+            .map(|offset| self.index[offset] as usize);
+        let insn = number.and_then(|n| self.insns.get(n.checked_sub(1)?));
+        insn.is_some_and(|insn| insn.meeting.is_some())
+    }
+
+    /// Its length, bytes.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a length in bytes, not of a collection"
+    )]
+    pub fn len(&self) -> usize {
+        self.index.len()
     }
 
     /// The first address (svma) from `address` on whose instruction is not padding; `None` if there
@@ -188,14 +261,20 @@ impl Body {
         (offset < self.index.len()).then(|| self.range.start + offset as u64)
     }
 
-    /// Marks the instruction at `offset` as reached.
+    /// Marks the instruction at `offset`, of `len` bytes, as reached.
     #[inline]
-    pub fn reach(&mut self, offset: usize) {
-        self.reached.set(offset);
+    pub fn reach(&mut self, offset: usize, len: usize) {
+        if !self.reached.has(offset) {
+            self.reached.set(offset);
+            self.reached_bytes += len;
+        }
     }
 
     /// The addresses (svma) of instructions that were not reached and are not padding.
     pub fn unreached(&mut self, file: &File) -> Option<u64> {
+        if self.reached_bytes == self.index.len() && !self.is_overlapping {
+            return None;
+        }
         let mut offset = 0;
         while offset < self.index.len() {
             if self.reached.has(offset) {

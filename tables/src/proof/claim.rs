@@ -1,9 +1,11 @@
 //! Holds what a row claims against what the code has done.
 
 use super::expression;
+use super::packed::{Key, Packed};
 use super::state::State;
 use super::value::{Anchor, Value};
 use crate::table::{Row, Table};
+use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base, Rule, RuleKind};
 
@@ -41,6 +43,71 @@ const PROVEN: Outcome = Outcome::Proven { below_sp: false };
 
 /// The CFA.
 pub const CFA: Value = Value::frame(8);
+
+/// A row of the usual form: the CFA is a register plus a number, and every other value lies at the CFA
+/// plus a number or is unchanged. Proven at once by [`State::proves`].
+#[derive(Clone, Debug)]
+pub struct Usual {
+    /// The register that the CFA is based on.
+    pub(super) base: Reg,
+    /// Its value if the CFA is right.
+    pub(super) base_value: Packed,
+    /// Registers that are unchanged.
+    pub(super) unchanged: ArrayVec<Reg, 6>,
+    /// The slots, and what must be in them.
+    pub(super) slots: ArrayVec<(Key, Packed), 7>,
+    /// The lowest slot: rsp at entry plus this, bytes.
+    pub(super) lowest: i32,
+}
+
+impl Usual {
+    /// `rule` of `table`, if it has the usual form.
+    pub fn new(table: &Table, rule: &Rule) -> Option<Usual> {
+        let rule::Value::Offset {
+            base: Base::Reg(base),
+            offset,
+        } = rule.cfa
+        else {
+            return None;
+        };
+        if rule.kind != RuleKind::Call || rule.sp != rule::Value::Unspecified || base == Reg::Rip {
+            return None;
+        }
+        let mut usual = Usual {
+            base,
+            base_value: Packed::new(Value::frame(8i32.checked_sub(offset)?)),
+            unchanged: ArrayVec::new(),
+            slots: ArrayVec::new(),
+            lowest: i32::MAX,
+        };
+        usual.place(rule.ra, Value::ReturnAddress)?;
+        for (reg, claimed) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
+            match claimed {
+                _ if !says_register(table, rule, reg) => {}
+                rule::Value::Undefined => {}
+                rule::Value::Same | rule::Value::Unspecified => usual.unchanged.push(reg),
+                claimed => usual.place(claimed, Value::entry(reg))?,
+            }
+        }
+        Some(usual)
+    }
+
+    fn place(&mut self, claimed: rule::Value, value: Value) -> Option<()> {
+        let rule::Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        } = claimed
+        else {
+            return None;
+        };
+        let at = offset.checked_add(8)?;
+        self.slots
+            .push((Key::new(Value::frame(at), 8), Packed::new(value)));
+        self.lowest = self.lowest.min(at);
+        Some(())
+    }
+}
 
 /// Calls `each` for every claim of `row` at `pc`, with its outcome.
 pub fn judge(

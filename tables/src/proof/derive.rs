@@ -38,7 +38,7 @@ fn cfa(state: &State) -> Option<rule::Value> {
     let others = Reg::ALL.into_iter().take(16);
     let mut registers = [Reg::Rsp, Reg::Rbp].into_iter().chain(others);
     registers.find_map(by_register).or_else(|| {
-        state.slots().iter().find_map(|slot| match slot.value {
+        state.slots().find_map(|slot| match slot.value {
             Value::Entry {
                 reg: Reg::Rsp,
                 offset,
@@ -57,10 +57,7 @@ fn cfa(state: &State) -> Option<rule::Value> {
 
 /// Where `value` is: in a slot, or in a register; `Undefined` if nowhere.
 fn place(state: &State, value: Value) -> rule::Value {
-    let slots = state
-        .slots()
-        .iter()
-        .filter(|s| s.value == value && s.size == 8);
+    let slots = state.slots().filter(|s| s.value == value && s.size == 8);
     let from_slot = slots.filter_map(|slot| match slot.at {
         Value::Entry {
             reg: Reg::Rsp,

@@ -19,6 +19,7 @@ pub mod expression;
 pub mod jump_table;
 pub mod lsda;
 pub mod no_return;
+mod packed;
 pub mod plt;
 pub mod program;
 pub mod signal;

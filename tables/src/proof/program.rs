@@ -3,7 +3,7 @@
 use super::no_return;
 use crate::file::File;
 use crate::table::{KINDS, Table};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use unwind_sim_unwind::regs::Reg;
@@ -20,6 +20,8 @@ pub struct Program<'f> {
     pub functions: Vec<Unit>,
     /// Functions that share code with one before them.
     pub overlapping: Vec<Range<u64>>,
+    /// The numbers of the functions, by their first address (svma).
+    starts: HashMap<u64, u32>,
     /// For each function, what is known of its return.
     returns: Vec<AtomicU8>,
     /// Addresses (svma) that are surely called: whatever the rows say, functions begin there.
@@ -108,7 +110,9 @@ impl<'f> Program<'f> {
             apart
         });
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
+        let starts = functions.iter().map(|f| f.range.start).zip(0..).collect();
         Program {
+            starts,
             file,
             tables,
             functions,
@@ -135,8 +139,7 @@ impl<'f> Program<'f> {
             if !self.called.insert(target) {
                 continue;
             }
-            if let Some(index) = self.function_at(target)
-                && self.functions[index].range.start == target
+            if let Some(index) = self.starting_at(target)
                 && self.functions[index].entry == Entry::Part
             {
                 self.functions[index].entry = Entry::Call;
@@ -169,6 +172,11 @@ impl<'f> Program<'f> {
             .then_some(index)
     }
 
+    /// The number of the function that starts at `address` (svma).
+    pub fn starting_at(&self, address: u64) -> Option<usize> {
+        self.starts.get(&address).map(|&index| index as usize)
+    }
+
     /// Whether `address` (svma) lies in a part of a function that only jumps lead to.
     pub fn is_part(&self, address: u64) -> bool {
         let function = self.function_at(address).map(|f| &self.functions[f]);
@@ -183,8 +191,7 @@ impl<'f> Program<'f> {
 
     /// Whether a call of `target` (svma) never returns.
     pub fn never_returns(&self, target: u64) -> bool {
-        if let Some(index) = self.function_at(target)
-            && self.functions[index].range.start == target
+        if let Some(index) = self.starting_at(target)
             && self.returns[index].load(Ordering::Relaxed) == Returns::Never as u8
         {
             return true;
@@ -194,10 +201,8 @@ impl<'f> Program<'f> {
 
     /// Whether a call of `target` (svma) surely may return.
     pub fn surely_returns(&self, target: u64) -> bool {
-        self.function_at(target).is_some_and(|index| {
-            self.functions[index].range.start == target
-                && self.returns[index].load(Ordering::Relaxed) == Returns::Surely as u8
-        })
+        let index = self.starting_at(target);
+        index.is_some_and(|i| self.returns[i].load(Ordering::Relaxed) == Returns::Surely as u8)
     }
 
     /// Remembers whether function `index` returns. Returns whether that is news.

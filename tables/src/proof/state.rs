@@ -1,5 +1,7 @@
 //! What is known at one instruction: registers, slots of the stack, the last comparison.
 
+use super::claim::Usual;
+use super::packed::{Key, Packed};
 use super::value::{Value, is_callee_saved};
 use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::Reg;
@@ -39,11 +41,18 @@ pub struct Comparison {
     pub with: Value,
 }
 
+/// A slot, as a state keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Kept {
+    key: Key,
+    value: Packed,
+}
+
 /// What is known before an instruction.
 #[derive(Clone, Debug)]
 pub struct State {
-    regs: [Value; 16],
-    slots: ArrayVec<Slot, SLOTS_MAX>,
+    regs: [Packed; 16],
+    slots: ArrayVec<Kept, SLOTS_MAX>,
     /// The last comparison, if the flags still hold its outcome.
     pub comparison: Option<Comparison>,
     /// Whether a register's value at entry was put where it is not followed: into a vector register,
@@ -77,14 +86,13 @@ impl State {
     /// The state at the entry of a function that is called as the psABI says.
     pub fn entry() -> State {
         let mut slots = ArrayVec::new();
-        slots.push(Slot {
-            at: Value::frame(0),
-            size: 8,
-            value: Value::ReturnAddress,
+        slots.push(Kept {
+            key: Key::new(Value::frame(0), 8),
+            value: Packed::new(Value::ReturnAddress),
         });
-        let mut regs = [Value::Unknown; 16];
+        let mut regs = [Packed::UNKNOWN; 16];
         for (value, reg) in regs.iter_mut().zip(Reg::ALL) {
-            *value = Value::entry(reg);
+            *value = Packed::new(Value::entry(reg));
         }
         State {
             regs,
@@ -108,7 +116,17 @@ impl State {
     /// The value of a general register.
     #[inline]
     pub fn reg(&self, reg: Reg) -> Value {
+        self.packed(reg).value()
+    }
+
+    #[inline]
+    fn packed(&self, reg: Reg) -> Packed {
         self.regs[reg as usize & 15]
+    }
+
+    #[inline]
+    fn is_at_entry(&self, reg: Reg) -> bool {
+        self.packed(reg) == Packed::new(Value::entry(reg))
     }
 
     /// Changes a general register.
@@ -119,11 +137,14 @@ impl State {
             Reg::Rsp if !value.is_stack() => Value::Unknown,
             _ => value,
         };
+        let value = Packed::new(value);
         let place = &mut self.regs[reg as usize & 15];
-        if matters(*place) || matters(value) {
-            self.version = self.version.wrapping_add(1);
+        if *place != value {
+            if place.matters() || value.matters() {
+                self.version = self.version.wrapping_add(1);
+            }
+            *place = value;
         }
-        *place = value;
         if let Some(c) = self.comparison
             && c.place == Place::Reg(reg)
         {
@@ -132,15 +153,19 @@ impl State {
     }
 
     /// The slots, in no order.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.slots.iter().map(|slot| Slot {
+            at: slot.key.at().value(),
+            size: slot.key.size(),
+            value: slot.value.value(),
+        })
     }
 
     /// The value of the `size` bytes at the stack address `at`.
     pub fn load(&self, at: Value, size: u8) -> Value {
-        let slot = self.slots.iter().find(|s| s.at == at && s.size == size);
-        match slot {
-            Some(slot) => slot.value,
+        let key = Key::new(at, size);
+        match self.slots.iter().find(|s| s.key == key) {
+            Some(slot) => slot.value.value(),
             None if self.is_lossy => Value::Unknown,
             // Above an aligned or lowered rsp, at an unknown distance, is the rest of the frame.
             None => match at {
@@ -152,21 +177,17 @@ impl State {
 
     /// Whether the `size` bytes at `at` belong to the return address or to a saved register.
     pub fn is_saved(&self, at: Value, size: u32) -> bool {
+        let at = Packed::new(at);
         let mut slots = self.slots.iter();
-        slots.any(|s| {
-            let saved = match s.value {
-                Value::Entry { reg, .. } => reg != Reg::Rsp,
-                value => value == Value::ReturnAddress,
-            };
-            saved && overlaps(s, at, size)
-        })
+        slots.any(|s| s.value.is_of_caller() && s.key.overlaps(at, size))
     }
 
     /// Stores `size` bytes at the stack address `at`.
     pub fn store(&mut self, at: Value, size: u32, value: Value) {
-        let before = self.slots.len();
-        self.slots.retain(|s| !overlaps(s, at, size));
-        if self.slots.len() != before {
+        let packed = Packed::new(at);
+        let is_hit = |s: &Kept| s.key.overlaps(packed, size);
+        if self.slots.iter().any(is_hit) {
+            self.slots.retain(|s| !is_hit(s));
             self.version = self.version.wrapping_add(1);
         }
         if let Some(c) = self.comparison
@@ -179,9 +200,9 @@ impl State {
             return;
         }
         if self.slots.is_full() {
-            let spare = |s: &Slot| matches!(s.value, Value::Index { .. } | Value::Unknown);
+            let spare = |s: &Kept| matches!(s.value.value(), Value::Index { .. } | Value::Unknown);
             // Spilled addresses of locals outnumber saved registers; a saved CFA is above the frame.
-            let local = |s: &Slot| match s.value {
+            let local = |s: &Kept| match s.value.value() {
                 Value::Below { .. } => true,
                 Value::Entry { reg, offset } => reg == Reg::Rsp && offset < 0,
                 _ => false,
@@ -194,10 +215,9 @@ impl State {
             self.slots.remove(drop);
         }
         self.version = self.version.wrapping_add(1);
-        self.slots.push(Slot {
-            at,
-            size: size as u8,
-            value,
+        self.slots.push(Kept {
+            key: Key::new(at, size as u8),
+            value: Packed::new(value),
         });
     }
 
@@ -206,39 +226,55 @@ impl State {
     /// stack address in such a register may still be there.)
     pub fn call(&mut self) {
         for (value, reg) in self.regs.iter_mut().zip(Reg::ALL) {
-            if reg != Reg::Rsp && !is_callee_saved(reg) {
-                *value = match *value {
-                    value if value.is_stack() => Value::Unknown,
-                    Value::Unknown => Value::Unknown,
-                    _ => Value::Computed,
-                };
+            if reg == Reg::Rsp || is_callee_saved(reg) {
+                continue;
+            }
+            if value.is_stack() {
+                *value = Packed::UNKNOWN;
+                self.version = self.version.wrapping_add(1);
+            } else if *value != Packed::UNKNOWN {
+                *value = Packed::COMPUTED;
             }
         }
         self.comparison = None;
         self.has_called = true;
-        self.version = self.version.wrapping_add(1);
-        self.forget_below(self.reg(Reg::Rsp));
+        self.forget_below(self.packed(Reg::Rsp));
     }
 
-    /// Forgets the slots below the stack address `sp`.
-    fn forget_below(&mut self, sp: Value) {
-        match sp {
-            Value::Entry {
-                reg: Reg::Rsp,
-                offset: limit,
-            } => self.slots.retain(|s| match s.at {
-                Value::Entry { offset, .. } => offset >= limit,
-                _ => false,
-            }),
-            Value::Below {
-                anchor: of,
-                offset: limit,
-            } => self.slots.retain(|s| match s.at {
-                Value::Below { anchor, offset } => anchor != of || offset >= limit,
-                _ => true,
-            }),
-            _ => {}
+    /// Forgets the slots below the stack address `sp`; without a known distance, those that are not at
+    /// a known distance from the frame either.
+    fn forget_below(&mut self, sp: Packed) {
+        if !sp.is_stack() {
+            return;
         }
+        let frame = Packed::new(Value::frame(0));
+        let is_kept = |slot: &Kept| {
+            let at = slot.key.at();
+            match at.has_base_of(sp) {
+                true => at.offset() >= sp.offset(),
+                false => !sp.has_base_of(frame),
+            }
+        };
+        if !self.slots.iter().all(is_kept) {
+            self.slots.retain(|slot| is_kept(slot));
+            self.version = self.version.wrapping_add(1);
+        }
+    }
+
+    /// Whether all that a row of the usual form claims is so, and if so, whether one of the slots that
+    /// it names lies below rsp.
+    pub fn proves(&self, row: &Usual) -> Option<bool> {
+        let mut registers = row.unchanged.iter();
+        if self.packed(row.base) != row.base_value || !registers.all(|&reg| self.is_at_entry(reg)) {
+            return None;
+        }
+        let mut left = row.slots.len();
+        for slot in &self.slots {
+            left -= usize::from(row.slots.contains(&(slot.key, slot.value)));
+        }
+        let sp = self.packed(Reg::Rsp);
+        let is_known = sp.has_base_of(Packed::new(Value::frame(0)));
+        (left == 0).then_some(is_known && row.lowest < sp.offset())
     }
 
     /// What a caller would find changed, though it must not be: the rsp that it did not push, or a
@@ -265,17 +301,21 @@ impl State {
     /// Whether the states differ in what a row must say: where the frame is, and which registers
     /// still have their value at entry.
     fn differs_in_frame(&self, other: &State) -> bool {
-        let kept = |s: &State, reg| s.reg(reg) == Value::entry(reg);
         // A register that both have saved in the same place may have changed on one way only.
         let saved = |reg| {
-            let is = |slot: &&Slot| slot.value == Value::entry(reg) && slot.size == 8;
-            let mut mine = self.slots.iter().filter(is);
-            mine.any(|slot| other.slots.contains(slot))
+            let value = Packed::new(Value::entry(reg));
+            let mut mine = self.slots.iter();
+            mine.any(|slot| {
+                slot.value == value && slot.key.size() == 8 && other.slots.contains(slot)
+            })
         };
-        self.reg(Reg::Rsp) != other.reg(Reg::Rsp)
-            || Reg::CALLEE_SAVED
-                .into_iter()
-                .any(|reg| kept(self, reg) != kept(other, reg) && !saved(reg))
+        let differs = |reg| {
+            self.packed(reg) != other.packed(reg)
+                && self.is_at_entry(reg) != other.is_at_entry(reg)
+                && !saved(reg)
+        };
+        self.packed(Reg::Rsp) != other.packed(Reg::Rsp)
+            || Reg::CALLEE_SAVED.into_iter().any(differs)
     }
 
     /// Joins `other` into this state, if they agree in what a row must say. Returns whether this
@@ -291,9 +331,11 @@ impl State {
     pub fn weaken(&mut self, other: &State) -> bool {
         let mut changed = false;
         for (mine, &theirs) in self.regs.iter_mut().zip(&other.regs) {
-            let joined = join_values(*mine, theirs);
-            changed |= joined != *mine;
-            *mine = joined;
+            if *mine != theirs {
+                let joined = join_values(*mine, theirs);
+                changed |= joined != *mine;
+                *mine = joined;
+            }
         }
         let before = self.slots.len();
         let mut index = 0;
@@ -304,15 +346,12 @@ impl State {
             if there.is_some_and(|s| s == slot) {
                 return true;
             }
-            let same = other
-                .slots
-                .iter()
-                .find(|s| s.at == slot.at && s.size == slot.size);
+            let same = other.slots.iter().find(|s| s.key == slot.key);
             let Some(theirs) = same else { return false };
             let joined = join_values(slot.value, theirs.value);
             changed |= joined != slot.value;
             slot.value = joined;
-            joined.is_worth_keeping()
+            joined.value().is_worth_keeping()
         });
         changed |= self.slots.len() != before;
         for (mine, theirs) in [
@@ -332,9 +371,11 @@ impl State {
     }
 }
 
-fn join_values(a: Value, b: Value) -> Value {
-    match (a, b) {
-        _ if a == b => a,
+fn join_values(a: Packed, b: Packed) -> Packed {
+    if a == b {
+        return a;
+    }
+    let joined = match (a.value(), b.value()) {
         (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
         (
             Value::Index {
@@ -352,34 +393,8 @@ fn join_values(a: Value, b: Value) -> Value {
             width: width.min(w),
             max: x.max(y),
         },
-        _ if matters(a) || matters(b) => Value::Varies,
+        _ if a.matters() || b.matters() => Value::Varies,
         _ => Value::Computed,
-    }
-}
-
-/// Whether a row may say that a register or slot has this value.
-fn matters(value: Value) -> bool {
-    value == Value::Varies || value.is_worth_keeping() && !matches!(value, Value::Index { .. })
-}
-
-/// Whether `slot` has a byte in the `size` bytes at `at`.
-fn overlaps(slot: &Slot, at: Value, size: u32) -> bool {
-    let offsets = match (slot.at, at) {
-        (Value::Entry { reg: a, offset: x }, Value::Entry { reg: b, offset: y }) if a == b => {
-            (x, y)
-        }
-        (
-            Value::Below {
-                anchor: a,
-                offset: x,
-            },
-            Value::Below {
-                anchor: b,
-                offset: y,
-            },
-        ) if a == b => (x, y),
-        _ => return false,
     };
-    let (slot_at, store_at) = (i64::from(offsets.0), i64::from(offsets.1));
-    slot_at < store_at + i64::from(size) && store_at < slot_at + i64::from(slot.size)
+    Packed::new(joined)
 }

@@ -389,6 +389,11 @@ fn address_value(at: u64) -> Value {
     i32::try_from(at.cast_signed()).map_or(Value::Computed, Value::Const)
 }
 
+/// Whether it matters to an instruction that it belongs to a loop: to stores through pointers.
+pub fn asks_for_loop(insn: &Instruction) -> bool {
+    insn.op0_kind() == OpKind::Memory && !is_direct(insn)
+}
+
 /// The index of `thing`, which is added if it is new; `None` if there are too many.
 fn intern<T: PartialEq + Copy>(things: &mut Vec<T>, thing: T) -> Option<u16> {
     let known = things.iter().rposition(|t| *t == thing);

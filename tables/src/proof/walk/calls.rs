@@ -4,6 +4,7 @@ use super::{Job, Next, Part, Suspect, Walker};
 use crate::proof::args_size::size_at;
 use crate::proof::exec::push;
 use crate::proof::no_return;
+use crate::proof::program::Returns;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::Assumption;
@@ -52,22 +53,25 @@ impl Walker<'_, '_> {
             return Next::Go(insn.near_branch64());
         }
         let target = direct.then(|| insn.near_branch64());
-        let never = if let Some(target) = target {
+        let returns = if let Some(target) = target {
             self.callees.push(target);
             self.called.push(target);
             let here = &self.parts[part].body.range;
-            if here.contains(&target) && target != here.start && !self.known.contains_key(&target) {
+            if here.contains(&target)
+                && target != here.start
+                && !self.parts[part].body.is_met(target)
+            {
                 // A function inside of the function.
                 self.parts[part].body.lead(target);
                 self.start(target);
             }
-            let program = self.program;
-            let asked = self.asked.entry(target);
-            *asked.or_insert_with(|| program.never_returns(target))
+            self.returns(target)
         } else {
-            self.machine
-                .import(insn, state)
-                .is_some_and(no_return::is_known)
+            let import = self.machine.import(insn, state);
+            match import.is_some_and(no_return::is_known) {
+                true => Returns::Never,
+                false => Returns::Maybe,
+            }
         };
         state.call();
         if !state.is_dead {
@@ -76,7 +80,7 @@ impl Walker<'_, '_> {
         let here = &mut self.parts[part];
         let file = self.program.file;
         let is_last = here.body.skip_padding(file, next).is_none();
-        if never || is_last {
+        if returns == Returns::Never || is_last {
             self.assume(Assumption::NoReturn);
             if !is_last {
                 let mut state = state.clone();
@@ -88,10 +92,8 @@ impl Walker<'_, '_> {
         }
         self.assume(Assumption::Callees);
         let here = &mut self.parts[part];
-        let behind = here.body.skip_nops(file, next);
-        let may_be_final = target.is_none_or(|t| !self.program.surely_returns(t));
-        if let Some(behind) = behind
-            && may_be_final
+        if returns == Returns::Maybe
+            && let Some(behind) = here.body.skip_nops(file, next)
             && seems_not_to_return(here, pc, behind, state, &self.machine.anchors)
         {
             self.suspects.push(Suspect {
@@ -106,6 +108,17 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         Next::Go(next)
+    }
+
+    /// Whether a call of `target` (svma) returns.
+    fn returns(&mut self, target: u64) -> Returns {
+        let program = self.program;
+        let asked = self.asked.entry(target);
+        *asked.or_insert_with(|| match program.never_returns(target) {
+            true => Returns::Never,
+            false if program.surely_returns(target) => Returns::Surely,
+            false => Returns::Maybe,
+        })
     }
 
     /// Whether the call only pushes: what lies behind it catches speculation, and the called code in
@@ -140,7 +153,8 @@ impl Walker<'_, '_> {
                 self.taken_as_final.extend(suspect.target);
                 continue;
             }
-            self.jobs.push(suspect.job);
+            let job = suspect.job;
+            self.go(job.at, &job.state, job.trail);
             return true;
         }
         false
@@ -154,7 +168,7 @@ impl Walker<'_, '_> {
             let body = part.map(|p| &self.parts[p].body);
             let reached = body.and_then(|b| Some(b.reached.has(b.offset(job.at)?)));
             if reached == Some(false) {
-                self.jobs.push(job);
+                self.go(job.at, &job.state, job.trail);
                 return true;
             }
         }
@@ -197,7 +211,7 @@ impl Walker<'_, '_> {
         {
             return;
         }
-        self.job(part, pc, pad, state, trail);
+        self.job(part, pc, pad, &state, trail);
     }
 }
 

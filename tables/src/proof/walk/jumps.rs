@@ -16,7 +16,7 @@ impl Walker<'_, '_> {
         part: usize,
         insn: &Instruction,
         target: u64,
-        state: State,
+        state: &State,
         trail: Option<u32>,
     ) {
         self.job(part, insn.ip(), target, state, trail);
@@ -28,15 +28,14 @@ impl Walker<'_, '_> {
         part: usize,
         from: u64,
         target: u64,
-        state: State,
+        state: &State,
         trail: Option<u32>,
     ) {
         let Some(to) = self.part_at(target) else {
             return self.leave(part, from, target, state, trail);
         };
-        self.parts[to].body.lead(target);
         let is_part = self.program.functions[self.parts[to].function].entry == Entry::Part;
-        if to != part && is_part && self.is_misfit(to, from, target, &state, trail) {
+        if to != part && is_part && self.is_misfit(to, from, target, state, trail) {
             return;
         }
         let before = trail;
@@ -46,11 +45,7 @@ impl Walker<'_, '_> {
             before,
         });
         let trail = u32::try_from(self.jumps.len() - 1).ok();
-        self.jobs.push(Job {
-            at: target,
-            state,
-            trail,
-        });
+        self.go(target, state, trail);
     }
 
     /// Whether the frame does not fit the row at `target`, in a part of a function or at a landing
@@ -107,7 +102,7 @@ impl Walker<'_, '_> {
     }
 
     /// The code runs on behind the function's last instruction.
-    pub(super) fn fall_out(&mut self, part: usize, pc: u64, state: State, trail: Option<u32>) {
+    pub(super) fn fall_out(&mut self, part: usize, pc: u64, state: &State, trail: Option<u32>) {
         self.job(part, pc.wrapping_sub(1), pc, state, trail);
     }
 
@@ -117,7 +112,7 @@ impl Walker<'_, '_> {
         part: usize,
         from: u64,
         target: u64,
-        state: State,
+        state: &State,
         trail: Option<u32>,
     ) {
         if state.is_dead {
@@ -170,7 +165,7 @@ impl Walker<'_, '_> {
                     part,
                     insn.ip(),
                     i64::from(at).cast_unsigned(),
-                    state.clone(),
+                    state,
                     trail,
                 );
             }
@@ -179,7 +174,7 @@ impl Walker<'_, '_> {
                 let function = self.parts[part].function;
                 if self.program.functions[function].entry == Entry::Plt {
                     // Until the loader has filled the slot, it leads to the next instruction.
-                    self.job(part, insn.ip(), insn.next_ip(), state.clone(), trail);
+                    self.job(part, insn.ip(), insn.next_ip(), state, trail);
                 }
                 let name = self.machine.import(insn, state);
                 self.returns |= !name.is_some_and(no_return::is_known);
@@ -220,12 +215,12 @@ impl Walker<'_, '_> {
         let mut state = state.clone();
         state.is_guessed = true;
         for &at in labels {
-            let state = state.clone();
             if may_leave {
+                let state = state.clone();
                 self.parts[part].body.lead(at);
                 self.unreached.push(Job { at, state, trail });
             } else {
-                self.job(part, insn.ip(), at, state, trail);
+                self.job(part, insn.ip(), at, &state, trail);
             }
         }
         !may_leave
@@ -261,7 +256,7 @@ impl Walker<'_, '_> {
                 .doubt(Doubt::IndirectJump, insn.ip());
         }
         for target in targets.addresses {
-            self.job(part, insn.ip(), target, state.clone(), trail);
+            self.job(part, insn.ip(), target, &state, trail);
         }
     }
 }

@@ -1,22 +1,25 @@
 //! Follows a function from its entries along every way through it, and holds each row against what
 //! the code has done on that way.
 //!
-//! `calls` and `jumps` say where a way goes on; `rows` judges.
+//! `calls` and `jumps` say where a way goes on; `meet` keeps what is known where ways meet, and which
+//! of them are to be followed next; `rows` judges.
 
 mod calls;
 mod jumps;
+mod meet;
 mod rows;
 
 use super::args_size::args_sizes;
-use super::body::Body;
-use super::exec::{Machine, refine};
+use super::body::{Bits, Body};
+use super::exec::{Machine, asks_for_loop, refine};
 use super::lsda::{CallSite, call_sites};
-use super::program::{Entry, Program};
+use super::program::{Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
+use meet::Meetings;
 use rows::{Rows, judge};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
@@ -25,6 +28,8 @@ use unwind_sim_unwind::regs::Reg;
 const STEPS_MAX: u32 = 1 << 21;
 /// The maximum number of different frames that are followed at one address.
 const FRAMES_MAX: usize = 4;
+/// The maximum length of a function whose memory is kept for another, bytes.
+const SPARE_MAX: usize = 1 << 18;
 /// The maximum number of functions that are followed together: a function and its cold parts.
 const PARTS_MAX: usize = 32;
 
@@ -83,6 +88,8 @@ struct Part<'p> {
     /// The arguments on the stack at calls with a landing pad.
     args: Vec<(u64, u64)>,
     verdict: FunctionVerdict,
+    /// Bit n: at the instruction at byte n, a proven slot lies below rsp.
+    below_sp: Bits,
 }
 
 /// A way that is still to be followed.
@@ -113,8 +120,7 @@ pub struct Walker<'p, 'f> {
     program: &'p Program<'f>,
     machine: Machine<'f>,
     parts: Vec<Part<'p>>,
-    known: HashMap<u64, Vec<State>>,
-    jobs: Vec<Job>,
+    meetings: Meetings,
     suspects: Vec<Suspect>,
     /// Ways to follow if nothing else leads there: behind calls that never return, and to labels.
     unreached: Vec<Job>,
@@ -126,8 +132,10 @@ pub struct Walker<'p, 'f> {
     surely_returns: bool,
     breaks_the_abi: bool,
     called: Vec<u64>,
-    /// What was asked of callees: for each of some targets, whether it never returns.
-    asked: HashMap<u64, bool>,
+    /// What was asked of callees: for each of some targets, whether it returns.
+    asked: HashMap<u64, Returns>,
+    /// Bodies of functions followed before.
+    spare: Vec<Body>,
     taken_as_final: Vec<u64>,
     steps: u32,
 }
@@ -147,8 +155,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             program,
             machine: Machine::new(program.file),
             parts: Vec::new(),
-            known: HashMap::new(),
-            jobs: Vec::new(),
+            meetings: Meetings::default(),
             suspects: Vec::new(),
             unreached: Vec::new(),
             jumps: Vec::new(),
@@ -160,6 +167,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             breaks_the_abi: false,
             called: Vec::new(),
             asked: HashMap::new(),
+            spare: Vec::new(),
             taken_as_final: Vec::new(),
             steps: 0,
         }
@@ -168,7 +176,7 @@ impl<'p, 'f> Walker<'p, 'f> {
     /// Follows function `index` from its entries. `None` if the file has no code for it.
     pub fn follow(&mut self, index: usize) -> Option<Followed> {
         self.machine.reset();
-        self.known.clear();
+        self.meetings.clear();
         self.jumps.clear();
         self.returns = false;
         self.surely_returns = false;
@@ -182,8 +190,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             self.resolver(index);
         }
         loop {
-            while let Some(job) = self.jobs.pop() {
-                self.run(job);
+            while let Some(meeting) = self.meetings.next() {
+                self.run(meeting);
             }
             if !self.clear_suspects() && !self.follow_unreached() {
                 break;
@@ -196,6 +204,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             for &assumption in &self.assumed {
                 verdict.assumptions.add(assumption);
             }
+            verdict.below_sp = part.below_sp.count();
             if self.machine.stored_anywhere {
                 verdict.assumptions.add(Assumption::Stores);
             }
@@ -207,6 +216,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             });
         }
         self.assumed.clear();
+        for list in [&mut self.callees, &mut self.called] {
+            list.sort_unstable();
+            list.dedup();
+        }
         Some(Followed {
             found,
             returns: self.returns,
@@ -218,6 +231,14 @@ impl<'p, 'f> Walker<'p, 'f> {
             misfits: std::mem::take(&mut self.misfits),
             steps: self.steps,
         })
+    }
+
+    /// Takes back the code of a function that is not needed any more, so that its memory serves the
+    /// next one.
+    pub fn recycle(&mut self, body: Body) {
+        if self.spare.len() < PARTS_MAX && body.len() <= SPARE_MAX {
+            self.spare.push(body);
+        }
     }
 
     /// Where function `index` is entered by calls.
@@ -235,19 +256,12 @@ impl<'p, 'f> Walker<'p, 'f> {
     fn resolver(&mut self, index: usize) {
         let mut state = State::entry();
         state.set(Reg::Rsp, Value::frame(-16));
-        self.jobs.push(Job {
-            at: self.program.functions[index].range.start,
-            state,
-            trail: None,
-        });
+        let start = self.program.functions[index].range.start;
+        self.go(start, &state, None);
     }
 
     fn start(&mut self, at: u64) {
-        self.jobs.push(Job {
-            at,
-            state: State::entry(),
-            trail: None,
-        });
+        self.go(at, &State::entry(), None);
     }
 
     /// The part that contains `address`, opened if it is a function's.
@@ -263,7 +277,10 @@ impl<'p, 'f> Walker<'p, 'f> {
         }
         let program = self.program;
         let unit = &program.functions[index];
-        let body = Body::new(program.file, unit.range.clone())?;
+        let mut body = self.spare.pop().unwrap_or_default();
+        if !body.read(program.file, unit.range.clone()) {
+            return None;
+        }
         let mut verdict = FunctionVerdict::default();
         let sites = match unit.lsda {
             None => Vec::new(),
@@ -282,19 +299,12 @@ impl<'p, 'f> Walker<'p, 'f> {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };
-        let rows = (0..).zip(&program.tables).map(|(number, table)| {
-            let rows = table.rows_in(&unit.range);
-            Rows {
-                number,
-                table,
-                marks: vec![0; rows.len()],
-                rows,
-                last: 0,
-            }
-        });
+        let tables = program.tables.iter().enumerate();
+        let rows = tables.filter_map(|(number, table)| Rows::new(number, table, &unit.range));
         self.parts.push(Part {
+            below_sp: Bits::new(body.len()),
             function: index,
-            rows: rows.filter(|r| !r.rows.is_empty()).collect(),
+            rows: rows.collect(),
             sites,
             args,
             body,
@@ -303,44 +313,46 @@ impl<'p, 'f> Walker<'p, 'f> {
         Some(self.parts.len() - 1)
     }
 
-    /// Follows one way until it ends or joins another.
-    fn run(&mut self, job: Job) {
-        let Job {
-            at: mut pc,
-            mut state,
-            trail,
-        } = job;
-        let mut judged = u32::MAX;
-        let Some(part) = self.part_at(pc) else {
-            return;
-        };
+    /// Follows a way from where it met others until it ends or meets the next.
+    fn run(&mut self, meeting: u32) {
+        let known = self.meetings.get(meeting);
+        let (part, mut pc, mut trail) = (known.part as usize, known.pc, known.trail);
+        let mut state = known.state.clone();
+        let mut judged = None;
+        let mut is_first = true;
         loop {
-            let Some(offset) = self.parts[part].body.offset(pc) else {
-                return self.fall_out(part, pc, state, trail);
+            let here = &mut self.parts[part];
+            let Some(offset) = here.body.offset(pc) else {
+                return self.fall_out(part, pc, &state, trail);
             };
             self.steps += 1;
             if self.steps > STEPS_MAX {
-                self.parts[part].verdict.doubt(Doubt::Limit, pc);
+                here.verdict.doubt(Doubt::Limit, pc);
                 return;
             }
-            let here = &mut self.parts[part];
             let Some(insn) = here.body.insn(self.program.file, offset) else {
                 here.verdict.doubt(Doubt::Undecodable, pc);
                 return;
             };
-            if here.body.is_leader(offset) {
-                if !self.arrive(part, pc, &mut state) {
+            if !is_first && here.body.is_leader(offset) {
+                let Some(met) = self.arrive(part, offset, &state, trail) else {
                     return;
+                };
+                if !self.meetings.is_next(met) {
+                    return self.meetings.wait(met);
                 }
-                judged = u32::MAX;
+                let known = self.meetings.take(met);
+                trail = known.trail;
+                state.clone_from(&known.state);
+                judged = None;
             }
+            is_first = false;
             if state.is_dead && !self.is_dead_code_right(part, pc, &state) {
                 return;
             }
             let here = &mut self.parts[part];
-            here.body.reach(offset);
-            // Only stores through pointers ask.
-            self.machine.is_in_loop = insn.op0_kind() == OpKind::Memory && here.body.is_in_loop(pc);
+            here.body.reach(offset, insn.len());
+            self.machine.is_in_loop = asks_for_loop(&insn) && here.body.is_in_loop(pc);
             judge(
                 here,
                 (self.program, &self.machine.anchors),
@@ -350,6 +362,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 trail,
                 &mut judged,
             );
+            if here.rows.iter().any(|rows| rows.below_sp) {
+                here.below_sp.set(offset);
+            }
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
@@ -357,46 +372,75 @@ impl<'p, 'f> Walker<'p, 'f> {
         }
     }
 
-    /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
-    fn arrive(&mut self, part: usize, pc: u64, state: &mut State) -> bool {
-        let known = self.known.entry(pc).or_default();
-        if state.is_dead && known.iter().any(|old| !old.is_dead) {
-            return false;
+    /// Continues at `target` (svma) with `state`, once it is its turn.
+    fn go(&mut self, target: u64, state: &State, trail: Option<u32>) {
+        let Some(part) = self.part_at(target) else {
+            return;
+        };
+        let body = &mut self.parts[part].body;
+        body.lead(target);
+        if let Some(offset) = body.offset(target)
+            && let Some(met) = self.arrive(part, offset, state, trail)
+        {
+            self.meetings.wait(met);
         }
-        for old in known.iter_mut() {
-            match old.join(state) {
-                Some(false) => return false,
+    }
+
+    /// Joins the state with what is known `offset` bytes from the start of a part. Returns the number
+    /// of what is known, if this was news.
+    fn arrive(
+        &mut self,
+        part: usize,
+        offset: usize,
+        state: &State,
+        trail: Option<u32>,
+    ) -> Option<u32> {
+        let here = &mut self.parts[part];
+        let pc = here.body.range.start + offset as u64;
+        let first = here.body.meeting(self.program.file, offset)?;
+        let is_live = |old: &meet::Known| !old.state.is_dead;
+        if state.is_dead && self.meetings.all(*first).any(is_live) {
+            return None;
+        }
+        let (mut next, mut last, mut count) = (*first, None, 0);
+        while let Some(number) = next {
+            let known = self.meetings.get_mut(number);
+            match known.state.join(state) {
+                Some(false) => return None,
                 Some(true) => {
-                    state.clone_from(old);
-                    return true;
+                    known.trail = trail;
+                    return Some(number);
                 }
                 None => {}
             }
+            (next, last, count) = (known.next, Some(number), count + 1);
         }
-        if known.len() < FRAMES_MAX {
-            known.push(state.clone());
-            return true;
-        }
-        let sp = self.machine.lowered(pc);
-        let Some(last) = known.last_mut() else {
-            return false;
+        let Some(last) = last.filter(|_| count >= FRAMES_MAX) else {
+            let new = self.meetings.add(part, pc, state, trail);
+            match last {
+                Some(last) => self.meetings.get_mut(last).next = Some(new),
+                None => *first = Some(new),
+            }
+            return Some(new);
         };
-        let before = last.clone();
-        let moved = last.reg(Reg::Rsp) != state.reg(Reg::Rsp);
-        last.weaken(state);
+        let sp = self.machine.lowered(pc);
+        let known = self.meetings.get_mut(last);
+        let before = known.state.clone();
+        let moved = before.reg(Reg::Rsp) != state.reg(Reg::Rsp);
+        known.state.weaken(state);
         if moved {
-            last.set(Reg::Rsp, sp);
+            known.state.set(Reg::Rsp, sp);
             // Slots are at unknown distances from there.
-            last.is_lossy = true;
+            known.state.is_lossy = true;
         }
-        if *last == before {
-            return false;
+        if known.state == before {
+            return None;
         }
-        state.clone_from(last);
+        known.trail = trail;
         if !moved {
-            self.parts[part].verdict.doubt(Doubt::Frames, pc);
+            here.verdict.doubt(Doubt::Frames, pc);
         }
-        true
+        Some(last)
     }
 
     /// Executes an instruction.
@@ -414,7 +458,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::Go(next)
             }
             FlowControl::UnconditionalBranch => {
-                self.jump(part, insn, insn.near_branch64(), state.clone(), trail);
+                self.jump(part, insn, insn.near_branch64(), state, trail);
                 Next::End
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
@@ -427,7 +471,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                         taken.set(Reg::Rcx, Value::Computed);
                         state.set(Reg::Rcx, Value::Computed);
                     }
-                    self.jump(part, insn, insn.near_branch64(), taken, trail);
+                    self.jump(part, insn, insn.near_branch64(), &taken, trail);
                 }
                 Next::Go(next)
             }

@@ -1,7 +1,7 @@
 //! Holds rows against the state at an instruction, and keeps what was found.
 
 use super::{Jump, Part};
-use crate::proof::claim::{self, Outcome, Subject};
+use crate::proof::claim::{self, Outcome, Subject, Usual};
 use crate::proof::derive;
 use crate::proof::program::Program;
 use crate::proof::signal;
@@ -9,6 +9,7 @@ use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict};
 use crate::table::{Row, Table};
+use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::RuleKind;
 
@@ -17,12 +18,39 @@ pub(super) struct Rows<'p> {
     pub(super) number: usize,
     pub(super) table: &'p Table,
     pub(super) rows: Vec<Row<'p>>,
+    /// The rows in their usual form, as far as they were asked for and have it.
+    usual: Vec<Option<Option<Usual>>>,
     pub(super) marks: Vec<u8>,
     /// The row used last.
     pub(super) last: usize,
+    /// Whether the row judged last names a slot below rsp that still has its value.
+    pub(super) below_sp: bool,
 }
 
-impl Rows<'_> {
+impl<'p> Rows<'p> {
+    /// The rows of table `number` for the addresses in `range` (svma); `None` if it has none.
+    pub(super) fn new(number: usize, table: &'p Table, range: &Range<u64>) -> Option<Rows<'p>> {
+        let rows = table.rows_in(range);
+        (!rows.is_empty()).then(|| Rows {
+            number,
+            table,
+            marks: vec![0; rows.len()],
+            usual: vec![None; rows.len()],
+            rows,
+            last: 0,
+            below_sp: false,
+        })
+    }
+
+    /// Whether `state` proves all claims of row `index`, and if so, whether a slot lies below rsp.
+    /// `None` if each claim has to be judged.
+    #[inline]
+    fn proven(&mut self, index: usize, state: &State) -> Option<bool> {
+        let usual =
+            self.usual[index].get_or_insert_with(|| Usual::new(self.table, self.rows[index].rule));
+        usual.as_ref().and_then(|usual| state.proves(usual))
+    }
+
     /// The register that the CFA is based on at `pc`.
     pub(super) fn cfa_base(&mut self, pc: u64) -> Option<Reg> {
         let index = self.find(pc)?;
@@ -32,7 +60,9 @@ impl Rows<'_> {
     /// Whether the row for `pc` does not fit `state` there.
     pub(super) fn contradicts(&mut self, pc: u64, state: &State, anchors: &[Anchor]) -> bool {
         let mut wrong = false;
-        if let Some(index) = self.find(pc) {
+        if let Some(index) = self.find(pc)
+            && self.proven(index, state).is_none()
+        {
             let row = &self.rows[index];
             claim::judge(self.table, row, pc, state, anchors, |_, outcome| {
                 wrong |= matches!(outcome, Outcome::Contradicted { .. });
@@ -64,18 +94,24 @@ pub(super) fn judge(
     pc: u64,
     state: &State,
     trail: Option<u32>,
-    judged: &mut u32,
+    judged: &mut Option<u32>,
 ) {
-    let same_state = *judged == state.version();
-    *judged = state.version();
+    let same_state = *judged == Some(state.version());
+    *judged = Some(state.version());
     for rows in &mut part.rows {
         let last = rows.last;
         let Some(index) = rows.find(pc) else {
+            rows.below_sp = false;
             continue;
         };
         if same_state && last == index {
             continue;
         }
+        if let Some(below_sp) = rows.proven(index, state) {
+            rows.below_sp = below_sp;
+            continue;
+        }
+        rows.below_sp = false;
         let row = rows.rows[index];
         match row.rule.kind {
             RuleKind::Outermost => {
@@ -95,7 +131,7 @@ pub(super) fn judge(
         let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);
         let table = rows.table;
         let each = |subject, outcome| match outcome {
-            Outcome::Proven { below_sp } => verdict.below_sp += u32::from(below_sp),
+            Outcome::Proven { below_sp } => rows.below_sp |= below_sp,
             Outcome::Contradicted { .. } if state.is_guessed => {
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);
