@@ -47,6 +47,11 @@ impl Progress {
     /// Reports a count of `count` so far. Cheap, but reads the clock, so do not call it for every
     /// unit.
     pub fn tell(&mut self, count: u64) {
+        self.tell_with(count, String::new);
+    }
+
+    /// Like [`Progress::tell`]; what `detail` returns comes behind it.
+    pub fn tell_with(&mut self, count: u64, detail: impl FnOnce() -> String) {
         if !self.is_wanted {
             return;
         }
@@ -56,7 +61,7 @@ impl Progress {
         }
         self.next = time + EVERY;
         self.is_shown = true;
-        let line = line(count, self.unit, time, self.total);
+        let line = line(count, self.unit, time, self.total) + &detail();
         // Other output to the terminal starts at the start of the line, not after this text.
         let _ = write!(std::io::stderr(), "{ERASE}{line}\r");
     }
@@ -85,7 +90,7 @@ fn line(count: u64, unit: &str, time: Duration, total: Option<u64>) -> String {
 }
 
 /// A number with three or four digits and an SI prefix.
-fn short(number: f64) -> String {
+pub fn short(number: f64) -> String {
     match number {
         n if n >= 1e9 => format!("{:.2} G", n / 1e9),
         n if n >= 1e6 => format!("{:.1} M", n / 1e6),

@@ -6,15 +6,13 @@ mod diff;
 mod dump;
 mod generate;
 mod merge;
+mod sweep;
 mod written;
 
 use super::status::Status;
-use anyhow::{Context, Result};
-use std::path::Path;
-use unwind_sim_recordings::file_kind::FileKind;
-use unwind_sim_recordings::mapped::map_file;
-use unwind_sim_tables::file::File;
+use anyhow::Result;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_view::tables::open::open;
 
 /// Unwind tables, without running the program: show, compare, prove, convert, generate and
 /// merge them.
@@ -73,11 +71,4 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Command::Generate(args) => generate::run(args),
         Command::Merge(args) => merge::run(args),
     }
-}
-
-/// Opens an ELF file.
-fn open(path: &Path) -> Result<File> {
-    FileKind::expect(path, "an ELF program, library or object", &[FileKind::Elf])?;
-    let owner = map_file(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(File::read(&path.to_string_lossy(), owner)?)
 }

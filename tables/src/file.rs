@@ -4,7 +4,10 @@ use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
 use object::endian::LittleEndian as LE;
-use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _, Sym as _, SymbolTable};
+use object::read::elf::{
+    Dyn as _, FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _,
+    SymbolTable,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
@@ -64,6 +67,7 @@ pub struct File {
     areas: Vec<Area>,
     code: Vec<Code>,
     entry: Option<u64>,
+    is_program: bool,
     /// The words that the loader fills with addresses of this file: where, and with what.
     pointers: Vec<(u64, u64)>,
     /// The words that the loader fills with addresses of functions of other files, and their names;
@@ -133,6 +137,7 @@ impl File {
             areas,
             code,
             entry: headers.entry,
+            is_program: headers.is_program,
             pointers,
             imports: headers.imports,
             exports: headers.exports,
@@ -151,6 +156,7 @@ impl File {
             areas: object.areas,
             code: object.code,
             entry: None,
+            is_program: false,
             pointers: object.pointers,
             exports: Vec::new(),
             imports: object.imports,
@@ -204,6 +210,12 @@ impl File {
     /// Where the program starts (svma); `None` for a shared object without an entry point.
     pub fn entry(&self) -> Option<u64> {
         self.entry
+    }
+
+    /// The entry point (svma) of a program: nothing calls the code there, so it has no return
+    /// address. `None` for a library.
+    pub fn start(&self) -> Option<u64> {
+        self.entry.filter(|_| self.is_program)
     }
 
     /// The bytes from `address` (svma) to the end of its area; empty if the file has none there.
@@ -291,8 +303,23 @@ fn bytes_at(areas: &[Area], address: u64) -> &[u8] {
 struct Headers {
     code: Vec<Code>,
     entry: Option<u64>,
+    is_program: bool,
     imports: Vec<(u64, String)>,
     exports: Vec<u64>,
+}
+
+/// Whether the kernel or the loader starts the file at its entry, instead of only mapping it.
+/// Libraries have an entry, too, which some linkers set to the start of `.text`.
+fn is_program(header: &elf::FileHeader64<LE>, data: &[u8]) -> bool {
+    let segments = header.program_headers(LE, data).unwrap_or(&[]);
+    let is_pie = |segment: &elf::ProgramHeader64<LE>| {
+        let entries = segment.dynamic(LE, data).ok().flatten().unwrap_or(&[]);
+        let mut flags = entries.iter().filter(|e| e.tag(LE) == elf::DT_FLAGS_1);
+        flags.any(|e| e.val(LE) & elf::DF_1_PIE.0 != 0)
+    };
+    header.e_type(LE) == elf::ET_EXEC
+        || segments.iter().any(|s| s.p_type(LE) == elf::PT_INTERP)
+        || segments.iter().any(is_pie)
 }
 
 impl Headers {
@@ -303,6 +330,7 @@ impl Headers {
             return out;
         };
         out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
+        out.is_program = is_program(header, data);
         let Ok(sections) = header.sections(LE, data) else {
             return out;
         };

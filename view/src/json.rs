@@ -1,6 +1,7 @@
 //! The JSON Lines of `--json`: one object per line, with addresses as hex strings. Within v1,
 //! fields are only added.
 
+mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
 mod converting;
@@ -14,6 +15,7 @@ mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
 
+pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summary};
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
 pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
@@ -23,7 +25,9 @@ pub use handling::{
 };
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
-pub use proof::{CheckLine, CountLine, UnprovenLine, WrongRowLine};
+pub use proof::{
+    CheckLine, CountLine, FunctionLine, OfFile, SweepLine, SweptLine, UnreadableLine, WrongRowLine,
+};
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use tables::{
     ChangedLine, ClaimLine, InstructionLine, RuleLine, SectionPlaceLine, TableDiffLine,
@@ -40,9 +44,7 @@ use crate::text::event_line;
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
-use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::check::Contradiction;
-use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
 use unwind_sim_judge::diagnose::Diagnosis;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::hex::hex;
@@ -54,7 +56,6 @@ use unwind_sim_unwind::chain::{End, Found, Frame};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::row::{Row, RowSource};
-use unwind_sim_unwind::verdict::Verdict;
 
 /// One line of output.
 #[derive(Serialize, JsonSchema)]
@@ -135,7 +136,16 @@ pub enum Line {
     /// A row that the code contradicts, from `tables check`.
     WrongRow(Box<WrongRowLine>),
     /// A function that could not be proven, from `tables check`.
-    Unproven(UnprovenLine),
+    Unproven(Box<FunctionLine>),
+    /// Any function, from a sweep of `tables check`.
+    Function(Box<FunctionLine>),
+    /// A file that could not be checked, from a sweep.
+    Unreadable(UnreadableLine),
+    /// The first line of a part of a sweep.
+    Sweep(SweepLine),
+    /// The last line of a part of a sweep.
+    #[serde(rename = "summary")]
+    Swept(SweptLine),
     /// The sums of `tables check` for a file.
     Check(Box<CheckLine>),
     /// The last line of `tables convert`.
@@ -300,75 +310,6 @@ pub struct CauseLine {
     row: Option<RowLine>,
 }
 
-/// One column of a comparison.
-#[derive(Serialize, JsonSchema)]
-pub struct ColumnLine {
-    schema: &'static str,
-    column: String,
-    /// Verdict words with their counts.
-    verdicts: std::collections::BTreeMap<&'static str, u64>,
-    judged: u64,
-    /// Judged chains whose frames are known up to the root. Only these can be right.
-    proven: u64,
-    /// The share of right chains among those, in hundredths of a percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    right_permyriad: Option<u64>,
-    /// The mean share of the known frames that were found, in hundredths of a percent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frames_found_permyriad: Option<u64>,
-    /// Chains with exactly the true frames whose format cannot mark a root.
-    ends_not_claimed: u64,
-    /// Chains with a step from the fallback.
-    fell_back: u64,
-    /// Why walks ended: codes with their counts.
-    ended: std::collections::BTreeMap<&'static str, u64>,
-    /// Why chains were not judged.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unjudged: Vec<UnjudgedLine>,
-}
-
-/// One group of divergences.
-#[derive(Serialize, JsonSchema)]
-pub struct DivergenceLine {
-    schema: &'static str,
-    column: String,
-    verdict: String,
-    /// `wrong`, `loss` (a derived table cannot represent the row) or `target` (the row describes
-    /// the frame that is jumped to). Absent for the verdict `unsupported`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<&'static str>,
-    code: &'static str,
-    count: u64,
-    /// The first sample of the group.
-    sample: u64,
-    frame: usize,
-    place: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    row: Option<RowLine>,
-}
-
-/// The last line.
-#[derive(Serialize, JsonSchema)]
-pub struct SummaryLine {
-    schema: &'static str,
-    samples: u64,
-    truth_complete: u64,
-    truth_known: u64,
-    truth_unknown: u64,
-    /// The command that reproduces this output.
-    command: String,
-    /// For a comparison: the recorded program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<String>,
-    /// For a comparison: the options that determine its content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    options: Option<Vec<String>>,
-}
-
 fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
     let Location {
         function,
@@ -505,86 +446,4 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
             .as_ref()
             .map(|d| cause_line(view.space, d)),
     }))
-}
-
-fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
-    Line::Divergence(Box::new(DivergenceLine {
-        schema: SCHEMA,
-        column: column.to_owned(),
-        verdict: group.verdict.to_string(),
-        class: (group.verdict != Verdict::Unsupported).then(|| key.class.as_str()),
-        code: key.code.as_str(),
-        count: group.count,
-        sample: group.sample,
-        frame: group.frame,
-        place: group.location.to_string(),
-        group: key.place.clone(),
-        values: group.values.clone(),
-        row: group
-            .row
-            .as_ref()
-            .map(|source| source_line(String::new(), source)),
-    }))
-}
-
-/// All lines of a comparison.
-pub fn comparison(
-    comparison: &Comparison,
-    columns: &[String],
-    origin: Origin,
-    command: &str,
-) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (name, tally) in columns.iter().zip(&comparison.tallies) {
-        let verdicts = Verdict::WORDS
-            .iter()
-            .map(|(letter, word)| (*word, tally.count(*letter)))
-            .filter(|(_, n)| *n > 0);
-        lines.push(Line::Column(ColumnLine {
-            schema: SCHEMA,
-            column: name.clone(),
-            verdicts: verdicts.collect(),
-            judged: tally.judged(),
-            proven: tally.proven,
-            right_permyriad: tally.right_permyriad(),
-            frames_found_permyriad: tally.found_permyriad(),
-            ends_not_claimed: tally.ends_not_claimed,
-            fell_back: tally.fell_back,
-            ended: tally.ended.iter().map(|(c, &n)| (c.as_str(), n)).collect(),
-            unjudged: tally
-                .unjudged
-                .iter()
-                .map(|(&why, &count)| UnjudgedLine {
-                    why: why_line(why),
-                    count,
-                })
-                .collect(),
-        }));
-    }
-    for (column, name) in columns.iter().enumerate() {
-        let groups = comparison.column_groups(column);
-        lines.extend(
-            groups
-                .into_iter()
-                .map(|(key, group)| divergence(name, key, group)),
-        );
-    }
-    lines.push(summary(comparison, Some(origin), command));
-    lines
-}
-
-/// The last line. `origin` is for a comparison.
-pub fn summary(comparison: &Comparison, origin: Option<Origin>, command: &str) -> Line {
-    let (program, options) = origin.map(|o| (o.program, o.options)).unzip();
-    let [truth_complete, truth_known, truth_unknown] = comparison.truths;
-    Line::Summary(SummaryLine {
-        schema: SCHEMA,
-        samples: comparison.samples,
-        truth_complete,
-        truth_known,
-        truth_unknown,
-        command: command.to_owned(),
-        program,
-        options,
-    })
 }

@@ -2,7 +2,7 @@
 //!
 //! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
 //! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files, [`tables`] unwind
-//! tables.
+//! tables, and [`sweep`] proves those of many files.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "machine")]
@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod listing;
 pub mod pages;
 pub mod profile;
+pub mod sweep;
 pub mod tables;
 pub mod text;
 #[cfg(feature = "machine")]

@@ -3,13 +3,14 @@
 //!
 //! The forms of other tools (readelf, objdump, objtool) are in the room `tables`.
 
-mod code;
+pub(crate) mod code;
 mod difference;
 mod equations;
 pub mod functions;
 mod known;
 mod names;
-mod proof;
+pub mod open;
+pub(crate) mod proof;
 mod sarif;
 mod score;
 

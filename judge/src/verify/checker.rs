@@ -85,6 +85,13 @@ pub struct Results {
     pub work: Work,
 }
 
+impl Results {
+    /// The addresses that were executed, each with what was mapped there, in no particular order.
+    pub fn executed(&self) -> impl Iterator<Item = (PlaceId, u64)> {
+        self.executed.iter()
+    }
+}
+
 /// The observer.
 pub struct Checker<'a> {
     engines: &'a [Engine],

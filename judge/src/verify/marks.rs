@@ -46,6 +46,20 @@ impl<S: Eq + Hash> Marks<S> {
         })
     }
 
+    /// All addresses, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (S, u64)>
+    where
+        S: Copy,
+    {
+        self.places.iter().flat_map(|(&(space, chunk), &place)| {
+            let words = self.chunks[place as usize];
+            let met = move |at: &u64| words[(at / 64) as usize] & 1 << (at % 64) != 0;
+            (0..CHUNK)
+                .filter(met)
+                .map(move |at| (space, chunk * CHUNK + at))
+        })
+    }
+
     /// The number of distinct addresses.
     pub(super) fn count(&self) -> u64 {
         self.count
@@ -71,6 +85,14 @@ mod tests {
             assert!(marks.contains(space, address) && !marks.contains(space, 62));
         }
         assert_eq!(marks.count(), 12);
+        let mut all: Vec<_> = marks.iter().collect();
+        all.sort_unstable();
+        let one = [0, 63, 64, 255, 256, u64::MAX];
+        let expected: Vec<_> = [1, 2]
+            .into_iter()
+            .flat_map(|s| one.map(|a| (s, a)))
+            .collect();
+        assert_eq!(all, expected);
         // Five chunks of 256 addresses with a bit for each, and their index.
         let bytes = marks.bytes();
         assert!((5 * 32 + 1..4096).contains(&bytes), "{bytes}");

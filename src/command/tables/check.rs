@@ -2,7 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::open;
+use super::{open, sweep};
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
 use unwind_sim_tables::selftest;
+use unwind_sim_view::sweep::list::Shard;
 use unwind_sim_view::tables::{
     KnownRows, Sarif, ShownProof, write_proof, write_proof_json, write_score,
 };
@@ -32,13 +33,34 @@ Examples:
   unwind-sim tables check --baseline known.json ./prog
   unwind-sim tables check --sarif ./prog > prog.sarif
   unwind-sim tables check --self-test 1000 /usr/bin/git
+  unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl
 
 Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
 there was nothing to prove.")]
 pub(crate) struct Args {
     /// Executables, shared objects, relocatable objects.
-    #[arg(value_name = "ELF", required = true)]
+    #[arg(value_name = "ELF", required_unless_present = "files")]
     paths: Vec<PathBuf>,
+    /// Check the files of this list (- for standard input), one a line or each ended by a NUL byte,
+    /// with the name of its package behind a tab. A file that cannot be read is a row of --out.
+    #[arg(
+        long,
+        value_name = "LIST",
+        requires = "out",
+        conflicts_with_all = ["paths", "limit", "unproven", "explain", "baseline", "self_test", "json", "sarif"]
+    )]
+    files: Option<PathBuf>,
+    /// For --files: only shard K of N. Files are dealt out in the list's order, there and back, so
+    /// list the largest first.
+    #[arg(long, value_name = "K/N", default_value = "1/1", requires = "files")]
+    shard: Shard,
+    /// For --files: write a row for each function, finding and file to FILE (- for standard output).
+    /// An interrupted run goes on where it was.
+    #[arg(long, value_name = "FILE", requires = "files")]
+    out: Option<PathBuf>,
+    /// For --files: the form of the rows.
+    #[arg(long, value_enum, default_value = "json", requires = "files")]
+    format: sweep::Format,
     /// What proofs may rest on: all, none, or names.
     #[arg(
         long,
@@ -105,6 +127,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         threads: threads.map_or(1, NonZeroUsize::get),
         assume: assumptions(&args.assume)?,
     };
+    if let (Some(files), Some(out)) = (&args.files, &args.out) {
+        return sweep::run(files, args.shard, out, args.format, &options);
+    }
     let shown = ShownProof {
         functions: args.limit,
         unproven: args.unproven,

@@ -26,6 +26,8 @@ pub struct Program<'f> {
     returns: Vec<AtomicU8>,
     /// Addresses (svma) that are surely called: whatever the rows say, functions begin there.
     called: HashSet<u64>,
+    /// The function at which the program starts.
+    start: Range<u64>,
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
     labels: Vec<u64>,
 }
@@ -111,7 +113,7 @@ impl<'f> Program<'f> {
         });
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
         let starts = functions.iter().map(|f| f.range.start).zip(0..).collect();
-        Program {
+        let mut program = Program {
             starts,
             file,
             tables,
@@ -120,7 +122,17 @@ impl<'f> Program<'f> {
             returns,
             called,
             labels,
-        }
+            start: 0..0,
+        };
+        let start = file.start().and_then(|entry| program.function_at(entry));
+        program.start = start.map_or(0..0, |start| program.functions[start].range.clone());
+        program
+    }
+
+    /// Whether the program starts in the function at `address` (svma). A row there that says where
+    /// the return address is cannot be right, unless the function is called, too.
+    pub fn begins_at(&self, address: u64) -> bool {
+        self.start.contains(&address)
     }
 
     /// The addresses (svma) in `range` that pointers in the file's data lead to, without those of

@@ -24,7 +24,8 @@ pub enum Doubt {
     Distance,
     /// The value is not known.
     Value,
-    /// The table says that there is no caller, which the code cannot tell.
+    /// The table says that there is no caller, which the code cannot tell; or that there is one
+    /// where the program starts.
     Outermost,
     /// The row describes a signal frame in a form that is not understood.
     SignalFrame,
@@ -114,7 +115,7 @@ impl Doubt {
             Doubt::StackPointer => "rsp is not known: the code switched stacks or computed it",
             Doubt::Distance => "rsp lies at an unknown distance from the frame",
             Doubt::Value => "a value that the row needs is not known",
-            Doubt::Outermost => "the table says that there is no caller",
+            Doubt::Outermost => "the code cannot tell whether there is a caller",
             Doubt::SignalFrame => "a signal frame in a form that is not understood",
             Doubt::Undecodable => "bytes that are not an instruction",
             Doubt::Frames => "too many different frames meet",

@@ -1,21 +1,75 @@
 //! The lines of `tables check`.
 
 use super::tables::{RuleLine, SectionPlaceLine};
+use crate::tables::code;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use unwind_sim_judge::SCHEMA;
-use unwind_sim_judge::hex::hex;
-use unwind_sim_tables::check::{Checked, Count, Hole, Report};
+use unwind_sim_judge::hex::{hex, hex_bytes};
+use unwind_sim_tables::check::{Checked, Count, Hole, Report, Totals};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
-use unwind_sim_tables::proof::verdict::Contradiction;
+use unwind_sim_tables::proof::program::Entry;
+use unwind_sim_tables::proof::verdict::{Contradiction, Verdict};
+
+/// The file that a line is about.
+#[derive(Clone, Default, Serialize, JsonSchema)]
+pub struct OfFile {
+    /// Its path. What of it is not UTF-8 is U+FFFD.
+    file: String,
+    /// The bytes of the path in hex, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_bytes: Option<String>,
+    /// Its build id in hex.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build_id: Option<String>,
+    /// The package that it belongs to, as the list of a sweep says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    package: Option<String>,
+}
+
+impl OfFile {
+    /// An open file.
+    pub fn of(file: &File) -> OfFile {
+        OfFile::default().opened(file)
+    }
+
+    /// A file of a list, by the bytes of its path.
+    pub fn listed(path: &[u8], package: Option<&str>) -> OfFile {
+        let is_text = std::str::from_utf8(path).is_ok();
+        OfFile {
+            file: String::from_utf8_lossy(path).into_owned(),
+            file_bytes: (!is_text).then(|| hex_bytes(path)),
+            build_id: None,
+            package: package.map(str::to_owned),
+        }
+    }
+
+    /// The path as it is shown.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Adds what is known once the file is open.
+    #[must_use]
+    pub fn opened(self, file: &File) -> OfFile {
+        let build_id = file.image().build_id();
+        OfFile {
+            file: file.name().to_owned(),
+            build_id: (!build_id.is_empty()).then(|| hex_bytes(build_id)),
+            ..self
+        }
+    }
+}
 
 /// A row that the code contradicts, from `tables check`.
 #[derive(Serialize, JsonSchema)]
 pub struct WrongRowLine {
     schema: &'static str,
-    file: String,
+    #[serde(flatten)]
+    of: OfFile,
     /// The kind of table: `eh_frame`, `debug_frame`, `sframe`, `orc`.
     table: &'static str,
     /// The first address (svma) of the row.
@@ -47,38 +101,121 @@ pub struct WrongRowLine {
     /// The row that would be right there.
     #[serde(skip_serializing_if = "Option::is_none")]
     right: Option<RuleLine>,
+    /// The section of the code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_section: Option<String>,
+    /// The instruction at `address`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instruction: Option<String>,
+    /// The instruction before it, which is often the one that the row does not follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
     /// The jumps on the way from the function's entry: from and to.
     path: Vec<[String; 2]>,
 }
 
-/// A function that could not be proven, from `tables check`.
+/// A function, from `tables check`: how its rows turned out.
 #[derive(Serialize, JsonSchema)]
-pub struct UnprovenLine {
+pub struct FunctionLine {
     schema: &'static str,
-    file: String,
+    #[serde(flatten)]
+    of: OfFile,
+    /// Its name, demangled.
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
     /// The first address (svma).
     start: String,
     /// The first address (svma) after it.
     end: String,
-    /// Why not, and the first address (svma) of each reason.
+    /// Bytes.
+    length: u64,
+    /// The section that it is in, `.text`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_section: Option<String>,
+    /// How it is entered: `call`, `part`, `plt`, `signal` or `resolver`.
+    entry: &'static str,
+    /// The table whose FDE it is, the file's first: `eh_frame`, `debug_frame`, `sframe`, `orc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<&'static str>,
+    /// `proven`, `contradicted` or `unproven`.
+    verdict: &'static str,
+    /// The code of the first contradiction; else the first reason in `doubts`, in their order in
+    /// docs/static-proof.md.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// Why it is not proven, and the first address (svma) of each reason.
     doubts: BTreeMap<&'static str, String>,
+    /// The assumptions that its proofs rest on.
+    rests_on: Vec<&'static str>,
+    /// Rows of all tables.
+    rows: u32,
+    /// Those of them that are proven.
+    rows_proven: u32,
+    /// Addresses at which a proven slot lies below rsp (US203).
+    below_sp: u32,
+}
+
+/// A file that could not be checked, from a sweep.
+#[derive(Serialize, JsonSchema)]
+pub struct UnreadableLine {
+    schema: &'static str,
+    #[serde(flatten)]
+    of: OfFile,
+    /// `io`, `not-elf`, `malformed` or `bug` (of unwind-sim).
+    cause: &'static str,
+    /// What is wrong.
+    error: String,
+}
+
+/// The first line of a part of a sweep.
+#[derive(Serialize, JsonSchema)]
+pub struct SweepLine {
+    pub(crate) schema: &'static str,
+    /// The version of unwind-sim.
+    pub(crate) version: &'static str,
+    /// A hash of the list, the same for all parts.
+    pub(crate) list: String,
+    /// The number of different files in the list.
+    pub(crate) list_files: usize,
+    /// The number of this part, from 1.
+    pub(crate) shard: usize,
+    /// The number of parts.
+    pub(crate) shards: usize,
+    /// The number of files of this part.
+    pub(crate) files: usize,
+    /// What proofs may rest on.
+    pub(crate) assume: Vec<&'static str>,
+}
+
+/// The last line of a part of a sweep.
+#[derive(Serialize, JsonSchema)]
+pub struct SweptLine {
+    pub(crate) schema: &'static str,
+    /// Files, with those that could not be checked.
+    pub(crate) files: u64,
+    /// Files that could not be checked.
+    pub(crate) unreadable: u64,
+    pub(crate) all: CountLine,
+    pub(crate) proven: CountLine,
+    pub(crate) contradicted: CountLine,
+    pub(crate) unproven: CountLine,
+    pub(crate) rows_proven: u64,
 }
 
 /// Numbers of functions, rows and bytes.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CountLine {
-    functions: u64,
-    rows: u64,
-    bytes: u64,
+    pub(crate) functions: u64,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The sums of `tables check` for a file.
 #[derive(Serialize, JsonSchema)]
 pub struct CheckLine {
     schema: &'static str,
-    file: String,
+    #[serde(flatten)]
+    of: OfFile,
     tables: Vec<&'static str>,
     all: CountLine,
     proven: CountLine,
@@ -109,14 +246,23 @@ impl WrongRowLine {
     }
 
     pub(crate) fn new(
+        of: &OfFile,
         file: &File,
         checked: &Checked,
         wrong: &Contradiction,
         function: Option<&str>,
     ) -> WrongRowLine {
+        let (mut instruction, mut before) = (None, None);
+        for shown in code::around(file, checked.range.start, wrong.pc) {
+            match shown.address.cmp(&wrong.pc) {
+                Ordering::Less => before = Some(shown.text),
+                Ordering::Equal => instruction = Some(shown.text),
+                Ordering::Greater => {}
+            }
+        }
         WrongRowLine {
             schema: SCHEMA,
-            file: file.name().to_owned(),
+            of: of.clone(),
             table: wrong.table.as_str(),
             start: hex(wrong.row.start),
             end: hex(wrong.row.end),
@@ -132,21 +278,72 @@ impl WrongRowLine {
             offset: hex(wrong.row_offset),
             row: RuleLine::new(&wrong.rule),
             right: wrong.right.as_ref().map(RuleLine::new),
+            code_section: code_section(file, wrong.pc),
+            instruction,
+            before,
             path: wrong.path.iter().map(|(a, b)| [hex(*a), hex(*b)]).collect(),
         }
     }
 }
 
-impl UnprovenLine {
-    pub(crate) fn new(file: &File, checked: &Checked, function: Option<&str>) -> UnprovenLine {
-        let doubts = checked.verdict.doubts.iter();
-        UnprovenLine {
+/// The section with the code at `address`.
+fn code_section(file: &File, address: u64) -> Option<String> {
+    let section = file.code_at(address)?;
+    (!section.name.is_empty()).then(|| section.name.clone())
+}
+
+impl FunctionLine {
+    pub(crate) fn new(
+        of: &OfFile,
+        file: &File,
+        report: &Report,
+        checked: &Checked,
+        function: Option<&str>,
+    ) -> FunctionLine {
+        let verdict = &checked.verdict;
+        let wrong = verdict.contradictions.first().map(|w| w.code().as_str());
+        FunctionLine {
             schema: SCHEMA,
-            file: file.name().to_owned(),
+            of: of.clone(),
             function: function.map(str::to_owned),
             start: hex(checked.range.start),
             end: hex(checked.range.end),
-            doubts: doubts.map(|(d, at)| (d.as_str(), hex(*at))).collect(),
+            length: checked.range.end - checked.range.start,
+            code_section: code_section(file, checked.range.start),
+            entry: match checked.entry {
+                Entry::Call => "call",
+                Entry::Part => "part",
+                Entry::Plt => "plt",
+                Entry::Signal => "signal",
+                Entry::Resolver => "resolver",
+            },
+            table: report.tables.first().map(|table| table.as_str()),
+            verdict: match verdict.verdict() {
+                Verdict::Proven => "proven",
+                Verdict::Unproven => "unproven",
+                Verdict::Contradicted => "contradicted",
+            },
+            reason: wrong.or(verdict.doubts.first().map(|d| d.0.as_str())),
+            doubts: verdict
+                .doubts
+                .iter()
+                .map(|(d, at)| (d.as_str(), hex(*at)))
+                .collect(),
+            rests_on: verdict.assumptions.iter().map(|a| a.as_str()).collect(),
+            rows: verdict.rows,
+            rows_proven: verdict.rows_proven,
+            below_sp: verdict.below_sp,
+        }
+    }
+}
+
+impl UnreadableLine {
+    pub(crate) fn new(of: OfFile, cause: &'static str, error: String) -> UnreadableLine {
+        UnreadableLine {
+            schema: SCHEMA,
+            of,
+            cause,
+            error,
         }
     }
 }
@@ -162,8 +359,7 @@ impl From<Count> for CountLine {
 }
 
 impl CheckLine {
-    pub(crate) fn new(file: &File, report: &Report) -> CheckLine {
-        let totals = report.totals();
+    pub(crate) fn new(of: OfFile, report: &Report, totals: &Totals) -> CheckLine {
         let gap = |hole: Hole| {
             let gaps = report.gaps.iter().filter(|g| g.hole == hole);
             let bytes: u64 = gaps.map(|g| g.range.end - g.range.start).sum();
@@ -171,7 +367,7 @@ impl CheckLine {
         };
         CheckLine {
             schema: SCHEMA,
-            file: file.name().to_owned(),
+            of,
             tables: report.tables.iter().map(|t| t.as_str()).collect(),
             all: totals.all.into(),
             proven: totals.proven.into(),

@@ -2,7 +2,7 @@
 
 use super::code;
 use super::names::{Names, address};
-use crate::json::{CheckLine, Line, UnprovenLine, WrongRowLine};
+use crate::json::{CheckLine, FunctionLine, Line, OfFile, WrongRowLine};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use unwind_sim_tables::check::{Checked, Count, Hole, Report};
@@ -248,21 +248,48 @@ fn share(part: u64, whole: u64) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn write_json(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = |line: Line| -> io::Result<()> {
-        serde_json::to_writer(&mut *out, &line)?;
-        writeln!(out)
-    };
+    lines(&OfFile::of(file), file, report, Functions::Unproven, out)
+}
+
+/// The functions that have a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Functions {
+    /// Those that are unproven.
+    Unproven,
+    /// All, as in a sweep.
+    All,
+}
+
+/// Writes the lines of one file; the last one is its sums.
+pub(crate) fn lines(
+    of: &OfFile,
+    file: &File,
+    report: &Report,
+    functions: Functions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut names = Names::new(file);
     for checked in &report.functions {
         let name = names.function(checked.range.start).map(|(name, _)| name);
         for wrong in &checked.verdict.contradictions {
-            line(Line::WrongRow(Box::new(WrongRowLine::new(
-                file, checked, wrong, name,
-            ))))?;
+            let wrong = WrongRowLine::new(of, file, checked, wrong, name);
+            write_line(&Line::WrongRow(Box::new(wrong)), out)?;
         }
-        if checked.verdict.verdict() == Verdict::Unproven {
-            line(Line::Unproven(UnprovenLine::new(file, checked, name)))?;
+        let function = || Box::new(FunctionLine::new(of, file, report, checked, name));
+        match functions {
+            Functions::All => write_line(&Line::Function(function()), out)?,
+            Functions::Unproven if checked.verdict.verdict() == Verdict::Unproven => {
+                write_line(&Line::Unproven(function()), out)?;
+            }
+            Functions::Unproven => {}
         }
     }
-    line(Line::Check(Box::new(CheckLine::new(file, report))))
+    let sums = CheckLine::new(of.clone(), report, &report.totals());
+    write_line(&Line::Check(Box::new(sums)), out)
+}
+
+/// Writes a line.
+pub(crate) fn write_line(line: &Line, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    writeln!(out)
 }

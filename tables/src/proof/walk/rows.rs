@@ -126,6 +126,10 @@ pub(super) fn judge(
                 judge_signal(verdict, marks, (rows.table, &row, pc), state);
                 continue;
             }
+            _ if program.begins_at(pc) => {
+                rows.marks[index] |= 2;
+                part.verdict.doubt(Doubt::Outermost, pc);
+            }
             _ => {}
         }
         let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);

@@ -1,0 +1,267 @@
+//! The file with the rows of a shard: JSON Lines, continued after an interruption.
+//!
+//! The first line says what sweep it is; each file's rows end with the line of its sums, or are the
+//! one line of a file that could not be checked; the last line has the sums of all. What an
+//! interrupted run, or whatever else, left behind the last whole file is cut off.
+
+use super::list::{Entry, List, Shard};
+use super::rows::{JsonRows, Sums};
+use crate::json::{CountLine, Line, OfFile, SweepLine};
+use crate::tables::proof::write_line;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::hex::hex;
+use unwind_sim_tables::proof::verdict::Assumptions;
+
+/// The maximum length of a line that is read, bytes.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a part is a part of.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    /// All files.
+    pub list: &'a List,
+    /// Which of them.
+    pub shard: Shard,
+    /// What proofs may rest on.
+    pub assume: Assumptions,
+}
+
+impl Plan<'_> {
+    /// The first line of the part.
+    pub fn header(&self) -> Vec<u8> {
+        let line = Line::Sweep(SweepLine {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            list: hex(self.list.hash()),
+            list_files: self.list.entries().len(),
+            shard: self.shard.number,
+            shards: self.shard.count,
+            files: self.list.shard(self.shard).len(),
+            assume: self.assume.iter().map(|a| a.as_str()).collect(),
+        });
+        let mut text = Vec::new();
+        write_line(&line, &mut text).expect("writing to memory does not fail");
+        text
+    }
+}
+
+/// A part being written.
+#[derive(Debug)]
+pub struct Part {
+    file: File,
+    kept: Kept,
+}
+
+/// What an earlier run left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// The number of files whose rows are whole.
+    pub files: usize,
+    /// Their numbers.
+    pub sums: Sums,
+    /// The length of what is whole, bytes.
+    pub bytes: u64,
+    /// The length of what is cut off, bytes.
+    pub cut: u64,
+    /// Whether the part is whole.
+    pub is_whole: bool,
+}
+
+/// Why a part cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum PartError {
+    /// Reading or writing fails.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Another process holds the file.
+    #[error("another process is writing this file")]
+    Busy,
+    /// The file is something else.
+    #[error("this is no part of a sweep; name another file")]
+    Else,
+    /// It is a part of another sweep.
+    #[error(
+        "this is a part of another sweep (another list, shard, version or --assume); remove it, or \
+         name another file"
+    )]
+    Another,
+}
+
+impl Part {
+    /// Opens or creates the part of `plan` at `path`. What is there is kept as far as it is whole.
+    /// A device or pipe is written from the start.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or is something else.
+    pub fn open(path: &Path, plan: &Plan<'_>) -> Result<Part, PartError> {
+        let earlier = fs::metadata(path).ok();
+        let header = plan.header();
+        if earlier.is_some_and(|e| !e.is_file() && !e.is_dir()) {
+            let mut file = OpenOptions::new().append(true).open(path)?;
+            file.write_all(&header)?;
+            let kept = Kept::default();
+            return Ok(Part { file, kept });
+        }
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(path)?;
+        // On file systems without locks, concurrent writers are not detected.
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(PartError::Busy);
+        }
+        let length = file.metadata()?.len();
+        let files = plan.list.shard(plan.shard);
+        let mut kept = read(BufReader::new(&file), &header, &files)?;
+        kept.cut = length.saturating_sub(kept.bytes);
+        if kept.cut > 0 {
+            file.set_len(kept.bytes)?;
+        }
+        file.seek(SeekFrom::Start(kept.bytes))?;
+        if kept.bytes == 0 {
+            file.write_all(&header)?;
+        }
+        Ok(Part { file, kept })
+    }
+
+    /// What was kept of an earlier run.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// Adds the rows of the next file.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn add(&mut self, rows: &JsonRows) -> io::Result<()> {
+        self.file.write_all(rows.text())
+    }
+
+    /// Adds the last line.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(mut self, sums: &Sums) -> io::Result<()> {
+        self.file.write_all(&sums.line())
+    }
+}
+
+/// What of a line is looked at.
+#[derive(Deserialize)]
+struct Known<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    file: Cow<'a, str>,
+    #[serde(default)]
+    all: CountLine,
+    #[serde(default)]
+    proven: CountLine,
+    #[serde(default)]
+    contradicted: CountLine,
+    #[serde(default)]
+    unproven: CountLine,
+    #[serde(default)]
+    rows_proven: u64,
+    #[serde(default)]
+    files: u64,
+    #[serde(default)]
+    unreadable: u64,
+}
+
+impl Known<'_> {
+    fn sums(&self) -> Sums {
+        Sums {
+            files: self.files,
+            unreadable: self.unreadable,
+            all: self.all,
+            proven: self.proven,
+            contradicted: self.contradicted,
+            unproven: self.unproven,
+            rows_proven: self.rows_proven,
+        }
+    }
+}
+
+impl Sums {
+    /// Reads the last line of a part.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn read(line: &[u8]) -> Option<Sums> {
+        let known: Known<'_> = serde_json::from_slice(line).ok()?;
+        (known.kind == "summary").then(|| known.sums())
+    }
+}
+
+/// Reads a part as far as it is whole.
+fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept, PartError> {
+    let mut line = Vec::new();
+    next_line(&mut input, &mut line)?;
+    if line != header {
+        // Interrupted within the first line, or before it.
+        if header.starts_with(&line) {
+            return Ok(Kept::default());
+        }
+        let is_part = serde_json::from_slice(&line).is_ok_and(|l: Known<'_>| l.kind == "sweep");
+        return Err(if is_part {
+            PartError::Another
+        } else {
+            PartError::Else
+        });
+    }
+    let mut bytes = line.len() as u64;
+    let mut kept = Kept {
+        bytes,
+        ..Kept::default()
+    };
+    let mut expected = files.iter();
+    let mut next = expected.next().map(|e| OfFile::listed(e.bytes(), None));
+    let mut functions = 0;
+    loop {
+        next_line(&mut input, &mut line)?;
+        let Some(b'\n') = line.last() else {
+            return Ok(kept);
+        };
+        bytes += line.len() as u64;
+        let Ok(known) = serde_json::from_slice::<Known<'_>>(&line) else {
+            return Ok(kept);
+        };
+        let is_next = next.as_ref().is_some_and(|n| n.file() == known.file);
+        let sums = match &*known.kind {
+            "function" if is_next => {
+                functions += 1;
+                continue;
+            }
+            "wrong_row" if is_next => continue,
+            "check" if is_next && known.all.functions == functions => Sums {
+                files: 1,
+                ..known.sums()
+            },
+            "unreadable" if is_next && functions == 0 => Sums::UNREADABLE,
+            "summary" if next.is_none() && known.sums() == kept.sums => {
+                kept.bytes = bytes;
+                kept.is_whole = true;
+                return Ok(kept);
+            }
+            _ => return Ok(kept),
+        };
+        kept.sums.add(&sums);
+        kept.files += 1;
+        kept.bytes = bytes;
+        functions = 0;
+        next = expected.next().map(|e| OfFile::listed(e.bytes(), None));
+    }
+}
+
+/// Reads a line with its end. Without an end: the file ends within it, or it is too long.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+    line.clear();
+    input.take(LINE_BYTES_MAX).read_until(b'\n', line)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
