@@ -1,17 +1,21 @@
 //! `tables generate`: rows made from code alone, compared with those of the compiler and of objtool.
 
 mod common;
+#[path = "tables_generate/hints.rs"]
+mod hints;
+#[path = "tables_generate/slow.rs"]
+mod slow;
+#[path = "tables_generate/warnings.rs"]
+mod warnings;
 
 use common::compiler::{Scratch, run, text_of};
-use common::skip::skip;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::generate::Boundaries;
 use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
+use unwind_sim_tables::generate::{Boundaries, Options};
 use unwind_sim_tables::table::Table;
 
 /// The flags that kernels are built with, as far as they matter here.
@@ -91,7 +95,12 @@ fn against(path: &Path, boundaries: Boundaries, target: Target) -> Option<Compar
         _ => None,
     };
     let old = Table::read_as(&file, target.kind(), encoding)?;
-    Some(compare(&file, boundaries, &old, target).1)
+    let options = Options::new(boundaries, target);
+    Some(
+        compare(&file, options, &old, target)
+            .expect("readable hints")
+            .1,
+    )
 }
 
 fn told(comparison: &Comparison) -> String {
@@ -245,92 +254,66 @@ fn what_does_not_fit_is_refused_and_leaves_no_file() {
     }
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && !path.is_symlink() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|e| e == "ko") {
-            found.push(path);
-        }
-    }
-}
-
-fn is_slow_wanted() -> bool {
-    std::env::var_os("UNWIND_SIM_SLOW").is_some()
-}
-
-fn sum_up(sum: &BTreeMap<Class, u64>) -> (u64, f64) {
-    let total: u64 = sum.values().sum();
-    for (class, count) in sum {
-        println!("  {}: {count}", class.as_str());
-    }
-    let same = [Class::Equal, Class::EqualInMeaning];
-    let same: u64 = same.iter().filter_map(|class| sum.get(class)).sum();
-    (total, same as f64 / total.max(1) as f64)
-}
-
 #[test]
-fn generated_rows_of_kernel_modules_are_objtools() {
-    let folder = std::env::var_os("UNWIND_SIM_KERNELS").filter(|_| is_slow_wanted());
-    let Some(folder) = folder else {
-        return skip(
-            "generated_rows_of_kernel_modules_are_objtools",
-            "slow; set UNWIND_SIM_SLOW=1 and UNWIND_SIM_KERNELS",
-        );
-    };
-    let mut paths = Vec::new();
-    files(Path::new(&folder), &mut paths);
-    let mut sum = BTreeMap::new();
-    for path in &paths {
-        // 6.1 has no header with a hash; both encodings since 5.12 are told apart by it.
-        let has_header = open(path).section_range(".orc_header").is_some();
-        let target = if has_header { "orc:6.4" } else { "orc:5.12" };
-        let target = Target::from_name(target).expect("a format");
-        let Some(found) = against(path, Boundaries::Symbols, target) else {
-            continue;
-        };
-        println!("{}: {} of {}", path.display(), same(&found), found.total());
-        for (class, count) in &found.addresses {
-            *sum.entry(*class).or_default() += count;
-        }
-    }
-    let (total, share) = sum_up(&sum);
-    println!(
-        "{} modules, {total} addresses, {:.4} %",
-        paths.len(),
-        100.0 * share
+fn what_differs_is_listed_as_json() {
+    let scratch = Scratch::new();
+    // One row is wrong, one is missing.
+    let source = ASSEMBLY
+        .replacen(".cfi_adjust_cfa_offset 8", ".cfi_adjust_cfa_offset 16", 1)
+        .replacen(".cfi_adjust_cfa_offset -8", ".cfi_adjust_cfa_offset -16", 1);
+    let object = scratch.cc("wrong.s", &source, &["-shared", "-nostdlib"]);
+    let object = object.expect("cc").display().to_string();
+    let (orc, out) = (scratch.path("orc"), scratch.path("out"));
+    let word = |path: &Path| path.display().to_string();
+    unwind_sim(&[
+        "tables",
+        "convert",
+        &object,
+        "--to",
+        "orc",
+        "-o",
+        &word(&orc),
+    ]);
+    let text = unwind_sim(&[
+        "tables",
+        "generate",
+        &word(&orc),
+        "--to",
+        "orc",
+        "--functions",
+        "symbols",
+        "--compare",
+        "--json",
+        "-o",
+        &word(&out),
+    ]);
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let difference = lines
+        .iter()
+        .find(|line| line["type"] == "generation_difference");
+    let difference = difference.expect("a difference");
+    assert_eq!(difference["class"], "contradicted", "{text}");
+    assert_eq!(difference["function"], "flags", "{text}");
+    assert_eq!(
+        difference["old"], "call cfa=rsp+24 ra=*(cfa-8) rbp=same",
+        "{text}"
     );
-    assert!(total > 0, "the folder has modules (.ko, unpacked)");
-    assert!(share >= 0.999);
-}
-
-#[test]
-fn generated_rows_of_programs_are_those_of_gcc() {
-    if !is_slow_wanted() {
-        return skip(
-            "generated_rows_of_programs_are_those_of_gcc",
-            "slow; set UNWIND_SIM_SLOW=1",
-        );
-    }
-    const PROGRAMS: [&str; 12] = [
-        "bash", "find", "git", "grep", "ls", "make", "openssl", "perl", "python3", "sed", "ssh",
-        "tar",
-    ];
-    let mut sum = BTreeMap::new();
-    for program in PROGRAMS {
-        let path = Path::new("/usr/bin").join(program);
-        if !path.exists() {
-            continue;
-        }
-        let found = against(&path, Boundaries::Table, Target::EhFrame);
-        let found = found.expect("it has .eh_frame");
-        println!("{program}: {} of {}", same(&found), found.total());
-        for (class, count) in &found.addresses {
-            *sum.entry(*class).or_default() += count;
-        }
-    }
-    let (total, share) = sum_up(&sum);
-    println!("{total} addresses, {:.4} %", 100.0 * share);
-    assert!(share >= 0.95);
+    let new = difference["new"].as_str().expect("a row");
+    assert!(new.starts_with("call cfa=rsp+16 ra=*(cfa-8)"), "{text}");
+    let comparison = &lines.last().expect("a summary")["comparison"];
+    let classes = comparison["classes"].as_array().expect("classes");
+    let sum: u64 = classes
+        .iter()
+        .filter_map(|class| class["addresses"].as_u64())
+        .sum();
+    assert_eq!(Some(sum), comparison["addresses"].as_u64(), "{text}");
+    assert!(
+        comparison["share"]
+            .as_f64()
+            .is_some_and(|share| share < 1.0),
+        "{text}"
+    );
 }

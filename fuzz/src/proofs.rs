@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use unwind_sim_tables::check::{self, Options};
+use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::generate::{Boundaries, generate as rows_of};
+use unwind_sim_tables::generate::{Boundaries, Options, generate as rows_of};
 use unwind_sim_tables::proof::verdict::Verdict;
 
 /// An ELF file: every function has a verdict, with a reason unless it is proven, and the same report
@@ -41,8 +42,18 @@ pub fn generate(data: &[u8]) {
     let Ok(file) = File::read("fuzzed", Arc::new(data.to_vec())) else {
         return;
     };
-    for boundaries in [Boundaries::Symbols, Boundaries::Table] {
-        for function in rows_of(&file, boundaries).functions {
+    let all = [Boundaries::Symbols, Boundaries::Table];
+    let options = all.into_iter().flat_map(|boundaries| {
+        let orc = Target::ALL
+            .into_iter()
+            .filter(|t| matches!(t, Target::Orc(_)));
+        orc.map(move |target| Options::new(boundaries, target))
+    });
+    for options in options {
+        let Ok(generated) = rows_of(&file, options) else {
+            continue;
+        };
+        for function in generated.functions {
             let mut end = function.range.start;
             for (range, _) in &function.rows {
                 assert!(range.start >= end && range.start < range.end);

@@ -75,8 +75,14 @@ pub struct File {
     imports: Vec<(u64, String)>,
     /// The functions that other files can call.
     exports: Vec<u64>,
-    /// The sections in memory of a relocatable object; `None` for a program.
-    sections: Option<Vec<Code>>,
+    /// The sections in memory, by address.
+    sections: Vec<Code>,
+    /// Whether it is a relocatable object, whose addresses are made up.
+    is_relocatable: bool,
+    /// Sized symbols without a type in sections with code.
+    untyped: Vec<Range<u64>>,
+    /// The words of `.discard` sections of a relocatable object, and what they refer to.
+    notes: Vec<(u64, u64)>,
     /// Tables that are compressed, and therefore not in the image.
     compressed: Vec<SectionKind>,
 }
@@ -141,7 +147,10 @@ impl File {
             pointers,
             imports: headers.imports,
             exports: headers.exports,
-            sections: None,
+            sections: headers.sections,
+            is_relocatable: false,
+            untyped: headers.untyped,
+            notes: Vec::new(),
         })
     }
 
@@ -160,22 +169,27 @@ impl File {
             pointers: object.pointers,
             exports: Vec::new(),
             imports: object.imports,
-            sections: Some(object.sections),
+            sections: object.sections,
+            is_relocatable: true,
+            untyped: object.untyped,
+            notes: object.notes,
             compressed: Vec::new(),
         })
     }
 
     /// Whether it is a relocatable object, whose addresses are made up.
     pub fn is_relocatable(&self) -> bool {
-        self.sections.is_some()
+        self.is_relocatable
     }
 
     /// The section of a relocatable object that has `address`, and the offset in it. `None` in a
     /// program, and for addresses between two sections. The end of a section belongs to it.
     pub fn place(&self, address: u64) -> Option<(&str, u64)> {
-        let sections = self.sections.as_ref()?;
-        let after = sections.partition_point(|s| s.range.start <= address);
-        let section = sections.get(after.checked_sub(1)?)?;
+        if !self.is_relocatable {
+            return None;
+        }
+        let after = self.sections.partition_point(|s| s.range.start <= address);
+        let section = self.sections.get(after.checked_sub(1)?)?;
         let offset = address.checked_sub(section.range.start)?;
         (address <= section.range.end).then_some((section.name.as_str(), offset))
     }
@@ -270,11 +284,26 @@ impl File {
         &self.exports
     }
 
-    /// The addresses (svma) of the section `name` of a relocatable object; `None` in a program.
+    /// The addresses (svma) of the section `name`. A linked kernel has its `__jump_table` within
+    /// another section, between two symbols.
     pub fn section_range(&self, name: &str) -> Option<Range<u64>> {
-        let mut sections = self.sections.iter().flatten();
+        let mut sections = self.sections.iter();
         let found = sections.find(|section| section.name == name);
         found.map(|section| section.range.clone())
+    }
+
+    /// The addresses (svma) of the symbols in sections with code that have a size, but no type:
+    /// assembly that is not a function, by address.
+    pub fn untyped(&self) -> &[Range<u64>] {
+        &self.untyped
+    }
+
+    /// The words between these addresses (svma) of a `.discard` section of a relocatable object, and
+    /// what each refers to (svma). Such sections tell objtool about the code; linking drops them.
+    pub fn notes(&self, range: &Range<u64>) -> &[(u64, u64)] {
+        let place = |address| self.notes.partition_point(|note| note.0 < address);
+        let notes = self.notes.get(place(range.start)..place(range.end));
+        notes.unwrap_or(&[])
     }
 
     /// The symbol for `address`, if it starts there.
@@ -306,6 +335,8 @@ struct Headers {
     is_program: bool,
     imports: Vec<(u64, String)>,
     exports: Vec<u64>,
+    sections: Vec<Code>,
+    untyped: Vec<Range<u64>>,
 }
 
 /// Whether the kernel or the loader starts the file at its entry, instead of only mapping it.
@@ -321,6 +352,13 @@ fn is_program(header: &elf::FileHeader64<LE>, data: &[u8]) -> bool {
         || segments.iter().any(|s| s.p_type(LE) == elf::PT_INTERP)
         || segments.iter().any(is_pie)
 }
+/// The symbols around the table of static branches of a linked kernel (Linux
+/// `include/asm-generic/vmlinux.lds.h`), and the name that its section has in objects.
+const JUMP_TABLE: [&str; 3] = [
+    "__start___jump_table",
+    "__stop___jump_table",
+    "__jump_table",
+];
 
 impl Headers {
     /// Reads as much as is readable: [`unwind_elf::read`] has reported what is not.
@@ -343,25 +381,64 @@ impl Headers {
             .filter(|s| s.st_type() == elf::STT_FUNC && s.st_shndx(LE) != elf::SHN_UNDEF);
         out.exports.extend(defined.map(|s| s.st_value(LE)));
         for section in sections.iter() {
-            if section.sh_flags(LE).0 & code == code {
+            if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 != 0 {
                 let start = section.sh_addr(LE);
                 let name = sections.section_name(LE, section).unwrap_or_default();
                 let name = &name[..name.len().min(NAME_LEN_MAX)];
-                out.code.push(Code {
+                let named = Code {
                     name: String::from_utf8_lossy(name).into_owned(),
                     range: start..start.saturating_add(section.sh_size(LE)),
-                });
+                };
+                if section.sh_flags(LE).0 & code == code {
+                    out.code.push(named.clone());
+                }
+                out.sections.push(named);
             }
             if section.sh_type(LE) == elf::SHT_RELA {
                 let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
                 out.read_imports(relocations, &dynamic);
             }
         }
-        out.code.retain(|code| !code.range.is_empty());
-        out.code.sort_by_key(|code| code.range.start);
+        for code in [&mut out.code, &mut out.sections] {
+            code.retain(|code| !code.range.is_empty());
+            code.sort_by_key(|code| code.range.start);
+        }
+        let all = sections.symbols(LE, data, elf::SHT_SYMTAB);
+        out.read_symbols(&all.unwrap_or_default());
         out.imports.sort_unstable();
         out.imports.dedup_by_key(|i| i.0);
         out
+    }
+
+    /// Remembers code that is not a function, and where a kernel's static branches are.
+    fn read_symbols(&mut self, symbols: &Symbols<'_>) {
+        let [start, stop, name] = JUMP_TABLE;
+        let mut bounds = [None; 2];
+        for symbol in symbols.iter() {
+            let (at, size) = (symbol.st_value(LE), symbol.st_size(LE));
+            if symbol.st_type() != elf::STT_NOTYPE || symbol.st_shndx(LE) == elf::SHN_UNDEF {
+                continue;
+            }
+            if size > 0 && self.code.iter().any(|code| code.range.contains(&at)) {
+                self.untyped.push(at..at.saturating_add(size));
+            }
+            let called = symbol.name(LE, symbols.strings()).unwrap_or_default();
+            for (bound, wanted) in bounds.iter_mut().zip([start, stop]) {
+                if called == wanted.as_bytes() {
+                    *bound = Some(at);
+                }
+            }
+        }
+        self.untyped.sort_by_key(|range| (range.start, range.end));
+        if let [Some(start), Some(stop)] = bounds
+            && start < stop
+        {
+            // Behind the others: it lies within one of them.
+            self.sections.push(Code {
+                name: name.to_owned(),
+                range: start..stop,
+            });
+        }
     }
 
     fn read_imports(&mut self, relocations: &[elf::Rela64<LE>], symbols: &Symbols<'_>) {

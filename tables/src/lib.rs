@@ -10,6 +10,7 @@
 //! - [`check`]: the proof of all rows of a file;
 //! - [`convert`]: one format into another;
 //! - [`mod@generate`]: a table from the code alone;
+//! - [`hints`]: what assembly of the kernel tells objtool about itself;
 //! - [`kernel`]: what kernel modules say of their code beside the code;
 //! - [`merge`]: several SFrame tables in one section into one;
 //! - [`mod@write`]: the bytes of each format;
@@ -24,6 +25,7 @@ pub mod dump;
 pub mod elf_write;
 pub mod file;
 pub mod generate;
+pub mod hints;
 pub mod kernel;
 pub mod merge;
 mod pointers;

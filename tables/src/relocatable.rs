@@ -13,6 +13,7 @@ use object::read::elf::{
     FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
 };
 use std::collections::BTreeMap;
+use std::ops::Range;
 use unwind_sim_unwind::image::{Bytes, ImageParts, Owner, Section, SectionKind, Symbol};
 
 /// The address (svma) of the first section. Not 0, so that nothing is mistaken for "no address".
@@ -31,6 +32,9 @@ const IMPORT_NAME_LEN_MAX: usize = 256;
 /// The maximum length of all symbol names, as a multiple of the file's length: names may share
 /// their bytes.
 const NAME_SHARING_MAX: usize = 16;
+
+/// What the names of the sections begin with that assembly and compilers fill for objtool.
+const NOTES: &str = ".discard.";
 
 /// What is wrong with an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -61,6 +65,10 @@ pub(crate) struct Object {
     /// The words of data that a linker fills with addresses of this object's code: where, and with
     /// what (svma).
     pub(crate) pointers: Vec<(u64, u64)>,
+    /// The words of `.discard` sections, and what they refer to (svma).
+    pub(crate) notes: Vec<(u64, u64)>,
+    /// Sized symbols without a type in sections with code.
+    pub(crate) untyped: Vec<Range<u64>>,
 }
 
 type Header = elf::FileHeader64<LE>;
@@ -91,6 +99,8 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         contents: BTreeMap::new(),
         imports: Vec::new(),
         pointers: Vec::new(),
+        notes: Vec::new(),
+        untyped: Vec::new(),
     };
     layout.place()?;
     layout.relocate()?;
@@ -101,6 +111,10 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
     object.imports.sort_unstable();
     object.pointers = layout.pointers;
     object.pointers.sort_unstable();
+    object.notes = layout.notes;
+    object.notes.sort_unstable();
+    object.untyped = layout.untyped;
+    object.untyped.sort_by_key(|range| (range.start, range.end));
     Ok(object)
 }
 
@@ -115,6 +129,8 @@ struct Layout<'a> {
     contents: BTreeMap<usize, Vec<u8>>,
     imports: Vec<(u64, String)>,
     pointers: Vec<(u64, u64)>,
+    notes: Vec<(u64, u64)>,
+    untyped: Vec<Range<u64>>,
 }
 
 impl<'a> Layout<'a> {
@@ -139,7 +155,7 @@ impl<'a> Layout<'a> {
             if kind(&self.name(section)) == Some(SectionKind::DebugFrame) {
                 self.addresses.insert(index.0, 0);
             }
-            if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 == 0 {
+            if !self.has_address(section) {
                 continue;
             }
             let align = section.sh_addralign(LE).clamp(ALIGN_MIN, ALIGN_MAX);
@@ -156,6 +172,13 @@ impl<'a> Layout<'a> {
             self.addresses.insert(index.0, address);
         }
         Ok(())
+    }
+
+    /// Whether the section is in memory, or is one of the notes on the code that assembly leaves for
+    /// objtool, most of which say nothing of being in memory.
+    fn has_address(&self, section: &SectionHeader) -> bool {
+        section.sh_flags(LE).0 & elf::SHF_ALLOC.0 != 0
+            || section.sh_type(LE) == elf::SHT_PROGBITS && self.name(section).starts_with(NOTES)
     }
 
     fn relocate(&mut self) -> Result<(), ObjectError> {
@@ -179,7 +202,14 @@ impl<'a> Layout<'a> {
             let is_sframe = is_sframe.is_ok_and(|name| name == SectionKind::Sframe.as_str());
             let is_code = self.is_code(target);
             let is_data = self.is_data(target);
+            let is_note = self
+                .sections
+                .section(target)
+                .is_ok_and(|s| self.name(s).starts_with(NOTES));
             for relocation in relocations {
+                if is_note {
+                    self.note(relocation, address.wrapping_add(relocation.r_offset(LE)));
+                }
                 if is_code {
                     self.import(relocation, address.wrapping_add(relocation.r_offset(LE)));
                 }
@@ -195,6 +225,17 @@ impl<'a> Layout<'a> {
             self.contents.insert(target.0, bytes);
         }
         Ok(())
+    }
+
+    /// Remembers what the word of a note at `place` refers to, whether by address or distance.
+    fn note(&mut self, relocation: &elf::Rela64<LE>, place: u64) {
+        let symbol = relocation.symbol(LE, false);
+        if let Some(address) = symbol.and_then(|index| self.symbol_address(index))
+            && self.notes.len() < IMPORTS_MAX
+        {
+            let addend = relocation.r_addend(LE).cast_unsigned();
+            self.notes.push((place, address.wrapping_add(addend)));
+        }
     }
 
     /// Remembers the name if the relocation of the word at `place` is for a symbol of another object.
@@ -311,7 +352,7 @@ impl<'a> Layout<'a> {
                     data,
                 });
             }
-            if flags & elf::SHF_ALLOC.0 == 0 || range.is_empty() {
+            if !self.has_address(section) || range.is_empty() {
                 continue;
             }
             let code = Code {
@@ -345,7 +386,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The functions, and the labels without a type in sections with code.
-    fn code_symbols(&self) -> Vec<Symbol> {
+    fn code_symbols(&mut self) -> Vec<Symbol> {
         let mut left = self.data.len().saturating_mul(NAME_SHARING_MAX);
         let mut out = Vec::new();
         for (index, symbol) in self.symbols.enumerate() {
@@ -370,6 +411,10 @@ impl<'a> Layout<'a> {
                 break;
             };
             left = rest;
+            if kind == elf::STT_NOTYPE && symbol.st_size(LE) > 0 {
+                let end = address.saturating_add(symbol.st_size(LE));
+                self.untyped.push(address..end);
+            }
             out.push(Symbol {
                 address,
                 size: symbol.st_size(LE),

@@ -5,6 +5,7 @@ mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
 mod converting;
+mod generating;
 mod handling;
 mod kernel;
 pub mod lockstep;
@@ -19,6 +20,9 @@ pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summar
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
 pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
+pub use generating::{
+    GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationWarningLine,
+};
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
@@ -98,6 +102,10 @@ pub enum Line {
     MapStack(MapStackLine),
     /// What a function lost, from `tables convert`.
     ConversionLoss(ConversionLossLine),
+    /// A rule of the kernel that code breaks, from `tables generate`.
+    GenerationWarning(GenerationWarningLine),
+    /// Where the generated table and that of the file differ, from `tables generate --compare`.
+    GenerationDifference(GenerationDifferenceLine),
     /// An unwinder, from `unwinders`.
     Unwinder(Box<UnwinderLine>),
     /// A row of an unwind table, from `tables dump`.

@@ -124,6 +124,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
         bytes_equal: written.comparison.equal,
         sections: written::section_lines(&written.converted.sections),
         losses: losses.collect(),
+        comparison: None,
         command: output::command_line(),
     });
     serde_json::to_writer(&mut out, &line)?;

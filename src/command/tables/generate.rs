@@ -11,15 +11,20 @@ use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::generate::breach::Breach;
 use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
 use unwind_sim_tables::generate::write::{Written, write_in_file};
-use unwind_sim_tables::generate::{Boundaries, Function, Gap, Generated, generate};
+use unwind_sim_tables::generate::{Boundaries, Function, GAPS, Gap, Generated, Options, generate};
 use unwind_sim_tables::table::Table;
-use unwind_sim_view::json::{self, ConversionLine, ConversionLossLine, LossCountLine};
+use unwind_sim_view::json::{
+    self, ConversionLine, ConversionLossLine, GenerationClassLine, GenerationComparisonLine,
+    GenerationDifferenceLine, GenerationWarningLine, LossCountLine,
+};
 
 /// Write a copy of an ELF file with an unwind table made from its code alone. Functions with
 /// addresses that get no row, because ways that lead there disagree or the frame is not known, are
-/// listed with the reason.
+/// listed with the reason. With ORC, code that breaks the kernel's rules is reported in objtool's
+/// words.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Formats: orc:LAYOUT (4.14, 5.12, 6.3, 6.4 or 7.1, the first Linux that reads its entries so; orc \
@@ -29,6 +34,7 @@ get ORC only.
 Examples:
   unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables generate module.ko --to orc:5.12 --compare -o new.ko
+  unwind-sim tables generate vmlinux --to orc --compare -o new
   unwind-sim tables generate /usr/bin/git --to sframe-v3 --functions table -o git")]
 pub(crate) struct Args {
     /// The executable, shared object, relocatable object or kernel module.
@@ -41,13 +47,18 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Where the boundaries of functions come from: symbols with a size, or the FDEs of the table that
-    /// the file has. By default symbols for objects, the table for programs.
+    /// the file has. By default symbols for objects and kernels, the table for programs.
     #[arg(long, value_name = "SOURCE")]
     functions: Option<Functions>,
     /// Compare with the table of this format that the file has, address by address.
     #[arg(long)]
     compare: bool,
-    /// One JSON object per line: every function with a gap, then a summary.
+    /// With ORC, warn also of what breaks the rules of kernels with frame pointers (objtool
+    /// --stackval).
+    #[arg(long)]
+    frame_pointers: bool,
+    /// One JSON object per line: every function with a gap, every warning and difference, then a
+    /// summary.
     #[arg(long)]
     json: bool,
 }
@@ -61,18 +72,14 @@ enum Functions {
 
 /// How many functions are listed for each reason; the rest are counted.
 const LISTED_MAX: usize = 10;
-/// The reasons, in the order of the report.
-const GAPS: [Gap; 5] = [
-    Gap::Disagree,
-    Gap::Frame,
-    Gap::Undecodable,
-    Gap::IndirectJump,
-    Gap::Limit,
-];
-
 fn target(name: &str) -> Result<Target, String> {
     let known = || Target::ALL.map(Target::as_str).join(", ");
     Target::from_name(name).ok_or_else(|| format!("not one of {}", known()))
+}
+
+/// Whether it has ORC, whose pieces are not functions.
+fn is_kernel(file: &File) -> bool {
+    file.section_range(".orc_unwind_ip").is_some()
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
@@ -82,11 +89,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let boundaries = match args.functions {
         Some(Functions::Symbols) => Boundaries::Symbols,
         Some(Functions::Table) => Boundaries::Table,
-        None if file.is_relocatable() => Boundaries::Symbols,
+        None if file.is_relocatable() || is_kernel(&file) => Boundaries::Symbols,
         None => Boundaries::Table,
     };
-    let (generated, comparison) = match args.compare {
-        false => (generate(&file, boundaries), None),
+    let options = Options::new(boundaries, args.to);
+    let (generated, compared) = match args.compare {
+        false => (generate(&file, options)?, None),
         true => {
             let encoding = match args.to {
                 Target::Orc(encoding) => Some(encoding),
@@ -99,15 +107,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     args.to.kind().as_str()
                 );
             };
-            let (generated, comparison) = compare(&file, boundaries, &old, args.to);
-            (generated, Some(comparison))
+            let (generated, comparison) = compare(&file, options, &old, args.to)?;
+            (generated, Some((comparison, old)))
         }
+    };
+    let shown = Shown {
+        args,
+        file: &file,
+        generated: &generated,
+        compared: compared.as_ref(),
     };
     let written = write_in_file(&file, &data, &generated, args.to)?;
     written::write(&args.output, &written.bytes, &args.path)?;
     match args.json {
-        true => write_json(args, &generated, &written)?,
-        false => write_text(args, &file, &generated, &written, comparison.as_ref())?,
+        true => shown.write_json(&written)?,
+        false => shown.write_text(&written)?,
     }
     Ok(Status::AsExpected)
 }
@@ -118,94 +132,167 @@ fn with_gap(generated: &Generated, gap: Gap) -> impl Iterator<Item = (&Function,
     functions.filter_map(move |f| Some((f, f.gaps.iter().find(|g| g.0 == gap)?.1)))
 }
 
-fn write_json(args: &Args, generated: &Generated, written: &Written) -> Result<()> {
-    let mut out = output::raw_stdout();
-    let mut losses = Vec::new();
-    for gap in GAPS {
-        let mut functions = 0;
-        for (function, first) in with_gap(generated, gap) {
-            functions += 1;
-            let line = json::Line::ConversionLoss(ConversionLossLine {
-                schema: SCHEMA,
-                function: Some(function.name.clone()).filter(|name| !name.is_empty()),
-                start: hex(function.range.start),
-                end: hex(function.range.end),
-                reason: gap.as_str(),
-                costs_rows: true,
-                rows: 0,
-                bytes: 0,
-                first: hex(first),
-            });
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
-        }
-        if functions > 0 {
-            losses.push(LossCountLine {
-                reason: gap.as_str(),
-                costs_rows: true,
-                functions,
-                rows: 0,
-                bytes: 0,
-            });
-        }
-    }
-    let report = &written.report;
-    for (lost, (functions, rows, bytes)) in report.by_reason() {
-        losses.push(LossCountLine {
-            reason: lost.as_str(),
-            costs_rows: lost.costs_rows(),
-            functions,
-            rows,
-            bytes,
-        });
-    }
-    let line = json::Line::Conversion(ConversionLine {
-        schema: SCHEMA,
-        file: args.path.display().to_string(),
-        from: "code",
-        to: args.to.as_str(),
-        functions_read: report.functions_read,
-        rows_read: report.rows_read,
-        functions_written: report.functions_written,
-        rows_written: report.rows_written,
-        bytes_equal: written.equal,
-        sections: written::section_lines(&written.sections),
-        losses,
-        command: output::command_line(),
-    });
-    serde_json::to_writer(&mut out, &line)?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+/// What there is to show.
+struct Shown<'a> {
+    args: &'a Args,
+    file: &'a File,
+    generated: &'a Generated,
+    compared: Option<&'a (Comparison, Table)>,
 }
 
-fn write_text(
-    args: &Args,
-    file: &File,
-    generated: &Generated,
-    written: &Written,
-    comparison: Option<&Comparison>,
-) -> Result<()> {
-    let mut out = output::stdout();
-    writeln!(
-        out,
-        "{}: {} from the code",
-        args.output.display(),
-        args.to.as_str()
-    )?;
-    let (functions, rows) = (generated.functions.len(), generated.rows());
-    writeln!(out, "  generated: {functions} functions, {rows} rows")?;
-    let report = &written.report;
-    let (functions, rows) = (report.functions_written, report.rows_written);
-    writeln!(out, "  written: {functions} functions, {rows} rows")?;
-    let equal = written.equal;
-    writeln!(
-        out,
-        "  read back: the same rule at {equal} addresses, no other rule at any"
-    )?;
-    written::tell_sections(&mut out, &written.sections)?;
-    for gap in GAPS {
-        let mut these = with_gap(generated, gap);
+impl Shown<'_> {
+    /// The warnings: of kernels only, and of those with frame pointers only if they are wanted.
+    fn warnings(&self) -> impl Iterator<Item = (&Function, u64, &Breach)> {
+        let is_wanted = matches!(self.args.to, Target::Orc(_));
+        let functions = self.generated.functions.iter().filter(move |_| is_wanted);
+        let all =
+            functions.flat_map(|f| f.breaches.iter().map(move |(at, breach)| (f, *at, breach)));
+        all.filter(|(_, _, breach)| {
+            let needs_frames = matches!(breach, Breach::NoFrame | Breach::ScratchBp);
+            !needs_frames || self.args.frame_pointers
+        })
+    }
+
+    fn write_json(&self, written: &Written) -> Result<()> {
+        let mut out = output::raw_stdout();
+        let mut losses = Vec::new();
+        for gap in GAPS {
+            let mut functions = 0;
+            for (function, first) in with_gap(self.generated, gap) {
+                functions += 1;
+                let line = json::Line::ConversionLoss(ConversionLossLine {
+                    schema: SCHEMA,
+                    function: named(function),
+                    start: hex(function.range.start),
+                    end: hex(function.range.end),
+                    reason: gap.as_str(),
+                    costs_rows: true,
+                    rows: 0,
+                    bytes: 0,
+                    first: hex(first),
+                });
+                write_line(&mut out, &line)?;
+            }
+            if functions > 0 {
+                losses.push(LossCountLine {
+                    reason: gap.as_str(),
+                    costs_rows: true,
+                    functions,
+                    rows: 0,
+                    bytes: 0,
+                });
+            }
+        }
+        for (function, at, breach) in self.warnings() {
+            let line = json::Line::GenerationWarning(GenerationWarningLine {
+                schema: SCHEMA,
+                file: self.args.path.display().to_string(),
+                function: named(function),
+                address: hex(at),
+                offset: at - function.range.start,
+                rule: breach.as_str(),
+                message: breach.to_string(),
+            });
+            write_line(&mut out, &line)?;
+        }
+        self.write_differences(&mut out)?;
+        let report = &written.report;
+        for (lost, (functions, rows, bytes)) in report.by_reason() {
+            losses.push(LossCountLine {
+                reason: lost.as_str(),
+                costs_rows: lost.costs_rows(),
+                functions,
+                rows,
+                bytes,
+            });
+        }
+        let line = json::Line::Conversion(ConversionLine {
+            schema: SCHEMA,
+            file: self.args.path.display().to_string(),
+            from: "code",
+            to: self.args.to.as_str(),
+            functions_read: report.functions_read,
+            rows_read: report.rows_read,
+            functions_written: report.functions_written,
+            rows_written: report.rows_written,
+            bytes_equal: written.equal,
+            sections: written::section_lines(&written.sections),
+            losses,
+            comparison: self
+                .compared
+                .map(|(comparison, _)| comparison_line(comparison)),
+            command: output::command_line(),
+        });
+        write_line(&mut out, &line)?;
+        out.flush()?;
+        Ok(())
+    }
+
+    fn write_differences(&self, out: &mut dyn Write) -> Result<()> {
+        let Some((comparison, old)) = self.compared else {
+            return Ok(());
+        };
+        for &(class, start, len) in &comparison.listed {
+            let place = self.file.place(start);
+            let function = self.generated.function_at(start);
+            let line = json::Line::GenerationDifference(GenerationDifferenceLine {
+                schema: SCHEMA,
+                class: class.as_str(),
+                start: hex(start),
+                end: hex(start + len),
+                section: place.map(|place| place.0.to_owned()),
+                section_offset: place.map(|place| place.1),
+                function: function.and_then(named),
+                old: old.row_at(start).map(|row| row.rule.to_string()),
+                new: self.generated.rule_at(start).map(ToString::to_string),
+            });
+            write_line(out, &line)?;
+        }
+        Ok(())
+    }
+
+    fn write_text(&self, written: &Written) -> Result<()> {
+        let mut out = output::stdout();
+        let (path, to) = (self.args.output.display(), self.args.to.as_str());
+        writeln!(out, "{path}: {to} from the code")?;
+        let (functions, rows) = (self.generated.functions.len(), self.generated.rows());
+        writeln!(out, "  generated: {functions} functions, {rows} rows")?;
+        let report = &written.report;
+        let (functions, rows) = (report.functions_written, report.rows_written);
+        writeln!(out, "  written: {functions} functions, {rows} rows")?;
+        let equal = written.equal;
+        writeln!(
+            out,
+            "  read back: the same rule at {equal} addresses, no other rule at any"
+        )?;
+        written::tell_sections(&mut out, &written.sections)?;
+        for gap in GAPS {
+            self.tell_gap(&mut out, gap)?;
+        }
+        for (lost, (functions, rows, bytes)) in report.by_reason() {
+            writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
+            writeln!(
+                out,
+                "  {functions} functions, {rows} rows, {bytes} addresses"
+            )?;
+        }
+        if let Some((comparison, _)) = self.compared {
+            self.tell_comparison(&mut out, comparison)?;
+        }
+        for (function, at, breach) in self.warnings() {
+            let (path, name) = (self.args.path.display(), &function.name);
+            let offset = at - function.range.start;
+            writeln!(
+                out,
+                "{path}: warning: objtool-like: {name}+{offset:#x}: {breach}"
+            )?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn tell_gap(&self, out: &mut dyn Write, gap: Gap) -> Result<()> {
+        let mut these = with_gap(self.generated, gap);
         let mut told = false;
         for (function, first) in these.by_ref().take(LISTED_MAX) {
             if !told {
@@ -219,45 +306,57 @@ fn write_text(
         if more > 0 {
             writeln!(out, "  and {more} more; --json lists all")?;
         }
+        Ok(())
     }
-    for (lost, (functions, rows, bytes)) in report.by_reason() {
-        writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
+
+    fn tell_comparison(&self, out: &mut dyn Write, comparison: &Comparison) -> Result<()> {
+        let (total, share) = (comparison.total(), 100.0 * comparison.share());
         writeln!(
             out,
-            "  {functions} functions, {rows} rows, {bytes} addresses"
+            "compared with the table of the file: {total} addresses, {share:.4} % the same"
         )?;
+        for (class, count) in &comparison.addresses {
+            writeln!(out, "  {}: {count}", class.as_str())?;
+            if matches!(class, Class::Equal | Class::EqualInMeaning) {
+                continue;
+            }
+            let listed = comparison.listed.iter().filter(|l| l.0 == *class);
+            for (_, start, len) in listed.take(LISTED_MAX) {
+                let name = self.generated.function_at(*start).map_or("", |f| &f.name);
+                match self.file.place(*start) {
+                    Some((section, offset)) => {
+                        writeln!(out, "    {section}+{offset:#x}, {len} addresses {name}")?;
+                    }
+                    None => writeln!(out, "    {start:#x}, {len} addresses {name}")?,
+                }
+            }
+        }
+        Ok(())
     }
-    if let Some(comparison) = comparison {
-        tell_comparison(&mut out, file, generated, comparison)?;
-    }
-    out.flush()?;
+}
+
+fn named(function: &Function) -> Option<String> {
+    Some(function.name.clone()).filter(|name| !name.is_empty())
+}
+
+fn write_line(out: &mut dyn Write, line: &json::Line) -> Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
+    writeln!(out)?;
     Ok(())
 }
 
-fn tell_comparison(
-    out: &mut dyn Write,
-    file: &File,
-    generated: &Generated,
-    comparison: &Comparison,
-) -> Result<()> {
-    let total = comparison.total();
-    writeln!(
-        out,
-        "compared with the table of the file: {total} addresses"
-    )?;
-    for (class, count) in &comparison.addresses {
-        writeln!(out, "  {}: {count}", class.as_str())?;
-        let listed = comparison.listed.iter().filter(|l| l.0 == *class);
-        for (_, start, len) in listed.take(LISTED_MAX) {
-            let name = generated.function_at(*start).map_or("", |f| &f.name);
-            match (file.place(*start), class) {
-                (_, Class::Equal | Class::EqualInMeaning) => {}
-                (Some((section, offset)), _) => {
-                    writeln!(out, "    {section}+{offset:#x}, {len} addresses {name}")?;
-                }
-                (None, _) => writeln!(out, "    {start:#x}, {len} addresses {name}")?,
-            }
+fn comparison_line(comparison: &Comparison) -> GenerationComparisonLine {
+    let classes = comparison.addresses.iter().map(|(class, &addresses)| {
+        let listed = comparison.listed.iter().filter(|l| l.0 == *class).count();
+        GenerationClassLine {
+            class: class.as_str(),
+            addresses,
+            listed: listed as u64,
         }
+    });
+    GenerationComparisonLine {
+        addresses: comparison.total(),
+        share: comparison.share(),
+        classes: classes.collect(),
     }
-    Ok(())
 }

@@ -5,11 +5,12 @@
 //! instruction the file's row gives the right CFA, return address and registers.
 
 use super::walk::{Followed, Walker};
-use super::{Boundaries, Generated, generate_with};
+use super::{Gap, Generated, Options, generate_with};
 use crate::convert::Target;
 use crate::convert::expressible::{expressible, projected};
 use crate::convert::source::says_nothing;
 use crate::file::File;
+use crate::hints::HintError;
 use crate::proof::claim::{self, Outcome};
 use crate::table::{Row, Table};
 use std::collections::{BTreeMap, HashMap};
@@ -34,6 +35,9 @@ pub enum Class {
     OnlyOld,
     /// Only the generated table has a row.
     OnlyNew,
+    /// Only the file has a row, in assembly whose rows come from unwind hints that the file has no
+    /// more.
+    NeedsHint,
 }
 
 impl Class {
@@ -46,6 +50,7 @@ impl Class {
             Class::Different => "different",
             Class::OnlyOld => "not-generated",
             Class::OnlyNew => "only-generated",
+            Class::NeedsHint => "needs-hint",
         }
     }
 }
@@ -61,26 +66,43 @@ pub struct Comparison {
 
 /// Generates the table of `file` and compares it with `old`, one of the file's own, which has format
 /// `target`.
+///
+/// # Errors
+/// If the file has unwind hints that cannot be read.
 pub fn compare(
     file: &File,
-    boundaries: Boundaries,
+    options: Options,
     old: &Table,
     target: Target,
-) -> (Generated, Comparison) {
+) -> Result<(Generated, Comparison), HintError> {
     let mut meanings: HashMap<u64, bool> = HashMap::new();
-    let new = generate_with(file, boundaries, |walker, followed| {
+    let new = generate_with(file, options, |walker, followed| {
         judge_function(walker, followed, old, target, &mut meanings);
-    });
+    })?;
     let mut out = Comparison::default();
     for code in file.code() {
         if NOT_EXECUTED.contains(&code.name.as_str()) {
             continue;
         }
+        let mut before = None;
         for address in code.range.clone() {
-            out.add(class(&new, old, target, address, &meanings), address);
+            let mut class = class(&new, old, target, address, &meanings);
+            // Padding has no state; where both rows go on, so does what they mean.
+            let rows = (
+                new.rule_at(address),
+                old.row_at(address).map(|row| row.rule),
+            );
+            if class == Class::Different
+                && let Some((known, meaning)) = before
+                && known == rows
+            {
+                class = meaning;
+            }
+            before = Some((rows, class));
+            out.add(class, address);
         }
     }
-    (new, out)
+    Ok((new, out))
 }
 
 fn row_at(old: &Table, address: u64) -> Option<Row<'_>> {
@@ -90,13 +112,13 @@ fn row_at(old: &Table, address: u64) -> Option<Row<'_>> {
 /// Judges the old rows of the function that was followed last, where they differ from the new ones:
 /// whether the code contradicts them.
 fn judge_function(
-    walker: &Walker<'_>,
+    walker: &mut Walker<'_>,
     _: &Followed,
     old: &Table,
     target: Target,
     meanings: &mut HashMap<u64, bool>,
 ) {
-    for function in walker.functions() {
+    for function in walker.functions(false) {
         for (range, rule) in &function.rows {
             let mut wanted = projected(rule, target);
             wanted.by_frame_pointer = false;
@@ -142,7 +164,14 @@ fn class(
     let found = new.rule_at(address).filter(|r| expressible(r, target));
     match (row_at(old, address), found) {
         (None, None) => Class::Equal,
-        (Some(_), None) => Class::OnlyOld,
+        (Some(_), None) => {
+            let function = new.function_at(address);
+            let gaps = function.map_or(&[][..], |f| &f.gaps);
+            match gaps.iter().any(|gap| gap.0 == Gap::Hint) {
+                true => Class::NeedsHint,
+                false => Class::OnlyOld,
+            }
+        }
         (None, Some(_)) => Class::OnlyNew,
         (Some(row), Some(rule)) if projected(row.rule, target) == projected(rule, target) => {
             Class::Equal
@@ -176,6 +205,13 @@ impl Comparison {
     /// The number of addresses compared.
     pub fn total(&self) -> u64 {
         self.addresses.values().sum()
+    }
+
+    /// The share of the addresses at which both say the same, of those whose rows the code shows.
+    pub fn share(&self) -> f64 {
+        let same = self.count(Class::Equal) + self.count(Class::EqualInMeaning);
+        let shown = self.total() - self.count(Class::NeedsHint);
+        same as f64 / shown.max(1) as f64
     }
 
     /// The addresses of one class.

@@ -1,5 +1,9 @@
 //! The rows of one function, and why addresses in it have none.
 
+use super::breach::Breach;
+use crate::file::File;
+use crate::proof::body::is_padding;
+use iced_x86::{Decoder, DecoderOptions};
 use std::ops::Range;
 use unwind_sim_unwind::rule::Rule;
 
@@ -16,7 +20,19 @@ pub enum Gap {
     IndirectJump,
     /// The function is too large, or takes too many steps.
     Limit,
+    /// Assembly that is not a function, without unwind hints.
+    Hint,
 }
+
+/// All reasons, in the order of reports.
+pub const GAPS: [Gap; 6] = [
+    Gap::Disagree,
+    Gap::Frame,
+    Gap::Undecodable,
+    Gap::IndirectJump,
+    Gap::Limit,
+    Gap::Hint,
+];
 
 impl Gap {
     /// The stable name.
@@ -27,6 +43,7 @@ impl Gap {
             Gap::Undecodable => "undecodable",
             Gap::IndirectJump => "indirect-jump",
             Gap::Limit => "limit",
+            Gap::Hint => "hint",
         }
     }
 
@@ -38,6 +55,7 @@ impl Gap {
             Gap::Undecodable => "not an instruction",
             Gap::IndirectJump => "an indirect jump whose targets are not known",
             Gap::Limit => "a limit of this program was reached",
+            Gap::Hint => "assembly whose rows come from unwind hints, which are not in the file",
         }
     }
 }
@@ -53,6 +71,10 @@ pub struct Function {
     pub rows: Vec<(Range<u64>, Rule)>,
     /// Why addresses have no row, each reason with the first address (svma).
     pub gaps: Vec<(Gap, u64)>,
+    /// Rules of the kernel that it breaks, and where (svma).
+    pub breaches: Vec<(u64, Breach)>,
+    /// Instructions that ways lead to, but that have no row (svma), by address.
+    pub(super) silent: Vec<Range<u64>>,
 }
 
 impl Function {
@@ -69,6 +91,45 @@ impl Function {
             Some((last, same)) if last.end == range.start && *same == rule => last.end = range.end,
             _ if range.is_empty() => {}
             _ => self.rows.push((range, rule)),
+        }
+    }
+
+    /// The first address (svma) of an instruction that no way leads to, and that is not padding.
+    pub(super) fn unreached(&self, file: &File) -> Option<u64> {
+        if self.rows.is_empty() && self.silent.is_empty() {
+            return None;
+        }
+        let rows = self.rows.iter().map(|row| row.0.clone());
+        let mut reached: Vec<Range<u64>> = rows.chain(self.silent.iter().cloned()).collect();
+        reached.sort_by_key(|range| (range.start, range.end));
+        reached.push(self.range.end..self.range.end);
+        let mut end = self.range.start;
+        for range in reached {
+            let bytes = file.bytes(end);
+            let hole = range.start.saturating_sub(end);
+            let hole = usize::try_from(hole)
+                .ok()
+                .and_then(|hole| bytes.get(..hole));
+            let decoder = Decoder::with_ip(64, hole.unwrap_or(&[]), end, DecoderOptions::NONE);
+            let found = decoder.into_iter().find(|insn| !is_padding(insn));
+            if let Some(insn) = found {
+                return Some(insn.ip());
+            }
+            end = end.max(range.end);
+        }
+        None
+    }
+
+    /// Gives padding the row before it. `skip` finds the first address from another on that is not
+    /// padding; `None` if there is only padding to the end.
+    pub(super) fn pad(&mut self, mut skip: impl FnMut(u64) -> Option<u64>) {
+        let rows = std::mem::take(&mut self.rows);
+        let starts = rows.iter().skip(1).map(|row| row.0.start);
+        let starts: Vec<u64> = starts.chain([self.range.end]).collect();
+        for ((range, rule), next) in rows.into_iter().zip(starts) {
+            let is_padding = range.end < next && skip(range.end).unwrap_or(next) >= next;
+            let end = if is_padding { next } else { range.end };
+            self.push(range.start..end, rule);
         }
     }
 
@@ -90,6 +151,12 @@ impl Function {
             }
         }
         self.rows = merged.rows;
+        self.silent.extend(other.silent);
+        for breach in other.breaches {
+            if !self.breaches.contains(&breach) {
+                self.breaches.push(breach);
+            }
+        }
         for gap in other.gaps {
             if !self.gaps.iter().any(|known| known.0 == gap.0) {
                 self.gaps.push(gap);

@@ -54,10 +54,14 @@ fn from_symbols(file: &File) -> Vec<Unit> {
         .filter_map(|symbol| {
             let code = file.code_at(symbol.address)?;
             let end = symbol.address.checked_add(symbol.size)?.min(code.range.end);
+            let entry = match is_untyped(file, symbol.address) {
+                true => Entry::Part,
+                false => entry(&symbol.name),
+            };
             Some(Unit {
                 range: symbol.address..end,
                 name: symbol.name.clone(),
-                entry: entry(&symbol.name),
+                entry,
                 lsda: None,
             })
         })
@@ -75,6 +79,15 @@ fn from_symbols(file: &File) -> Vec<Unit> {
         apart
     });
     units
+}
+
+/// Whether the symbols say that assembly begins at `address` (svma) that is not a function
+/// (`SYM_CODE_START` in Linux `include/linux/linkage.h`).
+pub fn is_untyped(file: &File, address: u64) -> bool {
+    let untyped = file.untyped();
+    untyped
+        .binary_search_by_key(&address, |range| range.start)
+        .is_ok()
 }
 
 /// The cold part of a function is entered by jumps out of it only (GCC's `-freorder-blocks-and-partition`

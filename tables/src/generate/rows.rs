@@ -28,8 +28,40 @@ const OTHERS: [Reg; 14] = [
     Reg::R15,
 ];
 
+/// What frame a state describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// That of a function that was called.
+    Function,
+    /// What a hint says; where the caller's registers are, it does not say.
+    Hinted(RuleKind),
+    /// None: nothing has called this.
+    Outermost,
+    /// By a hint, nobody knows.
+    Undefined,
+}
+
+/// The row for `state`, which describes `frame`; `None` if there is none.
+pub fn row(state: &State, frame: Frame) -> Option<Rule> {
+    match frame {
+        Frame::Function => rule(state),
+        Frame::Hinted(kind) => {
+            let known = rule(state).filter(|_| kind == RuleKind::Call || kind == RuleKind::Signal);
+            let rbp = known.map_or(rule::Value::Same, |rule| rule.saved(Reg::Rbp));
+            let rbp = match rbp {
+                rule::Value::Undefined => rule::Value::Same,
+                rbp => rbp,
+            };
+            let said = Rule::call(cfa(state)?).with_saved(Reg::Rbp, rbp);
+            Some(Rule { kind, ..said })
+        }
+        Frame::Outermost => Some(Rule::OUTERMOST),
+        Frame::Undefined => None,
+    }
+}
+
 /// The rule for `state`; `None` if the CFA, the return address or a register is not known.
-pub fn rule(state: &State) -> Option<Rule> {
+fn rule(state: &State) -> Option<Rule> {
     let mut rule = Rule {
         kind: RuleKind::Call,
         by_frame_pointer: false,

@@ -3,13 +3,18 @@
 //! Unlike the walker of [`crate::proof`] it has no rows to go by: a call returns unless its callee is
 //! known not to, and ways that disagree spoil all that they lead to.
 
+mod arrive;
+mod examine;
 mod leave;
 
+use super::breach::{self, Breach};
 use super::function::{Function, Gap};
 use super::functions::Unit;
-use super::rows;
+use super::rows::{self, Frame};
 use crate::file::File;
+use crate::hints::{Hint, Hints};
 use crate::kernel::{Alternative, Edges};
+use crate::proof::access::general;
 use crate::proof::body::Body;
 use crate::proof::exec::{Machine, push, refine};
 use crate::proof::lsda::{CallSite, call_sites};
@@ -17,7 +22,7 @@ use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use hashbrown::HashMap;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::Rule;
@@ -26,6 +31,8 @@ use unwind_sim_unwind::rule::Rule;
 const STEPS_MAX: u32 = 1 << 20;
 /// The maximum number of functions that are followed together: a function and its cold parts.
 const PARTS_MAX: usize = 32;
+/// What `iretq` takes off the stack, bytes.
+const IRET_LEN: i32 = 40;
 /// The maximum number of instructions of an alternative.
 const ALTERNATIVE_MAX: usize = 256;
 
@@ -43,8 +50,32 @@ pub struct Known {
     pub state: State,
     /// Length of the instruction, bytes.
     pub len: u8,
+    /// What is known beside the state.
+    pub standing: Standing,
+}
+
+/// What is known at an instruction beside the state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// What frame the state describes.
+    pub frame: Frame,
     /// Whether ways disagree here or before.
     pub is_spoilt: bool,
+}
+
+impl Standing {
+    /// At the entry of a function.
+    const ENTRY: Standing = Standing {
+        frame: Frame::Function,
+        is_spoilt: false,
+    };
+}
+
+impl Known {
+    /// The row.
+    fn rule(&self) -> Option<Rule> {
+        rows::row(&self.state, self.standing.frame).filter(|_| !self.standing.is_spoilt)
+    }
 }
 
 struct Part {
@@ -57,7 +88,7 @@ struct Part {
 struct Job {
     at: u64,
     state: State,
-    is_spoilt: bool,
+    standing: Standing,
 }
 
 enum Next {
@@ -70,6 +101,7 @@ pub struct Walker<'g> {
     file: &'g File,
     units: &'g [Unit],
     edges: &'g Edges,
+    hints: &'g Hints,
     never: &'g BTreeSet<u64>,
     machine: Machine<'g>,
     parts: Vec<Part>,
@@ -80,6 +112,11 @@ pub struct Walker<'g> {
     callees: Vec<u64>,
     returns: bool,
     steps: u32,
+    /// Rules that the code breaks, and where (svma).
+    breaches: Vec<(u64, Breach)>,
+    /// Whether rbp was pushed, and whether it was made a frame pointer.
+    pushes_rbp: bool,
+    has_frame_pointer: bool,
 }
 
 impl<'g> Walker<'g> {
@@ -87,15 +124,20 @@ impl<'g> Walker<'g> {
     pub fn new(
         file: &'g File,
         units: &'g [Unit],
-        edges: &'g Edges,
+        (edges, hints): (&'g Edges, &'g Hints),
         never: &'g BTreeSet<u64>,
     ) -> Walker<'g> {
+        let mut machine = Machine::new(file);
+        // A store through a pointer never hits a save slot: one that seems to comes from a loop over
+        // a list in the frame, followed further than it ever runs.
+        machine.is_in_loop = true;
         Walker {
             file,
             units,
             edges,
+            hints,
             never,
-            machine: Machine::new(file),
+            machine,
             parts: Vec::new(),
             known: HashMap::new(),
             inside: BTreeMap::new(),
@@ -103,6 +145,9 @@ impl<'g> Walker<'g> {
             callees: Vec::new(),
             returns: false,
             steps: 0,
+            breaches: Vec::new(),
+            pushes_rbp: false,
+            has_frame_pointer: false,
         }
     }
 
@@ -119,19 +164,31 @@ impl<'g> Walker<'g> {
         self.inside.clear();
         self.returns = false;
         self.steps = 0;
+        self.breaches.clear();
+        self.pushes_rbp = false;
+        self.has_frame_pointer = false;
         let unit = self.units.get(index)?;
-        let starts = match unit.entry {
+        let mut starts = match unit.entry {
+            _ if self.hints.non_standard.contains(&unit.range.start) => return None,
             Entry::Call => vec![unit.range.start],
             Entry::Plt => crate::proof::plt::stubs(self.file, &unit.range),
-            Entry::Part | Entry::Signal | Entry::Resolver => return None,
+            Entry::Part | Entry::Signal | Entry::Resolver => Vec::new(),
         };
+        // A hint needs no way that leads to it; where it restores, one does.
+        let hints = self.hints.at.range(unit.range.clone());
+        let hints = hints.filter(|hint| !matches!(hint.1, Hint::Restore(_)));
+        starts.extend(hints.map(|hint| hint.0).rev());
+        if starts.is_empty() {
+            return None;
+        }
         self.open(index)?;
-        for at in starts {
-            self.job(at, State::entry(), false);
+        for at in starts.into_iter().rev() {
+            self.job(at, State::entry(), Standing::ENTRY);
         }
         while let Some(job) = self.jobs.pop() {
             self.run(job);
         }
+        self.examine_alternatives();
         Some(Followed {
             returns: self.returns,
             callees: std::mem::take(&mut self.callees),
@@ -143,8 +200,9 @@ impl<'g> Walker<'g> {
         self.known.get(&address)
     }
 
-    /// The rows of the function followed last, and of its cold parts.
-    pub fn functions(&self) -> Vec<Function> {
+    /// The rows of the function followed last, and of its cold parts. With `pads`, padding between
+    /// two rows, and at the end, gets the row before it, as from compilers.
+    pub fn functions(&mut self, pads: bool) -> Vec<Function> {
         let mut addresses: Vec<u64> = self.known.keys().copied().collect();
         addresses.sort_unstable();
         let functions = self.parts.iter().filter_map(|part| {
@@ -152,9 +210,12 @@ impl<'g> Walker<'g> {
             let mut out = Function {
                 range: unit.range.clone(),
                 name: unit.name.clone(),
-                rows: Vec::new(),
                 gaps: part.gaps.clone(),
+                ..Function::default()
             };
+            let here = self.breaches.iter();
+            let here = here.filter(|breach| unit.range.contains(&breach.0));
+            out.breaches.extend(here.cloned());
             let first = addresses.partition_point(|&a| a < unit.range.start);
             let here = addresses.iter().skip(first);
             for &at in here.take_while(|&&a| a < unit.range.end) {
@@ -162,7 +223,13 @@ impl<'g> Walker<'g> {
             }
             Some(out)
         });
-        functions.collect()
+        let mut functions: Vec<Function> = functions.collect();
+        if pads {
+            for (function, part) in functions.iter_mut().zip(&mut self.parts) {
+                function.pad(|at| part.body.skip_padding(self.file, at));
+            }
+        }
+        functions
     }
 
     fn add_rows(&self, out: &mut Function, at: u64) {
@@ -170,9 +237,12 @@ impl<'g> Walker<'g> {
             return;
         };
         let end = (at + u64::from(known.len)).min(out.range.end);
-        let rule = rows::rule(&known.state).filter(|_| !known.is_spoilt);
+        let rule = known.rule();
         if rule.is_none() {
-            let gap = if known.is_spoilt {
+            out.silent.push(at..end);
+        }
+        if rule.is_none() && known.standing.frame != Frame::Undefined {
+            let gap = if known.standing.is_spoilt {
                 Gap::Disagree
             } else {
                 Gap::Frame
@@ -221,6 +291,11 @@ impl<'g> Walker<'g> {
         Some(self.parts.len() - 1)
     }
 
+    fn is_plt(&self, part: usize) -> bool {
+        let unit = self.parts.get(part).and_then(|p| self.units.get(p.unit));
+        unit.is_some_and(|unit| unit.entry == Entry::Plt)
+    }
+
     fn gap(&mut self, part: usize, gap: Gap, at: u64) {
         if let Some(part) = self.parts.get_mut(part)
             && !part.gaps.iter().any(|g| g.0 == gap)
@@ -229,17 +304,17 @@ impl<'g> Walker<'g> {
         }
     }
 
-    fn job(&mut self, at: u64, state: State, is_spoilt: bool) {
+    fn job(&mut self, at: u64, state: State, standing: Standing) {
         self.jobs.push(Job {
             at,
             state,
-            is_spoilt,
+            standing,
         });
     }
 
     /// Follows one way until it ends or meets another.
     fn run(&mut self, job: Job) {
-        let (mut pc, mut state, mut is_spoilt) = (job.at, job.state, job.is_spoilt);
+        let (mut pc, mut state, mut standing) = (job.at, job.state, job.standing);
         let Some(mut part) = self.part_at(pc) else {
             return;
         };
@@ -253,7 +328,10 @@ impl<'g> Walker<'g> {
             let Some(insn) = found else {
                 match self.part_at(pc) {
                     Some(other) if other != part => part = other,
-                    _ => return self.leave(part, pc.wrapping_sub(1), pc, state, is_spoilt),
+                    _ => {
+                        self.fall_through(part, pc, standing);
+                        return self.leave(part, pc.wrapping_sub(1), pc, state, standing);
+                    }
                 }
                 continue;
             };
@@ -264,47 +342,17 @@ impl<'g> Walker<'g> {
             let Some(insn) = insn else {
                 return self.gap(part, Gap::Undecodable, pc);
             };
-            if !self.arrive(pc, insn.len() as u8, &mut state, &mut is_spoilt) {
+            if !self.obey(part, pc, &mut state, &mut standing)
+                || !self.arrive(pc, insn.len() as u8, &mut state, &mut standing)
+            {
                 return;
             }
-            self.side_ways(part, pc, &insn, &state, is_spoilt);
-            match self.step(part, &insn, &mut state, is_spoilt) {
+            self.side_ways(part, pc, &insn, &state, standing);
+            let next = self.step(part, &insn, &mut state, standing);
+            self.examine(&insn, &state, standing);
+            match self.told(&insn, next) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
-            }
-        }
-    }
-
-    /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
-    fn arrive(&mut self, pc: u64, len: u8, state: &mut State, is_spoilt: &mut bool) -> bool {
-        let Some(known) = self.known.get_mut(&pc) else {
-            let new = Known {
-                state: state.clone(),
-                len,
-                is_spoilt: *is_spoilt,
-            };
-            self.known.insert(pc, new);
-            return true;
-        };
-        if known.is_spoilt {
-            return false;
-        }
-        let changed = match known.state.join(state) {
-            Some(changed) => Some(changed),
-            None if rows::rule(&known.state) == rows::rule(state) => {
-                Some(known.state.weaken(state))
-            }
-            None => None,
-        };
-        match changed {
-            Some(changed) if !*is_spoilt => {
-                state.clone_from(&known.state);
-                changed
-            }
-            _ => {
-                known.is_spoilt = true;
-                *is_spoilt = true;
-                true
             }
         }
     }
@@ -316,18 +364,18 @@ impl<'g> Walker<'g> {
         pc: u64,
         insn: &Instruction,
         state: &State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
         let edges = self.edges;
         if let Some(&fixup) = edges.fixups.get(&pc) {
-            self.go(part, pc, fixup, state.clone(), is_spoilt);
+            self.go(part, pc, fixup, state.clone(), standing);
         }
         if let Some(&target) = edges.branches.get(&pc) {
-            self.go(part, pc, target, state.clone(), is_spoilt);
-            self.go(part, pc, insn.next_ip(), state.clone(), is_spoilt);
+            self.go(part, pc, target, state.clone(), standing);
+            self.go(part, pc, insn.next_ip(), state.clone(), standing);
         }
         for alternative in edges.alternatives.get(&pc).into_iter().flatten() {
-            self.alternative(part, alternative, state.clone(), is_spoilt);
+            self.alternative(part, alternative, state.clone(), standing);
         }
     }
 
@@ -337,7 +385,7 @@ impl<'g> Walker<'g> {
         part: usize,
         alternative: &Alternative,
         mut state: State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
         let Alternative {
             original,
@@ -347,11 +395,11 @@ impl<'g> Walker<'g> {
         for _ in 0..ALTERNATIVE_MAX {
             let place = original.start + (pc - replacement.start);
             if place > original.start && place < original.end {
-                let rule = rows::rule(&state).filter(|_| !is_spoilt);
+                let rule = rows::row(&state, standing.frame).filter(|_| !standing.is_spoilt);
                 self.inside.entry(place).or_insert(rule);
             }
             if pc >= replacement.end {
-                return self.go(part, original.start, original.end, state, is_spoilt);
+                return self.go(part, original.start, original.end, state, standing);
             }
             let bytes = self.file.bytes(pc);
             let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
@@ -370,10 +418,26 @@ impl<'g> Walker<'g> {
                 pc = insn.next_ip();
                 continue;
             }
-            match self.step(part, &insn, &mut state, is_spoilt) {
+            match self.step(part, &insn, &mut state, standing) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
             }
+        }
+    }
+
+    /// `mov %rsp, (%r11)`: the top of another stack gets the address to come back to (Linux
+    /// `arch/x86/include/asm/irq_stack.h`).
+    fn switch_stack(&mut self, insn: &Instruction, state: &mut State) {
+        let is_top = insn.mnemonic() == Mnemonic::Mov
+            && insn.op0_kind() == OpKind::Memory
+            && insn.op1_register() == Register::RSP
+            && insn.memory_displacement64() == 0
+            && insn.memory_index() == Register::None;
+        let base = is_top.then(|| general(insn.memory_base())).flatten();
+        if let Some(base) = base.filter(|&base| state.reg(base) == Value::Computed) {
+            let top = self.machine.lowered(insn.ip());
+            state.set(base, top);
+            state.store(top, 8, state.reg(Reg::Rsp));
         }
     }
 
@@ -383,16 +447,17 @@ impl<'g> Walker<'g> {
         part: usize,
         insn: &Instruction,
         state: &mut State,
-        is_spoilt: bool,
+        standing: Standing,
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
         match insn.flow_control() {
             FlowControl::Next => {
                 self.machine.execute(insn, state);
+                self.switch_stack(insn, state);
                 Next::Go(next)
             }
             FlowControl::UnconditionalBranch => {
-                self.branch(part, insn, state.clone(), is_spoilt);
+                self.branch(part, insn, state.clone(), standing);
                 Next::End
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
@@ -405,31 +470,50 @@ impl<'g> Walker<'g> {
                         taken.set(Reg::Rcx, Value::Computed);
                         state.set(Reg::Rcx, Value::Computed);
                     }
-                    self.branch(part, insn, taken, is_spoilt);
+                    self.branch(part, insn, taken, standing);
                 }
                 Next::Go(next)
             }
             FlowControl::IndirectBranch => {
-                self.jump_indirect(part, insn, state, is_spoilt);
-                Next::End
+                self.jump_indirect(part, insn, state, standing);
+                // What follows in a procedure linkage table is where the slot leads at first.
+                match self.is_plt(part) && state.is_as_at_entry() {
+                    true => Next::Go(next),
+                    false => Next::End,
+                }
+            }
+            // `sync_core` returns to itself.
+            FlowControl::Return
+                if insn.mnemonic() == Mnemonic::Iretq && pops_own_frame(state, standing) =>
+            {
+                let sp = state.reg(Reg::Rsp);
+                state.set(Reg::Rsp, sp.plus(IRET_LEN.into()));
+                Next::Go(next)
             }
             FlowControl::Return => {
                 self.returns = true;
+                self.examine_return(insn, state, standing);
                 Next::End
             }
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
                 self.machine.execute(insn, state);
                 Next::Go(next)
             }
-            FlowControl::Call | FlowControl::IndirectCall => {
-                self.call(part, insn, state, is_spoilt)
-            }
+            FlowControl::Call | FlowControl::IndirectCall => self.call(part, insn, state, standing),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
                 state.set(Reg::Rax, Value::Computed);
                 Next::Go(next)
             }
+            // A breakpoint; behind code that ends, nothing leads to one.
+            FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int3 => Next::Go(next),
             FlowControl::Exception if self.edges.warnings.contains_key(&pc) => Next::Go(next),
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
     }
+}
+
+/// Whether `iretq` takes words off the stack that the function itself has pushed.
+fn pops_own_frame(state: &State, standing: Standing) -> bool {
+    let own = matches!(state.reg(Reg::Rsp), Value::Entry { reg: Reg::Rsp, offset } if offset <= -IRET_LEN);
+    own && standing.frame == Frame::Function
 }

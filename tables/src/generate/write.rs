@@ -23,7 +23,10 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum GenerateError {
     /// There is no function, or no row that the format can hold.
-    #[error("{file}: no row to write as {to}; its functions need symbols with a size, or a table")]
+    #[error(
+        "{file}: no row to write as {to}: its functions need symbols with a size, or a table; of a \
+         kernel, use the vmlinux with symbols, of its build or of its debug package"
+    )]
     Nothing {
         /// The file's name.
         file: String,

@@ -1,6 +1,7 @@
 //! The lines of `tables convert` and `tables merge`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
+use super::generating::GenerationComparisonLine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -65,6 +66,9 @@ pub struct ConversionLine {
     pub bytes_equal: u64,
     pub sections: Vec<SectionLine>,
     pub losses: Vec<LossCountLine>,
+    /// With `tables generate --compare`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<GenerationComparisonLine>,
     /// The command that reproduces this output.
     pub command: String,
 }

@@ -2,7 +2,7 @@
 
 use super::super::function::Gap;
 use super::super::functions;
-use super::{Next, Walker};
+use super::{Next, Standing, Walker};
 use crate::kernel;
 use crate::proof::exec::push;
 use crate::proof::no_return;
@@ -10,6 +10,7 @@ use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use iced_x86::{Instruction, OpKind};
+use unwind_sim_unwind::regs::Reg;
 
 /// The length of the distance at the end of a near jump or call, bytes.
 const REL32_LEN: u64 = 4;
@@ -18,13 +19,32 @@ fn is_known(name: &str) -> bool {
     kernel::never_returns(name) || no_return::is_known(name)
 }
 
-impl Walker<'_> {
+/// What a jump to the kernel's own stubs stands for (Linux `arch/x86/lib/retpoline.S`).
+enum Stub {
+    /// `ret`.
+    Return,
+    /// A jump to the address in the register.
+    Jump(Reg),
+}
+
+/// The stub with this name.
+fn stub(name: &str) -> Option<Stub> {
+    if name.ends_with("return_thunk") {
+        return Some(Stub::Return);
+    }
+    let prefixes = ["__x86_indirect_thunk_", "__x86_indirect_jump_thunk_"];
+    let reg = prefixes.iter().find_map(|p| name.strip_prefix(p))?;
+    let mut regs = Reg::ALL.into_iter().take(16);
+    regs.find(|r| r.to_string() == reg).map(Stub::Jump)
+}
+
+impl<'g> Walker<'g> {
     /// The function of another object that a direct jump or call goes to.
-    fn import(&self, insn: &Instruction) -> Option<&str> {
+    pub(super) fn import(&self, insn: &Instruction) -> Option<&'g str> {
         self.file.import(insn.next_ip().wrapping_sub(REL32_LEN))
     }
 
-    fn unit_at(&self, address: u64) -> Option<(usize, &functions::Unit)> {
+    pub(super) fn unit_at(&self, address: u64) -> Option<(usize, &functions::Unit)> {
         let after = self.units.partition_point(|u| u.range.start <= address);
         let index = after.checked_sub(1)?;
         let unit = self.units.get(index)?;
@@ -40,9 +60,14 @@ impl Walker<'_> {
         part: usize,
         insn: &Instruction,
         state: &mut State,
-        is_spoilt: bool,
+        standing: Standing,
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
+        if self.hints.intra_calls.contains(&pc) {
+            push(state, 8, Value::Computed);
+            self.go(part, pc, insn.near_branch64(), state.clone(), standing);
+            return Next::End;
+        }
         let direct = insn.op0_kind() == OpKind::NearBranch64;
         let imported = if direct { self.import(insn) } else { None };
         let never = match imported {
@@ -59,8 +84,9 @@ impl Walker<'_> {
             }
             None => self.machine.import(insn, state).is_some_and(is_known),
         };
+        self.examine_call(insn, state, standing);
         state.call();
-        self.landing_pad(part, pc, state, is_spoilt);
+        self.landing_pad(part, pc, state, standing);
         match never {
             true => Next::End,
             false => Next::Go(next),
@@ -68,14 +94,14 @@ impl Walker<'_> {
     }
 
     /// Where an exception thrown by the call at `pc` continues.
-    fn landing_pad(&mut self, part: usize, pc: u64, state: &State, is_spoilt: bool) {
+    fn landing_pad(&mut self, part: usize, pc: u64, state: &State, standing: Standing) {
         let Some(sites) = self.parts.get(part).map(|p| &p.sites) else {
             return;
         };
         let after = sites.partition_point(|s| s.calls.start <= pc);
         let site = after.checked_sub(1).and_then(|i| sites.get(i));
         if let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) {
-            self.go(part, pc, pad, state.clone(), is_spoilt);
+            self.go(part, pc, pad, state.clone(), standing);
         }
     }
 
@@ -85,11 +111,26 @@ impl Walker<'_> {
         part: usize,
         insn: &Instruction,
         state: State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
-        match self.import(insn) {
-            Some(name) => self.returns |= !is_known(name),
-            None => self.go(part, insn.ip(), insn.near_branch64(), state, is_spoilt),
+        let target = insn.near_branch64();
+        let imported = self.import(insn);
+        let is_imported = imported.is_some();
+        let named = self.file.names_at(target).filter(|_| !is_imported);
+        let stub = imported.into_iter().chain(named).find_map(stub);
+        match stub {
+            Some(Stub::Return) => {
+                self.returns = true;
+                self.examine_return(insn, &state, standing);
+            }
+            Some(Stub::Jump(reg)) => {
+                self.jump_to(part, insn, state.reg(reg), imported, &state, standing);
+            }
+            None if is_imported => {
+                self.examine_tail_call(insn.ip(), &state, standing);
+                self.returns |= !imported.is_some_and(is_known);
+            }
+            None => self.go(part, insn.ip(), target, state, standing),
         }
     }
 
@@ -100,11 +141,11 @@ impl Walker<'_> {
         from: u64,
         target: u64,
         state: State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
         match self.part_at(target) {
-            Some(_) => self.job(target, state, is_spoilt),
-            None => self.leave(part, from, target, state, is_spoilt),
+            Some(_) => self.job(target, state, standing),
+            None => self.leave(part, from, target, state, standing),
         }
     }
 
@@ -115,13 +156,16 @@ impl Walker<'_> {
         from: u64,
         target: u64,
         state: State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
         let unit = self.unit_at(target);
         let is_entry = unit.is_none_or(|(_, unit)| {
             unit.entry == Entry::Plt || unit.entry == Entry::Call && unit.range.start == target
         });
         if is_entry {
+            if unit.is_some() && from.wrapping_add(1) != target {
+                self.examine_tail_call(from, &state, standing);
+            }
             self.callees.push(target);
             self.returns |= !self.never_returns(target);
             return;
@@ -130,7 +174,7 @@ impl Walker<'_> {
             return;
         };
         match self.open(index) {
-            Some(_) => self.job(target, state, is_spoilt),
+            Some(_) => self.job(target, state, standing),
             None => self.gap(part, Gap::Limit, from),
         }
     }
@@ -140,14 +184,32 @@ impl Walker<'_> {
         part: usize,
         insn: &Instruction,
         state: &State,
-        is_spoilt: bool,
+        standing: Standing,
     ) {
-        let (table, base) = match self.machine.target(insn, state) {
+        let target = self.machine.target(insn, state);
+        let name = self.machine.import(insn, state);
+        self.jump_to(part, insn, target, name, state, standing);
+    }
+
+    /// A jump to the address `target`, which may be that of the imported function `name`.
+    fn jump_to(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        target: Value,
+        name: Option<&str>,
+        state: &State,
+        standing: Standing,
+    ) {
+        let (table, base) = match target {
             Value::TableEntry { table } => (table, 0),
             Value::TableTarget { table, base } => (table, i64::from(base)),
             _ => {
-                let name = self.machine.import(insn, state);
                 self.returns |= !name.is_some_and(is_known);
+                if self.is_plt(part) {
+                    return;
+                }
+                self.examine_tail_call(insn.ip(), state, standing);
                 if !state.is_as_at_entry() {
                     self.gap(part, Gap::IndirectJump, insn.ip());
                 }
@@ -172,7 +234,7 @@ impl Walker<'_> {
             self.gap(part, Gap::IndirectJump, insn.ip());
         }
         for target in targets.addresses {
-            self.go(part, insn.ip(), target, state.clone(), is_spoilt);
+            self.go(part, insn.ip(), target, state.clone(), standing);
         }
     }
 }

@@ -57,7 +57,8 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
         }
         Place::Memory(at) => {
             let comparison = state.comparison;
-            if width >= 4 {
+            // A saved register there says more (a way over a list in the frame that is never taken).
+            if width >= 4 && !state.is_saved(at, width.into()) {
                 state.store(at, width.into(), index_up_to(max, width));
             }
             state.comparison = comparison;

@@ -1,0 +1,118 @@
+//! Compares `unwind-sim tables generate --to orc` with objtool: whole processes, in turn, on one
+//! object with many functions, which the compiler makes here. The ratio is of the time for each byte
+//! of text, which is the same text.
+//!
+//! `cargo bench --bench tables_generate`; with `--test` nothing is measured. objtool is taken from
+//! `UNWIND_SIM_OBJTOOL` or `PATH`; Debian has it in `linux-kbuild-*`.
+mod common;
+
+use common::process::{Clock, Contestant};
+use common::report;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROUNDS: usize = 9;
+/// So many times as fast as objtool.
+const GOAL: f64 = 20.0;
+/// The number of functions of the object.
+const FUNCTIONS: usize = 20_000;
+
+/// A function of the object: saved registers, branches, a loop, calls.
+fn source() -> String {
+    let mut out = String::from("long outside(long, long);\n");
+    for number in 0..FUNCTIONS {
+        let _ = writeln!(
+            out,
+            "long f{number}(long a, long b, long *p) {{ long s = outside(a, {number});
+             if (s < 0) return b; for (long i = 0; i < a; i++) {{ s += outside(p[i], b) * p[i];
+             if (s == {number}) s ^= outside(s, i); }} return s + outside(s, a) + p[a]; }}"
+        );
+    }
+    out
+}
+
+fn object(folder: &Path) -> Result<PathBuf, String> {
+    let (input, output) = (folder.join("many.c"), folder.join("many.o"));
+    std::fs::write(&input, source()).map_err(|error| error.to_string())?;
+    let flags = [
+        "-c",
+        "-O2",
+        "-mno-red-zone",
+        "-mcmodel=kernel",
+        "-fno-pic",
+        "-fcf-protection=none",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-stack-protector",
+        "-o",
+    ];
+    let mut command = Command::new("cc");
+    let status = command.args(flags).arg(&output).arg(&input).status();
+    match status.map_err(|error| format!("cc: {error}"))?.success() {
+        true => Ok(output),
+        false => Err("cc makes no object".to_owned()),
+    }
+}
+
+/// The size of the object's text, bytes.
+fn text_len(path: &Path) -> Result<u64, String> {
+    use object::{Object as _, ObjectSection as _};
+    let data = std::fs::read(path).map_err(|error| error.to_string())?;
+    let file = object::File::parse(&*data).map_err(|error| error.to_string())?;
+    let text = file
+        .sections()
+        .filter(|s| s.kind() == object::SectionKind::Text);
+    Ok(text.map(|section| section.size()).sum())
+}
+
+fn measure(folder: &Path, test: bool) -> Result<(), String> {
+    let object = object(folder)?;
+    let bytes = text_len(&object)?;
+    let tool = std::env::var_os("UNWIND_SIM_OBJTOOL").unwrap_or_else(|| "objtool".into());
+    let mut theirs = Command::new(tool);
+    // Without this, the second run would find a table.
+    theirs.args(["--orc", "--dry-run"]).arg(&object);
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    ours.args(["tables", "generate", "--to", "orc:5.12"])
+        .arg(&object);
+    ours.arg("-o").arg(folder.join("out.o"));
+    let mut ours = Contestant::new("ours", ours);
+    ours.run()?;
+    let mut theirs = Contestant::new("objtool", theirs);
+    let is_there = theirs.run();
+    println!("{FUNCTIONS} functions, {bytes} bytes of text");
+    if test {
+        return Ok(());
+    }
+    if let Err(reason) = &is_there {
+        println!("only ours is measured: {reason}");
+    }
+    for _ in 0..ROUNDS {
+        ours.run()?;
+        if is_there.is_ok() {
+            theirs.run()?;
+        }
+    }
+    for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
+        let mut figures = vec![ours.figure(clock, bytes as f64)];
+        if is_there.is_ok() {
+            figures.push(theirs.figure(clock, bytes as f64));
+        }
+        report::print(name, "byte of text", &figures, figures.last());
+        if let [ours, theirs] = &figures[..] {
+            report::ratio(name, ours, theirs, Some(GOAL));
+        }
+    }
+    report::note_load();
+    Ok(())
+}
+
+fn main() {
+    let test = std::env::args().any(|argument| argument == "--test");
+    let done = tempfile::tempdir()
+        .map_err(|error| error.to_string())
+        .and_then(|folder| measure(folder.path(), test));
+    if let Err(reason) = done {
+        println!("skipped: {reason}");
+    }
+}

@@ -1,0 +1,223 @@
+//! Arriving at an instruction: what hints say there, and what other ways know.
+
+use super::{Known, Next, Standing, Walker};
+use crate::generate::breach::Breach;
+use crate::generate::function::Gap;
+use crate::generate::rows::{self, Frame};
+use crate::hints::Hint;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use iced_x86::{FlowControl, Instruction};
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{self, Base, Rule};
+
+impl Walker<'_> {
+    /// Replaces what is known by what the hint at `pc` says. Returns whether the way goes on.
+    pub(super) fn obey(
+        &mut self,
+        part: usize,
+        pc: u64,
+        state: &mut State,
+        standing: &mut Standing,
+    ) -> bool {
+        let Some(&hint) = self.hints.at.get(&pc) else {
+            return true;
+        };
+        let frame = match hint {
+            Hint::Undefined => Frame::Undefined,
+            Hint::EndOfStack => Frame::Outermost,
+            Hint::Function => {
+                *state = State::entry();
+                Frame::Function
+            }
+            Hint::Restore(save) => {
+                let Some(saved) = save.and_then(|save| self.known.get(&save)) else {
+                    self.gap(part, Gap::Hint, pc);
+                    return false;
+                };
+                *state = saved.state.clone();
+                *standing = saved.standing;
+                return true;
+            }
+            Hint::Frame { kind, cfa } => {
+                *state = self.hinted(pc, cfa);
+                Frame::Hinted(kind)
+            }
+        };
+        if matches!(frame, Frame::Undefined | Frame::Outermost) {
+            *state = State::entry();
+            state.set(Reg::Rsp, Value::Unknown);
+        }
+        *standing = Standing {
+            frame,
+            is_spoilt: false,
+        };
+        true
+    }
+
+    /// The state in which the CFA (or the address of saved registers) is where a hint says. What the
+    /// caller's registers are, it does not say: they count as unchanged.
+    fn hinted(&mut self, pc: u64, cfa: rule::Value) -> State {
+        // The CFA lies 8 bytes above rsp at the entry.
+        let below_cfa = |distance: i32| Value::frame(8).plus(-i64::from(distance));
+        let mut state = State::entry();
+        match cfa {
+            rule::Value::Offset {
+                base: Base::Reg(reg),
+                offset,
+            } => {
+                if reg != Reg::Rsp {
+                    state.set(Reg::Rsp, self.machine.lowered(pc));
+                }
+                state.set(reg, below_cfa(offset));
+            }
+            rule::Value::Load {
+                base: Base::Reg(reg),
+                offset,
+                addend,
+            } => {
+                let at = self.machine.lowered(pc);
+                state.set(Reg::Rsp, Value::Unknown);
+                state.set(reg, at);
+                state.store(at.plus(offset.into()), 8, below_cfa(addend));
+            }
+            _ => state.set(Reg::Rsp, Value::Unknown),
+        }
+        state
+    }
+
+    /// Where execution goes on, as assembly says: behind code that stops, or not behind this.
+    pub(super) fn told(&self, insn: &Instruction, next: Next) -> Next {
+        let behind = insn.next_ip();
+        match next {
+            Next::Go(to) if to == behind && self.hints.unreachable.contains(&behind) => Next::End,
+            Next::End if self.hints.reachable.contains(&behind) && stops(insn) => Next::Go(behind),
+            next => next,
+        }
+    }
+
+    /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
+    pub(super) fn arrive(
+        &mut self,
+        pc: u64,
+        len: u8,
+        state: &mut State,
+        standing: &mut Standing,
+    ) -> bool {
+        let Some(known) = self.known.get_mut(&pc) else {
+            let new = Known {
+                state: state.clone(),
+                len,
+                standing: *standing,
+            };
+            self.known.insert(pc, new);
+            return true;
+        };
+        if known.standing.is_spoilt {
+            return false;
+        }
+        let joined = match known.standing == *standing {
+            true => join(&mut known.state, state, standing.frame),
+            false => None,
+        };
+        match joined {
+            Some((changed, breach)) => {
+                state.clone_from(&known.state);
+                // What follows is joined again, and differs as much.
+                let is_told = |known: &(u64, Breach)| matches!(known.1, Breach::RegMismatch(..));
+                if let Some(breach) = breach
+                    && !self.breaches.iter().any(is_told)
+                {
+                    self.breaches.push((pc, breach));
+                }
+                changed
+            }
+            None => {
+                if !standing.is_spoilt {
+                    let old = (&known.state, known.standing.frame);
+                    let breach = Breach::between(old, (state, standing.frame));
+                    self.breaches.push((pc, breach));
+                }
+                known.standing.is_spoilt = true;
+                *standing = known.standing;
+                true
+            }
+        }
+    }
+}
+
+/// Joins `other` into `known`, if one row can be right for both. Returns whether `known` changed, and
+/// what objtool says if only one of them has saved a register.
+fn join(known: &mut State, other: &State, frame: Frame) -> Option<(bool, Option<Breach>)> {
+    let is_saved = saved(known) == saved(other);
+    let before = (!is_saved).then(|| known.clone());
+    if let Some(changed) = known.join(other) {
+        let breach = before.map(|before| Breach::between((&before, frame), (other, frame)));
+        // Others are about where rows cannot be had anyway.
+        let breach = breach.filter(|breach| matches!(breach, Breach::RegMismatch(..)));
+        return Some((changed, breach));
+    }
+    let (old, new) = (rows::row(known, frame), rows::row(other, frame));
+    if old == new {
+        return Some((known.weaken(other), None));
+    }
+    // A register that only one way has changed may have a copy on both.
+    let (old, new) = (old?, new?);
+    let mut both = known.clone();
+    both.weaken(other);
+    let row = rows::row(&both, frame)?;
+    if !covers(&row, &old, &new) {
+        return None;
+    }
+    let is_saved = |value| {
+        matches!(
+            value,
+            rule::Value::Load {
+                base: Base::Cfa,
+                ..
+            }
+        )
+    };
+    let mut pairs = old.saved.iter().zip(&new.saved);
+    let differ = pairs.any(|(a, b)| a != b && (is_saved(*a) || is_saved(*b)));
+    let breach = differ.then(|| Breach::between((known, frame), (other, frame)));
+    *known = both;
+    Some((true, breach))
+}
+
+/// The callee-saved registers with a slot above rsp that do not have their value at entry: bit n is the one with DWARF number n.
+fn saved(state: &State) -> u16 {
+    let sp = state.reg(Reg::Rsp);
+    let slots = state.slots().filter(|slot| match (slot.at, sp) {
+        (Value::Entry { offset: at, .. }, Value::Entry { offset: sp, .. }) => at >= sp,
+        // Where a frame was realigned, slots are forgotten sooner.
+        _ => false,
+    });
+    slots.fold(0, |mask, slot| match slot.value {
+        value @ Value::Entry { reg, offset: 0 } if reg != Reg::Rsp && state.reg(reg) != value => {
+            mask | 1 << reg as u16
+        }
+        _ => mask,
+    })
+}
+
+/// Whether `row` finds the frame where both others do, and every register that both others find.
+fn covers(row: &Rule, old: &Rule, new: &Rule) -> bool {
+    let frame = |rule: &Rule| (rule.kind, rule.cfa, rule.ra, rule.sp);
+    let is_lost = |value| value == rule::Value::Undefined;
+    let mut saved = row.saved.iter().zip(old.saved.iter().zip(&new.saved));
+    frame(row) == frame(old)
+        && frame(row) == frame(new)
+        && saved.all(|(row, (old, new))| !is_lost(*row) || is_lost(*old) || is_lost(*new))
+}
+
+/// Whether nothing is executed behind `insn`, or only if its callee returns.
+fn stops(insn: &Instruction) -> bool {
+    matches!(
+        insn.flow_control(),
+        FlowControl::Exception
+            | FlowControl::Interrupt
+            | FlowControl::Call
+            | FlowControl::IndirectCall
+    )
+}
