@@ -6,6 +6,7 @@ use unwind_sim_recordings::branches::Stitching;
 use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
+use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
@@ -100,6 +101,7 @@ pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
 /// An open recording.
 pub struct Input {
     recording: Recording,
+    symfs: Option<PathBuf>,
 }
 
 impl Input {
@@ -120,13 +122,25 @@ impl Input {
                 }));
             }
         };
-        Ok(Input { recording })
+        let symfs = options.symfs.clone();
+        Ok(Input { recording, symfs })
     }
 
     /// Opens a trace that is in memory.
     pub fn from_trace(trace: Trace) -> Input {
         let recording = trace.into();
-        Input { recording }
+        Input {
+            recording,
+            symfs: None,
+        }
+    }
+
+    /// Where to look for files of which the recording has only parts.
+    pub fn files(&self) -> FinderOptions {
+        FinderOptions {
+            symfs: self.symfs.clone(),
+            ..FinderOptions::system()
+        }
     }
 
     /// The recording's metadata.

@@ -20,9 +20,11 @@ pub mod compare;
 pub mod confirm;
 pub mod diagnose;
 pub mod disassembly;
+pub mod doctor;
 pub mod engine;
 #[cfg(feature = "machine")]
 pub mod extract;
+pub mod ground;
 pub mod hex;
 pub mod input;
 pub mod kernel;

@@ -3,15 +3,18 @@
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
 use crate::engine::{Engine, Outcome, Setting};
+use crate::ground::{Ending, ProofTally, Proofs, with_truth};
 use crate::input::{Input, InputError};
 use crate::kernel;
 use crate::spec::column_name;
 use crate::spec::{self, SpecError};
 use crate::unjudged::Unjudged;
 use crate::unwinders::EXPECTED_TO_ERR;
+use std::cell::{Cell, RefCell};
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
+use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
@@ -27,10 +30,31 @@ pub enum Against {
     Perf,
     /// The states that the recorded kernel's own unwinder gave.
     Kernel,
+    /// The frames that the code proves.
+    Proof(Box<Proof>),
+}
+
+/// What was proven in the last run, apart from the truth in each view.
+#[derive(Debug, Default)]
+pub struct Proof {
+    tally: RefCell<ProofTally>,
+    ending: Cell<Option<Ending>>,
+}
+
+impl Proof {
+    /// How far the chains of the last run reach.
+    pub fn tally(&self) -> ProofTally {
+        self.tally.borrow().clone()
+    }
+
+    /// Why the truth of the sample that is being taken ends.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ending.get()
+    }
 }
 
 impl Against {
-    /// Parses `truth`, `perf`, `kernel`, or the name of an unwinder.
+    /// Parses `truth`, `perf`, `kernel`, `proof`, or the name of an unwinder.
     ///
     /// # Errors
     /// If the name is none of these.
@@ -39,6 +63,7 @@ impl Against {
             "truth" => Against::Truth,
             "perf" => Against::Perf,
             "kernel" => Against::Kernel,
+            "proof" => Against::Proof(Box::default()),
             unwinder => Against::Engine(spec::engine(unwinder)?),
         })
     }
@@ -159,7 +184,23 @@ impl Run {
             stitch: filter.stitch || against || self.engines.iter().any(wants),
             ..*filter
         };
+        let shelf = Shelf::default();
+        let mut ground = match &self.against {
+            Against::Proof(proof) => {
+                proof.tally.take();
+                Some((proof, Proofs::new(&shelf, input.files())))
+            }
+            _ => None,
+        };
         input.for_each(&filter, &mut |view| {
+            let proven = ground.as_mut().map(|(proof, ground)| {
+                let proven = ground.prove(view, &self.setting);
+                proof.tally.borrow_mut().add(&proven);
+                proof.ending.set(proven.ending);
+                with_truth(view.sample, proven.truth)
+            });
+            let sample = proven.as_ref().unwrap_or(view.sample);
+            let view = &View { sample, ..*view };
             for (i, column) in columns.iter().enumerate() {
                 let engine = &self.engines[column.engine];
                 let variant = column.variant_for(view);
@@ -181,6 +222,14 @@ impl Run {
         };
         let ((verdict, ground), why) = match &self.against {
             Against::Truth => return,
+            Against::Proof(proof) => {
+                if let (Some(Unjudged::TruthToDepth | Unjudged::NoTruth), Some(ending)) =
+                    (outcome.unjudged, proof.ending())
+                {
+                    outcome.unjudged = Some(Unjudged::ProofEnded(ending));
+                }
+                return;
+            }
             Against::Engine(engine) => {
                 let other = engine.examine(view, variant, &self.setting, cache).chain;
                 let why = Unjudged::ReferenceEnded(other.end.reason.code());
@@ -215,6 +264,7 @@ impl Run {
             Against::Engine(engine) => engine.name(),
             Against::Perf => "perf",
             Against::Kernel => "kernel",
+            Against::Proof(_) => "proof",
         };
         let mut options = vec![
             format!("--unwinder {}", self.column_names().join(",")),
@@ -355,6 +405,10 @@ pub fn head(run: &Run, comparison: &Comparison) -> String {
         }
         Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
         Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
+        Against::Proof(proof) => format!(
+            "{n} samples: known to the root in {complete}, to a depth in {known}, unknown in {unknown}\n{}",
+            proof.tally().text()
+        ),
         Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder gave"),
     }
 }

@@ -1,5 +1,6 @@
 //! Why a chain is not judged.
 
+use crate::ground::Ending;
 use std::fmt;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::truth::Truth;
@@ -12,6 +13,8 @@ pub enum Unjudged {
     NoTruth,
     /// The truth ends before the root.
     TruthToDepth,
+    /// The proof goes no further, and why.
+    ProofEnded(Ending),
     /// The start skips every known frame.
     AllSkipped,
     /// The reference walk ended with this code, before any root.
@@ -42,6 +45,7 @@ impl Unjudged {
         match self {
             Unjudged::NoTruth => "no-truth",
             Unjudged::TruthToDepth => "truth-to-depth",
+            Unjudged::ProofEnded(_) => "proof-ended",
             Unjudged::AllSkipped => "all-skipped",
             Unjudged::ReferenceEnded(_) => "reference-ended",
             Unjudged::NoChain => "no-chain",
@@ -65,6 +69,7 @@ impl fmt::Display for Unjudged {
         f.write_str(match self {
             Unjudged::NoTruth => "no truth was recorded",
             Unjudged::TruthToDepth => "the truth is known only to a depth",
+            Unjudged::ProofEnded(ending) => return write!(f, "the proof ends: {ending}"),
             Unjudged::AllSkipped => "the start skips every known frame",
             Unjudged::ReferenceEnded(code) => {
                 return write!(f, "the reference ended with {code} {}", code.description());

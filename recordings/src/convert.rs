@@ -24,6 +24,8 @@ pub struct OpenOptions {
     pub kaslr: Option<u64>,
     /// Use the image even if a capture names another release or build id.
     pub force: bool,
+    /// Of a perf.data, also take samples that have a user callchain but no registers.
+    pub chains: bool,
     /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }

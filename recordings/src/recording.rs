@@ -27,6 +27,7 @@ pub struct PerfData {
     bytes: Owner,
     meta: Meta,
     files: FinderOptions,
+    chains: bool,
     /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
 }
@@ -59,6 +60,7 @@ impl Recording {
                     bytes,
                     meta: convert::meta(path, kind),
                     files,
+                    chains: options.chains,
                     finder: Cell::default(),
                 })))
             }
@@ -191,7 +193,7 @@ impl PerfData {
         let mut number = 0;
         let finder = self.finder.take();
         let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
-        perf::items(&file, &mut finder, &mut |item| {
+        perf::items(&file, &mut finder, self.chains, &mut |item| {
             match item {
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),

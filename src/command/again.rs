@@ -28,6 +28,13 @@ pub(crate) const EXPLAIN: Printed = Printed {
     ],
 };
 
+/// Printed by `doctor`, for a stack of a complaint.
+pub(crate) const BROKEN: Printed = Printed {
+    name: &["explain"],
+    own: &["sample", "unwinder", "regs", "against"],
+    left_out: &["tid", "time", "limit", "all", "json"],
+};
+
 #[cfg(feature = "machine")]
 /// Printed by `verify`, for one finding.
 pub(crate) const VERIFY: Printed = Printed {
@@ -128,8 +135,9 @@ mod tests {
     use clap::CommandFactory;
 
     /// A command, and the follow-up command that it prints.
-    const PAIRS: [(&[&str], Printed); 4] = [
+    const PAIRS: [(&[&str], Printed); 5] = [
         (&["compare"], EXPLAIN),
+        (&["doctor"], BROKEN),
         (&["verify"], VERIFY),
         (&["perf", "fuzz"], FUZZ),
         (&["import"], COMPARE),

@@ -129,6 +129,7 @@ impl KernelArgs {
                 orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
+            chains: false,
             force: self.force,
             offsets: self.offset.iter().cloned().collect(),
         })
@@ -203,9 +204,10 @@ pub(crate) fn folder(path: Option<&Path>) -> Result<()> {
 /// The option for what chains are judged by.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct JudgeArgs {
-    /// What to judge chains by: truth, dwarf (or any other unwinder), perf (the chains in the
-    /// recording), or kernel (the chains that the recorded kernel gave). The default is truth. If
-    /// the recording has no truth, `compare` takes its kernel's chains, or else dwarf.
+    /// What to judge chains by: truth, proof (the frames that the code proves, up to the first that
+    /// it does not), dwarf (or any other unwinder), perf (the chains in the recording), or kernel
+    /// (the chains that the recorded kernel gave). The default is truth. If the recording has no
+    /// truth, `compare` takes its kernel's chains, or else dwarf.
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = suggest::references())]
     against: Option<String>,
 }

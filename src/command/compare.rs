@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             }
             given.command(&EXPLAIN, &own, &[])
         };
-        let by_truth = matches!(run.against, Against::Truth);
+        let by_truth = matches!(run.against, Against::Truth | Against::Proof(_));
         writeln!(out, "{}", run::head(&run, &comparison))?;
         write!(
             out,

@@ -96,6 +96,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             outcome,
         };
         writeln!(out, "{}", explain::explain(view, &walk, args.frame))?;
+        if let Against::Proof(proof) = &run.against
+            && let Some(ending) = proof.ending()
+        {
+            let frames = view.sample.truth.frames().len();
+            writeln!(
+                out,
+                "the proof ends with frame {}: {ending}",
+                frames.saturating_sub(1)
+            )?;
+        }
         Ok(())
     })?;
     writeln!(out, "{}", output::command_line())?;

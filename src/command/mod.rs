@@ -7,6 +7,7 @@ mod cases;
 mod compare;
 mod dashes;
 mod demo;
+mod doctor;
 #[cfg(feature = "machine")]
 mod emulate;
 mod explain;
@@ -71,6 +72,7 @@ enum Command {
     Inspect(inspect::Args),
     Replay(replay::Args),
     Compare(compare::Args),
+    Doctor(doctor::Args),
     #[cfg(feature = "machine")]
     Verify(verify::Args),
     #[cfg(feature = "machine")]
@@ -126,6 +128,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Inspect(args) => inspect::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args, &given),
+        Command::Doctor(args) => doctor::run(&args, &given),
         #[cfg(feature = "machine")]
         Command::Verify(args) => verify::run(&args, &given),
         #[cfg(feature = "machine")]

@@ -35,7 +35,13 @@ pub(crate) fn unwinders() -> Suggest {
 
 /// What chains are judged by.
 pub(crate) fn references() -> Suggest {
-    Suggest(vec!["truth", "perf", "kernel", unwinders::REFERENCE])
+    Suggest(vec![
+        "truth",
+        "proof",
+        "perf",
+        "kernel",
+        unwinders::REFERENCE,
+    ])
 }
 
 /// The registers that walks start from.

@@ -85,6 +85,8 @@ pub struct File {
     notes: Vec<(u64, u64)>,
     /// Tables that are compressed, and therefore not in the image.
     compressed: Vec<SectionKind>,
+    /// Whether it is an ELF file with all its data, and not an image's parts.
+    is_whole: bool,
 }
 
 impl File {
@@ -151,7 +153,59 @@ impl File {
             is_relocatable: false,
             untyped: headers.untyped,
             notes: Vec::new(),
+            is_whole: true,
         })
+    }
+
+    /// The file of an image: if the image was made from an ELF file in memory, all of that, or else
+    /// only what the image has, which may be parts of the code and none of its data.
+    pub fn of_image(image: &Arc<Image>) -> File {
+        let texts = image.sections().iter();
+        let mut texts = texts.filter(|s| s.kind == SectionKind::Text);
+        let owner = texts.find_map(|section| {
+            let owner = section.data.owner();
+            let is_elf = (**owner).as_ref().starts_with(&elf::ELFMAG);
+            is_elf.then(|| owner.clone())
+        });
+        let whole = owner.and_then(|owner| File::read(image.name(), owner).ok());
+        // The image may have symbols and tables of a separate debug file.
+        let whole = whole
+            .filter(|file| !file.is_relocatable() && file.image.build_id() == image.build_id());
+        if let Some(file) = whole {
+            let image = image.clone();
+            return File { image, ..file };
+        }
+        let sections = image.sections().iter().filter(|s| !s.data.is_empty());
+        let mut areas: Vec<Area> = sections
+            .map(|section| Area {
+                address: section.address,
+                bytes: section.data.clone(),
+                is_writable: false,
+            })
+            .collect();
+        areas.sort_by_key(|area| area.address);
+        let texts = image.text().iter().filter(|range| !range.is_empty());
+        let code = texts.map(|range| Code {
+            name: String::new(),
+            range: range.clone(),
+        });
+        File {
+            name: image.name().to_owned(),
+            image: image.clone(),
+            areas,
+            code: code.collect(),
+            entry: None,
+            pointers: Vec::new(),
+            imports: Vec::new(),
+            exports: Vec::new(),
+            is_program: false,
+            sections: Vec::new(),
+            is_relocatable: false,
+            untyped: Vec::new(),
+            notes: Vec::new(),
+            compressed: Vec::new(),
+            is_whole: false,
+        }
     }
 
     fn read_object(name: &str, owner: &Owner) -> Result<File, FileError> {
@@ -174,7 +228,13 @@ impl File {
             untyped: object.untyped,
             notes: object.notes,
             compressed: Vec::new(),
+            is_whole: true,
         })
+    }
+
+    /// Whether it has all the data of its ELF file: see [`File::of_image`].
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Whether it is a relocatable object, whose addresses are made up.

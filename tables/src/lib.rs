@@ -8,6 +8,7 @@
 //! - [`diff`]: where two tables disagree;
 //! - [`proof`]: checks what a table says of code against what the code does;
 //! - [`check`]: the proof of all rows of a file;
+//! - [`ground`]: rules that are proven, for code whose caller must be known for certain;
 //! - [`convert`]: one format into another;
 //! - [`mod@generate`]: a table from the code alone;
 //! - [`hints`]: what assembly of the kernel tells objtool about itself;
@@ -25,6 +26,7 @@ pub mod dump;
 pub mod elf_write;
 pub mod file;
 pub mod generate;
+pub mod ground;
 pub mod hints;
 pub mod kernel;
 pub mod merge;

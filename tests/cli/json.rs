@@ -3,7 +3,7 @@
 use crate::{SEED, THROWS, ends_with, run, snapshot, snapshot_text, stdout};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 13] = [
     &["replay", SEED, "--unwinder", "all", "--json"],
     &[
         "replay",
@@ -61,6 +61,8 @@ const COMMANDS: [&[&str]; 11] = [
         DEFERRED,
         "--json",
     ],
+    &["doctor", THROWS, "--limit", "500", "--json"],
+    &["doctor", "corpus/perfdata/norow.data", "--json"],
 ];
 
 const DEFERRED: &str = "corpus/perfdata/threads4-switch-defer.data";

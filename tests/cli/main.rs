@@ -6,6 +6,7 @@ mod common;
 
 mod commands;
 mod confirm;
+mod doctor;
 mod emulate;
 mod extract;
 mod files;

@@ -31,6 +31,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "emulator",
             "host",
             "perf-data",
+            "tables",
             "recordings",
             "record",
         ],

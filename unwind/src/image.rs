@@ -39,6 +39,11 @@ impl Bytes {
         })
     }
 
+    /// The owner: for a section of an ELF file, all of the file.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// All bytes of a vector.
     pub fn from_vec(bytes: Vec<u8>) -> Bytes {
         let range = 0..bytes.len();

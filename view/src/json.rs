@@ -5,6 +5,7 @@ mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
 mod converting;
+mod doctor;
 mod generating;
 mod handling;
 mod kernel;
@@ -20,6 +21,9 @@ pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summar
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
 pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
+pub use doctor::{
+    ComplaintLine, DoctorLine, FunctionCountLine, PlacedRowLine, SubjectLine, doctor,
+};
 pub use generating::{
     GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationWarningLine,
 };
@@ -162,6 +166,11 @@ pub enum Line {
     /// The last line of `tables merge`.
     #[serde(rename = "summary")]
     Merge(MergeLine),
+    /// What broke stacks in one file in one way, from `doctor`.
+    Complaint(Box<ComplaintLine>),
+    /// The last line of `doctor`.
+    #[serde(rename = "summary")]
+    Doctor(DoctorLine),
 }
 
 /// One walk of one sample.

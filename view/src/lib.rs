@@ -8,6 +8,7 @@
 #[cfg(feature = "machine")]
 pub mod confirmation;
 pub mod demo;
+pub mod doctor;
 pub mod explain;
 pub mod inspect;
 pub mod json;

@@ -171,6 +171,23 @@ impl ImageFinder {
         }
     }
 
+    /// The whole image of the file with this name and build ID, for a recording that has only parts
+    /// of it. `None` without a build ID, since it could be another file.
+    pub fn image_of(&mut self, name: &str, build_id: &[u8]) -> Option<Arc<Image>> {
+        if build_id.is_empty() || !names_a_file(name) {
+            return None;
+        }
+        let found = self.find(&MappingRequest {
+            pid: 0,
+            name,
+            range: 0..0,
+            file_offset: 0,
+            executable: true,
+            build_id,
+        });
+        found.map(|loaded| loaded.image.clone())
+    }
+
     /// Does the request map exactly the executable pages of its file, regardless of its
     /// `executable` flag? `None` if the file is not available.
     pub fn is_code(&mut self, request: &MappingRequest<'_>) -> Option<bool> {

@@ -4,6 +4,7 @@ mod cover;
 mod run;
 
 pub use cover::{Gap, Hole, gaps};
+pub(crate) use run::prove;
 pub use run::{Options, check};
 
 use crate::proof::program::Entry;

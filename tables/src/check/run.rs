@@ -55,9 +55,45 @@ struct Part {
     marks: Vec<(usize, Vec<u8>)>,
 }
 
+/// A program whose functions were followed.
+pub(crate) struct Proven<'f> {
+    /// The program, which knows which of its functions return.
+    pub(crate) program: Program<'f>,
+    /// For each function: how its rows turned out.
+    pub(crate) functions: Vec<Checked>,
+    /// For each function: the numbers of those that lead into it.
+    pub(crate) owners: Vec<Vec<u32>>,
+    steps: u64,
+}
+
 /// Proves what can be proven of all rows of `file`.
 pub fn check(file: &File, options: &Options) -> Report {
-    let mut program = Program::new(file);
+    let Proven {
+        program,
+        functions,
+        steps,
+        ..
+    } = prove(Program::new(file), options);
+    let mut report = Report {
+        tables: program.tables.iter().map(|t| t.kind()).collect(),
+        gaps: gaps(&program),
+        steps,
+        functions,
+        ..Report::default()
+    };
+    for table in &program.tables {
+        let problems = table.problems().iter();
+        report.problems.extend(problems.map(ToString::to_string));
+    }
+    report
+        .functions
+        .extend(program.overlapping.iter().map(shared));
+    report.functions.sort_by_key(|f| f.range.start);
+    report
+}
+
+/// Follows all functions of `program`.
+pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'f> {
     let count = program.functions.len();
     let mut outcomes: Vec<Option<Outcome>> = Vec::new();
     outcomes.resize_with(count, || None);
@@ -76,22 +112,19 @@ pub fn check(file: &File, options: &Options) -> Report {
             break;
         }
     }
-    let mut report = Report {
-        tables: program.tables.iter().map(|t| t.kind()).collect(),
-        gaps: gaps(&program),
-        steps: outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum(),
-        ..Report::default()
-    };
-    for table in &program.tables {
-        let problems = table.problems().iter();
-        report.problems.extend(problems.map(ToString::to_string));
+    let steps = outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum();
+    let mut owners = vec![Vec::new(); count];
+    for (owner, outcome) in (0..).zip(&outcomes) {
+        for part in outcome.iter().flat_map(|o| &o.parts) {
+            owners[part.function].push(owner);
+        }
     }
-    report.functions = merge(&program, outcomes, options);
-    report
-        .functions
-        .extend(program.overlapping.iter().map(shared));
-    report.functions.sort_by_key(|f| f.range.start);
-    report
+    Proven {
+        functions: merge(&program, outcomes, options),
+        program,
+        owners,
+        steps,
+    }
 }
 
 /// Follows the functions `todo`.

@@ -74,6 +74,31 @@ pub enum Returns {
 }
 
 impl<'f> Program<'f> {
+    /// Reads all tables of `file`. Code without a row has the functions that symbols name.
+    pub fn with_unlisted(file: &'f File) -> Program<'f> {
+        let mut program = Program::new(file);
+        let listed = &program.functions;
+        let mut others = by_symbols(file);
+        others.retain(|unit| {
+            let next = listed.partition_point(|f| f.range.end <= unit.range.start);
+            let is_apart = listed
+                .get(next)
+                .is_none_or(|f| unit.range.end <= f.range.start);
+            is_apart && unit.entry == Entry::Call
+        });
+        let mut end = 0;
+        others.retain(|unit| {
+            let is_apart = unit.range.start >= end;
+            end = end.max(unit.range.end);
+            is_apart
+        });
+        program.functions.extend(others);
+        program.functions.sort_by_key(|f| f.range.start);
+        let count = program.functions.len();
+        program.returns.resize_with(count, || AtomicU8::new(0));
+        program
+    }
+
     /// Reads all tables of `file`.
     pub fn new(file: &'f File) -> Program<'f> {
         let tables: Vec<Table> = KINDS
@@ -159,6 +184,12 @@ impl<'f> Program<'f> {
             }
         }
         entered
+    }
+
+    /// Whether `address` (svma) is surely called: by a call of the same file that names it, by
+    /// others, or by the C library.
+    pub fn is_called(&self, address: u64) -> bool {
+        self.called.contains(&address) || self.file.names_at(address).any(|name| name == "main")
     }
 
     /// Reads function `index` again from function `number` of the first table, whose rows were

@@ -53,18 +53,24 @@ pub fn import(
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
     let mut finder = ImageFinder::new(options.files.clone());
-    Ok(items(&parse(bytes)?, &mut finder, sink))
+    Ok(items(&parse(bytes)?, &mut finder, false, sink))
 }
 
 /// Imports the items of a perf.data file. Images come from `finder`, which caches them.
-pub fn items(file: &PerfFile<'_>, finder: &mut ImageFinder, sink: &mut Sink<'_>) -> Imported {
+/// With `chains`, samples without registers are taken if they have a user callchain.
+pub fn items(
+    file: &PerfFile<'_>,
+    finder: &mut ImageFinder,
+    chains: bool,
+    sink: &mut Sink<'_>,
+) -> Imported {
     let mut output = Output::new(finder, sink);
     let mut problems: Vec<ImportError> = Vec::new();
     problems.extend(file.problems().iter().copied().map(ImportError::Perf));
     let mut processes = Processes::new(file, |error| problems.push(ImportError::Perf(error)));
     let ring_depth = file.features().branch_records().unwrap_or(0);
     let summary = file.for_each_ordered(|event| match &event.record {
-        Record::Sample(sample) => match convert(sample, ring_depth) {
+        Record::Sample(sample) => match convert(sample, ring_depth, chains) {
             Ok(sample) => output.item(Item::Sample(sample)),
             Err(skip) => {
                 output.skip(skip, 1);
@@ -105,7 +111,11 @@ impl EventSink for Output<'_, '_> {
 }
 
 /// Converts one sample; borrows the stack.
-fn convert<'a>(sample: &perf::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>, Skip> {
+fn convert<'a>(
+    sample: &perf::Sample<'a>,
+    ring_depth: u32,
+    chains: bool,
+) -> Result<Sample<'a>, Skip> {
     refuse_guest(sample)?;
     let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
     let (pid, tid) = ids(pid, tid)
@@ -115,7 +125,7 @@ fn convert<'a>(sample: &perf::Sample<'a>, ring_depth: u32) -> Result<Sample<'a>,
     let branches = branch_stack(sample, ring_depth)?;
     let (regs, stack) = match registers_and_stack(sample)? {
         Some((regs, stack)) => (regs, stack),
-        None if branches.is_some() => (user_ip(sample)?, &[][..]),
+        None if branches.is_some() || chains => (user_ip(sample)?, &[][..]),
         None => return Err(Skip::NoRegisters),
     };
     let regions = (!stack.is_empty()).then(|| Region {

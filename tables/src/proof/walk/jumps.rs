@@ -161,13 +161,7 @@ impl Walker<'_, '_> {
             }
             Value::ReturnAddress => self.returns = true,
             Value::Const(at) if self.is_code(i64::from(at).cast_unsigned()) => {
-                self.job(
-                    part,
-                    insn.ip(),
-                    i64::from(at).cast_unsigned(),
-                    state,
-                    trail,
-                );
+                self.job(part, insn.ip(), i64::from(at).cast_unsigned(), state, trail);
             }
             _ if self.jump_to_labels(part, insn, state, trail) => {}
             _ if state.is_as_at_entry() => {

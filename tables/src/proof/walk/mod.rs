@@ -8,6 +8,7 @@ mod calls;
 mod jumps;
 mod meet;
 mod rows;
+mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
@@ -21,6 +22,7 @@ use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::Meetings;
 use rows::{Rows, judge};
+pub use sight::{Sight, Sights};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 
@@ -138,6 +140,8 @@ pub struct Walker<'p, 'f> {
     spare: Vec<Body>,
     taken_as_final: Vec<u64>,
     steps: u32,
+    /// What is seen at each instruction of one function, if that is wanted.
+    sights: Option<Sights>,
 }
 
 /// What comes after an instruction.
@@ -170,7 +174,15 @@ impl<'p, 'f> Walker<'p, 'f> {
             spare: Vec::new(),
             taken_as_final: Vec::new(),
             steps: 0,
+            sights: None,
         }
+    }
+
+    /// Follows function `index`, and adds what is seen in the function of `sights` to them.
+    pub fn look(&mut self, index: usize, sights: Sights) -> (Option<Followed>, Sights) {
+        self.sights = Some(sights);
+        let followed = self.follow(index);
+        (followed, self.sights.take().unwrap_or_default())
     }
 
     /// Follows function `index` from its entries. `None` if the file has no code for it.
@@ -364,6 +376,9 @@ impl<'p, 'f> Walker<'p, 'f> {
             );
             if here.rows.iter().any(|rows| rows.below_sp) {
                 here.below_sp.set(offset);
+            }
+            if let Some(sights) = &mut self.sights {
+                sights.see(&mut self.parts[part], &self.machine.anchors, &insn, &state);
             }
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,

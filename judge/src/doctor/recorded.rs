@@ -1,0 +1,163 @@
+//! The user chain that perf recorded with frame pointers: judged by the truth as far as it is known,
+//! and otherwise by which of its functions have frame pointers.
+
+use super::fault::{Fault, Judged};
+use super::kind::Kind;
+use crate::run::user_part;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::Row;
+use unwind_sim_unwind::rule::{Base, RuleKind, Value};
+use unwind_sim_unwind::step::find_row;
+use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
+
+/// The start of the name of functions that are roots, or that only roots call.
+const ROOTS: [&str; 6] = [
+    "_start",
+    "__libc_start",
+    "clone",
+    "__clone",
+    "start_thread",
+    "thread_start",
+];
+
+/// The number of addresses that perf stores for a sample by default.
+const ADDRESSES_MAX: usize = 127;
+
+/// What became of the recorded chain. `None` if there is none, or it was left to the stack copy.
+pub(super) fn judge(view: &View<'_>, finder: &dyn Finder, cache: &mut Cache) -> Option<Judged> {
+    let recorded = view.sample.recorded.iter().find(|r| r.source == "perf")?;
+    let user = user_part(&recorded.ips);
+    let has_stack = !view.sample.regions.is_empty();
+    if user.is_empty() || user.len() == 1 && has_stack {
+        return None;
+    }
+    let truth = &view.sample.truth;
+    let known: Vec<u64> = truth.frames().iter().map(|f| f.pc).collect();
+    let (verdict, ground) = judge_addresses(&user, &known, truth.is_complete());
+    // One known frame is the sample itself.
+    if known.len() > 1 && verdict.is_wrong() {
+        let at = verdict.at().unwrap_or(0) as usize;
+        let fault = by_code(
+            view.space,
+            &known[..at.clamp(1, known.len())],
+            finder,
+            cache,
+        );
+        let last = return_or_top(&known, at.saturating_sub(1));
+        let unknown = || Fault::at(Kind::Other, Code::WrongReturnAddress, last);
+        let mut fault = fault.unwrap_or_else(unknown);
+        fault.lost = Some(u64::from(ground.known.saturating_sub(ground.found)));
+        return Some(Judged::Broken(fault));
+    }
+    if known.len() > 1 && verdict == Verdict::Ok {
+        return Some(Judged::Whole);
+    }
+    Some(judge_alone(
+        view.space,
+        &user,
+        recorded.ips.len(),
+        finder,
+        cache,
+    ))
+}
+
+/// Judges a chain without a truth: it must end at a root, and its innermost function must have a
+/// frame pointer, or else its caller is missing.
+fn judge_alone(
+    space: &AddressSpace,
+    user: &[u64],
+    stored: usize,
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> Judged {
+    let last = return_or_top(user, user.len() - 1);
+    let is_root = row(space, last, finder, cache)
+        .is_some_and(|r| r.rule.kind == RuleKind::Outermost)
+        || is_named_root(space, last);
+    let without = by_code(space, user, finder, cache);
+    let is_leaf = |fault: &Fault| fault.pc == CodeAddress::Instruction(user[0]);
+    match without {
+        // A chain that reaches a root has lost nothing but the caller of a leaf.
+        Some(fault) if !is_root || is_leaf(&fault) => Judged::Broken(fault),
+        _ if is_root => Judged::Whole,
+        _ => Judged::Broken(by_files(space, user).unwrap_or_else(|| {
+            let code = match stored >= ADDRESSES_MAX {
+                true => Code::FrameLimit,
+                false => Code::NotAtRoot,
+            };
+            Fault::at(Kind::Other, code, last)
+        })),
+    }
+}
+
+/// The innermost frame whose file is missing, or that has no table: whether it has a frame pointer
+/// is not known.
+fn by_files(space: &AddressSpace, user: &[u64]) -> Option<Fault> {
+    (0..user.len()).find_map(|index| {
+        let pc = return_or_top(user, index);
+        let kind = Kind::of(Code::NoRow, space, pc);
+        let is_unknown = matches!(kind, Kind::NoFile | Kind::Jit);
+        is_unknown.then(|| Fault::at(kind, Code::NoImage, pc))
+    })
+}
+
+/// The innermost of these frames that has no frame pointer, or that lies in no known code.
+fn by_code(
+    space: &AddressSpace,
+    pcs: &[u64],
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> Option<Fault> {
+    (0..pcs.len()).find_map(|index| {
+        let pc = return_or_top(pcs, index);
+        let row = row(space, pc, finder, cache);
+        let (kind, code) = match &row {
+            Some(row) if has_frame_pointer(row) => return None,
+            Some(row) if row.rule.kind != RuleKind::Call => return None,
+            Some(_) => (Kind::NoFramePointer, Code::NoFramePointer),
+            // Without a row, the code may have one or not. What is mapped nowhere is no address.
+            None if index == 0 || space.find(pc.symbol_address()).is_some() => return None,
+            None => (Kind::Other, Code::NotText),
+        };
+        Some(Fault::at(kind, code, pc))
+    })
+}
+
+/// Whether rbp is the frame pointer where the row holds: the CFA is rbp + 16.
+pub(super) fn has_frame_pointer(row: &Row) -> bool {
+    row.rule.cfa
+        == Value::Offset {
+            base: Base::Reg(Reg::Rbp),
+            offset: 16,
+        }
+}
+
+/// The row for `pc`.
+pub(super) fn row(
+    space: &AddressSpace,
+    pc: CodeAddress,
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> Option<Row> {
+    let at = pc.lookup(finder.lookup());
+    find_row(finder, space.find(at)?, at, cache).ok()
+}
+
+fn is_named_root(space: &AddressSpace, pc: CodeAddress) -> bool {
+    let function = Location::of(space, pc).function;
+    function.is_some_and(|name| ROOTS.iter().any(|root| name.starts_with(root)))
+}
+
+fn return_or_top(pcs: &[u64], index: usize) -> CodeAddress {
+    match index {
+        0 => CodeAddress::Instruction(pcs[0]),
+        index => CodeAddress::Return(pcs[index]),
+    }
+}

@@ -1,0 +1,260 @@
+//! A truth for recordings that have none: the frames that the code proves.
+//!
+//! The innermost frame is known: its registers are the sample's. A caller is known if the frame
+//! that it called is, if the rule there is proven by the code
+//! ([`unwind_sim_tables::ground`]), and if the words that the rule reads are in the recording. The
+//! first step that is not ends the chain, with the reason. No unwind table is believed.
+
+mod ending;
+mod tally;
+
+pub use ending::Ending;
+pub use tally::ProofTally;
+
+use crate::engine::Setting;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use unwind_sim_recordings::files::{FinderOptions, ImageFinder};
+use unwind_sim_recordings::model::{Region, Sample};
+use unwind_sim_recordings::view::View;
+use unwind_sim_tables::file::File;
+use unwind_sim_tables::ground::{ProvenRule, Prover, Shelf, Why};
+use unwind_sim_tables::proof::verdict::Assumptions;
+use unwind_sim_unwind::address::{CodeAddress, Lookup};
+use unwind_sim_unwind::apply::{self, Context};
+use unwind_sim_unwind::chain::Words;
+use unwind_sim_unwind::frame::Frame;
+use unwind_sim_unwind::image::{Image, ImageId, Mapping, SectionKind};
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::{Reg, RegMask};
+use unwind_sim_unwind::rule::RuleKind;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+use unwind_sim_unwind::walk::STACK_CHANGES_MAX;
+
+/// A chain that the code proves.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    /// The frames, complete if the last one is where the program starts.
+    pub truth: Truth,
+    /// Why there are no more; `None` at the root.
+    pub ending: Option<Ending>,
+    /// What the proofs rest on.
+    pub assumptions: Assumptions,
+}
+
+/// Proves chains. The code of a file is followed when it is first needed.
+pub struct Proofs<'f> {
+    shelf: &'f Shelf,
+    finder: ImageFinder,
+    threads: usize,
+    provers: HashMap<ImageId, Place<'f>>,
+}
+
+/// An image's prover, and the rules that it was asked for.
+struct Place<'f> {
+    /// Keeps the identity of the image from being used again.
+    _image: Arc<Image>,
+    prover: Prover<'f>,
+    is_whole: bool,
+    rules: HashMap<(u64, bool), Result<ProvenRule, Why>>,
+}
+
+impl<'f> Proofs<'f> {
+    /// `shelf` keeps the files; `files` says where to look for those of which a recording has only
+    /// parts.
+    pub fn new(shelf: &'f Shelf, files: FinderOptions) -> Proofs<'f> {
+        let threads = std::thread::available_parallelism();
+        Proofs {
+            shelf,
+            finder: ImageFinder::new(files),
+            threads: threads.map_or(1, usize::from),
+            provers: HashMap::new(),
+        }
+    }
+
+    /// The frames of a sample's user stack that are proven.
+    pub fn prove(&mut self, view: &View<'_>, setting: &Setting) -> Proven {
+        let mut chain = Chain {
+            frames: Vec::new(),
+            assumptions: Assumptions::NONE,
+        };
+        let ending = self.follow(view, setting, &mut chain);
+        let truth = match (ending, chain.frames.is_empty()) {
+            (None, _) => Truth::Complete(chain.frames),
+            (Some(_), true) => Truth::Unknown,
+            (Some(_), false) => Truth::Known(chain.frames),
+        };
+        Proven {
+            truth,
+            ending,
+            assumptions: chain.assumptions,
+        }
+    }
+
+    /// Adds the proven frames to `chain`, and returns why there are no more.
+    fn follow(&mut self, view: &View<'_>, setting: &Setting, chain: &mut Chain) -> Option<Ending> {
+        let live = view.sample.regs.live();
+        let live = live.filter(|r| [Reg::Rip, Reg::Rsp].iter().all(|&reg| r.get(reg).is_some()));
+        let Some(live) = live.filter(|_| view.sample.kernel.is_none()) else {
+            return Some(Ending::NoStart);
+        };
+        let memory = view.sample.memory();
+        let mut frame = Frame::top(*live);
+        chain.push(&frame, TrueKind::Top);
+        let mut stack_changes = 0;
+        loop {
+            let at = frame.pc.lookup(Lookup::InsideCall);
+            let Some(mapping) = view.space.find(at) else {
+                return Some(Ending::NotCode);
+            };
+            let Some(image) = &mapping.image else {
+                return Some(ending_without_image(mapping));
+            };
+            let place = self.place(image);
+            let rule = match place.rule(mapping, frame.pc) {
+                Ok(rule) => rule,
+                Err(why) => return Some(place.ending(image, why)),
+            };
+            chain.assumptions.add_all(rule.assumptions);
+            if rule.rule.kind == RuleKind::Outermost {
+                return None;
+            }
+            let context = Context {
+                memory: &memory as &dyn Memory,
+                expressions: place.prover.expressions(),
+                bias: mapping.bias,
+                carries: RegMask::CALLEE_SAVED,
+            };
+            let caller = match apply::apply(&rule.rule, &frame, &context, &mut Words::new()) {
+                Ok(caller) => caller,
+                Err(reason) => return Some(Ending::of_rule(&reason)),
+            };
+            let kind = match rule.rule.kind {
+                RuleKind::Signal => {
+                    stack_changes += 1;
+                    TrueKind::Interrupted
+                }
+                _ => TrueKind::Call,
+            };
+            let advances = caller.regs.rsp() > frame.regs.rsp() || kind == TrueKind::Interrupted;
+            let frames_max = setting.limits.frames_max as usize;
+            if !advances || stack_changes > STACK_CHANGES_MAX || chain.frames.len() >= frames_max {
+                return Some(Ending::Limit);
+            }
+            if !is_code(view, caller.pc) {
+                return Some(Ending::NotCode);
+            }
+            if let Some(last) = chain.frames.last_mut() {
+                last.cfa = caller.regs.rsp();
+            }
+            chain.push(&caller, kind);
+            frame = caller;
+        }
+    }
+
+    fn place(&mut self, image: &Arc<Image>) -> &mut Place<'f> {
+        let id = image.id();
+        if !self.provers.contains_key(&id) {
+            let mut file = File::of_image(image);
+            if !file.is_whole()
+                && let Some(found) = self.finder.image_of(image.name(), image.build_id())
+            {
+                file = File::of_image(&found);
+            }
+            let place = Place {
+                _image: image.clone(),
+                is_whole: file.is_whole(),
+                prover: Prover::new(self.shelf.add(file), self.threads),
+                rules: HashMap::new(),
+            };
+            self.provers.insert(id, place);
+        }
+        self.provers.get_mut(&id).expect("it was added")
+    }
+}
+
+impl Place<'_> {
+    fn rule(&mut self, mapping: &Mapping, pc: CodeAddress) -> Result<ProvenRule, Why> {
+        let svma = mapping.svma(pc.value());
+        let of = match pc {
+            CodeAddress::Instruction(_) => CodeAddress::Instruction(svma),
+            CodeAddress::Return(_) => CodeAddress::Return(svma),
+        };
+        let rules = &mut self.rules;
+        *rules
+            .entry((svma, pc.is_instruction()))
+            .or_insert_with(|| self.prover.rule(of))
+    }
+
+    /// What ended the chain, if the proof did. What is missing of a file that is not whole may be
+    /// all that the proof lacks.
+    fn ending(&self, image: &Image, why: Why) -> Ending {
+        let has_text = |s: &unwind_sim_unwind::image::Section| s.kind == SectionKind::Text;
+        match why {
+            Why::NoCode
+                if !image.sections().iter().any(has_text) && image.build_id().is_empty() =>
+            {
+                Ending::Jit
+            }
+            Why::NoFunction | Why::NoCode if !self.is_whole => Ending::Code(Why::NoCode),
+            why => Ending::Code(why),
+        }
+    }
+}
+
+/// A chain as it grows.
+struct Chain {
+    frames: Vec<TrueFrame>,
+    assumptions: Assumptions,
+}
+
+impl Chain {
+    fn push(&mut self, frame: &Frame, kind: TrueKind) {
+        let saved = Reg::CALLEE_SAVED.map(|reg| frame.regs.get(reg));
+        let is_known = saved.iter().all(Option::is_some);
+        self.frames.push(TrueFrame {
+            pc: frame.pc.value(),
+            cfa: 0,
+            kind,
+            saved: is_known.then(|| saved.map(Option::unwrap_or_default)),
+        });
+    }
+}
+
+/// Whether a caller's pc is code, and not that of the kernel's trampoline for uretprobes, which
+/// hides the real return address.
+fn is_code(view: &View<'_>, pc: CodeAddress) -> bool {
+    let at = pc.lookup(Lookup::InsideCall);
+    let mapping = view.space.find(at);
+    mapping.is_some_and(|m| m.name != "[uprobes]") && view.space.is_text(at)
+}
+
+fn ending_without_image(mapping: &Mapping) -> Ending {
+    match mapping.name.starts_with('/') && !mapping.name.starts_with("//anon") {
+        true => Ending::NoFile,
+        false => Ending::Jit,
+    }
+}
+
+/// A copy of `sample` with another truth. The memory is not copied.
+pub fn with_truth<'a>(sample: &'a Sample<'_>, truth: Truth) -> Sample<'a> {
+    let regions = sample.regions.iter().map(|region| Region {
+        role: region.role,
+        bounds: region.bounds.clone(),
+        next_sp: region.next_sp,
+        address: region.address,
+        bytes: Cow::Borrowed(&*region.bytes),
+    });
+    Sample {
+        pid: sample.pid,
+        tid: sample.tid,
+        time: sample.time,
+        regs: sample.regs,
+        regions: regions.collect(),
+        truth,
+        recorded: sample.recorded.clone(),
+        branches: sample.branches.clone(),
+        kernel: sample.kernel.clone(),
+    }
+}
