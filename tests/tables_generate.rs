@@ -291,11 +291,9 @@ fn what_differs_is_listed_as_json() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
-    let difference = lines
-        .iter()
-        .find(|line| line["type"] == "generation_difference");
+    let difference = lines.iter().find(|line| line["class"] == "contradicted");
     let difference = difference.expect("a difference");
-    assert_eq!(difference["class"], "contradicted", "{text}");
+    assert_eq!(difference["type"], "generation_difference", "{text}");
     assert_eq!(difference["function"], "flags", "{text}");
     assert_eq!(
         difference["old"], "call cfa=rsp+24 ra=*(cfa-8) rbp=same",

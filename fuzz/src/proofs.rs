@@ -4,7 +4,7 @@ use std::sync::Arc;
 use unwind_sim_tables::check::{self, Options};
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::generate::{Boundaries, Options, generate as rows_of};
+use unwind_sim_tables::generate::{Boundaries, Options as Wanted, generate as rows_of};
 use unwind_sim_tables::proof::verdict::Verdict;
 
 /// An ELF file: every function has a verdict, with a reason unless it is proven, and the same report
@@ -47,7 +47,7 @@ pub fn generate(data: &[u8]) {
         let orc = Target::ALL
             .into_iter()
             .filter(|t| matches!(t, Target::Orc(_)));
-        orc.map(move |target| Options::new(boundaries, target))
+        orc.map(move |target| Wanted::new(boundaries, target))
     });
     for options in options {
         let Ok(generated) = rows_of(&file, options) else {

@@ -4,7 +4,7 @@
 //! ([`projected`]). Equal in meaning: they say it in another form, and in what is known at the
 //! instruction the file's row gives the right CFA, return address and registers.
 
-use super::walk::{Followed, Walker};
+use super::walk::Walker;
 use super::{Gap, Generated, Options, generate_with};
 use crate::convert::Target;
 use crate::convert::expressible::{expressible, projected};
@@ -76,9 +76,11 @@ pub fn compare(
     target: Target,
 ) -> Result<(Generated, Comparison), HintError> {
     let mut meanings: HashMap<u64, bool> = HashMap::new();
-    let new = generate_with(file, options, |walker, followed| {
-        judge_function(walker, followed, old, target, &mut meanings);
-    })?;
+    let new = generate_with(
+        file,
+        options,
+        Some(&mut |walker: &mut Walker<'_>| judge_function(walker, old, target, &mut meanings)),
+    )?;
     let mut out = Comparison::default();
     for code in file.code() {
         if NOT_EXECUTED.contains(&code.name.as_str()) {
@@ -113,7 +115,6 @@ fn row_at(old: &Table, address: u64) -> Option<Row<'_>> {
 /// whether the code contradicts them.
 fn judge_function(
     walker: &mut Walker<'_>,
-    _: &Followed,
     old: &Table,
     target: Target,
     meanings: &mut HashMap<u64, bool>,

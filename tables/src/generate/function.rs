@@ -152,11 +152,10 @@ impl Function {
         }
         self.rows = merged.rows;
         self.silent.extend(other.silent);
-        for breach in other.breaches {
-            if !self.breaches.contains(&breach) {
-                self.breaches.push(breach);
-            }
-        }
+        self.breaches.extend(other.breaches);
+        self.breaches
+            .sort_by_key(|(at, breach)| (*at, breach.as_str()));
+        self.breaches.dedup();
         for gap in other.gaps {
             if !self.gaps.iter().any(|known| known.0 == gap.0) {
                 self.gaps.push(gap);

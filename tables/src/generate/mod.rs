@@ -36,7 +36,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use unwind_sim_unwind::rule::Rule;
-use walk::{Followed, Walker};
+use walk::Walker;
 
 /// The maximum number of times that all functions are followed until it is known which return.
 const ROUNDS_MAX: usize = 8;
@@ -85,33 +85,34 @@ impl Options {
 /// # Errors
 /// If the file has unwind hints that cannot be read.
 pub fn generate(file: &File, options: Options) -> Result<Generated, HintError> {
-    generate_with(file, options, |_, _| {})
+    generate_with(file, options, None)
 }
 
+/// What is told of each function: the walker has all states.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(&mut Walker<'_>);
+
 /// Like [`generate`]; `each` gets what following each function gave, with all states.
-///
-/// # Errors
-/// As [`generate`].
-pub fn generate_with(
+pub(crate) fn generate_with(
     file: &File,
     options: Options,
-    mut each: impl FnMut(&mut Walker<'_>, &Followed),
+    each: Option<Each<'_>>,
 ) -> Result<Generated, HintError> {
     let units = functions::find(file, options.boundaries);
     let edges = Edges::read(file);
     let hints = Hints::read(file, options.encoding)?;
     let sources = (&edges, &hints);
-    let never = never_return(file, &units, sources);
-    let mut walker = Walker::new(file, &units, sources, &never);
-    let mut found = Collected::default();
-    for index in 0..units.len() {
-        let Some(followed) = walker.follow(index) else {
-            continue;
-        };
-        each(&mut walker, &followed);
-        for function in walker.functions(options.pads) {
-            found.add(function);
+    let (never, rows) = settle(file, &units, sources, options.pads);
+    if let Some(each) = each {
+        let mut walker = Walker::new(file, &units, sources, &never);
+        for index in 0..units.len() {
+            if walker.follow(index).is_some() {
+                each(&mut walker);
+            }
         }
+    }
+    let mut found = Collected::default();
+    for function in rows.into_iter().flatten() {
+        found.add(function);
     }
     for unit in &units {
         if functions::is_untyped(file, unit.range.start) {
@@ -122,8 +123,10 @@ pub fn generate_with(
     let plts: BTreeSet<u64> = plts.map(|unit| unit.range.start).collect();
     let mut generated = found.finish();
     for function in &mut generated.functions {
-        let is_stub =
-            plts.contains(&function.range.start) || function.name.starts_with(STATIC_CALL);
+        let name = &function.name;
+        let is_stub = plts.contains(&function.range.start)
+            || name.starts_with(STATIC_CALL)
+            || name.ends_with(PLT);
         if !is_stub && let Some(at) = function.unreached(file) {
             function.breaches.push((at, Breach::Unreachable));
         }
@@ -131,11 +134,18 @@ pub fn generate_with(
     Ok(generated)
 }
 
-/// The starts (svma) of the functions that never return, found by following all of them until nothing
-/// changes.
-fn never_return(file: &File, units: &[Unit], sources: (&Edges, &Hints)) -> BTreeSet<u64> {
+/// Follows all functions, and those that call functions that turn out never to return again, until
+/// nothing changes. Returns the starts (svma) of those that never return, and what following each
+/// unit gave last.
+fn settle(
+    file: &File,
+    units: &[Unit],
+    sources: (&Edges, &Hints),
+    pads: bool,
+) -> (BTreeSet<u64>, Vec<Vec<Function>>) {
     let mut never = BTreeSet::new();
     let mut callees: Vec<Vec<u64>> = Vec::new();
+    let mut rows: Vec<Vec<Function>> = Vec::new();
     let mut fresh: BTreeSet<u64> = BTreeSet::new();
     for round in 0..ROUNDS_MAX {
         let mut found = BTreeSet::new();
@@ -143,7 +153,18 @@ fn never_return(file: &File, units: &[Unit], sources: (&Edges, &Hints)) -> BTree
         for (index, unit) in units.iter().enumerate() {
             let known = callees.get(index);
             let concerned = known.is_none_or(|c| c.iter().any(|callee| fresh.contains(callee)));
-            let followed = concerned.then(|| walker.follow(index)).flatten();
+            if !concerned {
+                continue;
+            }
+            let followed = walker.follow(index);
+            let functions = match followed {
+                Some(_) => walker.functions(pads),
+                None => Vec::new(),
+            };
+            match rows.get_mut(index) {
+                Some(rows) => *rows = functions,
+                None => rows.push(functions),
+            }
             if round == 0 {
                 callees.push(followed.as_ref().map_or(Vec::new(), |f| f.callees.clone()));
             }
@@ -157,7 +178,7 @@ fn never_return(file: &File, units: &[Unit], sources: (&Edges, &Hints)) -> BTree
         never.extend(&found);
         fresh = found;
     }
-    never
+    (never, rows)
 }
 
 /// Functions being collected: parts of functions can be entered from several.

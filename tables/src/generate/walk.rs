@@ -113,7 +113,7 @@ pub struct Walker<'g> {
     returns: bool,
     steps: u32,
     /// Rules that the code breaks, and where (svma).
-    breaches: Vec<(u64, Breach)>,
+    breaches: BTreeMap<(u64, &'static str), Breach>,
     /// Whether rbp was pushed, and whether it was made a frame pointer.
     pushes_rbp: bool,
     has_frame_pointer: bool,
@@ -145,7 +145,7 @@ impl<'g> Walker<'g> {
             callees: Vec::new(),
             returns: false,
             steps: 0,
-            breaches: Vec::new(),
+            breaches: BTreeMap::new(),
             pushes_rbp: false,
             has_frame_pointer: false,
         }
@@ -213,9 +213,10 @@ impl<'g> Walker<'g> {
                 gaps: part.gaps.clone(),
                 ..Function::default()
             };
-            let here = self.breaches.iter();
-            let here = here.filter(|breach| unit.range.contains(&breach.0));
-            out.breaches.extend(here.cloned());
+            let bounds = (unit.range.start, "")..(unit.range.end, "");
+            let here = self.breaches.range(bounds);
+            let here = here.map(|((at, _), breach)| (*at, breach.clone()));
+            out.breaches.extend(here);
             let first = addresses.partition_point(|&a| a < unit.range.start);
             let here = addresses.iter().skip(first);
             for &at in here.take_while(|&&a| a < unit.range.end) {

@@ -124,11 +124,11 @@ impl Walker<'_> {
             Some((changed, breach)) => {
                 state.clone_from(&known.state);
                 // What follows is joined again, and differs as much.
-                let is_told = |known: &(u64, Breach)| matches!(known.1, Breach::RegMismatch(..));
+                let is_told = |known: &Breach| matches!(known, Breach::RegMismatch(..));
                 if let Some(breach) = breach
-                    && !self.breaches.iter().any(is_told)
+                    && !self.breaches.values().any(is_told)
                 {
-                    self.breaches.push((pc, breach));
+                    self.breaches.insert((pc, breach.as_str()), breach);
                 }
                 changed
             }
@@ -136,7 +136,7 @@ impl Walker<'_> {
                 if !standing.is_spoilt {
                     let old = (&known.state, known.standing.frame);
                     let breach = Breach::between(old, (state, standing.frame));
-                    self.breaches.push((pc, breach));
+                    self.breaches.insert((pc, breach.as_str()), breach);
                 }
                 known.standing.is_spoilt = true;
                 *standing = known.standing;

@@ -10,10 +10,7 @@ use unwind_sim_unwind::regs::Reg;
 
 impl Walker<'_> {
     pub(super) fn breach(&mut self, at: u64, breach: Breach) {
-        let same = |known: &(u64, Breach)| known.0 == at && known.1.as_str() == breach.as_str();
-        if !self.breaches.iter().any(same) {
-            self.breaches.push((at, breach));
-        }
+        self.breaches.entry((at, breach.as_str())).or_insert(breach);
     }
 
     /// What an instruction has done to the stack, which leaves `state`.
@@ -33,10 +30,8 @@ impl Walker<'_> {
         }
         let to_sp = insn.op0_kind() == OpKind::Register && insn.op0_register() == Register::RSP;
         match insn.mnemonic() {
-            Mnemonic::And if to_sp => {
-                if rows::row(state, standing.frame).is_none() {
-                    self.breach(insn.ip(), Breach::Realignment);
-                }
+            Mnemonic::And if to_sp && rows::row(state, standing.frame).is_none() => {
+                self.breach(insn.ip(), Breach::Realignment);
             }
             Mnemonic::Push if insn.op0_register() == Register::RBP => self.pushes_rbp = true,
             Mnemonic::Mov | Mnemonic::Lea
