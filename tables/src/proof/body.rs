@@ -17,7 +17,8 @@ pub struct Body {
     index: Vec<u32>,
     /// Bit n: byte n may be reached by a jump.
     leaders: Bits,
-    /// The loops that a jump backwards closes: from its target to itself (svma).
+    /// Where the loops are that jumps backwards close, from their target to themselves (svma): by
+    /// address, apart from each other.
     loops: Vec<(u64, u64)>,
     /// The addresses (svma) that the code computes from its own, unsorted: tables, mostly.
     addresses: Vec<u64>,
@@ -115,7 +116,19 @@ impl Body {
             let insn = decoder.decode();
             self.add(at, insn);
         }
+        self.merge_loops();
         true
+    }
+
+    fn merge_loops(&mut self) {
+        self.loops.sort_unstable();
+        self.loops.dedup_by(|next, last| {
+            let overlap = next.0 <= last.1;
+            if overlap {
+                last.1 = last.1.max(next.1);
+            }
+            overlap
+        });
     }
 
     fn add(&mut self, at: usize, insn: Instruction) -> u32 {
@@ -168,8 +181,10 @@ impl Body {
 
     /// Whether `address` lies in a loop.
     pub fn is_in_loop(&self, address: u64) -> bool {
-        let mut loops = self.loops.iter();
-        loops.any(|(from, to)| (*from..=*to).contains(&address))
+        let after = self.loops.partition_point(|l| l.0 <= address);
+        after
+            .checked_sub(1)
+            .is_some_and(|i| address <= self.loops[i].1)
     }
 
     /// Whether an instruction starts at `address`, as far as the code was decoded in order.
@@ -203,7 +218,9 @@ impl Body {
         let bytes = &bytes[..bytes.len().min(rest)];
         let insn = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
         self.is_overlapping = true;
-        self.add(offset, insn)
+        let number = self.add(offset, insn);
+        self.merge_loops();
+        number
     }
 
     /// The instruction `offset` bytes from the start; `None` if there is none.

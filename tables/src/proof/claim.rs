@@ -1,11 +1,10 @@
 //! Holds what a row claims against what the code has done.
 
 use super::expression;
-use super::packed::{Key, Packed};
+use super::packed::Packed;
 use super::state::State;
 use super::value::{Anchor, Value};
 use crate::table::{Row, Table};
-use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base, Rule, RuleKind};
 
@@ -52,13 +51,18 @@ pub struct Usual {
     pub(super) base: Reg,
     /// Its value if the CFA is right.
     pub(super) base_value: Packed,
-    /// Registers that are unchanged.
-    pub(super) unchanged: ArrayVec<Reg, 6>,
-    /// The slots, and what must be in them.
-    pub(super) slots: ArrayVec<(Key, Packed), 7>,
-    /// The lowest slot: rsp at entry plus this, bytes.
+    /// Bit n: register n of [`Reg::CALLEE_SAVED`] is unchanged.
+    pub(super) unchanged: u8,
+    /// Bit n: register n lies in a slot; bit 6: the return address does.
+    pub(super) in_slots: u8,
+    /// Where these slots are: rsp at entry plus this, bytes.
+    pub(super) slots: [i32; 7],
+    /// The lowest of them.
     pub(super) lowest: i32,
 }
+
+/// The place of the return address in [`Usual::slots`].
+pub(super) const RETURN_ADDRESS: usize = 6;
 
 impl Usual {
     /// `rule` of `table`, if it has the usual form.
@@ -76,23 +80,24 @@ impl Usual {
         let mut usual = Usual {
             base,
             base_value: Packed::new(Value::frame(8i32.checked_sub(offset)?)),
-            unchanged: ArrayVec::new(),
-            slots: ArrayVec::new(),
+            unchanged: 0,
+            in_slots: 0,
+            slots: [0; 7],
             lowest: i32::MAX,
         };
-        usual.place(rule.ra, Value::ReturnAddress)?;
-        for (reg, claimed) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
-            match claimed {
+        usual.place(rule.ra, RETURN_ADDRESS)?;
+        for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
+            match rule.saved[number] {
                 _ if !says_register(table, rule, reg) => {}
                 rule::Value::Undefined => {}
-                rule::Value::Same | rule::Value::Unspecified => usual.unchanged.push(reg),
-                claimed => usual.place(claimed, Value::entry(reg))?,
+                rule::Value::Same | rule::Value::Unspecified => usual.unchanged |= 1 << number,
+                claimed => usual.place(claimed, number)?,
             }
         }
         Some(usual)
     }
 
-    fn place(&mut self, claimed: rule::Value, value: Value) -> Option<()> {
+    fn place(&mut self, claimed: rule::Value, number: usize) -> Option<()> {
         let rule::Value::Load {
             base: Base::Cfa,
             offset,
@@ -102,8 +107,8 @@ impl Usual {
             return None;
         };
         let at = offset.checked_add(8)?;
-        self.slots
-            .push((Key::new(Value::frame(at), 8), Packed::new(value)));
+        self.slots[number] = at;
+        self.in_slots |= 1 << number;
         self.lowest = self.lowest.min(at);
         Some(())
     }

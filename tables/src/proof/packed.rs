@@ -1,5 +1,6 @@
 //! A [`Value`] as one number, which states keep: what is the same is found by comparing numbers.
 
+use super::claim;
 use super::value::{Value, is_callee_saved};
 use std::fmt;
 use unwind_sim_unwind::regs::Reg;
@@ -19,6 +20,17 @@ const BELOW: u8 = 6;
 const INDEX: u8 = 7;
 const TABLE_ENTRY: u8 = 8;
 const TABLE_TARGET: u8 = 9;
+
+/// For each register: its place in [`Reg::CALLEE_SAVED`].
+const NUMBERS: [Option<usize>; 16] = {
+    let mut numbers = [None; 16];
+    let mut n = 0;
+    while n < Reg::CALLEE_SAVED.len() {
+        numbers[Reg::CALLEE_SAVED[n] as usize] = Some(n);
+        n += 1;
+    }
+    numbers
+};
 
 impl Packed {
     pub(super) const UNKNOWN: Packed = Packed::new(Value::Unknown);
@@ -99,6 +111,17 @@ impl Packed {
             RETURN_ADDRESS => true,
             ENTRY => !matches!(self.reg(), Reg::Rsp),
             _ => false,
+        }
+    }
+
+    /// The place in [`super::claim::Usual::slots`] of a register's value at entry, or of the return
+    /// address.
+    #[inline]
+    pub(super) fn number_in_row(self) -> Option<usize> {
+        match self.kind() {
+            RETURN_ADDRESS => Some(claim::RETURN_ADDRESS),
+            ENTRY if self.offset() == 0 => NUMBERS[self.reg() as usize & 15],
+            _ => None,
         }
     }
 

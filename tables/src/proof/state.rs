@@ -229,12 +229,15 @@ impl State {
             if reg == Reg::Rsp || is_callee_saved(reg) {
                 continue;
             }
-            if value.is_stack() {
-                *value = Packed::UNKNOWN;
+            let after = match *value {
+                value if value.is_stack() => Packed::UNKNOWN,
+                Packed::UNKNOWN => Packed::UNKNOWN,
+                _ => Packed::COMPUTED,
+            };
+            if *value != after && value.matters() {
                 self.version = self.version.wrapping_add(1);
-            } else if *value != Packed::UNKNOWN {
-                *value = Packed::COMPUTED;
             }
+            *value = after;
         }
         self.comparison = None;
         self.has_called = true;
@@ -264,13 +267,21 @@ impl State {
     /// Whether all that a row of the usual form claims is so, and if so, whether one of the slots that
     /// it names lies below rsp.
     pub fn proves(&self, row: &Usual) -> Option<bool> {
-        let mut registers = row.unchanged.iter();
-        if self.packed(row.base) != row.base_value || !registers.all(|&reg| self.is_at_entry(reg)) {
+        if self.packed(row.base) != row.base_value {
             return None;
         }
-        let mut left = row.slots.len();
+        let is_changed =
+            |(number, reg): (u8, Reg)| row.unchanged & 1 << number != 0 && !self.is_at_entry(reg);
+        if (0..).zip(Reg::CALLEE_SAVED).any(is_changed) {
+            return None;
+        }
+        let mut left = row.in_slots;
         for slot in &self.slots {
-            left -= usize::from(row.slots.contains(&(slot.key, slot.value)));
+            if let Some(number) = slot.value.number_in_row()
+                && slot.key == Key::new(Value::frame(row.slots[number]), 8)
+            {
+                left &= !(1 << number);
+            }
         }
         let sp = self.packed(Reg::Rsp);
         let is_known = sp.has_base_of(Packed::new(Value::frame(0)));
@@ -327,14 +338,19 @@ impl State {
         Some(self.weaken(other))
     }
 
-    /// Keeps what both states know.
+    /// Keeps what both states know. Returns whether this state changed; if rows may turn out otherwise
+    /// (rsp, a callee-saved register, where one is saved), it has a new version.
     pub fn weaken(&mut self, other: &State) -> bool {
-        let mut changed = false;
-        for (mine, &theirs) in self.regs.iter_mut().zip(&other.regs) {
+        let (mut changed, mut matters) = (false, false);
+        let regs = self.regs.iter_mut().zip(&other.regs).zip(Reg::ALL);
+        for ((mine, &theirs), reg) in regs {
             if *mine != theirs {
                 let joined = join_values(*mine, theirs);
-                changed |= joined != *mine;
-                *mine = joined;
+                if joined != *mine {
+                    changed = true;
+                    matters |= joined.matters() && (reg == Reg::Rsp || is_callee_saved(reg));
+                    *mine = joined;
+                }
             }
         }
         let before = self.slots.len();
@@ -347,13 +363,20 @@ impl State {
                 return true;
             }
             let same = other.slots.iter().find(|s| s.key == slot.key);
-            let Some(theirs) = same else { return false };
+            let Some(theirs) = same else {
+                matters |= slot.value.is_of_caller();
+                return false;
+            };
             let joined = join_values(slot.value, theirs.value);
-            changed |= joined != slot.value;
-            slot.value = joined;
+            if joined != slot.value {
+                changed = true;
+                matters |= slot.value.is_of_caller();
+                slot.value = joined;
+            }
             joined.value().is_worth_keeping()
         });
         changed |= self.slots.len() != before;
+        matters |= other.is_guessed && !self.is_guessed;
         for (mine, theirs) in [
             (&mut self.is_lossy, other.is_lossy),
             (&mut self.is_elsewhere, other.is_elsewhere),
@@ -367,7 +390,10 @@ impl State {
             self.comparison = None;
             changed = true;
         }
-        changed
+        if matters {
+            self.version = self.version.wrapping_add(1);
+        }
+        changed || matters
     }
 }
 
@@ -397,4 +423,49 @@ fn join_values(a: Packed, b: Packed) -> Packed {
         _ => Value::Computed,
     };
     Packed::new(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_news(state: &mut State, change: impl FnOnce(&mut State)) -> bool {
+        let before = state.version();
+        change(state);
+        state.version() != before
+    }
+
+    #[test]
+    fn a_call_is_news_if_it_loses_what_a_row_can_name() {
+        let mut state = State::entry();
+        assert!(!is_news(&mut state, State::call));
+        state.set(Reg::Rax, Value::entry(Reg::Rbx));
+        assert!(is_news(&mut state, State::call), "rbx in rax");
+        state.set(Reg::R10, Value::frame(8));
+        assert!(is_news(&mut state, State::call), "the CFA in r10");
+        state.set(Reg::Rsp, Value::frame(-8));
+        state.store(Value::frame(-16), 8, Value::entry(Reg::Rbx));
+        assert!(is_news(&mut state, State::call), "a slot below rsp");
+        assert!(!is_news(&mut state, State::call));
+    }
+
+    #[test]
+    fn a_meeting_is_news_if_rows_may_turn_out_otherwise() {
+        let mut state = State::entry();
+        state.set(Reg::Rax, Value::Const(1));
+        let mut other = state.clone();
+        other.set(Reg::Rax, Value::Const(2));
+        let mut changed = None;
+        assert!(!is_news(&mut state, |s| changed = s.join(&other)));
+        assert_eq!(
+            (changed, state.reg(Reg::Rax)),
+            (Some(true), Value::Computed)
+        );
+        assert_eq!(state.join(&other), Some(false));
+        other.store(Value::frame(0), 8, Value::Computed);
+        assert!(is_news(&mut state, |s| changed = s.join(&other)));
+        assert_eq!(changed, Some(true));
+        other.set(Reg::Rsp, Value::frame(-8));
+        assert_eq!(state.join(&other), None);
+    }
 }

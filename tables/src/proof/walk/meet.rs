@@ -1,15 +1,21 @@
 //! What is known where ways meet, and which meeting is followed next: the first by address, so that
 //! what lies behind it is followed once with what all ways know, not once for each.
 
+use super::Walker;
 use crate::proof::state::State;
+use crate::proof::verdict::Doubt;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use unwind_sim_unwind::regs::Reg;
+
+/// The maximum number of different frames that are followed at one address.
+const FRAMES_MAX: usize = 4;
 
 /// One of the states known at an instruction.
 pub(super) struct Known {
     /// What all ways to here know.
     pub(super) state: State,
-    /// The last jump of the way that brought the last news.
+    /// The last jump of the way that brought the last news to a row.
     pub(super) trail: Option<u32>,
     /// The number of the part of the function.
     pub(super) part: u32,
@@ -94,5 +100,82 @@ impl Meetings {
         let Reverse((.., number)) = self.waiting.pop()?;
         self.get_mut(number).is_waiting = false;
         Some(number)
+    }
+}
+
+impl Walker<'_, '_> {
+    /// Continues at `target` (svma) with `state`, once it is its turn.
+    pub(super) fn go(&mut self, target: u64, state: &State, trail: Option<u32>) {
+        let Some(part) = self.part_at(target) else {
+            return;
+        };
+        let body = &mut self.parts[part].body;
+        body.lead(target);
+        if let Some(offset) = body.offset(target)
+            && let Some(met) = self.arrive(part, offset, state, trail)
+        {
+            self.meetings.wait(met);
+        }
+    }
+
+    /// Joins the state with what is known `offset` bytes from the start of a part. Returns the number
+    /// of what is known, if this was news.
+    pub(super) fn arrive(
+        &mut self,
+        part: usize,
+        offset: usize,
+        state: &State,
+        trail: Option<u32>,
+    ) -> Option<u32> {
+        let here = &mut self.parts[part];
+        let pc = here.body.range.start + offset as u64;
+        let first = here.body.meeting(self.program.file, offset)?;
+        let is_live = |old: &Known| !old.state.is_dead;
+        if state.is_dead && self.meetings.all(*first).any(is_live) {
+            return None;
+        }
+        let (mut next, mut last, mut count) = (*first, None, 0);
+        while let Some(number) = next {
+            let known = self.meetings.get_mut(number);
+            let version = known.state.version();
+            match known.state.join(state) {
+                Some(false) => return None,
+                Some(true) => {
+                    // Mostly, the news is about a register that no row is about.
+                    if known.state.version() != version {
+                        known.trail = trail;
+                    }
+                    return Some(number);
+                }
+                None => {}
+            }
+            (next, last, count) = (known.next, Some(number), count + 1);
+        }
+        let Some(last) = last.filter(|_| count >= FRAMES_MAX) else {
+            let new = self.meetings.add(part, pc, state, trail);
+            match last {
+                Some(last) => self.meetings.get_mut(last).next = Some(new),
+                None => *first = Some(new),
+            }
+            return Some(new);
+        };
+        let sp = self.machine.lowered(pc);
+        let known = self.meetings.get_mut(last);
+        let before = known.state.clone();
+        let moved = before.reg(Reg::Rsp) != state.reg(Reg::Rsp);
+        known.state.weaken(state);
+        if moved {
+            known.state.set(Reg::Rsp, sp);
+            // Slots are at unknown distances from there.
+            known.state.is_lossy = true;
+        }
+        if known.state == before {
+            return None;
+        }
+        known.trail = trail;
+        if !moved {
+            here.verdict.doubt(Doubt::Frames, pc);
+        }
+        Some(last)
     }
 }

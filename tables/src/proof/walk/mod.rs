@@ -28,8 +28,6 @@ use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions executed for one function.
 const STEPS_MAX: u32 = 1 << 21;
-/// The maximum number of different frames that are followed at one address.
-const FRAMES_MAX: usize = 4;
 /// The maximum length of a function whose memory is kept for another, bytes.
 const SPARE_MAX: usize = 1 << 18;
 /// The maximum number of functions that are followed together: a function and its cold parts.
@@ -228,17 +226,13 @@ impl<'p, 'f> Walker<'p, 'f> {
             });
         }
         self.assumed.clear();
-        for list in [&mut self.callees, &mut self.called] {
-            list.sort_unstable();
-            list.dedup();
-        }
         Some(Followed {
             found,
             returns: self.returns,
             surely_returns: self.surely_returns,
             breaks_the_abi: self.breaks_the_abi,
-            callees: std::mem::take(&mut self.callees),
-            called: std::mem::take(&mut self.called),
+            callees: exact(&mut self.callees),
+            called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
             misfits: std::mem::take(&mut self.misfits),
             steps: self.steps,
@@ -365,7 +359,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len());
             self.machine.is_in_loop = asks_for_loop(&insn) && here.body.is_in_loop(pc);
-            judge(
+            let is_below_sp = judge(
                 here,
                 (self.program, &self.machine.anchors),
                 &self.jumps,
@@ -374,7 +368,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 trail,
                 &mut judged,
             );
-            if here.rows.iter().any(|rows| rows.below_sp) {
+            if is_below_sp {
                 here.below_sp.set(offset);
             }
             if let Some(sights) = &mut self.sights {
@@ -385,77 +379,6 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::End => return,
             }
         }
-    }
-
-    /// Continues at `target` (svma) with `state`, once it is its turn.
-    fn go(&mut self, target: u64, state: &State, trail: Option<u32>) {
-        let Some(part) = self.part_at(target) else {
-            return;
-        };
-        let body = &mut self.parts[part].body;
-        body.lead(target);
-        if let Some(offset) = body.offset(target)
-            && let Some(met) = self.arrive(part, offset, state, trail)
-        {
-            self.meetings.wait(met);
-        }
-    }
-
-    /// Joins the state with what is known `offset` bytes from the start of a part. Returns the number
-    /// of what is known, if this was news.
-    fn arrive(
-        &mut self,
-        part: usize,
-        offset: usize,
-        state: &State,
-        trail: Option<u32>,
-    ) -> Option<u32> {
-        let here = &mut self.parts[part];
-        let pc = here.body.range.start + offset as u64;
-        let first = here.body.meeting(self.program.file, offset)?;
-        let is_live = |old: &meet::Known| !old.state.is_dead;
-        if state.is_dead && self.meetings.all(*first).any(is_live) {
-            return None;
-        }
-        let (mut next, mut last, mut count) = (*first, None, 0);
-        while let Some(number) = next {
-            let known = self.meetings.get_mut(number);
-            match known.state.join(state) {
-                Some(false) => return None,
-                Some(true) => {
-                    known.trail = trail;
-                    return Some(number);
-                }
-                None => {}
-            }
-            (next, last, count) = (known.next, Some(number), count + 1);
-        }
-        let Some(last) = last.filter(|_| count >= FRAMES_MAX) else {
-            let new = self.meetings.add(part, pc, state, trail);
-            match last {
-                Some(last) => self.meetings.get_mut(last).next = Some(new),
-                None => *first = Some(new),
-            }
-            return Some(new);
-        };
-        let sp = self.machine.lowered(pc);
-        let known = self.meetings.get_mut(last);
-        let before = known.state.clone();
-        let moved = before.reg(Reg::Rsp) != state.reg(Reg::Rsp);
-        known.state.weaken(state);
-        if moved {
-            known.state.set(Reg::Rsp, sp);
-            // Slots are at unknown distances from there.
-            known.state.is_lossy = true;
-        }
-        if known.state == before {
-            return None;
-        }
-        known.trail = trail;
-        if !moved {
-            here.verdict.doubt(Doubt::Frames, pc);
-        }
-        Some(last)
     }
 
     /// Executes an instruction.
@@ -526,6 +449,15 @@ impl<'p, 'f> Walker<'p, 'f> {
             self.assumed.push(assumption);
         }
     }
+}
+
+/// Empties `list`, which keeps its memory. Returns what it had, each once, without spare memory.
+fn exact(list: &mut Vec<u64>) -> Vec<u64> {
+    list.sort_unstable();
+    list.dedup();
+    let exact = list.to_vec();
+    list.clear();
+    exact
 }
 
 /// The first address (svma) of the range for which the table that defines its function has no

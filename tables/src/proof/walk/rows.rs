@@ -22,9 +22,11 @@ pub(super) struct Rows<'p> {
     usual: Vec<Option<Option<Usual>>>,
     pub(super) marks: Vec<u8>,
     /// The row used last.
-    pub(super) last: usize,
+    last: usize,
+    /// The row judged last on the way that is being followed.
+    judged: Option<usize>,
     /// Whether the row judged last names a slot below rsp that still has its value.
-    pub(super) below_sp: bool,
+    below_sp: bool,
 }
 
 impl<'p> Rows<'p> {
@@ -38,6 +40,7 @@ impl<'p> Rows<'p> {
             usual: vec![None; rows.len()],
             rows,
             last: 0,
+            judged: None,
             below_sp: false,
         })
     }
@@ -48,7 +51,25 @@ impl<'p> Rows<'p> {
     fn proven(&mut self, index: usize, state: &State) -> Option<bool> {
         let usual =
             self.usual[index].get_or_insert_with(|| Usual::new(self.table, self.rows[index].rule));
-        usual.as_ref().and_then(|usual| state.proves(usual))
+        let proven = usual.as_ref().and_then(|usual| state.proves(usual));
+        debug_assert!(
+            proven.is_none() || proven == self.each_proven(index, state),
+            "a row is proven at once, but not claim by claim"
+        );
+        proven
+    }
+
+    /// What [`Rows::proven`] says, found claim by claim.
+    fn each_proven(&self, index: usize, state: &State) -> Option<bool> {
+        let row = &self.rows[index];
+        let mut proven = Some(false);
+        claim::judge(self.table, row, row.start, state, &[], |_, outcome| {
+            proven = match (proven, outcome) {
+                (Some(before), Outcome::Proven { below_sp }) => Some(before || below_sp),
+                _ => None,
+            };
+        });
+        proven
     }
 
     /// The register that the CFA is based on at `pc`.
@@ -85,7 +106,8 @@ impl<'p> Rows<'p> {
     }
 }
 
-/// Holds the rows for `pc` against the state there.
+/// Holds the rows for `pc` against the state there. Returns whether a slot that they name lies below
+/// rsp. `judged` is the version of the state judged last on this way.
 #[inline]
 pub(super) fn judge(
     part: &mut Part<'_>,
@@ -95,20 +117,23 @@ pub(super) fn judge(
     state: &State,
     trail: Option<u32>,
     judged: &mut Option<u32>,
-) {
+) -> bool {
     let same_state = *judged == Some(state.version());
     *judged = Some(state.version());
+    let mut is_below_sp = false;
     for rows in &mut part.rows {
-        let last = rows.last;
         let Some(index) = rows.find(pc) else {
-            rows.below_sp = false;
+            rows.judged = None;
             continue;
         };
-        if same_state && last == index {
+        if same_state && rows.judged == Some(index) {
+            is_below_sp |= rows.below_sp;
             continue;
         }
+        rows.judged = Some(index);
         if let Some(below_sp) = rows.proven(index, state) {
             rows.below_sp = below_sp;
+            is_below_sp |= below_sp;
             continue;
         }
         rows.below_sp = false;
@@ -161,7 +186,9 @@ pub(super) fn judge(
             }
         };
         claim::judge(table, &row, pc, state, anchors, each);
+        is_below_sp |= rows.below_sp;
     }
+    is_below_sp
 }
 
 /// Holds a signal frame's row against where the kernel saves registers.
