@@ -70,6 +70,8 @@ pub struct File {
     is_program: bool,
     /// The words that the loader fills with addresses of this file: where, and with what.
     pointers: Vec<(u64, u64)>,
+    /// Whether the loader puts it where its headers say.
+    is_fixed: bool,
     /// The words that the loader fills with addresses of functions of other files, and their names;
     /// in a relocatable object, the words of code that the linker fills.
     imports: Vec<(u64, String)>,
@@ -147,6 +149,7 @@ impl File {
             entry: headers.entry,
             is_program: headers.is_program,
             pointers,
+            is_fixed: headers.is_fixed,
             imports: headers.imports,
             exports: headers.exports,
             sections: headers.sections,
@@ -199,6 +202,7 @@ impl File {
             imports: Vec::new(),
             exports: Vec::new(),
             is_program: false,
+            is_fixed: false,
             sections: Vec::new(),
             is_relocatable: false,
             untyped: Vec::new(),
@@ -221,6 +225,7 @@ impl File {
             entry: None,
             is_program: false,
             pointers: object.pointers,
+            is_fixed: false,
             exports: Vec::new(),
             imports: object.imports,
             sections: object.sections,
@@ -322,6 +327,12 @@ impl File {
         &self.pointers
     }
 
+    /// Whether the program is linked to fixed addresses. Then no relocation says which words hold
+    /// addresses: one in [`File::pointers`] may be a number or text as well.
+    pub fn is_fixed(&self) -> bool {
+        self.is_fixed
+    }
+
     /// The names of the function that starts at `address` (svma).
     pub fn names_at(&self, address: u64) -> impl Iterator<Item = &str> {
         let symbols = self.image.symbols();
@@ -393,6 +404,7 @@ struct Headers {
     code: Vec<Code>,
     entry: Option<u64>,
     is_program: bool,
+    is_fixed: bool,
     imports: Vec<(u64, String)>,
     exports: Vec<u64>,
     sections: Vec<Code>,
@@ -427,6 +439,7 @@ impl Headers {
         let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
             return out;
         };
+        out.is_fixed = header.e_type(LE) == elf::ET_EXEC;
         out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
         out.is_program = is_program(header, data);
         let Ok(sections) = header.sections(LE, data) else {

@@ -1,7 +1,8 @@
 //! `tables check`: proves every row of a file's tables from its code, or says why not.
 
 mod cover;
-mod run;
+pub(crate) mod rounds;
+pub(crate) mod run;
 
 pub use cover::{Gap, Hole, gaps};
 pub(crate) use run::prove;

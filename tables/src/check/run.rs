@@ -1,20 +1,14 @@
 //! Runs the proof over all functions of a file.
 
 use super::cover::gaps;
+use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report};
 use crate::file::File;
 use crate::proof::body::Bits;
-use crate::proof::program::{Entry, Program, Returns};
+use crate::proof::program::{Entry, Program};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
-use crate::proof::walk::{Followed, Found, Misfit, Walker};
+use crate::proof::walk::Misfit;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The maximum number of rounds in which functions are found that never return, each because of
-/// those of the round before.
-const ROUNDS_MAX: usize = 16;
-/// The number of functions that a thread takes at once.
-const BATCH: usize = 32;
 
 /// How to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,27 +28,6 @@ impl Default for Options {
     }
 }
 
-/// What following one function gave, without its instructions.
-struct Outcome {
-    parts: Vec<Part>,
-    returns: Returns,
-    breaks_the_abi: bool,
-    callees: Vec<u64>,
-    called: Vec<u64>,
-    taken_as_final: Vec<u64>,
-    misfits: Vec<Misfit>,
-    steps: u32,
-}
-
-/// What was found in a function, whoever led there.
-struct Part {
-    function: usize,
-    verdict: FunctionVerdict,
-    /// The bytes reached, unless it is all of them.
-    reached: Option<Bits>,
-    marks: Vec<(usize, Vec<u8>)>,
-}
-
 /// A program whose functions were followed.
 pub(crate) struct Proven<'f> {
     /// The program, which knows which of its functions return.
@@ -68,52 +41,23 @@ pub(crate) struct Proven<'f> {
 
 /// Proves what can be proven of all rows of `file`.
 pub fn check(file: &File, options: &Options) -> Report {
-    let Proven {
-        program,
-        functions,
-        steps,
-        ..
-    } = prove(Program::new(file), options);
-    let mut report = Report {
-        tables: program.tables.iter().map(|t| t.kind()).collect(),
-        gaps: gaps(&program),
-        steps,
-        functions,
-        ..Report::default()
-    };
-    for table in &program.tables {
-        let problems = table.problems().iter();
-        report.problems.extend(problems.map(ToString::to_string));
-    }
-    report
-        .functions
-        .extend(program.overlapping.iter().map(shared));
-    report.functions.sort_by_key(|f| f.range.start);
-    report
+    prove(Program::new(file), options).report().1
 }
 
 /// Follows all functions of `program`.
 pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'f> {
-    let count = program.functions.len();
-    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
-    outcomes.resize_with(count, || None);
-    let mut todo: Vec<usize> = (0..count)
-        .filter(|&i| program.functions[i].entry != Entry::Part)
-        .collect();
-    for _ in 0..ROUNDS_MAX {
-        follow_all(&program, &todo, options.threads, &mut outcomes);
-        let called = outcomes.iter().flatten().flat_map(|o| &o.called);
-        let called = program.learn_called(called);
-        todo = callers_of_news(&program, &todo, &outcomes);
-        todo.extend(called);
-        todo.sort_unstable();
-        todo.dedup();
-        if todo.is_empty() {
-            break;
-        }
-    }
+    let outcomes = follow(&mut program, options.threads);
+    proven(program, outcomes, options)
+}
+
+/// What following all functions of `program` gave.
+pub(crate) fn proven<'f>(
+    program: Program<'f>,
+    outcomes: Vec<Option<Outcome>>,
+    options: &Options,
+) -> Proven<'f> {
     let steps = outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum();
-    let mut owners = vec![Vec::new(); count];
+    let mut owners = vec![Vec::new(); outcomes.len()];
     for (owner, outcome) in (0..).zip(&outcomes) {
         for part in outcome.iter().flat_map(|o| &o.parts) {
             owners[part.function].push(owner);
@@ -127,127 +71,27 @@ pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'
     }
 }
 
-/// Follows the functions `todo`.
-fn follow_all(
-    program: &Program<'_>,
-    todo: &[usize],
-    threads: usize,
-    outcomes: &mut [Option<Outcome>],
-) {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut walker = Walker::new(program);
-        let mut mine = Vec::new();
-        loop {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            let Some(batch) = todo.get(first..) else {
-                break;
-            };
-            if batch.is_empty() {
-                break;
-            }
-            for &index in batch.iter().take(BATCH) {
-                let followed = walker.follow(index);
-                mine.push((index, followed.map(|f| outcome(program, f, &mut walker))));
-            }
+impl<'f> Proven<'f> {
+    /// The report, and the program that it is of.
+    pub(crate) fn report(self) -> (Program<'f>, Report) {
+        let program = self.program;
+        let mut report = Report {
+            tables: program.tables.iter().map(|t| t.kind()).collect(),
+            gaps: gaps(&program),
+            steps: self.steps,
+            functions: self.functions,
+            ..Report::default()
+        };
+        for table in &program.tables {
+            let problems = table.problems().iter();
+            report.problems.extend(problems.map(ToString::to_string));
         }
-        mine
-    };
-    let done: Vec<Vec<(usize, Option<Outcome>)>> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mine = work();
-        let joined = others.into_iter().map(|other| match other.join() {
-            Ok(theirs) => theirs,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        std::iter::once(mine).chain(joined).collect()
-    });
-    for (index, outcome) in done.into_iter().flatten() {
-        outcomes[index] = outcome;
+        report
+            .functions
+            .extend(program.overlapping.iter().map(shared));
+        report.functions.sort_by_key(|f| f.range.start);
+        (program, report)
     }
-}
-
-fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_>) -> Outcome {
-    let Followed {
-        found,
-        returns,
-        surely_returns,
-        breaks_the_abi,
-        callees,
-        called,
-        taken_as_final,
-        misfits,
-        steps,
-    } = followed;
-    let parts = found.into_iter().enumerate().map(|(number, found)| {
-        let Found {
-            function,
-            verdict,
-            mut body,
-            marks,
-        } = found;
-        // Another function may lead to what this one did not reach by itself.
-        let is_whole = number == 0 && body.unreached(program.file).is_none();
-        let reached = (!is_whole).then(|| std::mem::take(&mut body.reached));
-        walker.recycle(body);
-        Part {
-            function,
-            verdict,
-            reached,
-            marks,
-        }
-    });
-    let parts = parts.collect();
-    Outcome {
-        parts,
-        returns: match (returns, surely_returns) {
-            (false, _) => Returns::Never,
-            (_, true) => Returns::Surely,
-            _ => Returns::Maybe,
-        },
-        breaks_the_abi,
-        callees,
-        called,
-        taken_as_final,
-        misfits,
-        steps,
-    }
-}
-
-/// Remembers which functions never return, and returns those that call one of which that is news.
-fn callers_of_news(
-    program: &Program<'_>,
-    todo: &[usize],
-    outcomes: &[Option<Outcome>],
-) -> Vec<usize> {
-    let mut is_news = vec![false; program.functions.len()];
-    let mut any = false;
-    for &index in todo {
-        let returns = outcomes[index].as_ref().map(|o| o.returns);
-        let entered = program.functions[index].entry == Entry::Call;
-        let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
-        let is_new = program.set_returns(index, returns);
-        is_news[index] = is_new && returns == Returns::Never;
-        any |= is_new;
-    }
-    if !any {
-        return Vec::new();
-    }
-    let calls_news = |outcome: &Outcome| {
-        let mut taken = outcome.taken_as_final.iter();
-        if taken.any(|&target| program.surely_returns(target)) {
-            return true;
-        }
-        let mut callees = outcome.callees.iter();
-        callees.any(|&target| {
-            let callee = program.starting_at(target);
-            callee.is_some_and(|c| is_news[c])
-        })
-    };
-    let all = outcomes.iter().enumerate();
-    all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
-        .map(|(index, _)| index)
-        .collect()
 }
 
 /// Puts together what each function's own analysis and those of others found in it.

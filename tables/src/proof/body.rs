@@ -316,7 +316,7 @@ impl Body {
 pub fn is_padding(insn: &Instruction) -> bool {
     matches!(
         insn.mnemonic(),
-        Mnemonic::Int3 | Mnemonic::Ud2 | Mnemonic::Hlt
+        Mnemonic::Int3 | Mnemonic::Ud1 | Mnemonic::Ud2 | Mnemonic::Hlt
     ) || is_nop(insn)
 }
 

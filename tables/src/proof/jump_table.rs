@@ -40,7 +40,7 @@ impl JumpTable {
         file: &File,
         base: u64,
         next: Option<u64>,
-        may_be: impl Fn(u64) -> bool,
+        mut may_be: impl FnMut(u64) -> bool,
     ) -> Targets {
         let count = self
             .count

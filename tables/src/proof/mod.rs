@@ -7,13 +7,14 @@
 //! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
 //! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
-//!   other; [`verdict`]: the results.
+//!   other; [`entry`]: how they are entered; [`verdict`]: the results.
 
 pub mod access;
 pub mod args_size;
 pub mod body;
 pub mod claim;
 pub mod derive;
+pub mod entry;
 pub mod exec;
 pub mod expression;
 pub mod jump_table;

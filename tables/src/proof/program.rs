@@ -1,14 +1,17 @@
 //! What the functions of a file know of each other.
 
+pub use super::entry::{Entry, References, Seen};
+
+use super::entry::entry;
 use super::no_return;
 use crate::file::File;
+use crate::kernel::{self, Edges};
 use crate::table::{KINDS, Table};
 use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
-use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
 
 /// A file's functions and tables.
 pub struct Program<'f> {
@@ -28,24 +31,16 @@ pub struct Program<'f> {
     called: HashSet<u64>,
     /// The function at which the program starts.
     start: Range<u64>,
+    /// The starts (svma) of functions that words of the file's data lead to. That is no proof that
+    /// something calls them: where a function has no code at all (GCC, if it cannot be reached), its
+    /// address is that of what follows it; and text may look like an address.
+    pointed: HashSet<u64>,
+    /// What a kernel module says of its own code.
+    edges: Option<Edges>,
+    /// What its instructions name. Few programs are asked.
+    references: OnceLock<References>,
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
     labels: Vec<u64>,
-}
-
-/// How a function is entered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Entry {
-    /// By a call to its first instruction.
-    Call,
-    /// Only by jumps from another part of the same function.
-    Part,
-    /// By calls to each of its stubs.
-    Plt,
-    /// By the kernel, on return from a signal handler.
-    Signal,
-    /// By a jump from the first entry of a lazy procedure linkage table, which has pushed two words:
-    /// the loader's resolver.
-    Resolver,
 }
 
 /// A function, as the table that defines it sees it: an FDE.
@@ -108,8 +103,8 @@ impl<'f> Program<'f> {
         // ORC has no functions.
         let defining = tables.first().filter(|t| t.kind() != TableKind::Orc);
         let (pointed, labels) = pointed(file, defining);
-        let exports = file.exports().iter().copied();
-        let called: HashSet<u64> = pointed.into_iter().chain(exports).collect();
+        let pointed: HashSet<u64> = pointed.into_iter().collect();
+        let called: HashSet<u64> = file.exports().iter().copied().collect();
         let mut functions: Vec<Unit> = match defining {
             Some(table) => table
                 .functions()
@@ -136,6 +131,8 @@ impl<'f> Program<'f> {
             }
             apart
         });
+        let is_module = file.is_relocatable() && tables.iter().any(|t| t.kind() == TableKind::Orc);
+        let edges = is_module.then(|| Edges::read(file));
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
         let starts = functions.iter().map(|f| f.range.start).zip(0..).collect();
         let mut program = Program {
@@ -146,6 +143,9 @@ impl<'f> Program<'f> {
             overlapping,
             returns,
             called,
+            pointed,
+            edges,
+            references: OnceLock::new(),
             labels,
             start: 0..0,
         };
@@ -205,6 +205,18 @@ impl<'f> Program<'f> {
         }
     }
 
+    /// Whether a word of the file's data leads to the function at `start` (svma), and is not one of a
+    /// jump table.
+    pub fn is_pointed_to(&self, start: u64) -> bool {
+        self.pointed.contains(&start)
+    }
+
+    /// What the program's instructions name, reached or not.
+    pub fn references(&self) -> &References {
+        self.references
+            .get_or_init(|| References::read(self.file, &self.functions))
+    }
+
     /// The number of the function that contains `address` (svma).
     pub fn function_at(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|f| f.range.start <= address);
@@ -220,12 +232,6 @@ impl<'f> Program<'f> {
         self.starts.get(&address).map(|&index| index as usize)
     }
 
-    /// Whether `address` (svma) lies in a part of a function that only jumps lead to.
-    pub fn is_part(&self, address: u64) -> bool {
-        let function = self.function_at(address).map(|f| &self.functions[f]);
-        function.is_some_and(|f| f.entry == Entry::Part)
-    }
-
     /// Whether the program starts in the function at `address` (svma): nothing calls it.
     pub fn is_start(&self, address: u64) -> bool {
         let start = self.file.entry().and_then(|entry| self.function_at(entry));
@@ -239,7 +245,27 @@ impl<'f> Program<'f> {
         {
             return true;
         }
-        self.file.names_at(target).any(no_return::is_known)
+        self.file
+            .names_at(target)
+            .any(|name| self.is_known_not_to_return(name))
+    }
+
+    /// Whether functions of this name never return: in a kernel module, also the kernel's.
+    pub fn is_known_not_to_return(&self, name: &str) -> bool {
+        no_return::is_known(name) || self.edges.is_some() && kernel::never_returns(name)
+    }
+
+    /// Whether a call of a function of this name returns, which may be another file's.
+    pub fn returns_by_name(&self, name: &str) -> Returns {
+        match self.is_known_not_to_return(name) {
+            true => Returns::Never,
+            false => Returns::Maybe,
+        }
+    }
+
+    /// What a kernel module says of its own code; `None` for all else.
+    pub fn edges(&self) -> Option<&Edges> {
+        self.edges.as_ref()
     }
 
     /// Whether a call of `target` (svma) surely may return.
@@ -254,6 +280,9 @@ impl<'f> Program<'f> {
         old != returns as u8
     }
 }
+
+/// The distance of neighbouring words, bytes.
+const WORD: u64 = 8;
 
 /// The addresses (svma) that pointers in the file's data lead to: those of functions, and the labels
 /// inside of functions, in order. What lies beside labels is no function: a jump table leads to parts
@@ -271,9 +300,21 @@ fn pointed(file: &File, table: Option<&Table>) -> (Vec<u64>, Vec<u64>) {
     mark_tables(pointers.iter().zip(&mut is_of_table), is_label);
     mark_tables(pointers.iter().zip(&mut is_of_table).rev(), is_label);
     let (mut called, mut labels) = (Vec::new(), Vec::new());
-    for (pointer, is_of_table) in pointers.iter().zip(is_of_table) {
+    // A single word of a program with fixed addresses may be text.
+    let is_beside = |at: Option<usize>, pointer: &(u64, u64)| {
+        let other = at.and_then(|at| pointers.get(at));
+        other.is_some_and(|other| other.0.abs_diff(pointer.0) == WORD && is_label(other))
+    };
+    let is_certain = |at: usize, pointer: &(u64, u64)| {
+        !file.is_fixed()
+            || is_beside(at.checked_sub(1), pointer)
+            || is_beside(Some(at + 1), pointer)
+    };
+    for (at, (pointer, is_of_table)) in pointers.iter().zip(is_of_table).enumerate() {
         if is_label(pointer) {
-            labels.push(pointer.1);
+            if is_certain(at, pointer) {
+                labels.push(pointer.1);
+            }
         } else if !is_of_table {
             called.push(pointer.1);
         }
@@ -288,7 +329,6 @@ fn mark_tables<'a>(
     pointers: impl Iterator<Item = (&'a (u64, u64), &'a mut bool)>,
     is_label: impl Fn(&(u64, u64)) -> bool,
 ) {
-    const WORD: u64 = 8;
     let mut last: Option<((u64, u64), bool)> = None;
     for (&pointer, is_of_table) in pointers {
         let follows = last.is_some_and(|(before, was)| {
@@ -320,63 +360,4 @@ fn by_symbols(file: &File) -> Vec<Unit> {
     units.sort_by_key(|u| (u.range.start, u64::MAX - u.range.end));
     units.dedup_by_key(|u| u.range.start);
     units
-}
-
-/// The instruction `nop`.
-const NOP: u8 = 0x90;
-
-/// How the function is entered, by what its own table says of its first instruction, and by where it
-/// lies.
-fn entry(
-    file: &File,
-    table: &Table,
-    function: &crate::table::Function,
-    called: &HashSet<u64>,
-) -> Entry {
-    let section = file.code_at(function.range.start);
-    if section.is_some_and(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
-        return Entry::Plt;
-    }
-    let Some(first) = table.rows(function).next() else {
-        return Entry::Call;
-    };
-    // GCC begins a cold part with a nop if a landing pad would be its first instruction.
-    if let Some(second) = table.rows(function).nth(1)
-        && first.end - first.start == 1
-        && file.bytes(first.start).first() == Some(&NOP)
-        && !is_entry_rule(second.rule)
-    {
-        return Entry::Part;
-    }
-    match first.rule {
-        rule if rule.kind == RuleKind::Signal => Entry::Signal,
-        rule if is_resolver_rule(rule) && !is_jumped_to(file, function.range.start) => {
-            Entry::Resolver
-        }
-        rule if is_entry_rule(rule) || rule.kind == RuleKind::Outermost => Entry::Call,
-        _ if called.contains(&function.range.start) => Entry::Call,
-        _ => Entry::Part,
-    }
-}
-
-/// Whether this is the rule of a function's first instruction: the return address on top of the
-/// stack, and nothing saved.
-fn is_entry_rule(rule: &Rule) -> bool {
-    let unchanged = |v: RuleValue| matches!(v, RuleValue::Same | RuleValue::Unspecified);
-    rule.cfa == RuleValue::reg(Reg::Rsp, 8) && rule.saved.into_iter().all(unchanged)
-}
-
-/// Whether this is the rule of a function's first instruction behind two more words.
-fn is_resolver_rule(rule: &Rule) -> bool {
-    let shifted = Rule {
-        cfa: RuleValue::reg(Reg::Rsp, 8),
-        ..*rule
-    };
-    rule.cfa == RuleValue::reg(Reg::Rsp, 24) && is_entry_rule(&shifted)
-}
-
-/// Whether the name of a symbol at `address` says that this is a part of a function.
-fn is_jumped_to(file: &File, address: u64) -> bool {
-    let mut names = file.names_at(address);
-    names.any(|name| name.contains(".cold") || name.contains(".part"))
 }

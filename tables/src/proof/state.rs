@@ -66,6 +66,9 @@ pub struct State {
     pub is_lossy: bool,
     /// Whether a jump on the way here was guessed, so that the way may not exist.
     pub is_guessed: bool,
+    /// The registers, one bit for each, whose values were loaded from memory, which may hold something
+    /// else on ways that are taken.
+    loaded: u16,
     /// Changes with everything that a row can say something about.
     version: u32,
 }
@@ -79,6 +82,7 @@ impl PartialEq for State {
             && self.is_elsewhere == other.is_elsewhere
             && self.has_called == other.has_called
             && self.is_guessed == other.is_guessed
+            && self.loaded == other.loaded
     }
 }
 
@@ -103,6 +107,7 @@ impl State {
             is_elsewhere: false,
             is_lossy: false,
             is_guessed: false,
+            loaded: 0,
             version: 0,
         }
     }
@@ -138,6 +143,7 @@ impl State {
             _ => value,
         };
         let value = Packed::new(value);
+        self.loaded &= !(1 << (reg as usize & 15));
         let place = &mut self.regs[reg as usize & 15];
         if *place != value {
             if place.matters() || value.matters() {
@@ -150,6 +156,17 @@ impl State {
         {
             self.comparison = None;
         }
+    }
+
+    /// Changes a general register to what memory holds.
+    pub fn set_loaded(&mut self, reg: Reg, value: Value) {
+        self.set(reg, value);
+        self.loaded |= 1 << (reg as usize & 15);
+    }
+
+    /// Whether the value of a general register was loaded from memory.
+    pub fn is_loaded(&self, reg: Reg) -> bool {
+        self.loaded & 1 << (reg as usize & 15) != 0
     }
 
     /// The slots, in no order.
@@ -377,6 +394,8 @@ impl State {
         });
         changed |= self.slots.len() != before;
         matters |= other.is_guessed && !self.is_guessed;
+        changed |= other.loaded & !self.loaded != 0;
+        self.loaded |= other.loaded;
         for (mine, theirs) in [
             (&mut self.is_lossy, other.is_lossy),
             (&mut self.is_elsewhere, other.is_elsewhere),

@@ -155,11 +155,14 @@ pub enum Assumption {
     /// does not fit there, where others do, is never taken: compilers let what they know to be
     /// unreachable lead anywhere, and calls that cannot throw lie in the ranges of others.
     Unreachable,
+    /// The kernel changes a module's code, and continues behind faults and warnings, as the module's
+    /// sections say.
+    KernelEdges,
 }
 
 impl Assumption {
     /// All assumptions.
-    pub const ALL: [Assumption; 7] = [
+    pub const ALL: [Assumption; 8] = [
         Assumption::Callees,
         Assumption::Stores,
         Assumption::NoReturn,
@@ -167,6 +170,7 @@ impl Assumption {
         Assumption::SignalFrames,
         Assumption::LandingPads,
         Assumption::Unreachable,
+        Assumption::KernelEdges,
     ];
 
     /// The stable name.
@@ -179,13 +183,14 @@ impl Assumption {
             Assumption::SignalFrames => "signal-frames",
             Assumption::LandingPads => "landing-pads",
             Assumption::Unreachable => "unreachable",
+            Assumption::KernelEdges => "kernel-edges",
         }
     }
 }
 
 /// A set of assumptions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Assumptions(u8);
+pub struct Assumptions(u16);
 
 impl Assumptions {
     /// None.

@@ -1,19 +1,21 @@
 //! The proof of a file without defects, and of single functions with one.
 
 use super::equal::Pair;
-use crate::check::{Hole, Options, check, gaps};
+use crate::check::rounds::follow;
+use crate::check::run::proven;
+use crate::check::{Hole, Options, gaps};
 use crate::file::File;
-use crate::proof::program::{Entry, Program, Returns};
+use crate::proof::program::{Entry, Program, Seen};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
-use crate::proof::walk::{Followed, Walker};
+use crate::proof::walk::Walker;
 use crate::table::Function;
 use hashbrown::HashMap;
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;
 use unwind_sim_unwind::row::TableKind;
 
-/// The maximum number of rounds in which functions that never return are found.
-const ROUNDS_MAX: usize = 16;
+/// How often the entry of a function is reconsidered at most.
+const RECONSIDERED_MAX: usize = 4;
 /// The maximum number of functions from which one function is followed again.
 const OWNERS_MAX: usize = 64;
 
@@ -45,7 +47,7 @@ pub(super) struct Ground<'f> {
 impl<'f> Ground<'f> {
     /// Proves `file`; `None` if its first table is not `.eh_frame`.
     pub(super) fn new(file: &'f File) -> Option<Ground<'f>> {
-        let program = Program::new(file);
+        let mut program = Program::new(file);
         let table = program.tables.first()?;
         if table.kind() != TableKind::EhFrame {
             return None;
@@ -57,53 +59,36 @@ impl<'f> Ground<'f> {
         let number = |u: &crate::proof::program::Unit| by_place.get(&(u.range.start, u.offset));
         let numbers = program.functions.iter().map(number);
         let numbers: Option<Vec<usize>> = numbers.map(Option::<&usize>::copied).collect();
-        let report = check(file, &Options::default());
-        let functions = report.functions.iter().enumerate();
-        let proven = functions
-            .filter(|(_, f)| f.verdict.verdict() == Verdict::Proven && f.verdict.rows > 0)
-            .map(|(index, _)| index);
-        let mut ground = Ground {
-            proven: proven.collect(),
-            numbers: numbers?,
-            owners: vec![Vec::new(); program.functions.len()],
-            program,
-        };
-        ground.follow_all();
-        Some(ground)
-    }
-
-    /// Learns which functions return, and which lead into which.
-    fn follow_all(&mut self) {
-        let count = self.program.functions.len();
-        let entered = |&i: &usize| self.program.functions[i].entry != Entry::Part;
-        let todo: Vec<usize> = (0..count).filter(entered).collect();
-        for _ in 0..ROUNDS_MAX {
-            let mut walker = Walker::new(&self.program);
-            let (mut news, mut called) = (false, Vec::new());
-            for &index in &todo {
-                let Some(followed) = walker.follow(index) else {
-                    continue;
-                };
-                called.extend_from_slice(&followed.called);
-                let never = !followed.returns;
-                if never && self.program.functions[index].entry == Entry::Call {
-                    news |= self.program.set_returns(index, Returns::Never);
+        let outcomes = follow(&mut program, 1);
+        let mut owners = vec![Vec::new(); program.functions.len()];
+        for (index, outcome) in outcomes.iter().enumerate() {
+            let Some(outcome) = outcome else { continue };
+            let parts = outcome.parts.iter().map(|p| p.function);
+            let misfits = outcome.misfits.iter().map(|m| m.function);
+            let jumps = outcome.callees.iter().chain(&outcome.jumped);
+            let jumps = jumps.filter_map(|&target| {
+                let function = program.function_at(target)?;
+                let starts = program.functions[function].range.start == target;
+                (starts && !program.is_called(target)).then_some(function)
+            });
+            for function in parts.chain(misfits).chain(jumps) {
+                let owners: &mut Vec<usize> = &mut owners[function];
+                if owners.len() < OWNERS_MAX && !owners.contains(&index) {
+                    owners.push(index);
                 }
-                let found = followed.found.iter().map(|f| f.function);
-                let misfits = followed.misfits.iter().map(|m| m.function);
-                for function in found.chain(misfits) {
-                    let owners = &mut self.owners[function];
-                    if owners.len() < OWNERS_MAX && !owners.contains(&index) {
-                        owners.push(index);
-                    }
-                }
-            }
-            drop(walker);
-            self.program.learn_called(called.iter());
-            if !news {
-                return;
             }
         }
+        let found = proven(program, outcomes, &Options::default());
+        let (functions, program) = (found.functions.iter(), found.program);
+        let proven = functions
+            .filter(|f| f.verdict.verdict() == Verdict::Proven && f.verdict.rows > 0)
+            .filter_map(|f| program.function_at(f.range.start));
+        Some(Ground {
+            proven: proven.collect(),
+            numbers: numbers?,
+            owners,
+            program,
+        })
     }
 
     /// The rows of function `index`.
@@ -170,42 +155,72 @@ impl<'f> Ground<'f> {
         }
     }
 
-    fn judge(&self, index: usize, pair: &Pair<'_>) -> Answer {
-        let mut walker = Walker::new(&self.program);
-        let mut owners = self.owners[index].clone();
-        if self.program.functions[index].entry == Entry::Part {
-            owners.retain(|&owner| owner != index);
-        } else if !owners.contains(&index) {
-            owners.push(index);
-        }
-        let followed: Vec<Followed> = owners.iter().filter_map(|&i| walker.follow(i)).collect();
-        let mut verdict = FunctionVerdict::default();
-        let mut reached = None;
-        for found in followed.iter().flat_map(|f| &f.found) {
-            if found.function == index {
-                verdict.add(found.verdict.clone());
-                reached.get_or_insert_with(Vec::new).push(&found.body);
+    fn judge(&mut self, index: usize, pair: &Pair<'_>) -> Answer {
+        for _ in 0..RECONSIDERED_MAX {
+            let (answer, seen) = self.follow(index, pair);
+            // Parts that only this function leads to.
+            let is_orphan = |i: usize| {
+                let mut owners = self.owners[i].iter();
+                self.program.functions[i].entry == Entry::Part && owners.all(|&o| o == index)
+            };
+            match self.program.reconsider(index, seen, is_orphan) {
+                Some(entry) => self.program.functions[index].entry = entry,
+                None => return answer,
             }
         }
-        for misfit in followed.iter().flat_map(|f| &f.misfits) {
-            let at = misfit.target.wrapping_sub(pair.range.start);
+        self.follow(index, pair).0
+    }
+
+    /// Follows function `index` and all that lead to it.
+    fn follow(&self, index: usize, pair: &Pair<'_>) -> (Answer, Seen) {
+        let mut walker = Walker::new(&self.program);
+        let mut owners = self.owners[index].clone();
+        owners.retain(|&owner| owner != index);
+        if self.program.functions[index].entry != Entry::Part {
+            owners.push(index);
+        }
+        let start = pair.range.start;
+        let mut seen = Seen::default();
+        let mut verdict = FunctionVerdict::default();
+        let mut reached = Vec::new();
+        let mut misfits = Vec::new();
+        for &owner in &owners {
+            let Some(followed) = walker.follow(owner) else {
+                continue;
+            };
+            seen.is_called |= followed.callees.contains(&start);
+            seen.is_jumped_to |= followed.jumped.contains(&start);
+            for found in followed.found {
+                if found.function == index {
+                    seen.is_led_to |= owner != index;
+                    verdict.add(found.verdict);
+                    reached.push(found.body);
+                }
+            }
+            let here = followed.misfits.into_iter();
+            misfits.extend(here.filter(|misfit| misfit.function == index));
+        }
+        seen.is_led_to |= !misfits.is_empty();
+        for misfit in misfits {
+            let at = misfit.target.wrapping_sub(start);
             let at = usize::try_from(at).unwrap_or(usize::MAX);
-            let bodies = reached.iter().flatten();
             // Where others fit, this way is never taken.
-            if misfit.function == index && !bodies.into_iter().any(|b| b.reached.has(at)) {
-                verdict.add(misfit.verdict.clone());
+            if !reached.iter().any(|body| body.reached.has(at)) {
+                verdict.add(misfit.verdict);
             }
         }
         verdict.sort();
         let mut contradictions = verdict.contradictions.iter();
-        if let Some(caught) = contradictions.find(|c| pair.differs_at(c.pc)) {
-            return Answer::Caught(caught.pc);
-        }
-        match (verdict.contradictions.first(), verdict.doubts.first()) {
-            (Some(other), _) => Answer::Elsewhere(other.pc),
-            (None, Some((doubt, at))) => Answer::Unproven(doubt.as_str(), *at),
-            (None, None) if reached.is_none() => Answer::Unproven("no-entry", pair.range.start),
-            (None, None) => Answer::Proven,
-        }
+        let caught = contradictions.find(|c| pair.differs_at(c.pc));
+        let doubt = verdict.doubts.first();
+        seen.is_proven = verdict.contradictions.is_empty() && doubt.is_none();
+        let answer = match (caught, verdict.contradictions.first(), doubt) {
+            (Some(caught), ..) => Answer::Caught(caught.pc),
+            (_, Some(other), _) => Answer::Elsewhere(other.pc),
+            (.., Some((doubt, at))) => Answer::Unproven(doubt.as_str(), *at),
+            _ if reached.is_empty() => Answer::Unproven("no-entry", start),
+            _ => Answer::Proven,
+        };
+        (answer, seen)
     }
 }

@@ -50,8 +50,13 @@ pub(crate) fn read(bytes: &[u8]) -> Expectations {
         .symbols()
         .filter_map(|s| Some((s.name().ok()?, s.address())))
         .collect();
+    of(&symbols)
+}
+
+/// The expectations in the names and addresses (svma) of `symbols`.
+pub(crate) fn of(symbols: &[(&str, u64)]) -> Expectations {
     let mut out = Expectations::default();
-    for &(name, address) in &symbols {
+    for &(name, address) in symbols {
         if let Some(gap) = name.strip_prefix("gap.") {
             let hole = gap.split('.').next().unwrap_or(gap);
             out.gaps.insert((address, hole.replace('_', "-")));
@@ -63,7 +68,7 @@ pub(crate) fn read(bytes: &[u8]) -> Expectations {
             Some(("open", _)) => Verdict::Unproven,
             _ => continue,
         };
-        let function = function(name, address, verdict, &symbols);
+        let function = function(name, address, verdict, symbols);
         out.functions
             .entry(address)
             .or_insert((name.to_owned(), function));

@@ -28,8 +28,8 @@ const SLOW: [&str; 16] = [
 ];
 /// The number of defects of the slow test.
 const DEFECTS: usize = 10_000;
-/// The lowest score, percent. The goal is 99; a wrong first row is not contradicted yet.
-const SCORE_MIN: f64 = 88.0;
+/// The lowest score, percent. It is 99.5 here; other files may have more jump tables of unknown length.
+const SCORE_MIN: f64 = 98.5;
 
 fn test(files: &[&str], defects: usize) -> Score {
     let mut score = Score::default();

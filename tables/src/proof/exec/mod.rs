@@ -253,9 +253,12 @@ impl<'f> Machine<'f> {
     /// Stores `size` bytes at the memory operand.
     fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
         match self.address(insn, state) {
-            // A loop over an array in the frame, followed further than it ever runs.
+            // A loop over an array in the frame, followed further than it ever runs, or a pointer to one
+            // that has moved on the ways that are taken.
             Address::Stack(at)
-                if self.is_in_loop && !is_direct(insn) && state.is_saved(at, size) =>
+                if (self.is_in_loop || is_through_loaded(insn, state))
+                    && !is_direct(insn)
+                    && state.is_saved(at, size) =>
             {
                 self.stored_anywhere = true;
             }
@@ -387,6 +390,11 @@ fn index_up_to(max: u32, width: u8) -> Value {
 /// An address (svma) as a number, if it is small enough to be followed.
 fn address_value(at: u64) -> Value {
     i32::try_from(at.cast_signed()).map_or(Value::Computed, Value::Const)
+}
+
+/// Whether an instruction accesses memory through a pointer that was loaded from memory.
+fn is_through_loaded(insn: &Instruction, state: &State) -> bool {
+    general(insn.memory_base()).is_some_and(|base| state.is_loaded(base))
 }
 
 /// Whether it matters to an instruction that it belongs to a loop: to stores through pointers.

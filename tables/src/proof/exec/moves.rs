@@ -29,7 +29,10 @@ impl Machine<'_> {
                     4 => self.load(insn, state, 4).low_half(),
                     _ => Value::Computed,
                 };
-                set(state, to, value);
+                match general(to) {
+                    Some(reg) if value.is_stack() => state.set_loaded(reg, value),
+                    _ => set(state, to, value),
+                }
             }
             (OpKind::Register, _) => {
                 let to = insn.op0_register();

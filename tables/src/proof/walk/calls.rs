@@ -3,7 +3,6 @@
 use super::{Job, Next, Part, Suspect, Walker};
 use crate::proof::args_size::size_at;
 use crate::proof::exec::push;
-use crate::proof::no_return;
 use crate::proof::program::Returns;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
@@ -53,7 +52,9 @@ impl Walker<'_, '_> {
             return Next::Go(insn.near_branch64());
         }
         let target = direct.then(|| insn.near_branch64());
-        let returns = if let Some(target) = target {
+        let returns = if let Some(name) = self.imported(insn) {
+            self.program.returns_by_name(name)
+        } else if let Some(target) = target {
             self.callees.push(target);
             self.called.push(target);
             let here = &self.parts[part].body.range;
@@ -68,10 +69,7 @@ impl Walker<'_, '_> {
             self.returns(target)
         } else {
             let import = self.machine.import(insn, state);
-            match import.is_some_and(no_return::is_known) {
-                true => Returns::Never,
-                false => Returns::Maybe,
-            }
+            import.map_or(Returns::Maybe, |name| self.program.returns_by_name(name))
         };
         state.call();
         if !state.is_dead {

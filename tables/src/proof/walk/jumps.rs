@@ -2,9 +2,10 @@
 
 use super::rows::{contradict, path};
 use super::{Job, Jump, Misfit, Walker};
+use crate::proof::body::Body;
 use crate::proof::claim::{self, Outcome};
 use crate::proof::no_return;
-use crate::proof::program::Entry;
+use crate::proof::program::{Entry, Program};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict};
@@ -19,7 +20,10 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) {
-        self.job(part, insn.ip(), target, state, trail);
+        match self.imported(insn) {
+            Some(name) => self.jump_to_import(part, insn, name, state),
+            None => self.job(part, insn.ip(), target, state, trail),
+        }
     }
 
     /// Continues at `target`, in this function or another.
@@ -124,12 +128,18 @@ impl Walker<'_, '_> {
         let is_entry = unit.is_none_or(|u| {
             u.entry == Entry::Plt || u.range.start == target && u.entry != Entry::Part
         });
+        if unit.is_none() && self.aside(part, target, state, trail) {
+            return;
+        }
         if is_entry && state.is_as_at_entry() {
             self.callees.push(target);
             self.returns |= !program.never_returns(target);
             return;
         }
         if is_entry {
+            if unit.is_some_and(|u| u.entry == Entry::Call && u.range.start == target) {
+                self.jumped.push(target);
+            }
             self.returns = true;
             self.parts[part].verdict.doubt(Doubt::LeftTable, from);
             return;
@@ -199,7 +209,11 @@ impl Walker<'_, '_> {
         trail: Option<u32>,
     ) -> bool {
         let here = &self.parts[part];
-        let labels = self.program.labels_in(&here.body.range);
+        let labels = self.program.labels_in(&here.body.range).iter();
+        let labels: Vec<u64> = labels
+            .copied()
+            .filter(|&label| here.body.starts_at(label))
+            .collect();
         // The words that stubs jump through lead to their second halves.
         if labels.is_empty() || self.program.functions[here.function].entry == Entry::Plt {
             return false;
@@ -208,7 +222,7 @@ impl Walker<'_, '_> {
         self.assume(Assumption::JumpTables);
         let mut state = state.clone();
         state.is_guessed = true;
-        for &at in labels {
+        for at in labels {
             if may_leave {
                 let state = state.clone();
                 self.parts[part].body.lead(at);
@@ -235,9 +249,16 @@ impl Walker<'_, '_> {
         let program = self.program;
         let body = &self.parts[part].body;
         let next = body.next_address(table.at);
-        let targets = table.targets(program.file, base.cast_unsigned(), next, |target| {
-            body.starts_at(target) || !body.range.contains(&target) && program.is_part(target)
-        });
+        let mut elsewhere = Vec::new();
+        let targets = table.targets(
+            program.file,
+            base.cast_unsigned(),
+            next,
+            |target| match body.range.contains(&target) {
+                true => body.starts_at(target),
+                false => starts_in_part(program, target, &mut elsewhere),
+            },
+        );
         let mut state = state.clone();
         if targets.is_guess {
             self.assume(Assumption::JumpTables);
@@ -253,4 +274,22 @@ impl Walker<'_, '_> {
             self.job(part, insn.ip(), target, &state, trail);
         }
     }
+}
+
+/// Whether an instruction of a part of a function starts at `target` (svma). `decoded` keeps the
+/// instructions of parts.
+fn starts_in_part(program: &Program<'_>, target: u64, decoded: &mut Vec<Body>) -> bool {
+    if let Some(body) = decoded.iter().find(|b| b.range.contains(&target)) {
+        return body.starts_at(target);
+    }
+    let function = program.function_at(target).map(|f| &program.functions[f]);
+    let Some(unit) = function.filter(|f| f.entry == Entry::Part) else {
+        return false;
+    };
+    let Some(body) = Body::new(program.file, unit.range.clone()) else {
+        return false;
+    };
+    let starts = body.starts_at(target);
+    decoded.push(body);
+    starts
 }

@@ -6,6 +6,7 @@
 
 mod calls;
 mod jumps;
+mod kernel;
 mod meet;
 mod rows;
 mod sight;
@@ -62,6 +63,8 @@ pub struct Followed {
     /// The addresses (svma) of functions that were taken not to return, because the row behind a
     /// call fits another way there.
     pub taken_as_final: Vec<u64>,
+    /// The starts (svma) of functions that it jumps to with a frame of its own.
+    pub jumped: Vec<u64>,
     /// Ways into parts of functions and to landing pads whose rows do not fit.
     pub misfits: Vec<Misfit>,
     /// The steps that it took.
@@ -126,6 +129,7 @@ pub struct Walker<'p, 'f> {
     unreached: Vec<Job>,
     jumps: Vec<Jump>,
     callees: Vec<u64>,
+    jumped: Vec<u64>,
     misfits: Vec<Misfit>,
     assumed: Vec<Assumption>,
     returns: bool,
@@ -162,6 +166,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             unreached: Vec::new(),
             jumps: Vec::new(),
             callees: Vec::new(),
+            jumped: Vec::new(),
             misfits: Vec::new(),
             assumed: Vec::new(),
             returns: false,
@@ -234,6 +239,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             callees: exact(&mut self.callees),
             called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
+            jumped: std::mem::take(&mut self.jumped),
             misfits: std::mem::take(&mut self.misfits),
             steps: self.steps,
         })
@@ -374,6 +380,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             if let Some(sights) = &mut self.sights {
                 sights.see(&mut self.parts[part], &self.machine.anchors, &insn, &state);
             }
+            if let Some(edges) = self.program.edges() {
+                self.side_ways(edges, part, &insn, &state, trail);
+                judged = None;
+            }
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
@@ -429,6 +439,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
                 self.system_call(part, insn, state)
             }
+            FlowControl::Exception if self.is_warning(insn.ip()) => Next::Go(next),
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
     }

@@ -131,6 +131,10 @@ pub(super) fn judge(
             continue;
         }
         rows.judged = Some(index);
+        if program.begins_at(pc) && rows.rows[index].rule.kind == RuleKind::Call {
+            rows.marks[index] |= 2;
+            part.verdict.doubt(Doubt::Outermost, pc);
+        }
         if let Some(below_sp) = rows.proven(index, state) {
             rows.below_sp = below_sp;
             is_below_sp |= below_sp;
@@ -150,10 +154,6 @@ pub(super) fn judge(
                 let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);
                 judge_signal(verdict, marks, (rows.table, &row, pc), state);
                 continue;
-            }
-            _ if program.begins_at(pc) => {
-                rows.marks[index] |= 2;
-                part.verdict.doubt(Doubt::Outermost, pc);
             }
             _ => {}
         }

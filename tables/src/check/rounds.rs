@@ -1,0 +1,253 @@
+//! Follows all functions of a program, in rounds: what one round shows of functions that never
+//! return, or are entered otherwise than their rows say, the next one uses.
+
+use crate::proof::body::Bits;
+use crate::proof::program::{Entry, Program, Returns, Seen};
+use crate::proof::verdict::{FunctionVerdict, Verdict};
+use crate::proof::walk::{Followed, Found, Misfit, Walker};
+use hashbrown::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The maximum number of rounds in which functions are found that never return, each because of
+/// those of the round before.
+const ROUNDS_MAX: usize = 16;
+/// How often the entries of functions are reconsidered at most. The first time settles nearly all.
+const RECONSIDERED_MAX: usize = 4;
+/// The number of functions that a thread takes at once.
+const BATCH: usize = 32;
+
+/// What following one function gave, without its instructions.
+pub(crate) struct Outcome {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) returns: Returns,
+    pub(crate) breaks_the_abi: bool,
+    pub(crate) callees: Vec<u64>,
+    pub(crate) called: Vec<u64>,
+    pub(crate) taken_as_final: Vec<u64>,
+    /// The starts of functions that it jumps to with a frame of its own.
+    pub(crate) jumped: Vec<u64>,
+    pub(crate) misfits: Vec<Misfit>,
+    pub(crate) steps: u32,
+}
+
+/// What was found in a function, whoever led there.
+pub(crate) struct Part {
+    pub(crate) function: usize,
+    pub(crate) verdict: FunctionVerdict,
+    /// The bytes reached, unless it is all of them.
+    pub(crate) reached: Option<Bits>,
+    pub(crate) marks: Vec<(usize, Vec<u8>)>,
+}
+
+/// Follows all functions of `program`, and learns how they are entered. By function; none for parts,
+/// and for those without code.
+pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Outcome>> {
+    let count = program.functions.len();
+    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    outcomes.resize_with(count, || None);
+    let mut todo: Vec<usize> = (0..count)
+        .filter(|&i| program.functions[i].entry != Entry::Part)
+        .collect();
+    for _ in 0..RECONSIDERED_MAX {
+        for _ in 0..ROUNDS_MAX {
+            follow_all(program, &todo, threads, &mut outcomes);
+            let called = outcomes.iter().flatten().flat_map(|o| &o.called);
+            let called = program.learn_called(called);
+            todo = callers_of_news(program, &todo, &outcomes);
+            todo.extend(called);
+            todo.sort_unstable();
+            todo.dedup();
+            if todo.is_empty() {
+                break;
+            }
+        }
+        todo = reconsider(program, &mut outcomes);
+        if todo.is_empty() {
+            break;
+        }
+    }
+    outcomes
+}
+
+/// Changes the entries of functions for which only another way in is possible. Returns what is to be
+/// followed again.
+fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Vec<usize> {
+    let mut is_led_to = vec![false; outcomes.len()];
+    let mut jumped: HashSet<u64> = HashSet::new();
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let Some(outcome) = outcome else { continue };
+        let parts = outcome.parts.iter().map(|p| p.function);
+        let misfits = outcome.misfits.iter().map(|m| m.function);
+        parts
+            .chain(misfits)
+            .filter(|&function| function != index)
+            .for_each(|function| is_led_to[function] = true);
+        jumped.extend(&outcome.jumped);
+    }
+    let callees = outcomes.iter().flatten().flat_map(|o| &o.callees);
+    let called: HashSet<u64> = callees.filter(|c| jumped.contains(*c)).copied().collect();
+    let mut todo = Vec::new();
+    for index in 0..outcomes.len() {
+        let unit = &program.functions[index];
+        let seen = Seen {
+            is_led_to: is_led_to[index],
+            is_called: called.contains(&unit.range.start),
+            is_jumped_to: jumped.contains(&unit.range.start),
+            is_proven: outcomes[index].as_ref().is_some_and(Outcome::is_proven),
+        };
+        let is_orphan = |i: usize| program.functions[i].entry == Entry::Part && !is_led_to[i];
+        let Some(entry) = program.reconsider(index, seen, is_orphan) else {
+            continue;
+        };
+        let start = unit.range.start;
+        program.functions[index].entry = entry;
+        if entry == Entry::Part {
+            outcomes[index] = None;
+            program.set_returns(index, Returns::Maybe);
+            let jumps_here = |o: &Outcome| o.jumped.contains(&start);
+            let all = outcomes.iter().enumerate();
+            let jumpers = all.filter(|(_, o)| o.as_ref().is_some_and(jumps_here));
+            todo.extend(jumpers.map(|(jumper, _)| jumper));
+        } else {
+            todo.push(index);
+        }
+    }
+    todo.retain(|&index| program.functions[index].entry != Entry::Part);
+    todo.sort_unstable();
+    todo.dedup();
+    todo
+}
+
+impl Outcome {
+    /// Whether the function that was followed is proven.
+    fn is_proven(&self) -> bool {
+        let first = self.parts.first();
+        !self.breaks_the_abi
+            && first.is_some_and(|p| p.reached.is_none() && p.verdict.verdict() == Verdict::Proven)
+    }
+}
+
+/// Follows the functions `todo`.
+fn follow_all(
+    program: &Program<'_>,
+    todo: &[usize],
+    threads: usize,
+    outcomes: &mut [Option<Outcome>],
+) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut walker = Walker::new(program);
+        let mut mine = Vec::new();
+        loop {
+            let first = next.fetch_add(BATCH, Ordering::Relaxed);
+            let Some(batch) = todo.get(first..) else {
+                break;
+            };
+            if batch.is_empty() {
+                break;
+            }
+            for &index in batch.iter().take(BATCH) {
+                let followed = walker.follow(index);
+                mine.push((index, followed.map(|f| outcome(program, f, &mut walker))));
+            }
+        }
+        mine
+    };
+    let done: Vec<Vec<(usize, Option<Outcome>)>> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        let joined = others.into_iter().map(|other| match other.join() {
+            Ok(theirs) => theirs,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(mine).chain(joined).collect()
+    });
+    for (index, outcome) in done.into_iter().flatten() {
+        outcomes[index] = outcome;
+    }
+}
+
+fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_>) -> Outcome {
+    let Followed {
+        found,
+        returns,
+        surely_returns,
+        breaks_the_abi,
+        callees,
+        called,
+        taken_as_final,
+        jumped,
+        misfits,
+        steps,
+    } = followed;
+    let parts = found.into_iter().enumerate().map(|(number, found)| {
+        let Found {
+            function,
+            verdict,
+            mut body,
+            marks,
+        } = found;
+        // Another function may lead to what this one did not reach by itself.
+        let is_whole = number == 0 && body.unreached(program.file).is_none();
+        let reached = (!is_whole).then(|| std::mem::take(&mut body.reached));
+        walker.recycle(body);
+        Part {
+            function,
+            verdict,
+            reached,
+            marks,
+        }
+    });
+    let parts = parts.collect();
+    Outcome {
+        parts,
+        returns: match (returns, surely_returns) {
+            (false, _) => Returns::Never,
+            (_, true) => Returns::Surely,
+            _ => Returns::Maybe,
+        },
+        breaks_the_abi,
+        callees,
+        called,
+        taken_as_final,
+        jumped,
+        misfits,
+        steps,
+    }
+}
+
+/// Remembers which functions never return, and returns those that call one of which that is news.
+fn callers_of_news(
+    program: &Program<'_>,
+    todo: &[usize],
+    outcomes: &[Option<Outcome>],
+) -> Vec<usize> {
+    let mut is_news = vec![false; program.functions.len()];
+    let mut any = false;
+    for &index in todo {
+        let returns = outcomes[index].as_ref().map(|o| o.returns);
+        let entered = program.functions[index].entry == Entry::Call;
+        let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
+        let is_new = program.set_returns(index, returns);
+        is_news[index] = is_new && returns == Returns::Never;
+        any |= is_new;
+    }
+    if !any {
+        return Vec::new();
+    }
+    let calls_news = |outcome: &Outcome| {
+        let mut taken = outcome.taken_as_final.iter();
+        if taken.any(|&target| program.surely_returns(target)) {
+            return true;
+        }
+        let mut callees = outcome.callees.iter();
+        callees.any(|&target| {
+            let callee = program.starting_at(target);
+            callee.is_some_and(|c| is_news[c])
+        })
+    };
+    let all = outcomes.iter().enumerate();
+    all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
+        .map(|(index, _)| index)
+        .collect()
+}

@@ -1,0 +1,205 @@
+//! Ways that the code of a relocatable object does not show itself: to functions of other objects,
+//! and, in a kernel module, behind static branches, faults, warnings, and through alternatives.
+
+use super::rows::judge;
+use super::{Next, Walker};
+use crate::kernel::{Alternative, Edges};
+use crate::proof::exec::push;
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use crate::proof::verdict::{Assumption, Doubt};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+
+/// The length of the distance at the end of a near jump or call, bytes.
+const REL32_LEN: u64 = 4;
+/// The maximum number of instructions followed in the replacement of other code.
+const ALTERNATIVE_MAX: usize = 256;
+/// The section with the slow ways of static branches on features of the processor (Linux
+/// `arch/x86/include/asm/cpufeature.h`, `_static_cpu_has`): a test and two jumps back. It belongs to
+/// no function, and has no rows.
+const AUX_SECTION: &str = ".altinstr_aux";
+/// The maximum number of instructions followed there.
+const AUX_MAX: usize = 16;
+/// A jump there is a return (Linux `arch/x86/lib/retpoline.S`).
+const RETURN_THUNK: &str = "__x86_return_thunk";
+/// A jump there is one to the address in the register that the rest of the name says.
+const INDIRECT_THUNK: &str = "__x86_indirect_thunk_";
+
+impl<'f> Walker<'_, 'f> {
+    /// The name of the function of another object that a direct jump or call goes to.
+    pub(super) fn imported(&self, insn: &Instruction) -> Option<&'f str> {
+        let file = self.program.file;
+        if !file.is_relocatable() || insn.op0_kind() != OpKind::NearBranch64 {
+            return None;
+        }
+        file.import(insn.next_ip().wrapping_sub(REL32_LEN))
+    }
+
+    /// A jump to a function of another object.
+    pub(super) fn jump_to_import(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        name: &str,
+        state: &State,
+    ) {
+        if state.is_dead {
+            return;
+        }
+        if name == RETURN_THUNK {
+            return self.returned(insn, state);
+        }
+        let is_thunk = name.starts_with(INDIRECT_THUNK);
+        if !is_thunk && self.program.is_known_not_to_return(name) {
+            return self.assume(Assumption::NoReturn);
+        }
+        self.returns = true;
+        if !state.is_as_at_entry() {
+            let doubt = match is_thunk {
+                true => Doubt::IndirectJump,
+                false => Doubt::LeftTable,
+            };
+            self.parts[part].verdict.doubt(doubt, insn.ip());
+        }
+    }
+
+    /// Whether execution goes on behind the `ud2` at `pc` (svma).
+    pub(super) fn is_warning(&mut self, pc: u64) -> bool {
+        let edges = self.program.edges();
+        let is_warning = edges.is_some_and(|edges| edges.warnings.contains_key(&pc));
+        if is_warning {
+            self.assume(Assumption::KernelEdges);
+        }
+        is_warning
+    }
+
+    /// Follows the ways that lead from an instruction by what the module's sections say.
+    pub(super) fn side_ways(
+        &mut self,
+        edges: &Edges,
+        part: usize,
+        insn: &Instruction,
+        state: &State,
+        trail: Option<u32>,
+    ) {
+        let pc = insn.ip();
+        if let Some(&fixup) = edges.fixups.get(&pc) {
+            self.assume(Assumption::KernelEdges);
+            self.job(part, pc, fixup, state, trail);
+        }
+        if let Some(&target) = edges.branches.get(&pc) {
+            self.assume(Assumption::KernelEdges);
+            for to in [target, insn.next_ip()] {
+                self.job(part, pc, to, state, trail);
+            }
+        }
+        for alternative in edges.alternatives.get(&pc).into_iter().flatten() {
+            self.assume(Assumption::KernelEdges);
+            self.alternative(part, alternative, state.clone(), trail);
+        }
+    }
+
+    /// Follows what replaces the code at an instruction. Rows are those of the place to which it is
+    /// copied.
+    fn alternative(
+        &mut self,
+        part: usize,
+        alternative: &Alternative,
+        mut state: State,
+        trail: Option<u32>,
+    ) {
+        let Alternative {
+            original,
+            replacement,
+        } = alternative;
+        let mut pc = replacement.start;
+        let mut judged = None;
+        for _ in 0..ALTERNATIVE_MAX {
+            let place = original.start + (pc - replacement.start);
+            if place < original.end {
+                let all = (self.program, &self.machine.anchors[..]);
+                let here = &mut self.parts[part];
+                judge(here, all, &self.jumps, place, &state, trail, &mut judged);
+            }
+            if pc >= replacement.end {
+                return self.job(part, original.start, original.end, &state, trail);
+            }
+            let bytes = self.program.file.bytes(pc);
+            let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
+            if insn.is_invalid() {
+                return self.parts[part].verdict.doubt(Doubt::Undecodable, place);
+            }
+            let target = insn.near_branch64();
+            let is_inside =
+                insn.op0_kind() == OpKind::NearBranch64 && replacement.contains(&target);
+            if is_inside && target > pc && insn.mnemonic() == Mnemonic::Call {
+                // A return stack is filled: what lies behind the call catches speculation.
+                push(&mut state, 8, Value::Computed);
+                pc = target;
+                continue;
+            }
+            if is_inside && insn.flow_control() == FlowControl::ConditionalBranch {
+                pc = insn.next_ip();
+                continue;
+            }
+            if matches!(
+                insn.flow_control(),
+                FlowControl::Call | FlowControl::IndirectCall
+            ) && insn.mnemonic() == Mnemonic::Call
+            {
+                let name = self.imported(&insn);
+                if name.is_some_and(|name| self.program.is_known_not_to_return(name)) {
+                    return self.assume(Assumption::NoReturn);
+                }
+                self.assume(Assumption::Callees);
+                state.call();
+                pc = insn.next_ip();
+                continue;
+            }
+            match self.step(part, &insn, &mut state, trail) {
+                Next::Go(next) => pc = next,
+                Next::End => return,
+            }
+        }
+        self.parts[part].verdict.doubt(Doubt::Limit, original.start);
+    }
+
+    /// Follows code of a kernel module that belongs to no function, and jumps back to one. Returns
+    /// whether it is such code.
+    pub(super) fn aside(
+        &mut self,
+        part: usize,
+        target: u64,
+        state: &State,
+        trail: Option<u32>,
+    ) -> bool {
+        let file = self.program.file;
+        let section = file.code_at(target);
+        if self.program.edges().is_none() || section.is_none_or(|s| s.name != AUX_SECTION) {
+            return false;
+        }
+        self.assume(Assumption::KernelEdges);
+        let (mut pc, mut state) = (target, state.clone());
+        for _ in 0..AUX_MAX {
+            let insn = Decoder::with_ip(64, file.bytes(pc), pc, DecoderOptions::NONE).decode();
+            let is_plain = matches!(
+                insn.flow_control(),
+                FlowControl::Next
+                    | FlowControl::ConditionalBranch
+                    | FlowControl::UnconditionalBranch
+            );
+            let leads_on = insn.op0_kind() == OpKind::NearBranch64
+                && section.is_some_and(|s| s.range.contains(&insn.near_branch64()));
+            if insn.is_invalid() || !is_plain || leads_on {
+                break;
+            }
+            match self.step(part, &insn, &mut state, trail) {
+                Next::Go(next) => pc = next,
+                Next::End => return true,
+            }
+        }
+        self.returns = true;
+        self.parts[part].verdict.doubt(Doubt::Undecodable, target);
+        true
+    }
+}
