@@ -209,15 +209,19 @@ pub(super) fn is_modified(state: &State) -> bool {
 
 /// Whether `state` has a frame as kernels with frame pointers need it before a call.
 pub(super) fn has_frame(state: &State) -> bool {
-    let row = super::rows::row(state, Frame::Function);
-    row.is_some_and(|row| {
-        let rbp = row.saved(Reg::Rbp);
-        match row.cfa {
+    let by_rbp = rule::Value::reg(Reg::Rbp, 16);
+    let is_realigned = |cfa| {
+        matches!(
+            cfa,
             rule::Value::Load {
                 base: Base::Reg(Reg::Rbp),
                 ..
-            } => true,
-            cfa => cfa == rule::Value::reg(Reg::Rbp, 16) && rbp == rule::Value::at_cfa(-16),
-        }
-    })
+            }
+        )
+    };
+    // Most calls of kernels without frame pointers need no whole row.
+    super::rows::cfa(state).is_some_and(|cfa| cfa == by_rbp || is_realigned(cfa))
+        && super::rows::row(state, Frame::Function).is_some_and(|row| {
+            is_realigned(row.cfa) || row.saved(Reg::Rbp) == rule::Value::at_cfa(-16)
+        })
 }

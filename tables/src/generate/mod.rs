@@ -34,12 +34,19 @@ use breach::Breach;
 use functions::Unit;
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use unwind_sim_unwind::rule::Rule;
-use walk::Walker;
+use walk::{Followed, Walker};
 
 /// The maximum number of times that all functions are followed until it is known which return.
 const ROUNDS_MAX: usize = 8;
+
+/// The number of units that a thread takes at a time.
+const BATCH: usize = 16;
+/// The number of units that are worth a thread.
+const THREAD_MIN: usize = 128;
 
 /// What the names of the kernel's static calls begin with: a jump, and space to patch.
 const STATIC_CALL: &str = "__SCT__";
@@ -144,41 +151,90 @@ fn settle(
     pads: bool,
 ) -> (BTreeSet<u64>, Vec<Vec<Function>>) {
     let mut never = BTreeSet::new();
-    let mut callees: Vec<Vec<u64>> = Vec::new();
-    let mut rows: Vec<Vec<Function>> = Vec::new();
-    let mut fresh: BTreeSet<u64> = BTreeSet::new();
+    let mut callees: Vec<Vec<u64>> = vec![Vec::new(); units.len()];
+    let mut rows: Vec<Vec<Function>> = vec![Vec::new(); units.len()];
+    let mut todo: Vec<usize> = (0..units.len()).collect();
     for round in 0..ROUNDS_MAX {
-        let mut found = BTreeSet::new();
-        let mut walker = Walker::new(file, units, sources, &never);
-        for (index, unit) in units.iter().enumerate() {
-            let known = callees.get(index);
-            let concerned = known.is_none_or(|c| c.iter().any(|callee| fresh.contains(callee)));
-            if !concerned {
+        let mut fresh = BTreeSet::new();
+        for done in follow_all(&todo, || Walker::new(file, units, sources, &never), pads) {
+            let Some(unit) = units.get(done.index) else {
                 continue;
-            }
-            let followed = walker.follow(index);
-            let functions = match followed {
-                Some(_) => walker.functions(pads),
-                None => Vec::new(),
             };
-            match rows.get_mut(index) {
-                Some(rows) => *rows = functions,
-                None => rows.push(functions),
+            if let Some(rows) = rows.get_mut(done.index) {
+                *rows = done.functions;
             }
-            if round == 0 {
-                callees.push(followed.as_ref().map_or(Vec::new(), |f| f.callees.clone()));
+            let Some(followed) = done.followed else {
+                continue;
+            };
+            if !followed.returns && !never.contains(&unit.range.start) {
+                fresh.insert(unit.range.start);
             }
-            if followed.is_some_and(|f| !f.returns) && !never.contains(&unit.range.start) {
-                found.insert(unit.range.start);
+            if let Some(callees) = callees.get_mut(done.index).filter(|_| round == 0) {
+                *callees = followed.callees;
             }
         }
-        if found.is_empty() {
+        if fresh.is_empty() {
             break;
         }
-        never.extend(&found);
-        fresh = found;
+        let is_concerned =
+            |(_, callees): &(usize, &Vec<u64>)| callees.iter().any(|callee| fresh.contains(callee));
+        let concerned = callees.iter().enumerate().filter(is_concerned);
+        todo = concerned.map(|(index, _)| index).collect();
+        never.append(&mut fresh);
     }
     (never, rows)
+}
+
+/// What following a unit gave.
+struct Done {
+    /// Which unit.
+    index: usize,
+    /// `None` if it is not entered by itself.
+    followed: Option<Followed>,
+    /// Its rows, and those of its cold parts.
+    functions: Vec<Function>,
+}
+
+/// Follows the units `todo`, on as many threads as there is work for. The result does not depend on
+/// their number, but for its order.
+fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: bool) -> Vec<Done> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut walker = walker();
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(BATCH, Ordering::Relaxed);
+            let batch = todo.get(first..).unwrap_or_default();
+            if batch.is_empty() {
+                return done;
+            }
+            for &index in batch.iter().take(BATCH) {
+                let followed = walker.follow(index);
+                let functions = match followed {
+                    Some(_) => walker.functions(pads),
+                    None => Vec::new(),
+                };
+                done.push(Done {
+                    index,
+                    followed,
+                    functions,
+                });
+            }
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = processors.min(todo.len().div_ceil(THREAD_MIN));
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for other in others {
+            match other.join() {
+                Ok(theirs) => done.extend(theirs),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    })
 }
 
 /// Functions being collected: parts of functions can be entered from several.

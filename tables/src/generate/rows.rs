@@ -6,7 +6,8 @@
 
 use crate::proof::derive::reach;
 use crate::proof::state::{Slot, State};
-use crate::proof::value::Value;
+use crate::proof::value::{Value, is_callee_saved};
+use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base, Rule, RuleKind};
 
@@ -27,6 +28,10 @@ const OTHERS: [Reg; 14] = [
     Reg::R14,
     Reg::R15,
 ];
+
+/// The number of values that a row looks for in the stack: the return address and the callee-saved
+/// registers.
+const PLACES_MAX: usize = 1 + Reg::CALLEE_SAVED.len();
 
 /// What frame a state describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,11 +67,12 @@ pub fn row(state: &State, frame: Frame) -> Option<Rule> {
 
 /// The rule for `state`; `None` if the CFA, the return address or a register is not known.
 fn rule(state: &State) -> Option<Rule> {
+    let places = Places::find(state);
     let mut rule = Rule {
         kind: RuleKind::Call,
         by_frame_pointer: false,
         cfa: cfa(state)?,
-        ra: saved(state, Value::ReturnAddress)?,
+        ra: places.of(Value::ReturnAddress)?,
         sp: rule::Value::Unspecified,
         saved: [rule::Value::Unspecified; 6],
     };
@@ -78,7 +84,7 @@ fn rule(state: &State) -> Option<Rule> {
             let other = others.find(|&other| state.reg(other) == entry)?;
             Some(rule::Value::reg(other, 0))
         };
-        let value = saved(state, entry);
+        let value = places.of(entry);
         let at_cfa = value.filter(|value| is_at_cfa(*value));
         let value = at_cfa.or_else(kept).or(value).or_else(moved);
         let value = match value {
@@ -92,7 +98,8 @@ fn rule(state: &State) -> Option<Rule> {
     Some(rule)
 }
 
-fn cfa(state: &State) -> Option<rule::Value> {
+/// The CFA; `None` if it is not known.
+pub(super) fn cfa(state: &State) -> Option<rule::Value> {
     let by_register = |reg: Reg| match state.reg(reg) {
         Value::Entry {
             reg: Reg::Rsp,
@@ -133,12 +140,56 @@ fn from_slot(state: &State, base: Reg) -> Option<rule::Value> {
     })
 }
 
-/// The highest slot, not below rsp, that has `value`; one at a known distance from the CFA if there is
-/// one (a realigned frame has a copy of the return address).
-fn saved(state: &State, value: Value) -> Option<rule::Value> {
-    let slots = state.slots();
-    let slots = slots.filter(|s| s.value == value && s.size == 8 && !is_below_sp(state, s));
-    let places = slots.filter_map(|slot| match slot.at {
+/// Where the return address and the callee-saved registers are in the stack: for each value the
+/// highest slot that has it, not below rsp; one at a known distance from the CFA if there is one (a
+/// realigned frame has a copy of the return address).
+#[derive(Default)]
+struct Places {
+    found: ArrayVec<(Value, rule::Value), PLACES_MAX>,
+}
+
+impl Places {
+    fn find(state: &State) -> Places {
+        let mut places = Places::default();
+        for slot in state.slots() {
+            let is_wanted = match slot.value {
+                Value::ReturnAddress => true,
+                Value::Entry { reg, offset: 0 } => reg != Reg::Rsp && is_callee_saved(reg),
+                _ => false,
+            };
+            if !is_wanted || slot.size != 8 || is_below_sp(state, &slot) {
+                continue;
+            }
+            if let Some(place) = place(state, slot.at) {
+                places.add(slot.value, place);
+            }
+        }
+        places
+    }
+
+    /// Adds a place of `value`; the best one counts, of equal ones the last.
+    fn add(&mut self, value: Value, place: rule::Value) {
+        let rank = |place| match place {
+            rule::Value::Load { base, offset, .. } => (base == Base::Cfa, offset),
+            _ => (false, i32::MIN),
+        };
+        match self.found.iter_mut().find(|found| found.0 == value) {
+            Some((_, old)) if rank(place) >= rank(*old) => *old = place,
+            Some(_) => {}
+            // There are no more values than that.
+            None => drop(self.found.try_push((value, place))),
+        }
+    }
+
+    fn of(&self, value: Value) -> Option<rule::Value> {
+        let mut found = self.found.iter();
+        found.find(|found| found.0 == value).map(|found| found.1)
+    }
+}
+
+/// What a row says of the slot at the stack address `at`.
+fn place(state: &State, at: Value) -> Option<rule::Value> {
+    match at {
         Value::Entry {
             reg: Reg::Rsp,
             offset,
@@ -148,11 +199,7 @@ fn saved(state: &State, value: Value) -> Option<rule::Value> {
             offset,
             addend: 0,
         }),
-    });
-    places.max_by_key(|place| match place {
-        rule::Value::Load { base, offset, .. } => (*base == Base::Cfa, *offset),
-        _ => (false, i32::MIN),
-    })
+    }
 }
 
 fn is_at_cfa(value: rule::Value) -> bool {

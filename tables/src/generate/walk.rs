@@ -76,6 +76,11 @@ impl Known {
     fn rule(&self) -> Option<Rule> {
         rows::row(&self.state, self.standing.frame).filter(|_| !self.standing.is_spoilt)
     }
+
+    /// Whether the row is certainly that of `other`.
+    fn has_row_of(&self, other: &Known) -> bool {
+        self.standing == other.standing && self.state.is_same_for_rows(&other.state)
+    }
 }
 
 struct Part {
@@ -105,7 +110,10 @@ pub struct Walker<'g> {
     never: &'g BTreeSet<u64>,
     machine: Machine<'g>,
     parts: Vec<Part>,
-    known: HashMap<u64, Known>,
+    /// What is known, in the order in which ways led there first.
+    known: Vec<Known>,
+    /// For each address (svma) of an instruction that ways lead to: its place in `known`.
+    places: HashMap<u64, usize>,
     /// Rules inside of instructions, where an alternative has other boundaries.
     inside: BTreeMap<u64, Option<Rule>>,
     jobs: Vec<Job>,
@@ -139,7 +147,8 @@ impl<'g> Walker<'g> {
             never,
             machine,
             parts: Vec::new(),
-            known: HashMap::new(),
+            known: Vec::new(),
+            places: HashMap::new(),
             inside: BTreeMap::new(),
             jobs: Vec::new(),
             callees: Vec::new(),
@@ -161,6 +170,7 @@ impl<'g> Walker<'g> {
         self.machine.reset();
         self.parts.clear();
         self.known.clear();
+        self.places.clear();
         self.inside.clear();
         self.returns = false;
         self.steps = 0;
@@ -197,14 +207,15 @@ impl<'g> Walker<'g> {
 
     /// What is known before the instruction at `address` (svma) of the function followed last.
     pub fn known(&self, address: u64) -> Option<&Known> {
-        self.known.get(&address)
+        self.known.get(*self.places.get(&address)?)
     }
 
     /// The rows of the function followed last, and of its cold parts. With `pads`, padding between
     /// two rows, and at the end, gets the row before it, as from compilers.
     pub fn functions(&mut self, pads: bool) -> Vec<Function> {
-        let mut addresses: Vec<u64> = self.known.keys().copied().collect();
-        addresses.sort_unstable();
+        let places = self.places.iter().map(|(&at, &place)| (at, place));
+        let mut places: Vec<(u64, usize)> = places.collect();
+        places.sort_unstable();
         let functions = self.parts.iter().filter_map(|part| {
             let unit = self.units.get(part.unit)?;
             let mut out = Function {
@@ -217,10 +228,21 @@ impl<'g> Walker<'g> {
             let here = self.breaches.range(bounds);
             let here = here.map(|((at, _), breach)| (*at, breach.clone()));
             out.breaches.extend(here);
-            let first = addresses.partition_point(|&a| a < unit.range.start);
-            let here = addresses.iter().skip(first);
-            for &at in here.take_while(|&&a| a < unit.range.end) {
-                self.add_rows(&mut out, at);
+            let first = places.partition_point(|&(at, _)| at < unit.range.start);
+            let here = places.iter().skip(first);
+            let here = here.take_while(|&&(at, _)| at < unit.range.end);
+            // Most instructions change nothing that a row says.
+            let mut before: Option<(&Known, Option<Rule>)> = None;
+            for &(at, place) in here {
+                let Some(known) = self.known.get(place) else {
+                    continue;
+                };
+                let rule = match before {
+                    Some((same, rule)) if known.has_row_of(same) => rule,
+                    _ => known.rule(),
+                };
+                before = Some((known, rule));
+                self.add_rows(&mut out, at, known, rule);
             }
             Some(out)
         });
@@ -233,12 +255,8 @@ impl<'g> Walker<'g> {
         functions
     }
 
-    fn add_rows(&self, out: &mut Function, at: u64) {
-        let Some(known) = self.known.get(&at) else {
-            return;
-        };
+    fn add_rows(&self, out: &mut Function, at: u64, known: &Known, rule: Option<Rule>) {
         let end = (at + u64::from(known.len)).min(out.range.end);
-        let rule = known.rule();
         if rule.is_none() {
             out.silent.push(at..end);
         }

@@ -118,6 +118,14 @@ impl State {
         self.version
     }
 
+    /// Whether both states are the same in all that a row can say something about.
+    pub fn is_same_for_rows(&self, other: &State) -> bool {
+        let mut regs = self.regs.iter().zip(&other.regs);
+        self.is_lossy == other.is_lossy
+            && regs.all(|(a, b)| a == b || !a.matters() && !b.matters())
+            && self.slots == other.slots
+    }
+
     /// The value of a general register.
     #[inline]
     pub fn reg(&self, reg: Reg) -> Value {
@@ -486,5 +494,25 @@ mod tests {
         assert_eq!(changed, Some(true));
         other.set(Reg::Rsp, Value::frame(-8));
         assert_eq!(state.join(&other), None);
+    }
+
+    #[test]
+    fn only_what_a_row_can_name_makes_another_row() {
+        let entry = State::entry();
+        let is_same = |change: fn(&mut State)| {
+            let mut other = entry.clone();
+            change(&mut other);
+            entry.is_same_for_rows(&other)
+        };
+        assert!(is_same(|s| s.set(Reg::Rax, Value::Const(1))));
+        assert!(!is_same(|s| s.set(Reg::Rax, Value::Unknown)));
+        assert!(!is_same(|s| s.set(Reg::R12, Value::Computed)));
+        assert!(!is_same(|s| s.set(Reg::Rsp, Value::frame(-8))));
+        assert!(!is_same(|s| s.store(
+            Value::frame(-8),
+            8,
+            Value::entry(Reg::Rbx)
+        )));
+        assert!(!is_same(|s| s.is_lossy = true));
     }
 }

@@ -31,7 +31,7 @@ impl Walker<'_> {
                 Frame::Function
             }
             Hint::Restore(save) => {
-                let Some(saved) = save.and_then(|save| self.known.get(&save)) else {
+                let Some(saved) = save.and_then(|save| self.known(save)) else {
                     self.gap(part, Gap::Hint, pc);
                     return false;
                 };
@@ -104,16 +104,17 @@ impl Walker<'_> {
         state: &mut State,
         standing: &mut Standing,
     ) -> bool {
-        let Some(known) = self.known.get_mut(&pc) else {
-            let new = Known {
+        let place = *self.places.entry(pc).or_insert(self.known.len());
+        let Some(known) = self.known.get_mut(place) else {
+            self.known.push(Known {
                 state: state.clone(),
                 len,
                 standing: *standing,
-            };
-            self.known.insert(pc, new);
+            });
             return true;
         };
-        if known.standing.is_spoilt {
+        let is_same = || known.standing == *standing && known.state == *state;
+        if known.standing.is_spoilt || is_same() {
             return false;
         }
         let joined = match known.standing == *standing {

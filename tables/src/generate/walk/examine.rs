@@ -160,14 +160,14 @@ impl Walker<'_> {
         let before = (start..pc).rev().take(16);
         before
             .into_iter()
-            .find(|at| self.known.contains_key(at))
+            .find(|at| self.places.contains_key(at))
             .unwrap_or(start)
     }
 
     /// Whether alternatives have the frames of the code that they replace.
     pub(super) fn examine_alternatives(&mut self) {
         let differ = self.inside.iter().filter(|(at, rule)| {
-            let known = self.known.get(*at);
+            let known = self.known(**at);
             known.is_some_and(|known| {
                 let row = known.rule();
                 !known.standing.is_spoilt && rule.is_some() && row.is_some() && row != **rule
