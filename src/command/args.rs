@@ -323,3 +323,14 @@ impl From<ProfileFormat> for Format {
         }
     }
 }
+
+/// The maximum number of threads that can be asked for.
+const THREADS_MAX: usize = 1024;
+
+/// Reads `--threads`.
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if threads <= THREADS_MAX => Ok(threads),
+        _ => Err(format!("not a number from 0 to {THREADS_MAX}")),
+    }
+}

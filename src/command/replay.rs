@@ -124,7 +124,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     confirm: confirm::ConfirmArgs,
     /// Worker threads, for all profile formats except perf-script; 0 means one for each processor.
-    #[arg(long, value_name = "N", default_value = "0")]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = super::args::threads)]
     threads: usize,
 }
 

@@ -19,7 +19,7 @@ use unwind_sim_view::tables::open::open;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  unwind-sim tables dump /usr/bin/git --function main
+  unwind-sim tables dump ./prog --function main
   unwind-sim tables dump /usr/bin/git --as readelf
   unwind-sim tables diff corpus/sframe/t_2.46
   unwind-sim tables check /usr/bin/git

@@ -19,6 +19,7 @@
 //! - [`selftest`]: what the proof does with wrong rows.
 #![forbid(unsafe_code)]
 
+mod batches;
 pub mod check;
 pub mod convert;
 pub mod diff;

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     shrink: Option<PathBuf>,
     /// The number of threads; 0 means one for each processor.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = super::super::args::threads)]
     threads: usize,
 }
 

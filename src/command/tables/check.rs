@@ -1,5 +1,6 @@
 //! `tables check`: proves the rows of files from their code.
 
+use super::super::args::threads;
 use super::super::output;
 use super::super::status::Status;
 use super::{open, sweep};
@@ -78,9 +79,9 @@ pub(crate) struct Args {
     /// Show the way from the function's entry to each contradiction.
     #[arg(long)]
     explain: bool,
-    /// The number of threads; by default one for each processor.
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// The number of threads; 0 means one for each processor.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = threads)]
+    threads: usize,
     /// Exit with 1 only for wrong rows that are not in this earlier --json output. Rows are compared
     /// by function and distance from its start.
     #[arg(long, value_name = "FILE")]
@@ -120,11 +121,12 @@ fn assumptions(names: &[String]) -> Result<Assumptions> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let threads = args
-        .threads
-        .or_else(|| std::thread::available_parallelism().ok());
+    let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let options = Options {
-        threads: threads.map_or(1, NonZeroUsize::get),
+        threads: match args.threads {
+            0 => available(),
+            threads => threads,
+        },
         assume: assumptions(&args.assume)?,
     };
     if let (Some(files), Some(out)) = (&args.files, &args.out) {

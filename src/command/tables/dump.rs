@@ -20,7 +20,7 @@ use unwind_sim_view::tables::{self, Form, functions};
 The file is a program, a shared object, a relocatable object or a kernel module.
 
 Examples:
-  unwind-sim tables dump /usr/bin/git --function main
+  unwind-sim tables dump ./prog --function main
   unwind-sim tables dump /usr/bin/git --as readelf
   unwind-sim tables dump corpus/sframe/t_2.46 --as objdump
   unwind-sim tables dump /usr/bin/git --table eh_frame --json")]

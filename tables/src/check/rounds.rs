@@ -1,12 +1,12 @@
 //! Follows all functions of a program, in rounds: what one round shows of functions that never
 //! return, or are entered otherwise than their rows say, the next one uses.
 
+use crate::batches;
 use crate::proof::body::Bits;
 use crate::proof::program::{Entry, Program, Returns, Seen};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::{Followed, Found, Misfit, Walker};
 use hashbrown::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The maximum number of rounds in which functions are found that never return, each because of
 /// those of the round before.
@@ -134,35 +134,12 @@ fn follow_all(
     threads: usize,
     outcomes: &mut [Option<Outcome>],
 ) {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut walker = Walker::new(program);
-        let mut mine = Vec::new();
-        loop {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            let Some(batch) = todo.get(first..) else {
-                break;
-            };
-            if batch.is_empty() {
-                break;
-            }
-            for &index in batch.iter().take(BATCH) {
-                let followed = walker.follow(index);
-                mine.push((index, followed.map(|f| outcome(program, f, &mut walker))));
-            }
-        }
-        mine
-    };
-    let done: Vec<Vec<(usize, Option<Outcome>)>> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mine = work();
-        let joined = others.into_iter().map(|other| match other.join() {
-            Ok(theirs) => theirs,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        std::iter::once(mine).chain(joined).collect()
+    let worker = || Walker::new(program);
+    let done = batches::work(todo, (threads, BATCH), worker, |walker, index| {
+        let followed = walker.follow(index);
+        (index, followed.map(|f| outcome(program, f, walker)))
     });
-    for (index, outcome) in done.into_iter().flatten() {
+    for (index, outcome) in done {
         outcomes[index] = outcome;
     }
 }

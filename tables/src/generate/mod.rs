@@ -22,6 +22,7 @@ pub mod rows;
 pub mod walk;
 pub mod write;
 
+use crate::batches;
 use crate::file::File;
 pub use function::{Function, GAPS, Gap};
 pub use functions::Boundaries;
@@ -35,7 +36,6 @@ use functions::Unit;
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use unwind_sim_unwind::rule::Rule;
 use walk::{Followed, Walker};
@@ -198,42 +198,19 @@ struct Done {
 /// Follows the units `todo`, on as many threads as there is work for. The result does not depend on
 /// their number, but for its order.
 fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: bool) -> Vec<Done> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut walker = walker();
-        let mut done = Vec::new();
-        loop {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            let batch = todo.get(first..).unwrap_or_default();
-            if batch.is_empty() {
-                return done;
-            }
-            for &index in batch.iter().take(BATCH) {
-                let followed = walker.follow(index);
-                let functions = match followed {
-                    Some(_) => walker.functions(pads),
-                    None => Vec::new(),
-                };
-                done.push(Done {
-                    index,
-                    followed,
-                    functions,
-                });
-            }
-        }
-    };
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = processors.min(todo.len().div_ceil(THREAD_MIN));
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut done = work();
-        for other in others {
-            match other.join() {
-                Ok(theirs) => done.extend(theirs),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+    batches::work(todo, (threads, BATCH), walker, |walker, index| {
+        let followed = walker.follow(index);
+        let functions = match followed {
+            Some(_) => walker.functions(pads),
+            None => Vec::new(),
+        };
+        Done {
+            index,
+            followed,
+            functions,
         }
-        done
     })
 }
 

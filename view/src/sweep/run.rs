@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 use unwind_sim_recordings::file_kind::KindError;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::file::File;
@@ -181,8 +182,13 @@ pub fn run<P: Piece, E>(
         drop(stop);
     };
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.clamp(1, files.len().max(1)) {
-            scope.spawn(work);
+        let threads = options.threads.clamp(1, files.len().max(1));
+        scope.spawn(work);
+        for _ in 1..threads {
+            // Where no more threads can be had, fewer do the same.
+            if Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         for number in 0..files.len() {
             let mut state = shared.state();

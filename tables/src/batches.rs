@@ -1,0 +1,41 @@
+//! Work on many functions by several threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
+
+/// What `each` gives for every number of `todo`, in no order. Each thread has a worker of its own, and
+/// takes `batch` numbers at once. Where fewer than `threads` threads can be had, or are of use, fewer
+/// do the same.
+pub(crate) fn work<W, T: Send>(
+    todo: &[usize],
+    (threads, batch): (usize, usize),
+    worker: impl Fn() -> W + Sync,
+    each: impl Fn(&mut W, usize) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut worker = worker();
+        let mut done = Vec::new();
+        loop {
+            let first = next.fetch_add(batch, Ordering::Relaxed);
+            let taken = todo.get(first..).unwrap_or_default();
+            if taken.is_empty() {
+                return done;
+            }
+            done.extend(taken.iter().take(batch).map(|&n| each(&mut worker, n)));
+        }
+    };
+    let useful = threads.min(todo.len().div_ceil(batch));
+    std::thread::scope(|scope| {
+        let others = (1..useful).map_while(|_| Builder::new().spawn_scoped(scope, run).ok());
+        let others: Vec<_> = others.collect();
+        let mut done = run();
+        for other in others {
+            match other.join() {
+                Ok(theirs) => done.extend(theirs),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    })
+}
