@@ -237,6 +237,43 @@ fn a_stripped_object_gets_the_same_orc_again() {
 }
 
 #[test]
+fn nothing_calls_the_start_of_a_program() {
+    /// It aligns rsp before it calls, as `_start` of every C library does.
+    const START: &str = "\
+        .globl _start
+        .type _start, @function
+_start: xor %ebp, %ebp
+        pop %rsi
+        and $-16, %rsp
+        call leaf
+        hlt
+        .size _start, .-_start
+        .type leaf, @function
+leaf:   ret
+        .size leaf, .-leaf
+";
+    let scratch = Scratch::new();
+    let program = scratch.cc("start.s", START, &["-nostdlib", "-static-pie"]);
+    let program = program.expect("cc").display().to_string();
+    for to in ["eh_frame", "sframe-v3", "orc:6.4"] {
+        let out = scratch.path(to).display().to_string();
+        let from_symbols = ["tables", "generate", "--functions", "symbols"];
+        let words = [&from_symbols[..], &["--to", to, "-o", &out, &program]];
+        unwind_sim(&words.concat());
+        let rows = unwind_sim(&["tables", "dump", &out, "--function", "_start"]);
+        let start = rows.lines().filter(|row| row.contains(" _start"));
+        let start: Vec<&str> = start.collect();
+        let is_last = |row: &&str| row.ends_with("outermost");
+        assert!(
+            !start.is_empty() && start.iter().all(is_last),
+            "{to}: {rows}"
+        );
+        // It ends with 1 if a row is contradicted.
+        unwind_sim(&["tables", "check", &out]);
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_leaves_no_file() {
     let scratch = Scratch::new();
     let object = scratch.cc("s.c", SOURCE, KERNEL).expect("cc");

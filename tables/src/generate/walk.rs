@@ -231,6 +231,10 @@ impl<'g> Walker<'g> {
             let first = places.partition_point(|&(at, _)| at < unit.range.start);
             let here = places.iter().skip(first);
             let here = here.take_while(|&&(at, _)| at < unit.range.end);
+            // Nothing calls the function at which the program starts.
+            let start = self.file.start();
+            let outermost = start.is_some_and(|start| unit.range.contains(&start));
+            let outermost = outermost.then_some(Rule::OUTERMOST);
             // Most instructions change nothing that a row says.
             let mut before: Option<(&Known, Option<Rule>)> = None;
             for &(at, place) in here {
@@ -238,6 +242,7 @@ impl<'g> Walker<'g> {
                     continue;
                 };
                 let rule = match before {
+                    _ if outermost.is_some() => outermost,
                     Some((same, rule)) if known.has_row_of(same) => rule,
                     _ => known.rule(),
                 };
