@@ -57,7 +57,12 @@ pub(crate) struct Args {
     shard: Shard,
     /// For --files: write a row for each function, finding and file to FILE (- for standard output).
     /// An interrupted run goes on where it was.
-    #[arg(long, value_name = "FILE", requires = "files")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "files",
+        conflicts_with = "paths"
+    )]
     out: Option<PathBuf>,
     /// For --files: the form of the rows.
     #[arg(long, value_enum, default_value = "json", requires = "files")]
@@ -89,7 +94,7 @@ pub(crate) struct Args {
     /// Put this many defects into proven rows, one after the other, and count those that are
     /// contradicted there.
     #[arg(long, value_name = "N", conflicts_with_all = ["json", "sarif", "baseline"])]
-    self_test: Option<usize>,
+    self_test: Option<NonZeroUsize>,
     /// For --self-test: chooses the defects.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "self_test")]
     seed: u64,
@@ -153,7 +158,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         if let Some(defects) = args.self_test {
             let options = selftest::Options {
                 seed: args.seed,
-                defects,
+                defects: defects.get(),
             };
             if let Some(score) = selftest::run(&file, &options) {
                 write_score(&file, &score, args.limit, &mut out)?;

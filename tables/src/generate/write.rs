@@ -43,7 +43,7 @@ pub enum GenerateError {
     },
     /// The file has exception handlers, which the code alone does not show.
     #[error(
-        "{file} has an .eh_frame, whose exception handlers are not in the code; strip it first"
+        "{file} has an .eh_frame, whose exception handlers are not in the code; take it out with `objcopy -R .eh_frame -R .eh_frame_hdr`"
     )]
     HasEhFrame {
         /// The file's name.
