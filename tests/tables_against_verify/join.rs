@@ -141,7 +141,7 @@ impl Joined {
         };
         let svma = svma.wrapping_sub(mapping.bias);
         let Some(report) = known.of(image.name()) else {
-            return mismatch("there is no file");
+            return mismatch("the file of the mapping is not at hand");
         };
         let Some(number) = function_at(report, svma) else {
             let mut gaps = report.gaps.iter().filter(|g| g.hole == Hole::NoRow);

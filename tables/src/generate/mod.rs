@@ -95,7 +95,7 @@ pub fn generate(file: &File, options: Options) -> Result<Generated, HintError> {
     generate_with(file, options, None)
 }
 
-/// What is told of each function: the walker has all states.
+/// Called after each function was followed, with the walker, which still has the states.
 pub(crate) type Each<'a> = &'a mut dyn FnMut(&mut Walker<'_>);
 
 /// Like [`generate`]; `each` gets what following each function gave, with all states.

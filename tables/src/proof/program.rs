@@ -232,7 +232,9 @@ impl<'f> Program<'f> {
         self.starts.get(&address).map(|&index| index as usize)
     }
 
-    /// Whether the program starts in the function at `address` (svma): nothing calls it.
+    /// Whether the function at `address` (svma) has the file's entry point. Unlike
+    /// [`Program::begins_at`], this counts libraries, too: the loader is started as well, so a row there
+    /// may say that there is no caller.
     pub fn is_start(&self, address: u64) -> bool {
         let start = self.file.entry().and_then(|entry| self.function_at(entry));
         start.is_some() && start == self.function_at(address)

@@ -5,6 +5,7 @@ mod build;
 mod compiled;
 mod expect;
 mod fixtures;
+mod ground;
 mod kernel;
 mod mutation;
 mod random_c;
