@@ -13,7 +13,7 @@ mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
-use super::exec::{Machine, asks_for_loop, refine};
+use super::exec::{Machine, asks_for_loop, refine, tells};
 use super::lsda::{CallSite, call_sites};
 use super::program::{Entry, Program, Returns};
 use super::state::State;
@@ -21,7 +21,7 @@ use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
-use meet::Meetings;
+use meet::{Meetings, News};
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
 use std::ops::Range;
@@ -212,7 +212,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 break;
             }
         }
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..) {
             let mut verdict = part.verdict;
             // What one part rests on, its others rest on.
@@ -347,16 +347,19 @@ impl<'p, 'f> Walker<'p, 'f> {
                 return;
             };
             if !is_first && here.body.is_leader(offset) {
-                let Some(met) = self.arrive(part, offset, &state, trail) else {
+                let Some(News { number, is_first }) = self.arrive(part, offset, &state, trail)
+                else {
                     return;
                 };
-                if !self.meetings.is_next(met) {
-                    return self.meetings.wait(met);
+                if !self.meetings.is_next(number) {
+                    return self.meetings.wait(number);
                 }
-                let known = self.meetings.take(met);
-                trail = known.trail;
-                state.clone_from(&known.state);
-                judged = None;
+                if !is_first {
+                    let known = self.meetings.take(number);
+                    trail = known.trail;
+                    state.clone_from(&known.state);
+                    judged = None;
+                }
             }
             is_first = false;
             if state.is_dead && !self.is_dead_code_right(part, pc, &state) {
@@ -411,15 +414,19 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let mut taken = state.clone();
                     let condition = insn.condition_code();
-                    refine(&mut taken, condition, true);
-                    refine(state, condition, false);
                     if insn.is_loop() || insn.is_loopcc() {
-                        taken.set(Reg::Rcx, Value::Computed);
                         state.set(Reg::Rcx, Value::Computed);
                     }
-                    self.jump(part, insn, insn.near_branch64(), &taken, trail);
+                    let target = insn.near_branch64();
+                    if tells(state, condition, true) {
+                        let mut taken = state.clone();
+                        refine(&mut taken, condition, true);
+                        self.jump(part, insn, target, &taken, trail);
+                    } else {
+                        self.jump(part, insn, target, state, trail);
+                    }
+                    refine(state, condition, false);
                 }
                 Next::Go(next)
             }
