@@ -6,7 +6,8 @@ use unwind_sim_recordings::branches::Stitching;
 use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
-use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::files::{FileProblem, FinderOptions};
+use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
@@ -141,6 +142,16 @@ impl Input {
             symfs: self.symfs.clone(),
             ..FinderOptions::system()
         }
+    }
+
+    /// How the recording was made.
+    pub fn made(&self) -> Made {
+        self.recording.made()
+    }
+
+    /// The problems with the files that the recording names, as far as it was read.
+    pub fn file_problems(&self) -> Vec<FileProblem> {
+        self.recording.file_problems()
     }
 
     /// The recording's metadata.

@@ -12,6 +12,7 @@ pub mod file_kind;
 pub mod files;
 pub mod import;
 pub mod kernel;
+pub mod made;
 pub mod mapped;
 pub mod model;
 pub mod names;

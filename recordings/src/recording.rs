@@ -2,22 +2,26 @@
 
 use crate::convert::{self, ImportError, OpenOptions};
 use crate::file_kind::FileKind;
+use crate::files::FileProblem;
 use crate::files::{FinderOptions, ImageFinder};
-use crate::import::{ImportItem, perf};
+use crate::import::{CoreErrorKind, ImportItem, Imported, perf};
+use crate::made::Made;
 use crate::mapped::map_file;
 use crate::model::Item;
 use crate::trace::{Chunk, Meta, Trace, TraceError};
 use crate::view::View;
 use crate::world::World;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
 /// A recording that can be read sample by sample.
 pub enum Recording {
-    /// A trace: opened, or converted from another format.
+    /// A trace.
     Trace(Box<Trace>),
+    /// A core or a capture, converted to a trace, and how that went.
+    Converted(Box<(Trace, Imported)>),
     /// A perf.data, read again at each pass.
     PerfData(Box<PerfData>),
 }
@@ -28,6 +32,8 @@ pub struct PerfData {
     meta: Meta,
     files: FinderOptions,
     chains: bool,
+    /// Chains of samples whose user part was recorded later; joined when first needed.
+    deferred: OnceCell<perf::Deferred>,
     /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
 }
@@ -54,6 +60,7 @@ impl Recording {
                 perf::parse((*bytes).as_ref())?;
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
+                    recorded: options.recorded_at(path),
                     ..FinderOptions::system()
                 };
                 Ok(Recording::PerfData(Box::new(PerfData {
@@ -61,10 +68,13 @@ impl Recording {
                     meta: convert::meta(path, kind),
                     files,
                     chains: options.chains,
+                    deferred: OnceCell::new(),
                     finder: Cell::default(),
                 })))
             }
-            _ => Ok(convert::to_trace(path, kind, options)?.into()),
+            _ => Ok(Recording::Converted(Box::new(convert::to_trace(
+                path, kind, options,
+            )?))),
         }
     }
 
@@ -72,24 +82,61 @@ impl Recording {
     pub fn meta(&self) -> &Meta {
         match self {
             Recording::Trace(trace) => trace.meta(),
+            Recording::Converted(converted) => converted.0.meta(),
             Recording::PerfData(perf) => &perf.meta,
+        }
+    }
+
+    /// The trace that is read; `None` for a perf.data.
+    fn trace(&self) -> Option<&Trace> {
+        match self {
+            Recording::Trace(trace) => Some(trace),
+            Recording::Converted(converted) => Some(&converted.0),
+            Recording::PerfData(_) => None,
+        }
+    }
+
+    /// How the recording was made.
+    pub fn made(&self) -> Made {
+        match self {
+            Recording::PerfData(perf) => perf::parse((*perf.bytes).as_ref())
+                .map(|file| Made::of_perf(&file))
+                .unwrap_or_default(),
+            Recording::Trace(trace) => Made {
+                engine: trace.meta().engine,
+                ..Made::default()
+            },
+            Recording::Converted(converted) => Made {
+                engine: converted.0.meta().engine,
+                is_cut: converted.1.problems.iter().any(is_cut),
+                ..Made::default()
+            },
+        }
+    }
+
+    /// The problems with the files that mappings name, as far as the recording was read. None for a
+    /// trace, which has its images.
+    pub fn file_problems(&self) -> Vec<FileProblem> {
+        match self {
+            Recording::Trace(_) => Vec::new(),
+            Recording::Converted(converted) => converted.1.file_problems.clone(),
+            Recording::PerfData(perf) => {
+                let finder = perf.finder.take();
+                let problems = finder.as_ref().map(|f| f.problems().to_vec());
+                perf.finder.set(finder);
+                problems.unwrap_or_default()
+            }
         }
     }
 
     /// The number of samples, if known without reading the recording.
     pub fn sample_count(&self) -> Option<u64> {
-        match self {
-            Recording::Trace(trace) => Some(trace.len()),
-            Recording::PerfData(_) => None,
-        }
+        self.trace().map(Trace::len)
     }
 
     /// Why the end is missing, if the trace was cut short.
     pub fn cut(&self) -> Option<&TraceError> {
-        match self {
-            Recording::Trace(trace) => trace.cut(),
-            Recording::PerfData(_) => None,
-        }
+        self.trace().and_then(Trace::cut)
     }
 
     /// Passes every sample to `take` until it stops. Returns the number of samples passed.
@@ -99,6 +146,7 @@ impl Recording {
     pub fn views(&self, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
         match self {
             Recording::Trace(trace) => views_of_trace(trace, take),
+            Recording::Converted(converted) => views_of_trace(&converted.0, take),
             Recording::PerfData(perf) => Ok(perf.views(take)?),
         }
     }
@@ -108,7 +156,7 @@ impl Recording {
     /// # Errors
     /// See [`Recording::views`].
     pub fn view(&self, number: u64, take: &mut TakeView<'_>) -> Result<Option<u64>, ImportError> {
-        if let Recording::Trace(trace) = self {
+        if let Some(trace) = self.trace() {
             if number >= trace.len() {
                 return Ok(Some(trace.len()));
             }
@@ -141,6 +189,18 @@ impl From<Trace> for Recording {
     fn from(trace: Trace) -> Recording {
         Recording::Trace(Box::new(trace))
     }
+}
+
+/// Whether the error says that a core's file ends before its last segment.
+fn is_cut(error: &crate::import::ImportError) -> bool {
+    use crate::import::ImportError::Core;
+    matches!(
+        error,
+        Core {
+            what: CoreErrorKind::OutOfFile { .. },
+            ..
+        }
+    )
 }
 
 fn views_of_trace(trace: &Trace, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
@@ -193,7 +253,11 @@ impl PerfData {
         let mut number = 0;
         let finder = self.finder.take();
         let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
-        perf::items(&file, &mut finder, self.chains, &mut |item| {
+        let options = perf::ItemOptions {
+            chains: self.chains,
+            deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
+        };
+        perf::items(&file, &mut finder, &options, &mut |item| {
             match item {
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),

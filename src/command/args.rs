@@ -25,7 +25,8 @@ pub(crate) struct InputArgs {
     /// A trace, a case (.s), a perf.data or an ELF core.
     #[arg(value_name = "TRACE|CASE")]
     pub(crate) path: PathBuf,
-    /// Look for images below this folder first.
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     pub(crate) symfs: Option<PathBuf>,
     /// Only this sample, counted from 0.
@@ -130,6 +131,7 @@ impl KernelArgs {
             },
             kaslr: self.kaslr,
             chains: false,
+            check_age: false,
             force: self.force,
             offsets: self.offset.iter().cloned().collect(),
         })
@@ -148,7 +150,13 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 impl InputArgs {
     /// Opens the recording.
     pub(crate) fn open(&self) -> Result<Input> {
-        let options = self.kernel.options(self.symfs.clone())?;
+        self.open_with(|_| {})
+    }
+
+    /// Opens the recording, with options that `change` changes.
+    pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
+        let mut options = self.kernel.options(self.symfs.clone())?;
+        change(&mut options);
         let input = Input::open(&self.path, &options)
             .with_context(|| format!("{}", self.path.display()))?;
         if let Some(cut) = input.cut() {

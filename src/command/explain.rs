@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Only this frame of the chain; the number after the last frame explains the end.
     #[arg(long, value_name = "K")]
     frame: Option<usize>,
-    /// Look for images below this folder first.
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     #[command(flatten)]

@@ -26,7 +26,8 @@ pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
     output: PathBuf,
-    /// Look for images below this folder first.
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     #[command(flatten)]

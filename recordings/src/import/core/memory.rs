@@ -49,6 +49,14 @@ impl<'m> Memory<'m> {
         self.segments.get(at).filter(|s| s.range.contains(&address))
     }
 
+    /// The first segment above `address`, if it starts within `distance` bytes.
+    pub(super) fn segment_above(&self, address: u64, distance: u64) -> Option<&Segment> {
+        let at = self.segments.partition_point(|s| s.range.end <= address);
+        let above = self.segments.get(at)?;
+        let gap = above.range.start.checked_sub(address)?;
+        (gap <= distance).then_some(above)
+    }
+
     /// Up to `size` bytes from `address`, as far as one segment has them in the file.
     pub(super) fn bytes(&self, address: u64, size: u64) -> &'m [u8] {
         let found = self.segment(address).and_then(|s| {
