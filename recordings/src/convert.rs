@@ -145,15 +145,20 @@ fn write<W: Write>(
     }
 }
 
-/// Converts the file at `path` to a temporary trace, which is deleted on drop.
+/// Converts the file at `path` to a temporary trace, which is deleted on drop. Also returns what
+/// was imported.
 ///
 /// # Errors
 /// See [`into`].
-pub fn to_trace(path: &Path, kind: FileKind, options: &OpenOptions) -> Result<Trace, ImportError> {
+pub fn to_trace(
+    path: &Path,
+    kind: FileKind,
+    options: &OpenOptions,
+) -> Result<(Trace, Imported), ImportError> {
     let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, &file);
     let mut writer = TraceWriter::new(out, &meta(path, kind))?;
-    into(path, kind, options, &mut writer)?;
+    let imported = into(path, kind, options, &mut writer)?;
     writer.finish()?;
-    Ok(Trace::open(file.path())?)
+    Ok((Trace::open(file.path())?, imported))
 }

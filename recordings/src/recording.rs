@@ -3,21 +3,22 @@
 use crate::convert::{self, ImportError, OpenOptions};
 use crate::file_kind::FileKind;
 use crate::files::{FinderOptions, ImageFinder};
+use crate::gaps::{Gaps, Problem};
 use crate::import::{ImportItem, perf};
 use crate::mapped::map_file;
 use crate::model::Item;
 use crate::trace::{Chunk, Meta, Trace, TraceError};
 use crate::view::View;
 use crate::world::World;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
 /// A recording that can be read sample by sample.
 pub enum Recording {
-    /// A trace: opened, or converted from another format.
-    Trace(Box<Trace>),
+    /// A trace: opened, or converted from another format with these gaps.
+    Trace(Box<Trace>, Gaps),
     /// A perf.data, read again at each pass.
     PerfData(Box<PerfData>),
 }
@@ -30,6 +31,7 @@ pub struct PerfData {
     chains: bool,
     /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
+    gaps: RefCell<Gaps>,
 }
 
 /// Receives samples in recording order; may stop the iteration.
@@ -51,7 +53,12 @@ impl Recording {
             FileKind::PerfData => {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
                 let bytes = map_file(path).map_err(io)?;
-                perf::parse((*bytes).as_ref())?;
+                let file = perf::parse((*bytes).as_ref())?;
+                let problems = file
+                    .cut()
+                    .into_iter()
+                    .chain(file.problems().iter().copied());
+                let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
                     ..FinderOptions::system()
@@ -62,16 +69,20 @@ impl Recording {
                     files,
                     chains: options.chains,
                     finder: Cell::default(),
+                    gaps: RefCell::new(gaps),
                 })))
             }
-            _ => Ok(convert::to_trace(path, kind, options)?.into()),
+            _ => {
+                let (trace, imported) = convert::to_trace(path, kind, options)?;
+                Ok(Recording::Trace(Box::new(trace), imported.into()))
+            }
         }
     }
 
     /// The recording's metadata.
     pub fn meta(&self) -> &Meta {
         match self {
-            Recording::Trace(trace) => trace.meta(),
+            Recording::Trace(trace, _) => trace.meta(),
             Recording::PerfData(perf) => &perf.meta,
         }
     }
@@ -79,16 +90,16 @@ impl Recording {
     /// The number of samples, if known without reading the recording.
     pub fn sample_count(&self) -> Option<u64> {
         match self {
-            Recording::Trace(trace) => Some(trace.len()),
+            Recording::Trace(trace, _) => Some(trace.len()),
             Recording::PerfData(_) => None,
         }
     }
 
-    /// Why the end is missing, if the trace was cut short.
-    pub fn cut(&self) -> Option<&TraceError> {
+    /// What the recording lacks. Whether its file was cut short is known before it is read.
+    pub fn gaps(&self) -> Gaps {
         match self {
-            Recording::Trace(trace) => trace.cut(),
-            Recording::PerfData(_) => None,
+            Recording::Trace(_, gaps) => gaps.clone(),
+            Recording::PerfData(perf) => perf.gaps.borrow().clone(),
         }
     }
 
@@ -98,7 +109,7 @@ impl Recording {
     /// If a block of a trace is damaged. A damaged perf.data is read as far as possible.
     pub fn views(&self, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
         match self {
-            Recording::Trace(trace) => views_of_trace(trace, take),
+            Recording::Trace(trace, _) => views_of_trace(trace, take),
             Recording::PerfData(perf) => Ok(perf.views(take)?),
         }
     }
@@ -108,7 +119,7 @@ impl Recording {
     /// # Errors
     /// See [`Recording::views`].
     pub fn view(&self, number: u64, take: &mut TakeView<'_>) -> Result<Option<u64>, ImportError> {
-        if let Recording::Trace(trace) = self {
+        if let Recording::Trace(trace, _) = self {
             if number >= trace.len() {
                 return Ok(Some(trace.len()));
             }
@@ -139,7 +150,12 @@ impl Recording {
 
 impl From<Trace> for Recording {
     fn from(trace: Trace) -> Recording {
-        Recording::Trace(Box::new(trace))
+        let problems = trace.cut().cloned().map(Problem::from);
+        let gaps = Gaps {
+            problems: problems.into_iter().collect(),
+            ..Gaps::default()
+        };
+        Recording::Trace(Box::new(trace), gaps)
     }
 }
 
@@ -193,7 +209,8 @@ impl PerfData {
         let mut number = 0;
         let finder = self.finder.take();
         let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
-        perf::items(&file, &mut finder, self.chains, &mut |item| {
+        let mut ended = false;
+        let imported = perf::items(&file, &mut finder, self.chains, &mut |item| {
             match item {
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),
@@ -207,12 +224,18 @@ impl PerfData {
                         world: Some(&world),
                     };
                     number += 1;
-                    return take(&view);
+                    let flow = take(&view);
+                    ended = flow.is_break();
+                    return flow;
                 }
             }
             ControlFlow::Continue(())
         });
+        self.gaps.borrow_mut().pass(imported, ended);
         self.finder.set(Some(finder));
         Ok(number)
     }
 }
+
+#[cfg(test)]
+mod tests;

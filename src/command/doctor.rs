@@ -83,6 +83,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut progress = Progress::new("samples", false);
     let report = doctor::examine(&input, &filter, &run, &mut |n| progress.tell(n))?;
     drop(progress);
+    output::tell_left_out(&args.input.path, &input.gaps());
     let mut out = output::stdout();
     // With --unwinder, the first of those given; perf's chains are only counted.
     let by_name = (!args.walk.unwinder.is_empty()).then_some(1);

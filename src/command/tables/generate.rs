@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
@@ -256,14 +257,25 @@ impl Shown<'_> {
         let (path, to) = (self.args.output.display(), self.args.to.as_str());
         writeln!(out, "{path}: {to} from the code")?;
         let (functions, rows) = (self.generated.functions.len(), self.generated.rows());
-        writeln!(out, "  generated: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  generated: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let report = &written.report;
         let (functions, rows) = (report.functions_written, report.rows_written);
-        writeln!(out, "  written: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  written: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let equal = written.equal;
         writeln!(
             out,
-            "  read back: the same rule at {equal} addresses, no other rule at any"
+            "  read back: the same rule at {}, no other rule at any",
+            counted(equal, "address")
         )?;
         written::tell_sections(&mut out, &written.sections)?;
         for gap in GAPS {
@@ -273,7 +285,10 @@ impl Shown<'_> {
             writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
             writeln!(
                 out,
-                "  {functions} functions, {rows} rows, {bytes} addresses"
+                "  {}, {}, {}",
+                counted(functions, "function"),
+                counted(rows, "row"),
+                counted(bytes, "address")
             )?;
         }
         if let Some((comparison, _)) = self.compared {
@@ -313,7 +328,8 @@ impl Shown<'_> {
         let (total, share) = (comparison.total(), 100.0 * comparison.share());
         writeln!(
             out,
-            "compared with the table of the file: {total} addresses, {share:.4} % the same"
+            "compared with the table of the file: {}, {share:.4} % the same",
+            counted(total, "address")
         )?;
         for (class, count) in &comparison.addresses {
             writeln!(out, "  {}: {count}", class.as_str())?;
@@ -325,9 +341,13 @@ impl Shown<'_> {
                 let name = self.generated.function_at(*start).map_or("", |f| &f.name);
                 match self.file.place(*start) {
                     Some((section, offset)) => {
-                        writeln!(out, "    {section}+{offset:#x}, {len} addresses {name}")?;
+                        writeln!(
+                            out,
+                            "    {section}+{offset:#x}, {} {name}",
+                            counted(len, "address")
+                        )?;
                     }
-                    None => writeln!(out, "    {start:#x}, {len} addresses {name}")?,
+                    None => writeln!(out, "    {start:#x}, {} {name}", counted(len, "address"))?,
                 }
             }
         }
