@@ -7,6 +7,7 @@ use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
 use unwind_sim_recordings::files::{FileProblem, FinderOptions};
+use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
@@ -164,9 +165,9 @@ impl Input {
         self.recording.sample_count()
     }
 
-    /// Why the end is missing, if the recording was cut short and that is known before it is read.
-    pub fn cut(&self) -> Option<&TraceError> {
-        self.recording.cut()
+    /// What the recording lacks. Whether its file was cut short is known before it is read.
+    pub fn gaps(&self) -> Gaps {
+        self.recording.gaps()
     }
 
     /// Calls `look` with the first sample. `None` if there is no sample or it cannot be read.

@@ -157,7 +157,8 @@ fn write<W: Write>(
     }
 }
 
-/// Converts the file at `path` to a temporary trace, which is deleted on drop, and says how that went.
+/// Converts the file at `path` to a temporary trace, which is deleted on drop. Also returns what
+/// was imported.
 ///
 /// # Errors
 /// See [`into`].

@@ -8,8 +8,10 @@
 
 pub mod branches;
 pub mod convert;
+pub mod counted;
 pub mod file_kind;
 pub mod files;
+pub mod gaps;
 pub mod import;
 pub mod kernel;
 pub mod made;

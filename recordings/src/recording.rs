@@ -4,14 +4,15 @@ use crate::convert::{self, ImportError, OpenOptions};
 use crate::file_kind::FileKind;
 use crate::files::FileProblem;
 use crate::files::{FinderOptions, ImageFinder};
-use crate::import::{CoreErrorKind, ImportItem, Imported, perf};
+use crate::gaps::Gaps;
+use crate::import::{ImportItem, Imported, perf};
 use crate::made::Made;
 use crate::mapped::map_file;
 use crate::model::Item;
 use crate::trace::{Chunk, Meta, Trace, TraceError};
 use crate::view::View;
 use crate::world::World;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
@@ -36,6 +37,7 @@ pub struct PerfData {
     deferred: OnceCell<perf::Deferred>,
     /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
+    gaps: RefCell<Gaps>,
 }
 
 /// Receives samples in recording order; may stop the iteration.
@@ -57,7 +59,12 @@ impl Recording {
             FileKind::PerfData => {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
                 let bytes = map_file(path).map_err(io)?;
-                perf::parse((*bytes).as_ref())?;
+                let file = perf::parse((*bytes).as_ref())?;
+                let problems = file
+                    .cut()
+                    .into_iter()
+                    .chain(file.problems().iter().copied());
+                let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
                     recorded: options.recorded_at(path),
@@ -70,6 +77,7 @@ impl Recording {
                     chains: options.chains,
                     deferred: OnceCell::new(),
                     finder: Cell::default(),
+                    gaps: RefCell::new(gaps),
                 })))
             }
             _ => Ok(Recording::Converted(Box::new(convert::to_trace(
@@ -108,7 +116,7 @@ impl Recording {
             },
             Recording::Converted(converted) => Made {
                 engine: converted.0.meta().engine,
-                is_cut: converted.1.problems.iter().any(is_cut),
+                is_cut: converted.1.problems.iter().any(|problem| problem.is_cut()),
                 ..Made::default()
             },
         }
@@ -134,9 +142,13 @@ impl Recording {
         self.trace().map(Trace::len)
     }
 
-    /// Why the end is missing, if the trace was cut short.
-    pub fn cut(&self) -> Option<&TraceError> {
-        self.trace().and_then(Trace::cut)
+    /// What the recording lacks. Whether its file was cut short is known before it is read.
+    pub fn gaps(&self) -> Gaps {
+        match self {
+            Recording::Trace(trace) => Gaps::of_trace(trace),
+            Recording::Converted(converted) => converted.1.clone().into(),
+            Recording::PerfData(perf) => perf.gaps.borrow().clone(),
+        }
     }
 
     /// Passes every sample to `take` until it stops. Returns the number of samples passed.
@@ -189,18 +201,6 @@ impl From<Trace> for Recording {
     fn from(trace: Trace) -> Recording {
         Recording::Trace(Box::new(trace))
     }
-}
-
-/// Whether the error says that a core's file ends before its last segment.
-fn is_cut(error: &crate::import::ImportError) -> bool {
-    use crate::import::ImportError::Core;
-    matches!(
-        error,
-        Core {
-            what: CoreErrorKind::OutOfFile { .. },
-            ..
-        }
-    )
 }
 
 fn views_of_trace(trace: &Trace, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
@@ -257,7 +257,8 @@ impl PerfData {
             chains: self.chains,
             deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
         };
-        perf::items(&file, &mut finder, &options, &mut |item| {
+        let mut ended = false;
+        let imported = perf::items(&file, &mut finder, &options, &mut |item| {
             match item {
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),
@@ -271,12 +272,18 @@ impl PerfData {
                         world: Some(&world),
                     };
                     number += 1;
-                    return take(&view);
+                    let flow = take(&view);
+                    ended = flow.is_break();
+                    return flow;
                 }
             }
             ControlFlow::Continue(())
         });
+        self.gaps.borrow_mut().pass(imported, ended);
         self.finder.set(Some(finder));
         Ok(number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,7 @@ fn open(args: &InputArgs) -> Result<(Input, bool)> {
     if !is_empty || file_kind(&args.path)? != FileKind::PerfData {
         return Ok((input, false));
     }
-    let input = args.open_with(|options| {
+    let input = args.reopen_with(|options| {
         options.check_age = true;
         options.chains = true;
     })?;
@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut progress = Progress::new("samples", false);
     let report = doctor::examine(&input, &filter, &run, &mut |n| progress.tell(n))?;
     drop(progress);
+    output::tell_left_out(&args.input.path, &input.gaps());
     let mut out = output::stdout();
     // With --unwinder, the first of those given that walked a stack; perf's chains are only counted.
     let main = match args.walk.unwinder.is_empty() {

@@ -8,17 +8,19 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::generate::breach::Breach;
 use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
+use unwind_sim_tables::generate::outside::Outside;
 use unwind_sim_tables::generate::write::{Written, write_in_file};
 use unwind_sim_tables::generate::{Boundaries, Function, GAPS, Gap, Generated, Options, generate};
 use unwind_sim_tables::table::Table;
 use unwind_sim_view::json::{
     self, ConversionLine, ConversionLossLine, GenerationClassLine, GenerationComparisonLine,
-    GenerationDifferenceLine, GenerationWarningLine, LossCountLine,
+    GenerationDifferenceLine, GenerationWarningLine, LossCountLine, OutsideLine,
 };
 
 /// Write a copy of an ELF file with an unwind table made from its code alone. Functions with
@@ -46,8 +48,9 @@ pub(crate) struct Args {
     /// The file to write; it may be the one that is read.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Where the boundaries of functions come from: symbols with a size, or the FDEs of the table that
-    /// the file has. By default symbols for objects and kernels, the table for programs.
+    /// Where the boundaries of functions come from: symbols with a size, the FDEs of the table that
+    /// the file has, or all that is known: both of these, and elsewhere what the program starts with,
+    /// what the loader calls, and what other functions call. By default all.
     #[arg(long, value_name = "SOURCE")]
     functions: Option<Functions>,
     /// Compare with the table of this format that the file has, address by address.
@@ -68,6 +71,16 @@ pub(crate) struct Args {
 enum Functions {
     Symbols,
     Table,
+    All,
+}
+
+fn outside_line(outside: &Outside) -> OutsideLine {
+    OutsideLine {
+        section: outside.section.clone(),
+        bytes: outside.bytes,
+        code_bytes: outside.code_bytes,
+        first: hex(outside.first),
+    }
 }
 
 /// How many functions are listed for each reason; the rest are counted.
@@ -77,11 +90,6 @@ fn target(name: &str) -> Result<Target, String> {
     Target::from_name(name).ok_or_else(|| format!("not one of {}", known()))
 }
 
-/// Whether it has ORC, whose pieces are not functions.
-fn is_kernel(file: &File) -> bool {
-    file.section_range(".orc_unwind_ip").is_some()
-}
-
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let what = "an ELF program, library or object";
     FileKind::expect(&args.path, what, &[FileKind::Elf])?;
@@ -89,8 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let boundaries = match args.functions {
         Some(Functions::Symbols) => Boundaries::Symbols,
         Some(Functions::Table) => Boundaries::Table,
-        None if file.is_relocatable() || is_kernel(&file) => Boundaries::Symbols,
-        None => Boundaries::Table,
+        Some(Functions::All) | None => Boundaries::All,
     };
     let options = Options::new(boundaries, args.to);
     let (generated, compared) = match args.compare {
@@ -221,6 +228,7 @@ impl Shown<'_> {
             comparison: self
                 .compared
                 .map(|(comparison, _)| comparison_line(comparison)),
+            outside: self.generated.outside.iter().map(outside_line).collect(),
             command: output::command_line(),
         });
         write_line(&mut out, &line)?;
@@ -256,14 +264,25 @@ impl Shown<'_> {
         let (path, to) = (self.args.output.display(), self.args.to.as_str());
         writeln!(out, "{path}: {to} from the code")?;
         let (functions, rows) = (self.generated.functions.len(), self.generated.rows());
-        writeln!(out, "  generated: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  generated: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let report = &written.report;
         let (functions, rows) = (report.functions_written, report.rows_written);
-        writeln!(out, "  written: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  written: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let equal = written.equal;
         writeln!(
             out,
-            "  read back: the same rule at {equal} addresses, no other rule at any"
+            "  read back: the same rule at {}, no other rule at any",
+            counted(equal, "address")
         )?;
         written::tell_sections(&mut out, &written.sections)?;
         for gap in GAPS {
@@ -273,7 +292,19 @@ impl Shown<'_> {
             writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
             writeln!(
                 out,
-                "  {functions} functions, {rows} rows, {bytes} addresses"
+                "  {}, {}, {}",
+                counted(functions, "function"),
+                counted(rows, "row"),
+                counted(bytes, "address")
+            )?;
+        }
+        for outside in &self.generated.outside {
+            writeln!(
+                out,
+                "no row: {} of {} in no function, the first at {:#x}",
+                counted(outside.code_bytes, "byte"),
+                outside.section,
+                outside.first
             )?;
         }
         if let Some((comparison, _)) = self.compared {
@@ -313,7 +344,8 @@ impl Shown<'_> {
         let (total, share) = (comparison.total(), 100.0 * comparison.share());
         writeln!(
             out,
-            "compared with the table of the file: {total} addresses, {share:.4} % the same"
+            "compared with the table of the file: {}, {share:.4} % the same",
+            counted(total, "address")
         )?;
         for (class, count) in &comparison.addresses {
             writeln!(out, "  {}: {count}", class.as_str())?;
@@ -325,9 +357,13 @@ impl Shown<'_> {
                 let name = self.generated.function_at(*start).map_or("", |f| &f.name);
                 match self.file.place(*start) {
                     Some((section, offset)) => {
-                        writeln!(out, "    {section}+{offset:#x}, {len} addresses {name}")?;
+                        writeln!(
+                            out,
+                            "    {section}+{offset:#x}, {} {name}",
+                            counted(len, "address")
+                        )?;
                     }
-                    None => writeln!(out, "    {start:#x}, {len} addresses {name}")?,
+                    None => writeln!(out, "    {start:#x}, {} {name}", counted(len, "address"))?,
                 }
             }
         }

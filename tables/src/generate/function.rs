@@ -85,6 +85,27 @@ impl Function {
         range.contains(&address).then_some(rule)
     }
 
+    /// Makes the last row, or the last instructions without one, end at `end` (svma). Returns whether
+    /// there are any.
+    pub(super) fn extend(&mut self, end: u64) -> bool {
+        let row = self.rows.last_mut().map(|row| &mut row.0);
+        let silent = self.silent.last_mut();
+        let last = row.into_iter().chain(silent).max_by_key(|range| range.end);
+        if let Some(last) = last {
+            last.end = end;
+            return true;
+        }
+        false
+    }
+
+    /// Ends it behind its last instruction that ways lead to.
+    pub(super) fn close(&mut self) {
+        let row = self.rows.last().map(|row| &row.0);
+        let last = row.into_iter().chain(self.silent.last());
+        let end = last.map(|range| range.end).max();
+        self.range.end = end.unwrap_or(self.range.start);
+    }
+
     /// Adds a row behind the others; one that says the same as its neighbour makes that longer.
     pub(super) fn push(&mut self, range: Range<u64>, rule: Rule) {
         match self.rows.last_mut() {

@@ -69,8 +69,23 @@ pub struct ConversionLine {
     /// With `tables generate --compare`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<GenerationComparisonLine>,
+    /// With `tables generate`: the sections with code in no function, which got no row.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsideLine>,
     /// The command that reproduces this output.
     pub command: String,
+}
+
+/// Code of a section in no function.
+#[derive(Serialize, JsonSchema)]
+pub struct OutsideLine {
+    pub section: String,
+    /// Bytes in no function.
+    pub bytes: u64,
+    /// How many of them are neither padding nor zeros.
+    pub code_bytes: u64,
+    /// The address of the first of these.
+    pub first: String,
 }
 
 /// The last line of `tables merge`.
