@@ -76,8 +76,8 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     let mut faults = Vec::new();
     for index in 0..recorded.points.len() {
         recorded.with_view(index, |view| {
-            let state = match source.state(view) {
-                Ok(state) => state,
+            let core = match source.core_at(view) {
+                Ok(core) => core,
                 Err(error) => {
                     let key = &recorded.points[index].key;
                     return faults.push(format!("{key}: {error}"));
@@ -85,7 +85,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             };
             let root = tempfile::tempdir().expect("an empty folder");
             let resumed =
-                confirm::resume(state, Processor::default(), INSTRUCTIONS_MAX, root.path());
+                confirm::resume(core, Processor::default(), INSTRUCTIONS_MAX, root.path());
             let frames = view.sample.truth.frames();
             let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
             let frames: HashSet<(u64, u64)> = frames.collect();

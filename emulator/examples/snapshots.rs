@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
+use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessOptions};
 
 /// Instructions between snapshots.
 const INTERVAL: u64 = 300;
@@ -27,11 +27,11 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 /// A way to run a process to its end, or to [`INSTRUCTIONS_MAX`].
 struct Way {
     name: &'static str,
-    run: fn(&mut Process),
+    run: fn(&mut Kernel),
     best: Duration,
 }
 
-fn in_slices(process: &mut Process, interval: u64, mut between: impl FnMut(&mut Process)) {
+fn in_slices(process: &mut Kernel, interval: u64, mut between: impl FnMut(&mut Kernel)) {
     while process.executed() < INSTRUCTIONS_MAX {
         between(process);
         if process.run(interval, &mut ()) != Outcome::Limit {
@@ -40,7 +40,7 @@ fn in_slices(process: &mut Process, interval: u64, mut between: impl FnMut(&mut 
     }
 }
 
-fn with_snapshots(process: &mut Process) {
+fn with_snapshots(process: &mut Kernel) {
     let mut held = VecDeque::with_capacity(HELD);
     in_slices(process, INTERVAL, |process| {
         if held.len() == HELD {
@@ -50,7 +50,7 @@ fn with_snapshots(process: &mut Process) {
     });
     // Back to the oldest snapshot, and forward to this point again.
     let executed = process.executed();
-    let bytes = process.machine.state.memory.history_bytes();
+    let bytes = process.machine.core.memory.history_bytes();
     BYTES.store(bytes / held.len().max(1), Ordering::Relaxed);
     if let Some(first) = held.front() {
         process.restore(first).expect("there is a way back");
@@ -69,7 +69,7 @@ fn main() {
             args: args.clone(),
             ..ProcessOptions::default()
         };
-        Process::start(&program, options).unwrap_or_else(|error| {
+        Kernel::start(&program, options).unwrap_or_else(|error| {
             eprintln!("{error}");
             std::process::exit(1);
         })
@@ -98,7 +98,7 @@ fn main() {
             executed = process.executed();
             let seen = (
                 executed,
-                process.machine.state.rip,
+                process.machine.core.state.rip,
                 process.stdout().to_vec(),
             );
             assert_eq!(expected.get_or_insert(seen.clone()), &seen, "{}", way.name);

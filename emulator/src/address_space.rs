@@ -1,93 +1,71 @@
-//! The memory of a process: 47-bit addresses, 4 KiB pages, permissions.
+//! The memory of the machine: 47-bit addresses, 4 KiB pages, permissions.
+//!
+//! A memory has one or more *spaces*, one for each process. One of them runs, and is what the
+//! methods of [`AddressSpace`] mean; the others rest (`spaces`). All of them share one pool of
+//! frames (`frames`): a copy of a space shares its pages until one of the two writes to them, and
+//! *objects* (`objects`) are memory that several mappings show.
 //!
 //! An area costs nothing until it is used: a file-backed area is read from the file's bytes, any
-//! other is zero. Memory that the machine reads or writes gets a page (`pages`), which it finds
-//! again through a table of recent translations (`fast`). Not here: the loader and the system calls
-//! that ask for memory, and shared memory.
+//! other is zero. Memory that the machine reads or writes gets a frame, which it finds again through
+//! a table of recent translations (`fast`). Not here: the loader and the system calls that ask for
+//! memory.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
+mod area;
 mod changes;
 mod fast;
 mod fault;
+mod frames;
 mod history;
-mod pages;
+mod ids;
+mod limits;
+mod objects;
+mod shared;
 mod snapshot;
+mod space;
+mod spaces;
+mod table;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod world;
 
-pub use changes::Change;
+pub use area::Area;
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
+pub use ids::{ObjectId, Place, SpaceId};
+pub use limits::{AREAS_MAX, MMAP_MIN_ADDR, PAGE_SIZE, PAGES_MAX, TASK_SIZE};
+pub use shared::ObjectError;
 pub use snapshot::Snapshot;
+pub use space::Change;
 
+use area::Backing;
 use fast::Tlb;
-use pages::Pages;
+use frames::Frames;
+use objects::Objects;
+use space::Space;
+use spaces::Resting;
 
-/// Page size, bytes.
-pub const PAGE_SIZE: u64 = 4096;
-/// The end of user space (Linux `TASK_SIZE_MAX`: the last page of the lower half is left out).
-pub const TASK_SIZE: u64 = (1 << 47) - PAGE_SIZE;
-/// The lowest address that can be mapped (Linux `vm.mmap_min_addr`).
-pub const MMAP_MIN_ADDR: u64 = 0x1_0000;
-/// Maximum number of areas (Linux `vm.max_map_count`).
-pub const AREAS_MAX: usize = 65530;
-/// Default for the maximum number of pages in use: 1 GiB.
-pub const PAGES_MAX: usize = 1 << 18;
-
-/// The content of an area before it is written: byte `address - origin` of the bytes, zero outside
-/// of them.
-#[derive(Clone, Debug)]
-struct Backing {
-    bytes: Bytes,
-    /// The address of the first byte, modulo 2^64.
-    origin: u64,
-}
-
-/// Consecutive pages of the same kind.
-#[derive(Clone, Debug)]
-pub struct Area {
-    /// The first address past the area.
-    end: u64,
-    permissions: Permissions,
-    backing: Option<Backing>,
-}
-
-impl Area {
-    /// The area's permissions.
-    pub fn permissions(&self) -> Permissions {
-        self.permissions
-    }
-
-    /// Whether the area is backed by a file.
-    pub fn is_file(&self) -> bool {
-        self.backing.is_some()
-    }
-}
-
-/// The memory of one process.
-#[derive(Clone, Debug)]
+/// The memory of the machine.
+#[derive(Debug)]
 pub struct AddressSpace {
-    /// By first address. Shared with snapshots.
-    areas: Arc<BTreeMap<u64, Area>>,
-    /// The lowest address that can be mapped.
-    lowest: u64,
-    pages: Pages,
+    id: SpaceId,
+    /// The space that runs.
+    own: Space,
+    resting: Resting,
+    /// The number of the next space, object or stamp.
+    next: u64,
+    frames: Frames,
+    objects: Objects,
     tlb: Tlb,
     /// Why the machine's last access was refused.
     refusal: Option<Refusal>,
-    /// Ranges with decoded instructions that were written, mapped or unmapped.
-    code_changes: Vec<Range<u64>>,
     /// Stores to decoded instructions are not refused.
     code_writable: bool,
-    /// Changes since the last [`AddressSpace::take_changes`], if they are noted.
-    changes: Option<Vec<Change>>,
 }
 
 impl Default for AddressSpace {
@@ -97,39 +75,36 @@ impl Default for AddressSpace {
 }
 
 impl AddressSpace {
-    /// An empty address space, in which at most `pages_max` pages may be in use.
+    /// One empty space, and room for `pages_max` pages, shared ones counted once.
     pub fn new(pages_max: usize) -> AddressSpace {
         AddressSpace {
-            areas: Arc::default(),
-            lowest: MMAP_MIN_ADDR,
-            pages: Pages::new(pages_max),
+            id: SpaceId(0),
+            own: Space::new(MMAP_MIN_ADDR, 1),
+            resting: Resting::default(),
+            next: 2,
+            frames: Frames::new(pages_max),
+            objects: Objects::default(),
             tlb: Tlb::default(),
             refusal: None,
-            code_changes: Vec::new(),
             code_writable: false,
-            changes: None,
         }
     }
 
     /// Like [`AddressSpace::default`], for code without a kernel: address 0 can be mapped too.
     pub fn bare() -> AddressSpace {
-        AddressSpace {
-            lowest: 0,
-            ..AddressSpace::default()
-        }
+        let mut memory = AddressSpace::default();
+        memory.own.lowest = 0;
+        memory
     }
 
     /// All areas with their address ranges, ascending.
     pub fn areas(&self) -> impl Iterator<Item = (Range<u64>, &Area)> {
-        self.areas
-            .iter()
-            .map(|(&start, area)| (start..area.end, area))
+        self.own.areas.iter()
     }
 
     /// The area that holds `address`.
     pub fn area(&self, address: u64) -> Option<(Range<u64>, &Area)> {
-        let (&start, area) = self.areas.range(..=address).next_back()?;
-        (address < area.end).then_some((start..area.end, area))
+        self.own.areas.at(address)
     }
 
     /// Maps zeros at `range`, replacing what was there (`MAP_FIXED | MAP_ANONYMOUS`).
@@ -137,7 +112,7 @@ impl AddressSpace {
     /// # Errors
     /// If `range` is not whole pages of user space, or there are too many areas.
     pub fn map(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
-        self.map_backed(range, permissions, None)
+        self.map_backed(range, permissions, Backing::Zero)
     }
 
     /// Maps a file privately at `range`, starting at the file's byte `offset`, replacing what was
@@ -152,31 +127,31 @@ impl AddressSpace {
         file: Bytes,
         offset: u64,
     ) -> Result<(), MapError> {
-        let backing = Backing {
+        let backing = Backing::File {
             bytes: file,
             origin: range.start.wrapping_sub(offset),
         };
-        self.map_backed(range, permissions, Some(backing))
+        self.map_backed(range, permissions, backing)
     }
 
     fn map_backed(
         &mut self,
         range: Range<u64>,
         permissions: Permissions,
-        backing: Option<Backing>,
+        backing: Backing,
     ) -> Result<(), MapError> {
         self.check(&range)?;
         // The new area, and the two ends of an area that it splits.
-        if self.areas.len() + 2 > AREAS_MAX {
-            return Err(MapError::Areas);
-        }
-        self.remove(&range);
+        self.own.areas.room_for(2)?;
         let area = Area {
             end: range.end,
             permissions,
             backing,
         };
-        Arc::make_mut(&mut self.areas).insert(range.start, area);
+        // Before the old areas go, which may be the only ones that map the object.
+        self.objects.map(area.object());
+        self.drop_range(&range);
+        self.own.areas.insert(range.start, area);
         Ok(())
     }
 
@@ -186,10 +161,8 @@ impl AddressSpace {
     /// Like [`AddressSpace::map`].
     pub fn unmap(&mut self, range: Range<u64>) -> Result<(), MapError> {
         self.check(&range)?;
-        if self.areas.len() + 1 > AREAS_MAX {
-            return Err(MapError::Areas);
-        }
-        self.remove(&range);
+        self.own.areas.room_for(1)?;
+        self.drop_range(&range);
         Ok(())
     }
 
@@ -199,16 +172,14 @@ impl AddressSpace {
     /// Like [`AddressSpace::map`], and if a part of the range is not mapped.
     pub fn protect(&mut self, range: Range<u64>, permissions: Permissions) -> Result<(), MapError> {
         self.check(&range)?;
-        if self.areas.len() + 2 > AREAS_MAX {
-            return Err(MapError::Areas);
-        }
+        self.own.areas.room_for(2)?;
         self.split(range.start);
         self.split(range.end);
         self.tlb.flush();
-        self.note(|| Change::Mapped(range.clone()));
-        self.pages.code_changed(&range, &mut self.code_changes);
+        self.own.note(|| Change::Mapped(range.clone()));
+        self.own.watch.forget(&range);
         let mut next = range.start;
-        for (&start, area) in Arc::make_mut(&mut self.areas).range_mut(range.clone()) {
+        for (start, area) in self.own.areas.in_range_mut(&range) {
             if start != next {
                 break;
             }
@@ -222,14 +193,15 @@ impl AddressSpace {
         }
     }
 
-    /// Drops what was written to a range, so that it holds what it held when it was mapped.
+    /// Drops what was written to a range, so that it holds what it held when it was mapped. What is
+    /// shared stays.
     ///
     /// # Errors
     /// If `range` is not whole pages of user space.
     pub fn discard(&mut self, range: Range<u64>) -> Result<(), MapError> {
         self.check(&range)?;
-        self.note(|| Change::Mapped(range.clone()));
-        self.pages.remove(&range, &mut self.code_changes);
+        self.own.note(|| Change::Mapped(range.clone()));
+        self.drop_pages(&range);
         self.tlb.flush();
         Ok(())
     }
@@ -241,85 +213,132 @@ impl AddressSpace {
     /// Like [`AddressSpace::map`].
     pub fn change_file(&mut self, range: Range<u64>, bytes: Bytes) -> Result<(), MapError> {
         self.check(&range)?;
-        if self.areas.len() + 2 > AREAS_MAX {
-            return Err(MapError::Areas);
-        }
+        self.own.areas.room_for(2)?;
         self.split(range.start);
         self.split(range.end);
+        let mut pages = Vec::new();
+        let numbers = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
+        self.own
+            .table
+            .each(&numbers, |page, frame| pages.push((page, frame)));
         let mut held = [0; PAGE_SIZE as usize];
-        for number in self.pages.inside(&range) {
-            let at = number * PAGE_SIZE;
+        for (page, frame) in pages {
+            let at = page * PAGE_SIZE;
             let area = self.area(at).map(|(_, area)| area);
             let Some(area) = area.filter(|area| area.is_file()) else {
                 continue;
             };
-            area.fill(at, &mut held);
-            if self.pages.get(number) == Some(&held[..]) {
-                let page = at..at + PAGE_SIZE;
-                self.pages.remove(&page, &mut self.code_changes);
+            area.fill(at, &mut held, &self.frames, &self.objects);
+            if self.frames.get(frame) == held {
+                self.drop_pages(&(at..at + PAGE_SIZE));
             }
         }
-        let backing = Backing {
-            bytes,
-            origin: range.start,
-        };
-        for (_, area) in Arc::make_mut(&mut self.areas).range_mut(range.clone()) {
+        for (_, area) in self.own.areas.in_range_mut(&range) {
             if area.is_file() {
-                area.backing = Some(backing.clone());
+                area.backing = Backing::File {
+                    bytes: bytes.clone(),
+                    origin: range.start,
+                };
             }
         }
-        self.note(|| Change::Mapped(range.clone()));
+        self.own.watch.forget(&range);
+        self.own.note(|| Change::Mapped(range.clone()));
         self.tlb.flush();
         Ok(())
     }
 
-    /// The number of pages in use.
+    /// Moves mappings with their pages from a range to the range of the same size at `to`,
+    /// replacing what was there.
+    ///
+    /// # Errors
+    /// If one of the ranges is not whole pages of user space, they overlap, or there are too many
+    /// areas; nothing has changed then.
+    pub fn move_range(&mut self, from: Range<u64>, to: u64) -> Result<(), MapError> {
+        self.check(&from)?;
+        let to = to..to.saturating_add(from.end - from.start);
+        self.check(&to)?;
+        if from.start < to.end && to.start < from.end {
+            let Range { start, end } = to;
+            return Err(MapError::Range { start, end });
+        }
+        // The ends of areas that are split at both ranges.
+        self.own.areas.room_for(4)?;
+        self.drop_range(&to);
+        self.split(from.start);
+        self.split(from.end);
+        let by = to.start.wrapping_sub(from.start);
+        for (start, mut area) in self.own.areas.remove(&from) {
+            area.end = area.end.wrapping_add(by);
+            match &mut area.backing {
+                Backing::Zero => {}
+                Backing::File { origin, .. } | Backing::Object { origin, .. } => {
+                    *origin = origin.wrapping_add(by);
+                }
+            }
+            self.own.areas.insert(start.wrapping_add(by), area);
+        }
+        let mut pages = Vec::new();
+        let numbers = from.start / PAGE_SIZE..from.end / PAGE_SIZE;
+        self.own
+            .table
+            .each(&numbers, |page, frame| pages.push((page, frame)));
+        for &(_, frame) in &pages {
+            self.frames.retain(frame);
+        }
+        self.own.table.clear(&numbers, &mut self.frames);
+        for (page, frame) in pages {
+            let moved = (page * PAGE_SIZE).wrapping_add(by) / PAGE_SIZE;
+            self.own.table.set(moved, frame, &mut self.frames);
+        }
+        self.own.watch.forget(&from);
+        self.own.note(|| Change::Mapped(from));
+        self.own.note(|| Change::Mapped(to));
+        self.tlb.flush();
+        Ok(())
+    }
+
+    /// The number of pages in use by all spaces; a page that several use counts once.
     pub fn pages_in_use(&self) -> usize {
-        self.pages.count()
+        self.frames.in_use()
+    }
+
+    /// The number of pages of the running space, without those of objects.
+    pub fn resident(&self) -> usize {
+        let mut count = 0;
+        let all = 0..TASK_SIZE / PAGE_SIZE;
+        self.own.table.each(&all, |_, _| count += 1);
+        count
     }
 
     /// The start of the highest free range of `size` bytes below `top`, which is where Linux's
     /// top-down search finds one. `None` if there is none, or if `size` is not whole pages.
     pub fn find_free(&self, size: u64, top: u64) -> Option<u64> {
-        if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
-            return None;
-        }
-        let mut end = top.min(TASK_SIZE) & !(PAGE_SIZE - 1);
-        for (&start, area) in self.areas.range(..end).rev() {
-            if end.checked_sub(area.end).is_some_and(|gap| gap >= size) {
-                break;
-            }
-            end = end.min(start);
-        }
-        let start = end.checked_sub(size)?;
-        (start >= MMAP_MIN_ADDR).then_some(start)
+        self.own.areas.find_free(size, top)
     }
 
     /// Removes areas and pages of a checked range.
-    fn remove(&mut self, range: &Range<u64>) {
-        self.note(|| Change::Mapped(range.clone()));
+    fn drop_range(&mut self, range: &Range<u64>) {
+        self.own.note(|| Change::Mapped(range.clone()));
         self.split(range.start);
         self.split(range.end);
-        let inside: Vec<u64> = self.areas.range(range.clone()).map(|(&s, _)| s).collect();
-        for start in inside {
-            Arc::make_mut(&mut self.areas).remove(&start);
+        for (_, area) in self.own.areas.remove(range) {
+            self.objects.unmap(area.object(), &mut self.frames);
         }
-        self.pages.remove(range, &mut self.code_changes);
+        self.drop_pages(range);
         self.tlb.flush();
+    }
+
+    /// Removes the space's own pages of a range.
+    fn drop_pages(&mut self, range: &Range<u64>) {
+        self.own.watch.forget(range);
+        let pages = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
+        self.own.table.clear(&pages, &mut self.frames);
     }
 
     /// Splits the area that `address` lies in.
     fn split(&mut self, address: u64) {
-        let Some((&start, area)) = self.areas.range(..address).next_back() else {
-            return;
-        };
-        if area.end > address {
-            let upper = area.clone();
-            let areas = Arc::make_mut(&mut self.areas);
-            if let Some(lower) = areas.get_mut(&start) {
-                lower.end = address;
-            }
-            areas.insert(address, upper);
+        if let Some(upper) = self.own.areas.split(address) {
+            self.objects.map(upper.object());
         }
     }
 
@@ -364,105 +383,65 @@ impl AddressSpace {
     }
 
     fn load(&self, address: u64, buf: &mut [u8], access: Option<Access>) -> Result<(), Fault> {
-        let mut done = 0;
-        while done < buf.len() {
-            let at = address.wrapping_add(done as u64);
-            let area = self.usable(at, access, Access::Read)?;
-            let in_page = (at % PAGE_SIZE) as usize;
-            let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
-            let to = &mut buf[done..done + count];
-            match self.pages.get(at / PAGE_SIZE) {
-                Some(page) => to.copy_from_slice(&page[in_page..in_page + count]),
-                None => area.fill(at, to),
-            }
-            done += count;
-        }
-        Ok(())
+        let (frames, objects) = (&self.frames, &self.objects);
+        self.own.load(frames, objects, address, buf, access)
     }
 
     fn store(&mut self, address: u64, bytes: &[u8], access: Option<Access>) -> Result<(), Fault> {
         let (mut checked, mut new) = (0, 0);
         while checked < bytes.len() as u64 {
             let at = address.wrapping_add(checked);
-            self.usable(at, access, Access::Write)?;
-            new += usize::from(!self.pages.contains(at / PAGE_SIZE));
-            if !self.pages.has_room(new) {
+            self.own.usable(at, access, Access::Write)?;
+            new += usize::from(self.own.needs_frame(at, &self.frames, &self.objects));
+            if !self.frames.has_room(new) {
                 return Err(Fault::out_of_pages(at));
             }
             checked += PAGE_SIZE - at % PAGE_SIZE;
         }
-        self.note(|| Change::Stored(address..address.wrapping_add(bytes.len() as u64)));
+        let end = address.wrapping_add(bytes.len() as u64);
+        self.own.note(|| Change::Stored(address..end));
         let mut done = 0;
         while done < bytes.len() {
             let at = address.wrapping_add(done as u64);
             let in_page = (at % PAGE_SIZE) as usize;
             let count = (bytes.len() - done).min(PAGE_SIZE as usize - in_page);
-            if self.pages.is_code(at / PAGE_SIZE) {
-                self.code_changes.push(at..at + count as u64);
-            }
-            if let Some(base) = self.page(at) {
-                self.pages.save(at / PAGE_SIZE);
-                let to = &mut self.pages.bytes_mut()[base + in_page..][..count];
+            if let Some(frame) = self.frame_to_write(at) {
+                let to = &mut self.frames.get_mut(frame)[in_page..][..count];
                 to.copy_from_slice(&bytes[done..done + count]);
+                self.own.stored(at, count as u64, frame, &mut self.frames);
             }
             done += count;
         }
         Ok(())
     }
 
-    /// The offset, in the pages' bytes, of the page of a mapped address; the page is created if
-    /// necessary. `None` if there is no room.
-    fn page(&mut self, address: u64) -> Option<usize> {
-        let number = address / PAGE_SIZE;
-        if let Some(base) = self.pages.base(number) {
-            return Some(base);
+    /// The frame of a mapped address, for reading. `None` if there is no room.
+    fn frame_to_read(&mut self, address: u64) -> Option<u32> {
+        let (frames, objects) = (&mut self.frames, &mut self.objects);
+        self.own.frame_to_read(address, frames, objects)
+    }
+
+    /// The frame of a mapped address, for writing. `None` if there is no room.
+    fn frame_to_write(&mut self, address: u64) -> Option<u32> {
+        let (frames, objects) = (&mut self.frames, &mut self.objects);
+        let (frame, is_new) = self.own.frame_to_write(address, frames, objects)?;
+        if is_new {
+            self.tlb.forget_read(address);
         }
-        let base = self.pages.insert(number)?;
-        if let Some((_, area)) = self.areas.range(..=address).next_back() {
-            let page = &mut self.pages.bytes_mut()[base..base + PAGE_SIZE as usize];
-            area.fill(address - address % PAGE_SIZE, page);
-        }
-        Some(base)
+        Some(frame)
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.own.is_code(address, &self.frames, &self.objects)
     }
 
     fn check(&self, range: &Range<u64>) -> Result<(), MapError> {
         let Range { start, end } = *range;
         let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
-        if whole && start < end && start >= self.lowest && end <= TASK_SIZE {
+        if whole && start < end && start >= self.own.lowest && end <= TASK_SIZE {
             return Ok(());
         }
         Err(MapError::Range { start, end })
-    }
-
-    /// The area of an address, if it allows the access (`None`: any area).
-    fn usable(&self, address: u64, access: Option<Access>, shown: Access) -> Result<&Area, Fault> {
-        let fault = |kind| Fault {
-            address,
-            access: access.unwrap_or(shown),
-            kind,
-        };
-        // Bits 63 to 47 must be equal.
-        if !matches!(address.cast_signed() >> 47, 0 | -1) {
-            return Err(fault(FaultKind::NonCanonical));
-        }
-        let (_, area) = self.area(address).ok_or(fault(FaultKind::Unmapped))?;
-        if access.is_some_and(|access| !area.permissions.allow(access)) {
-            return Err(fault(FaultKind::Protected));
-        }
-        Ok(area)
-    }
-}
-
-impl Area {
-    /// Fills `to` with what the area holds at `address` before anything is written.
-    fn fill(&self, address: u64, to: &mut [u8]) {
-        to.fill(0);
-        let Some(backing) = &self.backing else { return };
-        let start = usize::try_from(address.wrapping_sub(backing.origin)).ok();
-        if let Some(from) = start.and_then(|start| backing.bytes.get(start..)) {
-            let count = from.len().min(to.len());
-            to[..count].copy_from_slice(&from[..count]);
-        }
     }
 }
 

@@ -7,13 +7,16 @@ use crate::processor::Processor;
 use hashbrown::HashMap;
 use iced_x86::{Decoder, FlowControl, Instruction};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of instructions in a block.
 const BLOCK_MAX: usize = 64;
-/// Maximum number of blocks; beyond it all are forgotten.
+/// Default for the maximum number of blocks.
 const BLOCKS_MAX: usize = 1 << 20;
 /// Entries in the table of recent jump targets; a power of two.
 const RECENT: usize = 4096;
+/// The next generation. No two collections of blocks have the same.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 /// No block.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Start of a forgotten block: not a canonical address.
@@ -44,6 +47,8 @@ pub(crate) struct Code {
     recent: Box<[u32; RECENT]>,
     /// Increased whenever block numbers become invalid.
     pub(crate) generation: u64,
+    /// Maximum number of blocks; beyond it all are forgotten.
+    blocks_max: usize,
 }
 
 impl Code {
@@ -53,7 +58,8 @@ impl Code {
             by_start: HashMap::new(),
             by_page: HashMap::new(),
             recent: Box::new([NONE; RECENT]),
-            generation: 0,
+            generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
+            blocks_max: BLOCKS_MAX,
         }
     }
 
@@ -82,8 +88,9 @@ impl Code {
 
     #[cold]
     fn decode(&mut self, memory: &mut AddressSpace, address: u64, processor: &Processor) -> u32 {
-        if self.blocks.len() >= BLOCKS_MAX {
+        if self.blocks.len() >= self.blocks_max {
             self.clear();
+            memory.unwatch_code();
         }
         let block = decode(memory, address, BLOCK_MAX, processor);
         memory.watch_code(block.start..block.end);
@@ -97,9 +104,10 @@ impl Code {
     }
 
     fn clear(&mut self) {
-        let generation = self.generation + 1;
-        *self = Code::new();
-        self.generation = generation;
+        *self = Code {
+            blocks_max: self.blocks_max,
+            ..Code::new()
+        };
     }
 
     /// Forgets the blocks that overlap a range.
@@ -234,4 +242,27 @@ fn fetch(memory: &AddressSpace, address: u64, buffer: &mut [u8]) -> usize {
         done += count;
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address_space::Permissions;
+
+    #[test]
+    fn what_is_forgotten_is_no_longer_watched() {
+        let mut memory = AddressSpace::default();
+        let page = |n: u64| 0x40_0000 + n * PAGE_SIZE;
+        let range = page(0)..page(4);
+        memory.map(range, Permissions::ALL).expect("free");
+        let mut code = Code::new();
+        code.blocks_max = 2;
+        let processor = Processor::default();
+        let ids = [0, 1, 2].map(|n| code.find(&mut memory, page(n) + 8, &processor));
+        assert_eq!((ids, code.generation), ([0, 1, 0], 1));
+        assert_eq!(memory.store_bytes(page(0), [1]), Some(()));
+        assert_eq!(memory.store_bytes(page(2), [1]), None);
+        assert_eq!(code.find(&mut memory, page(3), &processor), 1);
+        assert_eq!(code.generation, 1);
+    }
 }

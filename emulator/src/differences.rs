@@ -207,6 +207,8 @@ pub struct View<'a> {
     pub rflags: &'a mut u64,
     /// The x87 and SSE state as FXSAVE64 stores it, if it is compared.
     pub fx: Option<&'a mut [u8; 512]>,
+    /// The upper halves of YMM0 to YMM15, if they are compared.
+    pub upper: Option<&'a mut [u128; 16]>,
 }
 
 /// A set of entries of [`TABLE`].

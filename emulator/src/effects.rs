@@ -1,9 +1,10 @@
 //! What an instruction may change, known before it is executed: for observers that skip what cannot
 //! have changed.
 
+use crate::core::Core;
 use crate::operands::register;
 use crate::processor::Processor;
-use crate::state::{State, reg};
+use crate::state::reg;
 use iced_x86::{
     Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
@@ -42,15 +43,15 @@ pub struct Elements {
 
 impl Elements {
     /// The addresses, if the instruction is the next one, clipped to the address space.
-    pub fn range(&self, state: &State) -> Range<u64> {
+    pub fn range(&self, core: &Core) -> Range<u64> {
         let count = if self.repeated {
-            state.gpr(reg::RCX)
+            core.state.gpr(reg::RCX)
         } else {
             1
         };
-        let (size, first) = (u64::from(self.size), state.gpr(reg::RDI));
+        let (size, first) = (u64::from(self.size), core.state.gpr(reg::RDI));
         let bytes = count.saturating_mul(size);
-        if state.rflags() & DIRECTION == 0 {
+        if core.state.rflags() & DIRECTION == 0 {
             return first..first.saturating_add(bytes);
         }
         let end = first.saturating_add(size);
@@ -76,8 +77,8 @@ pub struct Operand {
 impl Operand {
     /// The address of the operand, if the instruction is the next one.
     #[inline]
-    pub fn address(&self, state: &State) -> u64 {
-        let part = |number: u8| state.gpr(number.into());
+    pub fn address(&self, core: &Core) -> u64 {
+        let part = |number: u8| core.state.gpr(number.into());
         part(self.base)
             .wrapping_add(part(self.index) << self.scale)
             .wrapping_add(self.disp)
@@ -207,10 +208,10 @@ mod tests {
         let Stores::At(operand) = of(&[0x48, 0x89, 0x44, 0x8c, 8]).stores else {
             panic!("an operand");
         };
-        let mut state = State::new(AddressSpace::default());
-        state.set_gpr(reg::RSP, 0x100);
-        state.set_gpr(reg::RCX, 2);
-        assert_eq!((operand.address(&state), operand.size), (0x110, 8));
+        let mut core = Core::new(AddressSpace::default());
+        core.state.set_gpr(reg::RSP, 0x100);
+        core.state.set_gpr(reg::RCX, 2);
+        assert_eq!((operand.address(&core), operand.size), (0x110, 8));
         // pop %rbx
         let effects = of(&[0x5b]);
         assert_eq!(effects.stores, Stores::Nothing);
@@ -221,10 +222,10 @@ mod tests {
         let Stores::String(elements) = of(&[0xf3, 0x48, 0xab]).stores else {
             panic!("elements");
         };
-        state.set_gpr(reg::RDI, 0x1000);
-        assert_eq!(elements.range(&state), 0x1000..0x1010);
-        state.set_rflags(state.rflags() | DIRECTION);
-        assert_eq!(elements.range(&state), 0xff8..0x1008);
+        core.state.set_gpr(reg::RDI, 0x1000);
+        assert_eq!(elements.range(&core), 0x1000..0x1010);
+        core.state.set_rflags(core.state.rflags() | DIRECTION);
+        assert_eq!(elements.range(&core), 0xff8..0x1008);
         // stos %al, addressed by edi
         assert_eq!(of(&[0x67, 0xaa]).stores, Stores::Anything);
         // syscall
@@ -254,27 +255,27 @@ mod tests {
             mapped.expect("user space");
         }
         let (mut ran, mut stored) = (0, 0);
-        let mut machine = Machine::new(State::new(space));
+        let mut machine = Machine::new(Core::new(space));
         for _ in 0..40_000 {
             let code: Vec<u8> = (0..2).flat_map(|_| random().to_le_bytes()).collect();
             let data = vec![0x5a; PAGE_SIZE as usize];
-            machine.state.memory.poke(CODE, &code).expect("mapped");
-            machine.state.memory.poke(DATA, &data).expect("mapped");
-            machine.state.rip = CODE;
-            machine.state.set_rflags(0x202);
+            machine.core.memory.poke(CODE, &code).expect("mapped");
+            machine.core.memory.poke(DATA, &data).expect("mapped");
+            machine.core.state.rip = CODE;
+            machine.core.state.set_rflags(0x202);
             for number in 0..16 {
                 let pointer = MIDDLE + random() % 64 * 8;
-                machine.state.set_gpr(number, pointer);
+                machine.core.state.set_gpr(number, pointer);
             }
-            let before = machine.state.clone();
+            let before = machine.core.clone();
             if machine.run(1, &mut ()) != Exit::Limit {
                 continue;
             }
             ran += 1;
-            let state = &machine.state;
-            let effects = effects(&code[..15], CODE, &machine.state.processor(), &mut info);
+            let core = &machine.core;
+            let effects = effects(&code[..15], CODE, &machine.core.processor(), &mut info);
             for number in 0..16 {
-                let changed = before.gpr(number) != state.gpr(number);
+                let changed = before.state.gpr(number) != core.state.gpr(number);
                 let said = effects.registers & 1 << number != 0;
                 assert!(said || !changed, "register {number}: {code:02x?}");
             }
@@ -288,10 +289,10 @@ mod tests {
                 Stores::Anything => 0..u64::MAX,
             };
             let mut after = data.clone();
-            state.memory.peek(DATA, &mut after).expect("mapped");
+            core.memory.peek(DATA, &mut after).expect("mapped");
             for (offset, _) in after.iter().enumerate().filter(|(_, byte)| **byte != 0x5a) {
                 let address = DATA + offset as u64;
-                let pushed = address < before.gpr(reg::RSP);
+                let pushed = address < before.state.gpr(reg::RSP);
                 assert!(
                     allowed.contains(&address) || pushed,
                     "{address:#x}: {code:02x?}"

@@ -1,17 +1,18 @@
 //! The emulated machine: executes x86-64 programs and reports each instruction to an observer.
 //!
-//! [`AddressSpace`] is the memory of one process: areas with permissions, in pages that are created
-//! on first use. [`load()`] loads a program as Linux's `execve` does. [`Machine`] decodes it block
-//! by block into operations (`lower`, `op`) and runs them; their functions are in `isa`, one file
-//! for each group of instructions. [`linux::Process`] is a program with a kernel around it; in
-//! [`ring0::Ring0`] the machine runs the kernel itself.
+//! [`AddressSpace`] is the memory: areas with permissions, in pages that are created on first use;
+//! one space for each process, which can share pages. [`load()`] loads a program as Linux's
+//! `execve` does. [`Machine`] decodes it block by block into operations (`lower`, `op`) and runs
+//! them; their functions are in `isa`, one file for each group of instructions. [`linux::Kernel`]
+//! is a program with a kernel around it; in [`ring0::Ring0`] the machine runs the kernel itself.
 //!
-//! [`Machine::snapshot`] and [`linux::Process::snapshot`] save the state of a run, so that it can
+//! [`Machine::snapshot`] and [`linux::Kernel::snapshot`] save the state of a run, so that it can
 //! be restored; the cost does not depend on how much memory is in use.
 #![forbid(unsafe_code)]
 
 pub mod address_space;
 mod code;
+mod core;
 pub mod differences;
 pub mod effects;
 pub mod flags;
@@ -30,6 +31,7 @@ pub mod single;
 pub mod state;
 pub mod stop;
 
+pub use self::core::Core;
 pub use address_space::{
     Access, AddressSpace, Area, Fault, FaultKind, MapError, Permissions, RestoreError,
 };

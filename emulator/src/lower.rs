@@ -1,6 +1,6 @@
 //! Translates a decoded instruction into operations: operands here, functions in [`crate::isa`].
 
-use crate::isa;
+use crate::isa::{self, gather_address};
 use crate::op::{self, Op};
 use crate::operands::{register, segment};
 use crate::processor::Processor;
@@ -37,7 +37,7 @@ pub(crate) fn lower(
         out.push(op);
         return;
     }
-    if matches!(insn.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp) {
+    if depends_on_time(insn) {
         // The number of instructions before it in the block.
         op.imm = out.iter().filter(|op| op.len != 0).count() as i32;
     }
@@ -92,7 +92,10 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     op.disp = insn.memory_displacement64();
     let segment = segment(insn);
     let small = has_small_address(insn);
-    if insn.mnemonic() == Mnemonic::Lea {
+    if insn.is_vsib() {
+        // Each element has its own address: see `isa/avx/gather.rs`.
+        op.imm = gather_address(segment, small);
+    } else if insn.mnemonic() == Mnemonic::Lea {
         // `lea` uses no segment, and truncates a 32-bit address itself.
         op.extra = u8::from(small);
     } else if moves_address(insn) {
@@ -115,6 +118,12 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     }
 }
 
+/// Whether the result depends on the number of instructions executed.
+fn depends_on_time(insn: &Instruction) -> bool {
+    use Mnemonic::{Rdrand, Rdseed, Rdtsc, Rdtscp};
+    matches!(insn.mnemonic(), Rdtsc | Rdtscp | Rdrand | Rdseed)
+}
+
 /// Whether the instruction adds something to the address with [`Op::address_moved`].
 fn moves_address(insn: &Instruction) -> bool {
     use Mnemonic::{Bt, Btc, Btr, Bts, Xlatb};
@@ -130,6 +139,6 @@ fn has_small_address(insn: &Instruction) -> bool {
     small(insn.memory_base())
         || small(insn.memory_index())
         || (insn.memory_base() == Register::None
-            && insn.memory_index() == Register::None
+            && (insn.memory_index() == Register::None || insn.is_vsib())
             && insn.memory_displ_size() == 4)
 }

@@ -3,9 +3,11 @@
 
 use crate::address_space::{self, AddressSpace, RestoreError};
 use crate::code::{self, Block, Code, NONE};
+use crate::core::Core;
 use crate::op::Flow;
-use crate::state::{Registers, State};
+use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
+use hashbrown::{HashMap, HashSet};
 
 /// A block of decoded instructions. Within a generation, a number always stands for the same
 /// instructions at the same addresses.
@@ -36,15 +38,15 @@ pub trait Observer {
 
     /// A block with this number of operations starts; `None` for a single instruction.
     #[inline(always)]
-    fn enter(&mut self, state: &State, block: Option<BlockId>, operations: usize) {
-        let _ = (state, block, operations);
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize) {
+        let _ = (core, block, operations);
     }
 
     /// The instruction is about to be executed.
-    fn before(&mut self, state: &State, insn: &Executed);
+    fn before(&mut self, core: &Core, insn: &Executed);
 
     /// The instruction was executed; the next one is at `next`.
-    fn after(&mut self, state: &State, insn: &Executed, next: u64);
+    fn after(&mut self, core: &Core, insn: &Executed, next: u64);
 }
 
 /// Observes nothing.
@@ -52,10 +54,10 @@ impl Observer for () {
     const WANTED: bool = false;
 
     #[inline(always)]
-    fn before(&mut self, _: &State, _: &Executed) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
 
     #[inline(always)]
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 /// Why [`Machine::run`] returned. rip is the next instruction; after a fault, it is the faulting
@@ -74,19 +76,24 @@ pub enum Exit {
     Unsupported,
 }
 
-/// The state of a thread and the decoded code in its memory.
+/// The state of a thread and the decoded code in its memory, which it keeps for each space.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Registers and memory.
-    pub state: State,
+    pub core: Core,
+    /// The decoded code of the space that ran last.
     code: Code,
+    /// The stamp of that space.
+    stamp: u64,
+    /// The decoded code of other spaces, by stamp.
+    resting: HashMap<u64, Code>,
     executed: u64,
 }
 
 /// The earlier state of a machine. While it is held, memory that changes is saved.
 #[derive(Debug)]
 pub struct Snapshot {
-    registers: Registers,
+    state: State,
     memory: address_space::Snapshot,
     executed: u64,
 }
@@ -107,18 +114,20 @@ enum Left {
 }
 
 impl Machine {
-    /// A machine with this initial state.
-    pub fn new(state: State) -> Machine {
+    /// A machine with these registers and this memory.
+    pub fn new(core: Core) -> Machine {
         Machine {
-            state,
+            stamp: core.memory.code_stamp(),
+            core,
             code: Code::new(),
+            resting: HashMap::new(),
             executed: 0,
         }
     }
 
     /// A machine with empty memory and all registers zero.
     pub fn empty() -> Machine {
-        Machine::new(State::new(AddressSpace::default()))
+        Machine::new(Core::new(AddressSpace::default()))
     }
 
     /// Instructions executed so far. A repeated string instruction counts once; if
@@ -129,14 +138,14 @@ impl Machine {
 
     /// Heap bytes of decoded code.
     pub fn code_bytes(&self) -> usize {
-        self.code.bytes()
+        self.code.bytes() + self.resting.values().map(Code::bytes).sum::<usize>()
     }
 
     /// Takes a snapshot: copies registers now, and pages when they are written.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot {
-            registers: self.state.registers(),
-            memory: self.state.memory.snapshot(),
+            state: self.core.state.clone(),
+            memory: self.core.memory.snapshot(),
             executed: self.executed,
         }
     }
@@ -147,15 +156,22 @@ impl Machine {
     /// # Errors
     /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
-        self.state.memory.restore(&snapshot.memory)?;
-        self.state.set_registers(&snapshot.registers);
-        self.executed = snapshot.executed;
+        self.core.memory.restore(&snapshot.memory)?;
+        self.set_state(&snapshot.state, snapshot.executed);
         Ok(())
+    }
+
+    /// Sets the registers and the number of executed instructions.
+    pub(crate) fn set_state(&mut self, state: &State, executed: u64) {
+        self.core.state = state.clone();
+        self.core.stop = Stop::None;
+        self.executed = executed;
     }
 
     /// Executes at most `limit` instructions.
     pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
         let mut left = limit;
+        self.follow_space();
         self.forget_changes();
         let mut id = NONE;
         let mut from = (NONE, 0);
@@ -165,10 +181,10 @@ impl Machine {
             }
             if id == NONE {
                 let generation = self.code.generation;
-                let processor = self.state.processor;
+                let processor = self.core.processor;
                 id = self
                     .code
-                    .find(&mut self.state.memory, self.state.rip, &processor);
+                    .find(&mut self.core.memory, self.core.state.rip, &processor);
                 if from.0 != NONE && generation == self.code.generation {
                     self.code.blocks[from.0 as usize].next[from.1] = id;
                 }
@@ -177,17 +193,17 @@ impl Machine {
             if u64::from(block.count) > left {
                 return self.step_to(left, observer);
             }
-            self.state.time = self.executed;
+            self.core.time = self.executed;
             if O::WANTED {
                 let generation = self.code.generation;
                 let id = BlockId {
                     number: id,
                     generation,
                 };
-                self.state.rip = block.start;
-                observer.enter(&self.state, Some(id), block.ops.len());
+                self.core.state.rip = block.start;
+                observer.enter(&self.core, Some(id), block.ops.len());
             }
-            match run_block(&mut self.state, block, observer) {
+            match run_block(&mut self.core, block, observer) {
                 Left::By(way) => {
                     left -= u64::from(block.count);
                     self.executed += u64::from(block.count);
@@ -195,7 +211,7 @@ impl Machine {
                     id = block.next[way];
                     // Another block, or none, may be there by now.
                     if let Some(next) = self.code.blocks.get(id as usize)
-                        && next.start == self.state.rip
+                        && next.start == self.core.state.rip
                     {
                         continue;
                     }
@@ -232,12 +248,17 @@ impl Machine {
 
     /// Executes one instruction.
     fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Exit> {
-        let block = code::decode(&self.state.memory, self.state.rip, 1, &self.state.processor);
-        self.state.time = self.executed;
+        let block = code::decode(
+            &self.core.memory,
+            self.core.state.rip,
+            1,
+            &self.core.processor,
+        );
+        self.core.time = self.executed;
         if O::WANTED {
-            observer.enter(&self.state, None, block.ops.len());
+            observer.enter(&self.core, None, block.ops.len());
         }
-        match run_block(&mut self.state, &block, observer) {
+        match run_block(&mut self.core, &block, observer) {
             Left::By(_) => {
                 self.executed += 1;
                 self.forget_changes();
@@ -263,21 +284,21 @@ impl Machine {
         observer: &mut O,
     ) -> Result<u64, (u64, Exit)> {
         let rip = insn.rip;
-        self.state.rip = rip;
-        let mut why = self.state.take_stop();
+        self.core.state.rip = rip;
+        let mut why = self.core.take_stop();
         if let Stop::Code(range) = why {
             self.code.forget(&range);
-            self.state.memory.set_code_writable(true);
-            let block = code::decode(&self.state.memory, rip, 1, &self.state.processor);
-            let left = run_block(&mut self.state, &block, &mut Repeated(observer, *insn));
-            self.state.memory.set_code_writable(false);
+            self.core.memory.set_code_writable(true);
+            let block = code::decode(&self.core.memory, rip, 1, &self.core.processor);
+            let left = run_block(&mut self.core, &block, &mut Repeated(observer, *insn));
+            self.core.memory.set_code_writable(false);
             self.forget_changes();
             if let Left::By(_) = left {
                 self.executed += 1;
                 return Ok(1);
             }
-            self.state.rip = rip;
-            why = self.state.take_stop();
+            self.core.state.rip = rip;
+            why = self.core.take_stop();
         }
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
@@ -290,7 +311,7 @@ impl Machine {
             Stop::Again => {
                 self.executed += 1;
                 if O::WANTED {
-                    observer.after(&self.state, insn, rip);
+                    observer.after(&self.core, insn, rip);
                 }
                 Ok(1)
             }
@@ -305,17 +326,30 @@ impl Machine {
         exit: Exit,
     ) -> (u64, Exit) {
         let next = insn.rip.wrapping_add(insn.len.into());
-        self.state.rip = next;
+        self.core.state.rip = next;
         if O::WANTED {
-            observer.after(&self.state, insn, next);
+            observer.after(&self.core, insn, next);
         }
         (1, exit)
     }
 
+    /// Uses the decoded code of the space that runs now.
+    fn follow_space(&mut self) {
+        let stamp = self.core.memory.code_stamp();
+        if stamp != self.stamp {
+            let code = self.resting.remove(&stamp).unwrap_or_else(Code::new);
+            let before = std::mem::replace(&mut self.code, code);
+            self.resting.insert(self.stamp, before);
+            self.stamp = stamp;
+            let stamps: HashSet<u64> = self.core.memory.code_stamps().collect();
+            self.resting.retain(|stamp, _| stamps.contains(stamp));
+        }
+    }
+
     /// Forgets decoded code that has changed.
     fn forget_changes(&mut self) {
-        if self.state.memory.has_code_changes() {
-            for range in self.state.memory.take_code_changes() {
+        if self.core.memory.has_code_changes() {
+            for range in self.core.memory.take_code_changes() {
                 self.code.forget(&range);
             }
         }
@@ -328,40 +362,40 @@ struct Repeated<'a, O>(&'a mut O, Executed);
 impl<O: Observer> Observer for Repeated<'_, O> {
     const WANTED: bool = O::WANTED;
 
-    fn before(&mut self, _: &State, _: &Executed) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
 
-    fn after(&mut self, state: &State, _: &Executed, next: u64) {
-        self.0.after(state, &self.1, next);
+    fn after(&mut self, core: &Core, _: &Executed, next: u64) {
+        self.0.after(core, &self.1, next);
     }
 }
 
 #[inline(always)]
-fn run_block<O: Observer>(state: &mut State, block: &Block, observer: &mut O) -> Left {
-    state.rip = block.start;
+fn run_block<O: Observer>(core: &mut Core, block: &Block, observer: &mut O) -> Left {
+    core.state.rip = block.start;
     let mut begun = false;
     for (index, op) in block.ops.iter().enumerate() {
         if O::WANTED && !begun {
-            observer.before(state, &executed(block, index));
+            observer.before(core, &executed(block, index));
             begun = op.len == 0;
         }
-        match (op.run)(state, op) {
+        match (op.run)(core, op) {
             Flow::Next => {
                 if O::WANTED && op.len != 0 {
                     begun = false;
                     let insn = executed(block, index);
-                    observer.after(state, &insn, insn.rip.wrapping_add(op.len.into()));
+                    observer.after(core, &insn, insn.rip.wrapping_add(op.len.into()));
                 }
             }
             Flow::Jump => {
                 if O::WANTED {
-                    observer.after(state, &executed(block, index), state.rip);
+                    observer.after(core, &executed(block, index), core.state.rip);
                 }
                 return Left::By(1);
             }
             Flow::Stop => return Left::Stopped { op: index },
         }
     }
-    state.rip = block.end;
+    core.state.rip = block.end;
     Left::By(0)
 }
 

@@ -1,10 +1,10 @@
 //! Operations: the compact form of instructions, a function and its operands.
 
-use crate::state::State;
+use crate::core::Core;
 use crate::stop::{Exception, Stop};
 
 /// The function of an operation.
-pub(crate) type Run = fn(&mut State, &Op) -> Flow;
+pub(crate) type Run = fn(&mut Core, &Op) -> Flow;
 
 /// Where execution continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum Flow {
     Next,
     /// At `rip`, which has been set; the instruction is done.
     Jump,
-    /// Nowhere: see [`State::take_stop`].
+    /// Nowhere: see [`Core::take_stop`].
     Stop,
 }
 
@@ -46,9 +46,9 @@ pub(crate) struct Op {
 impl Op {
     /// The address of the memory operand.
     #[inline(always)]
-    pub(crate) fn address(&self, state: &State) -> u64 {
-        let base = state.gpr[(self.base & 31) as usize];
-        let index = state.gpr[(self.index & 31) as usize];
+    pub(crate) fn address(&self, core: &Core) -> u64 {
+        let base = core.state.gpr[(self.base & 31) as usize];
+        let index = core.state.gpr[(self.index & 31) as usize];
         base.wrapping_add(index << (self.scale & 3))
             .wrapping_add(self.disp)
     }
@@ -56,12 +56,12 @@ impl Op {
     /// The address of the memory operand, with `by` added. If `extra` is set, that sum is truncated
     /// to 32 bits; then the base of the segment is added, from the register in `imm`.
     #[inline(always)]
-    pub(crate) fn address_moved(&self, state: &State, by: u64) -> u64 {
-        let mut address = self.address(state).wrapping_add(by);
+    pub(crate) fn address_moved(&self, core: &Core, by: u64) -> u64 {
+        let mut address = self.address(core).wrapping_add(by);
         if self.extra != 0 {
             address &= 0xffff_ffff;
         }
-        address.wrapping_add(state.gpr[(self.imm & 31) as usize])
+        address.wrapping_add(core.state.gpr[(self.imm & 31) as usize])
     }
 
     /// The immediate, sign-extended.
@@ -82,39 +82,39 @@ pub(crate) fn flow(done: Option<()>) -> Flow {
 
 /// Stops for this reason.
 #[cold]
-pub(crate) fn stop(state: &mut State, why: Stop) -> Flow {
-    state.stop = why;
+pub(crate) fn stop(core: &mut Core, why: Stop) -> Flow {
+    core.stop = why;
     Flow::Stop
 }
 
 /// Raises an exception.
 #[cold]
-pub(crate) fn raise(state: &mut State, exception: Exception) -> Flow {
-    stop(state, Stop::Exception(exception))
+pub(crate) fn raise(core: &mut Core, exception: Exception) -> Flow {
+    stop(core, Stop::Exception(exception))
 }
 
 /// An instruction that is not modelled.
-pub(crate) fn unsupported(state: &mut State, _: &Op) -> Flow {
-    stop(state, Stop::Unsupported)
+pub(crate) fn unsupported(core: &mut Core, _: &Op) -> Flow {
+    stop(core, Stop::Unsupported)
 }
 
 /// Bytes that are not an instruction.
-pub(crate) fn invalid(state: &mut State, _: &Op) -> Flow {
-    raise(state, Exception::InvalidOpcode)
+pub(crate) fn invalid(core: &mut Core, _: &Op) -> Flow {
+    raise(core, Exception::InvalidOpcode)
 }
 
 /// An instruction that cannot be fetched; `disp` is the address of the first unreadable byte.
-pub(crate) fn unfetchable(state: &mut State, op: &Op) -> Flow {
-    match state.memory.fetch(op.disp, &mut [0]) {
-        Err(fault) => raise(state, Exception::Memory(fault)),
+pub(crate) fn unfetchable(core: &mut Core, op: &Op) -> Flow {
+    match core.memory.fetch(op.disp, &mut [0]) {
+        Err(fault) => raise(core, Exception::Memory(fault)),
         // It was mapped in the meantime; blocks are not kept across that.
-        Ok(()) => raise(state, Exception::InvalidOpcode),
+        Ok(()) => raise(core, Exception::InvalidOpcode),
     }
 }
 
 /// Computes an address that one operation cannot add up: `imm` is the register of a segment's base,
 /// `extra` says that the address has 32 bits.
-pub(crate) fn address(state: &mut State, op: &Op) -> Flow {
-    state.gpr[crate::state::reg::ADDRESS] = op.address_moved(state, 0);
+pub(crate) fn address(core: &mut Core, op: &Op) -> Flow {
+    core.state.gpr[crate::state::reg::ADDRESS] = op.address_moved(core, 0);
     Flow::Next
 }

@@ -26,6 +26,13 @@ pub(crate) enum Form {
     Other,
 }
 
+impl Form {
+    /// Whether any operand of the instruction is memory.
+    pub(crate) fn has_memory(insn: &Instruction) -> bool {
+        insn.op_kinds().any(|kind| kind == OpKind::Memory)
+    }
+}
+
 /// The form of an instruction.
 pub(crate) fn form(insn: &Instruction) -> Form {
     use OpKind::*;

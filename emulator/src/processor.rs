@@ -5,16 +5,39 @@
 //! that a comparison with a processor allows ([`crate::differences`]).
 
 mod amd;
+mod feature;
+mod generation;
 
-use iced_x86::{Code, CpuidFeature, DecoderOptions, Instruction, Mnemonic};
+pub use feature::Feature;
+pub use generation::Generation;
+
+use iced_x86::{Code, DecoderOptions, Instruction, Mnemonic};
 use std::fmt;
 use std::str::FromStr;
 
 /// A microarchitecture level of the x86-64 psABI (section 3.1.1).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Level {
+    /// x86-64: up to SSE2.
+    V1,
     /// x86-64-v2: up to SSE4.2.
     V2,
+    /// x86-64-v3: up to AVX2, FMA, BMI1 and BMI2.
+    V3,
+}
+
+impl Level {
+    /// All levels, the lowest first.
+    pub const ALL: [Level; 3] = [Level::V1, Level::V2, Level::V3];
+
+    /// The name in [`Processor`]'s grammar.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::V1 => "v1",
+            Level::V2 => "v2",
+            Level::V3 => "v3",
+        }
+    }
 }
 
 /// The vendor whose manual the machine follows where the manuals differ.
@@ -56,194 +79,13 @@ impl Vendor {
     }
 }
 
-/// A generation of a vendor's processors.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Generation {
-    /// Intel's first x86-64-v2 processors.
-    Nehalem,
-    /// Intel's Skylake, Cascade Lake and Cooper Lake servers.
-    Skylake,
-    /// AMD's first Zen.
-    Zen,
-    /// AMD's third Zen.
-    Zen3,
-    /// AMD's fourth Zen.
-    Zen4,
-}
-
-impl Generation {
-    /// All generations, the oldest of each vendor first.
-    pub const ALL: [Generation; 5] = [
-        Generation::Nehalem,
-        Generation::Skylake,
-        Generation::Zen,
-        Generation::Zen3,
-        Generation::Zen4,
-    ];
-
-    /// The name in [`Processor`]'s grammar.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Generation::Nehalem => "nehalem",
-            Generation::Skylake => "skylake",
-            Generation::Zen => "zen",
-            Generation::Zen3 => "zen3",
-            Generation::Zen4 => "zen4",
-        }
-    }
-
-    /// The vendor of the generation.
-    pub fn vendor(self) -> Vendor {
-        match self {
-            Generation::Nehalem | Generation::Skylake => Vendor::Intel,
-            Generation::Zen | Generation::Zen3 | Generation::Zen4 => Vendor::Amd,
-        }
-    }
-
-    /// Family, model and stepping, as `/proc/cpuinfo` shows them.
-    pub fn identity(self) -> [u32; 3] {
-        match self {
-            Generation::Nehalem => [6, 0x1a, 3],
-            Generation::Skylake => [6, 0x55, 7],
-            Generation::Zen => [23, 1, 2],
-            Generation::Zen3 => [25, 1, 1],
-            Generation::Zen4 => [25, 17, 1],
-        }
-    }
-
-    /// The default generation of a vendor: the one whose behaviour was measured, or the first with
-    /// the level.
-    fn of(vendor: Vendor) -> Generation {
-        match vendor {
-            Vendor::Intel => Generation::Nehalem,
-            Vendor::Amd => Generation::Zen4,
-        }
-    }
-
-    /// The vendor's newest generation that is not newer than this family and model, or else its
-    /// oldest.
-    fn closest(vendor: Vendor, family: u32, model: u32) -> Generation {
-        let of_vendor = || Generation::ALL.into_iter().filter(|g| g.vendor() == vendor);
-        let older = |g: &Generation| g.identity()[..2] <= [family, model][..];
-        let found = of_vendor().rfind(older).or(of_vendor().next());
-        found.unwrap_or(Generation::of(vendor))
-    }
-}
-
-/// A feature that not every x86-64 processor has.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Feature {
-    /// SSE3.
-    Sse3,
-    /// SSSE3.
-    Ssse3,
-    /// CMPXCHG16B.
-    Cx16,
-    /// SSE4.1.
-    Sse41,
-    /// SSE4.2.
-    Sse42,
-    /// POPCNT.
-    Popcnt,
-    /// LAHF and SAHF in 64-bit mode.
-    Lahf,
-    /// XSAVE, XRSTOR, XGETBV.
-    Xsave,
-    /// XSAVEOPT.
-    Xsaveopt,
-    /// XSAVEC.
-    Xsavec,
-    /// RDFSBASE and related instructions.
-    Fsgsbase,
-    /// RDTSCP.
-    Rdtscp,
-    /// MOVBE.
-    Movbe,
-    /// LZCNT. Without it, its bytes are BSR.
-    Lzcnt,
-    /// TZCNT. Without it, its bytes are BSF. `cpuid` announces it only as a part of BMI1, which the
-    /// machine does not have, so programs cannot detect it.
-    Tzcnt,
-    /// CLFLUSHOPT.
-    Clflushopt,
-    /// CLWB.
-    Clwb,
-}
-
-/// A feature, its name, its name in `/proc/cpuinfo`, and whether the default processor has it.
-type Row = (Feature, &'static str, &'static str, bool);
-
-/// All features. The default is x86-64-v2 (psABI, table 3.1) and what a libc also requires.
-const FEATURES: [Row; 17] = [
-    (Feature::Sse3, "sse3", "pni", true),
-    (Feature::Ssse3, "ssse3", "ssse3", true),
-    (Feature::Cx16, "cx16", "cx16", true),
-    (Feature::Sse41, "sse4.1", "sse4_1", true),
-    (Feature::Sse42, "sse4.2", "sse4_2", true),
-    (Feature::Popcnt, "popcnt", "popcnt", true),
-    (Feature::Lahf, "lahf", "lahf_lm", true),
-    (Feature::Xsave, "xsave", "xsave", true),
-    (Feature::Xsaveopt, "xsaveopt", "xsaveopt", true),
-    (Feature::Xsavec, "xsavec", "xsavec", true),
-    (Feature::Fsgsbase, "fsgsbase", "fsgsbase", true),
-    (Feature::Rdtscp, "rdtscp", "rdtscp", true),
-    (Feature::Movbe, "movbe", "movbe", false),
-    (Feature::Lzcnt, "lzcnt", "abm", false),
-    (Feature::Tzcnt, "tzcnt", "bmi1", false),
-    (Feature::Clflushopt, "clflushopt", "clflushopt", false),
-    (Feature::Clwb, "clwb", "clwb", false),
-];
-
-impl Feature {
-    /// All features.
-    pub fn all() -> impl Iterator<Item = Feature> {
-        FEATURES.iter().map(|row| row.0)
-    }
-
-    /// The name in [`Processor`]'s grammar.
-    pub fn as_str(self) -> &'static str {
-        FEATURES[self as usize].1
-    }
-
-    fn from_name(name: &str) -> Option<Feature> {
-        let row = FEATURES.iter().find(|row| row.1 == name);
-        row.map(|row| row.0)
-    }
-
-    /// The feature that an instruction requires, if any.
-    fn of(insn: &Instruction) -> Option<Feature> {
-        if matches!(insn.mnemonic(), Mnemonic::Lahf | Mnemonic::Sahf) {
-            return Some(Feature::Lahf);
-        }
-        insn.cpuid_features().iter().find_map(|feature| {
-            Some(match feature {
-                CpuidFeature::SSE3 => Feature::Sse3,
-                CpuidFeature::SSSE3 => Feature::Ssse3,
-                CpuidFeature::CMPXCHG16B => Feature::Cx16,
-                CpuidFeature::SSE4_1 => Feature::Sse41,
-                CpuidFeature::SSE4_2 => Feature::Sse42,
-                CpuidFeature::POPCNT => Feature::Popcnt,
-                CpuidFeature::XSAVE => Feature::Xsave,
-                CpuidFeature::XSAVEOPT => Feature::Xsaveopt,
-                CpuidFeature::XSAVEC => Feature::Xsavec,
-                CpuidFeature::FSGSBASE => Feature::Fsgsbase,
-                CpuidFeature::RDTSCP => Feature::Rdtscp,
-                CpuidFeature::MOVBE => Feature::Movbe,
-                CpuidFeature::CLFLUSHOPT => Feature::Clflushopt,
-                CpuidFeature::CLWB => Feature::Clwb,
-                _ => return None,
-            })
-        })
-    }
-}
-
 /// The emulated processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Processor {
     level: Level,
     generation: Generation,
     /// The features, one bit for each [`Feature`].
-    features: u32,
+    features: u64,
 }
 
 impl Default for Processor {
@@ -261,16 +103,21 @@ pub(crate) const MXCSR_MISALIGNED: u32 = 1 << 17;
 impl Processor {
     /// A vendor's processor of level v2, with the features of that level.
     pub fn new(vendor: Vendor) -> Processor {
-        let bit = |row: &Row| u32::from(row.3) << row.0 as u32;
+        Processor::of_level(Level::V2, vendor)
+    }
+
+    /// A vendor's processor of a level, with the features of that level.
+    pub fn of_level(level: Level, vendor: Vendor) -> Processor {
+        let of_level = |f: &Feature| f.level().is_some_and(|first| first <= level);
         Processor {
-            level: Level::V2,
-            generation: Generation::of(vendor),
-            features: FEATURES.iter().map(bit).sum(),
+            level,
+            generation: Generation::of(level, vendor),
+            features: Feature::all().filter(of_level).map(bit).sum(),
         }
     }
 
     /// The closest processor to the one in the text of a `/proc/cpuinfo`: with its vendor, and with
-    /// its features that the machine has too.
+    /// its features that the machine has too. The level is v3 if it has all of its features.
     pub fn of_cpuinfo(cpuinfo: &str) -> Processor {
         let field = |name: &str| {
             let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -282,9 +129,13 @@ impl Processor {
         let mut processor = Processor::new(vendor);
         processor.generation = Generation::closest(vendor, number("cpu family"), number("model"));
         if let Some(flags) = field("flags") {
-            for (feature, _, name, _) in FEATURES {
-                let has = flags.split_whitespace().any(|flag| flag == name);
+            for feature in Feature::all() {
+                let has = flags.split_whitespace().any(|f| f == feature.cpuinfo());
                 processor.set(feature, has);
+            }
+            let highest = Processor::of_level(Level::V3, vendor);
+            if processor.features & highest.features == highest.features {
+                processor.level = Level::V3;
             }
         }
         processor
@@ -297,15 +148,17 @@ impl Processor {
     pub fn parse(text: &str, host: impl FnOnce() -> Processor) -> Result<Processor, ParseError> {
         let mut words = text.split(',').peekable();
         let mut processor = match words.next() {
-            Some("v2") => {
+            Some("host") => host(),
+            word => {
+                let name = word.unwrap_or_default();
+                let level = Level::ALL.into_iter().find(|l| l.as_str() == name);
+                let level = level.ok_or_else(|| ParseError::Level(name.to_owned()))?;
                 let is_vendor = |word: &&str| !word.starts_with(['+', '-']);
                 match words.next_if(is_vendor) {
-                    Some(word) => vendor(word)?,
-                    None => Processor::default(),
+                    Some(word) => vendor(level, word)?,
+                    None => Processor::of_level(level, Vendor::Intel),
                 }
             }
-            Some("host") => host(),
-            word => return Err(ParseError::Level(word.unwrap_or_default().to_owned())),
         };
         for word in words {
             let (has, name) = match (word.strip_prefix('+'), word.strip_prefix('-')) {
@@ -322,18 +175,44 @@ impl Processor {
 
     /// Adds or removes a feature.
     pub fn set(&mut self, feature: Feature, has: bool) {
-        let bit = 1 << feature as u32;
-        self.features = self.features & !bit | if has { bit } else { 0 };
+        self.features &= !bit(feature);
+        if has {
+            self.features |= bit(feature);
+        }
     }
 
     /// Whether it has a feature.
     pub fn has(&self, feature: Feature) -> bool {
-        self.features >> feature as u32 & 1 != 0
+        self.features & bit(feature) != 0
     }
 
     /// The vendor whose manual it follows.
     pub fn vendor(&self) -> Vendor {
         self.generation.vendor()
+    }
+
+    /// The level, without regard to features that were added or removed.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The states that the operating system has enabled: XCR0 (SDM volume 1, section 13.3).
+    pub(crate) fn xcr0(&self) -> u64 {
+        const X87_SSE: u64 = 0b011;
+        const AVX: u64 = 0b100;
+        match self.has(Feature::Avx) {
+            true => X87_SSE | AVX,
+            false => X87_SSE,
+        }
+    }
+
+    /// Whether user mode cannot read the kernel's tables (UMIP): since AMD's Zen 2, and Intel's
+    /// Cannon Lake.
+    pub(crate) fn has_umip(&self) -> bool {
+        match self.generation {
+            Generation::Nehalem | Generation::Skylake | Generation::Zen => false,
+            Generation::Zen3 | Generation::Zen4 => true,
+        }
     }
 
     /// The generation.
@@ -372,13 +251,13 @@ impl Processor {
     pub(crate) fn adapt(&self, insn: &mut Instruction, bytes: &[u8]) -> bool {
         match insn.mnemonic() {
             Mnemonic::Lzcnt if !self.has(Feature::Lzcnt) => scan(insn, SCAN_REVERSE),
-            Mnemonic::Tzcnt if !self.has(Feature::Tzcnt) => scan(insn, SCAN_FORWARD),
+            Mnemonic::Tzcnt if !self.has(Feature::Bmi1) => scan(insn, SCAN_FORWARD),
             _ => {}
         }
         if self.vendor() == Vendor::Amd {
             amd::adapt(insn, bytes);
         }
-        !insn.is_invalid() && Feature::of(insn).is_none_or(|feature| self.has(feature))
+        !insn.is_invalid() && feature::has_features(self, insn)
     }
 }
 
@@ -407,14 +286,18 @@ pub(crate) enum Pointers {
     Zero,
 }
 
-fn vendor(word: &str) -> Result<Processor, ParseError> {
+fn bit(feature: Feature) -> u64 {
+    1 << feature as u32
+}
+
+fn vendor(level: Level, word: &str) -> Result<Processor, ParseError> {
     let (name, generation) = match word.split_once(':') {
         Some((name, generation)) => (name, Some(generation)),
         None => (word, None),
     };
     let vendor = Vendor::ALL.into_iter().find(|v| v.as_str() == name);
     let vendor = vendor.ok_or_else(|| ParseError::Vendor(name.to_owned()))?;
-    let mut processor = Processor::new(vendor);
+    let mut processor = Processor::of_level(level, vendor);
     if let Some(name) = generation {
         let mut known = Generation::ALL.into_iter();
         let generation = known.find(|g| g.vendor() == vendor && g.as_str() == name);
@@ -440,9 +323,8 @@ impl FromStr for Processor {
 /// In the grammar, without defaults.
 impl fmt::Display for Processor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = Processor::new(self.vendor());
-        let Level::V2 = self.level;
-        write!(f, "v2,{}", self.vendor().as_str())?;
+        let plain = Processor::of_level(self.level, self.vendor());
+        write!(f, "{},{}", self.level.as_str(), self.vendor().as_str())?;
         if self.generation != plain.generation {
             write!(f, ":{}", self.generation.as_str())?;
         }
@@ -460,14 +342,14 @@ impl fmt::Display for Processor {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
     /// Unknown level.
-    #[error("unknown level `{0}`; known: v2, or host for this computer's processor")]
+    #[error("unknown level `{0}`; known: v1, v2, v3, or host for this computer's processor")]
     Level(String),
     /// Unknown vendor.
     #[error("unknown vendor `{0}`; known: intel, amd")]
     Vendor(String),
     /// Unknown generation.
     #[error(
-        "unknown generation `{generation}` of {vendor}; known: intel:nehalem, intel:skylake, amd:zen, amd:zen4"
+        "unknown generation `{generation}` of {vendor}; known: intel:nehalem, intel:skylake, amd:zen, amd:zen3, amd:zen4"
     )]
     Generation {
         /// The vendor.

@@ -15,9 +15,10 @@
 mod tests;
 
 use crate::address_space::Fault;
+use crate::core::Core;
 use crate::flags;
 use crate::machine::{Exit, Machine};
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::{Call, Exception};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, classify};
 use unwind_sim_unwind::kernel::UserBoundary;
@@ -96,10 +97,10 @@ pub struct Ring0 {
 
 impl Ring0 {
     /// A machine in user mode with this state.
-    pub fn new(mut state: State, gates: Gates) -> Ring0 {
-        (state.segments[CS], state.segments[SS]) = USER;
+    pub fn new(mut core: Core, gates: Gates) -> Ring0 {
+        (core.state.segments[CS], core.state.segments[SS]) = USER;
         Ring0 {
-            machine: Machine::new(state),
+            machine: Machine::new(core),
             gates,
             other_gs: 0,
             nmi_blocked: false,
@@ -112,7 +113,7 @@ impl Ring0 {
 
     /// The selector of the running code.
     pub fn cs(&self) -> u16 {
-        self.machine.state.segments[CS]
+        self.machine.core.state.segments[CS]
     }
 
     /// Whether user mode runs.
@@ -122,9 +123,11 @@ impl Ring0 {
 
     /// The true chain of ring 0, up to its entry; unknown in user mode.
     pub fn truth(&self) -> Truth {
-        let state = &self.machine.state;
+        let core = &self.machine.core;
         let tracker = self.tracker.as_ref();
-        tracker.map_or(Truth::Unknown, |t| t.truth(&state.cpu_at(state.rip)))
+        tracker.map_or(Truth::Unknown, |t| {
+            t.truth(&core.state.cpu_at(core.state.rip))
+        })
     }
 
     /// The registers when user mode was left; unknown in user mode.
@@ -141,7 +144,9 @@ impl Ring0 {
     pub fn accepts(&self, event: Event) -> bool {
         match event {
             Event::Interrupt => {
-                self.machine.state.rflags() & flags::IF != 0 && !self.after_sti && !self.nmi_blocked
+                self.machine.core.state.rflags() & flags::IF != 0
+                    && !self.after_sti
+                    && !self.nmi_blocked
             }
             Event::Nmi => !self.nmi_blocked,
         }
@@ -157,8 +162,8 @@ impl Ring0 {
             return Ok(false);
         }
         let from_user = self.in_user();
-        let state = &mut self.machine.state;
-        let interrupted = state.cpu_at(state.rip);
+        let core = &mut self.machine.core;
+        let interrupted = core.state.cpu_at(core.state.rip);
         let (handler, stack) = match event {
             Event::Nmi => (self.gates.nmi, self.gates.nmi_stack),
             Event::Interrupt if from_user => (self.gates.interrupt, self.gates.stack),
@@ -166,25 +171,25 @@ impl Ring0 {
         };
         let frame = [
             interrupted.rip,
-            state.segments[CS].into(),
-            state.rflags(),
+            core.state.segments[CS].into(),
+            core.state.rflags(),
             interrupted.rsp,
-            state.segments[SS].into(),
+            core.state.segments[SS].into(),
         ];
         let at = (stack & !0xf).wrapping_sub(size_of_val(&frame) as u64);
         for (i, word) in frame.into_iter().enumerate() {
             let place = at.wrapping_add(8 * i as u64);
-            state.memory.write(place, &word.to_le_bytes())?;
+            core.memory.write(place, &word.to_le_bytes())?;
         }
-        let flags = state.rflags() & !CLEARED;
-        set_flags(state, flags);
-        state.set_gpr(reg::RSP, at);
-        state.rip = handler;
-        state.segments[CS] = KERNEL.0;
+        let flags = core.state.rflags() & !CLEARED;
+        set_flags(core, flags);
+        core.state.set_gpr(reg::RSP, at);
+        core.state.rip = handler;
+        core.state.segments[CS] = KERNEL.0;
         if from_user {
-            state.segments[SS] = 0;
+            core.state.segments[SS] = 0;
         }
-        let entry = state.cpu_at(handler);
+        let entry = core.state.cpu_at(handler);
         self.nmi_blocked |= event == Event::Nmi;
         self.after_sti = false;
         match &mut self.tracker {
@@ -204,11 +209,11 @@ impl Ring0 {
     /// Executes one instruction.
     pub fn step(&mut self) -> Step {
         let mut bytes = [0; INSN_BYTES_MAX];
-        let state = &self.machine.state;
-        let before = state.cpu_at(state.rip);
+        let core = &self.machine.core;
+        let before = core.state.cpu_at(core.state.rip);
         let readable = (1..=bytes.len()).rev();
         for len in readable {
-            if state.memory.peek(before.rip, &mut bytes[..len]).is_ok() {
+            if core.memory.peek(before.rip, &mut bytes[..len]).is_ok() {
                 break;
             }
         }
@@ -221,13 +226,14 @@ impl Ring0 {
             _ if self.in_user() => self.execute(),
             [0xfa, ..] => self.set_if(false),
             [0xfb, ..] => {
-                self.after_sti = self.machine.state.rflags() & flags::IF == 0 && !after_sti;
+                self.after_sti = self.machine.core.state.rflags() & flags::IF == 0 && !after_sti;
                 self.set_if(true)
             }
             [0x0f, 0x01, 0xf8, ..] => {
-                let state = &mut self.machine.state;
-                let base = state.gpr(reg::GS);
-                state.set_gpr(reg::GS, std::mem::replace(&mut self.other_gs, base));
+                let core = &mut self.machine.core;
+                let base = core.state.gpr(reg::GS);
+                core.state
+                    .set_gpr(reg::GS, std::mem::replace(&mut self.other_gs, base));
                 self.skip(3)
             }
             [0x9d, ..] => self.popf(),
@@ -238,14 +244,14 @@ impl Ring0 {
         if step == Step::Done
             && let Some(tracker) = &mut self.tracker
         {
-            let state = &self.machine.state;
+            let core = &self.machine.core;
             tracker.step(
                 classify(&bytes),
                 &before,
                 0,
-                &state.cpu_at(state.rip),
+                &core.state.cpu_at(core.state.rip),
                 &mut self.suspended,
-                &mut &state.memory,
+                &mut &core.memory,
             );
         }
         step
@@ -256,14 +262,14 @@ impl Ring0 {
         match self.machine.run(1, &mut ()) {
             Exit::Limit => Step::Done,
             Exit::Kernel(Call::Syscall) => {
-                let state = &mut self.machine.state;
-                let flags = state.rflags() & !self.gates.flags_cleared & !flags::RF;
-                set_flags(state, flags);
-                (state.segments[CS], state.segments[SS]) = KERNEL;
-                state.rip = self.gates.syscall;
-                let entry = state.cpu_at(state.rip);
+                let core = &mut self.machine.core;
+                let flags = core.state.rflags() & !self.gates.flags_cleared & !flags::RF;
+                set_flags(core, flags);
+                (core.state.segments[CS], core.state.segments[SS]) = KERNEL;
+                core.state.rip = self.gates.syscall;
+                let entry = core.state.cpu_at(core.state.rip);
                 let boundary = UserBoundary {
-                    ip: state.gpr(reg::RCX),
+                    ip: core.state.gpr(reg::RCX),
                     sp: entry.rsp,
                     pushed_at: None,
                 };
@@ -283,81 +289,81 @@ impl Ring0 {
     }
 
     fn skip(&mut self, bytes: u64) -> Step {
-        let state = &mut self.machine.state;
-        state.rip = state.rip.wrapping_add(bytes);
+        let core = &mut self.machine.core;
+        core.state.rip = core.state.rip.wrapping_add(bytes);
         Step::Done
     }
 
     fn set_if(&mut self, on: bool) -> Step {
-        let state = &mut self.machine.state;
-        let flags = state.rflags() & !flags::IF;
-        set_flags(state, flags | if on { flags::IF } else { 0 });
+        let core = &mut self.machine.core;
+        let flags = core.state.rflags() & !flags::IF;
+        set_flags(core, flags | if on { flags::IF } else { 0 });
         self.skip(1)
     }
 
     fn popf(&mut self) -> Step {
-        let state = &mut self.machine.state;
-        let sp = state.gpr(reg::RSP);
-        let Some([word]) = words(state, sp) else {
-            return unreadable(state, sp);
+        let core = &mut self.machine.core;
+        let sp = core.state.gpr(reg::RSP);
+        let Some([word]) = words(core, sp) else {
+            return unreadable(core, sp);
         };
-        set_flags(state, word);
-        state.set_gpr(reg::RSP, sp.wrapping_add(8));
+        set_flags(core, word);
+        core.state.set_gpr(reg::RSP, sp.wrapping_add(8));
         self.skip(1)
     }
 
     fn iret(&mut self, before: &Cpu) -> Step {
-        let state = &mut self.machine.state;
-        let Some([rip, cs, flags, rsp, ss]) = words(state, before.rsp) else {
-            return unreadable(state, before.rsp);
+        let core = &mut self.machine.core;
+        let Some([rip, cs, flags, rsp, ss]) = words(core, before.rsp) else {
+            return unreadable(core, before.rsp);
         };
-        state.rip = rip;
-        set_flags(state, flags);
-        state.set_gpr(reg::RSP, rsp);
-        (state.segments[CS], state.segments[SS]) = (cs as u16, ss as u16);
+        core.state.rip = rip;
+        set_flags(core, flags);
+        core.state.set_gpr(reg::RSP, rsp);
+        (core.state.segments[CS], core.state.segments[SS]) = (cs as u16, ss as u16);
         self.nmi_blocked = false;
         if self.in_user() {
             self.tracker = None;
             return Step::Done;
         }
-        let state = &self.machine.state;
-        let after = state.cpu_at(rip);
+        let core = &self.machine.core;
+        let after = core.state.cpu_at(rip);
         if let Some(tracker) = &mut self.tracker {
-            tracker.iret(before, &after, &mut self.suspended, &mut &state.memory);
+            tracker.iret(before, &after, &mut self.suspended, &mut &core.memory);
         }
         Step::Done
     }
 
     fn sysret(&mut self) -> Step {
-        let state = &mut self.machine.state;
-        state.rip = state.gpr(reg::RCX);
-        let flags = state.gpr(reg::R11) & !flags::RF;
-        set_flags(state, flags);
-        (state.segments[CS], state.segments[SS]) = USER;
+        let core = &mut self.machine.core;
+        core.state.rip = core.state.gpr(reg::RCX);
+        let flags = core.state.gpr(reg::R11) & !flags::RF;
+        set_flags(core, flags);
+        (core.state.segments[CS], core.state.segments[SS]) = USER;
         self.tracker = None;
         Step::Done
     }
 }
 
 /// Sets rflags with the rights of ring 0.
-fn set_flags(state: &mut State, bits: u64) {
-    state.set_rflags(bits);
-    state.other_flags = (state.other_flags & !flags::IF) | (bits & flags::IF);
+fn set_flags(core: &mut Core, bits: u64) {
+    core.state.set_rflags(bits);
+    core.state.other_flags = (core.state.other_flags & !flags::IF) | (bits & flags::IF);
 }
 
 /// The words at `address`.
-fn words<const N: usize>(state: &State, address: u64) -> Option<[u64; N]> {
+fn words<const N: usize>(core: &Core, address: u64) -> Option<[u64; N]> {
     let mut words = [0; N];
     for (i, word) in words.iter_mut().enumerate() {
         let place = address.wrapping_add(8 * i as u64);
-        *word = state.memory.read_u64(place).ok()?;
+        *word = core.memory.read_u64(place).ok()?;
     }
     Some(words)
 }
 
 /// The exception for a stack that cannot be read.
-fn unreadable(state: &State, address: u64) -> Step {
-    let fault = state.memory.read(address, &mut [0; 40]).err();
+fn unreadable(core: &Core, address: u64) -> Step {
+    let fault = core.memory.read(address, &mut [0; 40]).err();
     let exception = fault.map_or(Exception::GeneralProtection, Exception::Memory);
     Step::Stopped(Exit::Exception(exception))
 }

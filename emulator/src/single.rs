@@ -41,15 +41,15 @@ impl Machine {
     /// Nothing is fetched from memory, no decoded code is used or kept, nothing is counted. A store
     /// to decoded code is not allowed: [`Exit::Unsupported`].
     pub fn execute(&mut self, single: &Single) -> Exit {
-        let state = &mut self.state;
-        let rip = state.rip;
+        let core = &mut self.core;
+        let rip = core.state.rip;
         let next = rip.wrapping_add(single.len);
         for op in &single.ops {
-            match (op.run)(state, op) {
+            match (op.run)(core, op) {
                 Flow::Next => {}
                 Flow::Jump => return Exit::Limit,
                 Flow::Stop => {
-                    let (rip, exit) = match state.take_stop() {
+                    let (rip, exit) = match core.take_stop() {
                         Stop::None | Stop::Unsupported | Stop::Code(_) => (rip, Exit::Unsupported),
                         Stop::Exception(exception) => match exception.is_trap() {
                             true => (next, Exit::Exception(exception)),
@@ -59,12 +59,12 @@ impl Machine {
                         Stop::Halt => (next, Exit::Halt),
                         Stop::Again => (rip, Exit::Limit),
                     };
-                    state.rip = rip;
+                    core.state.rip = rip;
                     return exit;
                 }
             }
         }
-        state.rip = next;
+        core.state.rip = next;
         Exit::Limit
     }
 }

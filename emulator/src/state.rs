@@ -1,11 +1,11 @@
-//! The state of one thread: registers, flags, memory. Not here: instructions.
+//! The state of one thread: registers and flags. Not here: memory (`core`), instructions.
 
 pub(crate) mod fpu;
+mod vectors;
 
-use crate::address_space::{AddressSpace, Refusal};
+pub use vectors::Vectors;
+
 use crate::flags::{self, Flags};
-use crate::processor::Processor;
-use crate::stop::{Exception, Stop};
 use fpu::Fpu;
 use unwind_sim_unwind::truth::Cpu;
 
@@ -56,47 +56,24 @@ pub struct State {
     pub(crate) segments: [u16; 6],
     /// The x87 and MMX registers.
     pub(crate) fpu: Fpu,
-    /// xmm0 to xmm15.
-    pub xmm: [u128; 16],
-    /// The control and status register of SSE.
+    /// The registers of SSE and AVX.
+    pub vectors: Vectors,
+    /// The control and status register of SSE and AVX.
     pub mxcsr: u32,
-    /// The memory.
-    pub memory: AddressSpace,
-    /// Why an operation returned [`crate::op::Flow::Stop`].
-    pub(crate) stop: Stop,
     /// Whether a string instruction does a single iteration and stays the next instruction until it
     /// is finished, as under the trap flag.
     pub single_iteration: bool,
-    /// The time that `rdtsc` returns at the first instruction of a block: the number of
-    /// instructions executed before it.
-    pub time: u64,
-    /// The processor that executes the instructions.
-    pub(crate) processor: Processor,
 }
 
-/// A [`State`] without its memory.
-#[derive(Clone, Debug)]
-pub(crate) struct Registers {
-    gpr: [u64; 32],
-    rip: u64,
-    flags: Flags,
-    other_flags: u64,
-    segments: [u16; 6],
-    fpu: Fpu,
-    xmm: [u128; 16],
-    mxcsr: u32,
-    single_iteration: bool,
-    time: u64,
+impl Default for State {
+    fn default() -> Self {
+        State::new()
+    }
 }
 
 impl State {
-    /// All registers zero, rflags 0x202, with this memory, on the default processor.
-    pub fn new(memory: AddressSpace) -> State {
-        State::with_processor(memory, Processor::default())
-    }
-
-    /// All registers zero, rflags 0x202, with this memory, on this processor.
-    pub fn with_processor(memory: AddressSpace, processor: Processor) -> State {
+    /// All registers zero, rflags 0x202.
+    pub fn new() -> State {
         State {
             gpr: [0; 32],
             rip: 0,
@@ -104,24 +81,10 @@ impl State {
             other_flags: flags::FIXED | flags::IF,
             segments: SELECTORS,
             fpu: Fpu::default(),
-            xmm: [0; 16],
+            vectors: Vectors::default(),
             mxcsr: MXCSR_DEFAULT,
-            memory,
-            stop: Stop::None,
             single_iteration: false,
-            time: 0,
-            processor,
         }
-    }
-
-    /// The processor that executes the instructions.
-    pub fn processor(&self) -> Processor {
-        self.processor
-    }
-
-    /// Changes the processor. Code that a machine has already decoded does not change.
-    pub fn set_processor(&mut self, processor: Processor) {
-        self.processor = processor;
     }
 
     /// A general register by its number in instructions: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8
@@ -146,39 +109,6 @@ impl State {
         self.flags = Flags::from_bits(bits);
         let change = flags::USER & !flags::ARITHMETIC;
         self.other_flags = (self.other_flags & !change) | (bits & change);
-    }
-
-    /// Everything except the memory.
-    pub(crate) fn registers(&self) -> Registers {
-        Registers {
-            gpr: self.gpr,
-            rip: self.rip,
-            flags: self.flags,
-            other_flags: self.other_flags,
-            segments: self.segments,
-            fpu: self.fpu.clone(),
-            xmm: self.xmm,
-            mxcsr: self.mxcsr,
-            single_iteration: self.single_iteration,
-            time: self.time,
-        }
-    }
-
-    /// Restores everything except the memory.
-    pub(crate) fn set_registers(&mut self, from: &Registers) {
-        Registers {
-            gpr: self.gpr,
-            rip: self.rip,
-            flags: self.flags,
-            other_flags: self.other_flags,
-            segments: self.segments,
-            fpu: self.fpu,
-            xmm: self.xmm,
-            mxcsr: self.mxcsr,
-            single_iteration: self.single_iteration,
-            time: self.time,
-        } = from.clone();
-        self.stop = Stop::None;
     }
 
     /// The state as a shadow stack sees it, with the next instruction at `rip`.
@@ -212,51 +142,6 @@ impl State {
             32 => *to = value & 0xffff_ffff,
             8 if number & HIGH != 0 => *to = (*to & !0xff00) | (value & 0xff) << 8,
             _ => *to = (*to & !mask::<W>()) | (value & mask::<W>()),
-        }
-    }
-
-    /// Loads `W` bits.
-    #[inline(always)]
-    pub(crate) fn load<const W: u32>(&mut self, address: u64) -> Option<u64> {
-        let memory = &mut self.memory;
-        Some(match W {
-            8 => u8::from_le_bytes(memory.load_bytes(address)?).into(),
-            16 => u16::from_le_bytes(memory.load_bytes(address)?).into(),
-            32 => u32::from_le_bytes(memory.load_bytes(address)?).into(),
-            _ => u64::from_le_bytes(memory.load_bytes(address)?),
-        })
-    }
-
-    /// Loads `W` bits that will be stored next: if they cannot be read, the fault is that of the
-    /// store.
-    #[inline(always)]
-    pub(crate) fn load_to_store<const W: u32>(&mut self, address: u64) -> Option<u64> {
-        let loaded = self.load::<W>(address);
-        if loaded.is_none() {
-            self.memory.check_store(address, W as usize / 8)?;
-        }
-        loaded
-    }
-
-    /// Stores `W` bits, or nothing.
-    #[inline(always)]
-    pub(crate) fn store<const W: u32>(&mut self, address: u64, value: u64) -> Option<()> {
-        let memory = &mut self.memory;
-        match W {
-            8 => memory.store_bytes(address, (value as u8).to_le_bytes()),
-            16 => memory.store_bytes(address, (value as u16).to_le_bytes()),
-            32 => memory.store_bytes(address, (value as u32).to_le_bytes()),
-            _ => memory.store_bytes(address, value.to_le_bytes()),
-        }
-    }
-
-    /// Takes the reason why an operation stopped, including a refused memory access.
-    #[cold]
-    pub(crate) fn take_stop(&mut self) -> Stop {
-        match self.memory.take_refusal() {
-            Some(Refusal::Fault(fault)) => Stop::Exception(Exception::Memory(fault)),
-            Some(Refusal::Code(range)) => Stop::Code(range),
-            None => std::mem::replace(&mut self.stop, Stop::None),
         }
     }
 }

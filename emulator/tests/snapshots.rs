@@ -1,7 +1,7 @@
 //! Random code that changes its memory and itself, with random snapshots of the machine: a restored
 //! machine must equal a copy made at that time, and so must everything it does afterwards.
 
-use unwind_sim_emulator::{AddressSpace, Exit, Machine, Permissions, RestoreError, State};
+use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, Permissions, RestoreError};
 
 const PAGE: u64 = 4096;
 /// Instructions that change themselves, followed by data with holes.
@@ -40,8 +40,8 @@ struct Seen {
 }
 
 fn seen(machine: &Machine) -> Seen {
-    let state = &machine.state;
-    let memory = &state.memory;
+    let core = &machine.core;
+    let memory = &core.memory;
     let pages = (0..CODE_PAGES).map(|n| CODE + n * PAGE);
     let pages = pages.chain((0..DATA_PAGES).map(|n| DATA + n * PAGE));
     let page = |at| {
@@ -50,16 +50,16 @@ fn seen(machine: &Machine) -> Seen {
         (there.then_some(bytes), memory.fetch(at, &mut [0]).is_ok())
     };
     Seen {
-        gpr: (0..16).map(|n| state.gpr(n)).collect(),
+        gpr: (0..16).map(|n| core.state.gpr(n)).collect(),
         rest: (
-            state.rip,
-            state.rflags(),
-            state.mxcsr,
+            core.state.rip,
+            core.state.rflags(),
+            core.state.mxcsr,
             machine.executed(),
             memory.pages_in_use(),
         ),
-        xmm: state.xmm,
-        fx: state.fx_image(),
+        xmm: core.state.vectors.lower(),
+        fx: core.fx_image(),
         memory: pages.map(page).collect(),
         areas: format!(
             "{:?}",
@@ -85,22 +85,22 @@ fn machine(random: &mut Random) -> Machine {
         .flat_map(|_| random.next().to_le_bytes())
         .collect();
     memory.poke(CODE, &bytes).expect("mapped");
-    let mut machine = Machine::new(State::new(memory));
+    let mut machine = Machine::new(Core::new(memory));
     scatter(&mut machine, random);
     machine
 }
 
 /// Moves to another instruction, with pointers to code and data in the registers.
 fn scatter(machine: &mut Machine, random: &mut Random) {
-    machine.state.rip = CODE + random.below(CODE_PAGES * PAGE);
+    machine.core.state.rip = CODE + random.below(CODE_PAGES * PAGE);
     for number in 0..16 {
         let pointer = match random.below(3) {
             0 => CODE + random.below(CODE_PAGES * PAGE),
             _ => DATA + random.below(DATA_PAGES * PAGE),
         };
-        machine.state.set_gpr(number, pointer);
+        machine.core.state.set_gpr(number, pointer);
     }
-    machine.state.set_rflags(0x202);
+    machine.core.state.set_rflags(0x202);
 }
 
 /// Changes the machine, by running it or as a kernel or a debugger would.
@@ -109,7 +109,7 @@ fn advance(machine: &mut Machine, seed: u64) {
     let page = DATA + random.below(DATA_PAGES) * PAGE;
     let pages = page..page + PAGE * (1 + random.below(2));
     let code = CODE + random.below(CODE_PAGES) * PAGE;
-    let memory = &mut machine.state.memory;
+    let memory = &mut machine.core.memory;
     match random.below(24) {
         0 => memory.unmap(pages).expect("user space"),
         1 => memory
@@ -167,9 +167,9 @@ fn what_is_restored_is_what_a_copy_is() {
                     restored += 1;
                 }
                 _ => {
-                    let before = machine.state.memory.history_bytes();
+                    let before = machine.core.memory.history_bytes();
                     advance(&mut machine, random.next());
-                    stored += usize::from(machine.state.memory.history_bytes() > before);
+                    stored += usize::from(machine.core.memory.history_bytes() > before);
                 }
             }
         }
@@ -177,11 +177,7 @@ fn what_is_restored_is_what_a_copy_is() {
         drop(machine.snapshot());
         advance(&mut machine, random.next());
         drop(machine.snapshot());
-        assert_eq!(
-            machine.state.memory.history_bytes(),
-            0,
-            "no snapshot exists"
-        );
+        assert_eq!(machine.core.memory.history_bytes(), 0, "no snapshot exists");
     }
     assert!(restored > 100 && stored > 100, "{restored} {stored}");
 }

@@ -1,7 +1,7 @@
 //! Runs random bytes as code in the emulated machine.
 
 use crate::input::Input;
-use unwind_sim_emulator::{AddressSpace, Exit, Machine, Permissions, State};
+use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, Permissions};
 
 const CODE: u64 = 0x40_0000;
 const CODE_SIZE: u64 = 0x2000;
@@ -36,10 +36,10 @@ pub fn machine(data: &[u8]) {
             space.map(range, permissions).expect("user space");
         }
         space.poke(CODE, code).expect("mapped");
-        let mut machine = Machine::new(State::new(space));
-        machine.state.rip = CODE;
+        let mut machine = Machine::new(Core::new(space));
+        machine.core.state.rip = CODE;
         for (number, value) in registers.into_iter().enumerate() {
-            machine.state.set_gpr(number, value);
+            machine.core.state.set_gpr(number, value);
         }
         machine
     };
@@ -69,15 +69,20 @@ pub fn machine(data: &[u8]) {
 }
 
 fn registers_of(machine: &Machine) -> (Vec<u64>, u64, u64, [u8; 512]) {
-    let state = &machine.state;
-    let general = (0..16).map(|number| state.gpr(number)).collect();
-    (general, state.rip, state.rflags(), state.fx_image())
+    let core = &machine.core;
+    let general = (0..16).map(|number| core.state.gpr(number)).collect();
+    (
+        general,
+        core.state.rip,
+        core.state.rflags(),
+        core.fx_image(),
+    )
 }
 
 fn memory_of(machine: &Machine) -> Vec<u8> {
     let mut bytes = vec![0; (CODE_SIZE + STACK_SIZE) as usize];
     let (code, stack) = bytes.split_at_mut(CODE_SIZE as usize);
-    let memory = &machine.state.memory;
+    let memory = &machine.core.memory;
     memory.peek(CODE, code).expect("mapped");
     memory.peek(STACK, stack).expect("mapped");
     bytes

@@ -26,6 +26,7 @@ fn main() {
     let add = [0x48, 0x01, 0xd8];
     let push = [0x50];
     let mulpd = [0x66, 0x0f, 0x59, 0xc1];
+    let vmulpd = [0xc5, 0xfd, 0x59, 0xc1];
     let ud2 = [0x0f, 0x0b];
     let null = [0x8b, 0x04, 0x25, 0, 0, 0, 0];
     for (name, batch, mut case) in [
@@ -38,11 +39,17 @@ fn main() {
         ("plain with memory", BATCH, case(Mode::Plain, true, &push)),
         ("fx", BATCH, case(Mode::Fx, false, &mulpd)),
         ("fx with memory", BATCH, case(Mode::Fx, true, &mulpd)),
+        ("avx", BATCH, case(Mode::Avx, false, &vmulpd)),
+        ("avx with memory", BATCH, case(Mode::Avx, true, &vmulpd)),
         ("step", BATCH, case(Mode::Step, false, &add)),
         ("step with memory", BATCH, case(Mode::Step, true, &push)),
         ("SIGSEGV", BATCH, case(Mode::Plain, false, &null)),
         ("SIGILL", BATCH, case(Mode::Plain, false, &ud2)),
     ] {
+        if case.mode == Mode::Avx && !Native::has_avx() {
+            println!("{name:22} there is no AVX");
+            continue;
+        }
         let mut cases = vec![case; batch];
         let mut results = vec![(Outcome::Done, NativeState::default()); batch];
         let (mut number, mut spent, mut best) = (0_u64, Duration::ZERO, Duration::MAX);
@@ -50,6 +57,7 @@ fn main() {
             for place in &mut cases {
                 case.state.gpr[0] = case.state.gpr[0].wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
                 place.state.gpr = case.state.gpr;
+                place.state.fx.upper[1] = case.state.gpr[0].into();
             }
             let begin = Instant::now();
             if let Err(error) = native.run(&cases, &mut results) {

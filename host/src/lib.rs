@@ -17,6 +17,8 @@ pub mod bpf;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod extended;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod maps;
@@ -41,6 +43,8 @@ pub mod stepper;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use error::HostError;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use extended::Extended;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use maps::Mapping;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

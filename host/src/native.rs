@@ -2,7 +2,7 @@
 //!
 //! The processor is the reference for an emulator. [`Native::run`] executes a batch of cases in a
 //! process that can do nothing else (see `setup.rs`). A case is one instruction with the registers,
-//! flags, x87 and SSE state and memory that it starts from.
+//! flags, x87, SSE and AVX state and memory that it starts from.
 //!
 //! # Memory
 //!
@@ -17,9 +17,10 @@
 //! # Limitations
 //!
 //! - System calls end in SIGSYS. `cpuid`, `rdtsc` and the like return this machine's values.
-//! - `wrfsbase`, `wrgsbase` and `wrpkru` work but are not undone for the next case. Neither are the
-//!   upper halves of AVX-512's registers 16 to 31, and its masks; the upper halves of YMM0 to YMM15
-//!   are zero before each case that loads the SSE state.
+//! - `wrfsbase`, `wrgsbase` and `wrpkru` work but are not undone for the next case. Neither is what
+//!   AVX-512 adds to YMM0 to YMM15.
+//! - [`Mode::Fx`] clears the upper halves of YMM0 to YMM15 and does not return them. [`Mode::Avx`]
+//!   sets and returns them, and needs a processor with AVX ([`Native::has_avx`]).
 //! - A case cannot set TF. [`Mode::Step`] sets it, so `pushf` pushes it there.
 
 mod driver;
@@ -36,6 +37,8 @@ pub use error::NativeError;
 pub use layout::{CODE_RANGE, WINDOW, WINDOW_PAGE, WINDOW_SIZE};
 pub use process::Native;
 
+use crate::extended::Extended;
+
 /// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
 pub const CODE_MAX: usize = 15;
 
@@ -51,25 +54,21 @@ pub struct NativeState {
     /// Before: the status flags, DF, NT, AC and ID; other bits are ignored. After: with IF, which
     /// is always set, and without RF and, in [`Mode::Step`], TF.
     pub rflags: u64,
-    /// The x87 and SSE state as FXSAVE64 stores it (Intel SDM volume 1, section 10.5.1). The bytes
-    /// after XMM15 are neither loaded nor stored.
-    pub fx: [u8; 512],
+    /// The x87, SSE and AVX registers. The bytes of `legacy` after XMM15 are neither loaded nor
+    /// stored, nor is `upper` in [`Mode::Fx`].
+    pub fx: Extended,
     /// The memory at [`WINDOW`].
     pub window: [u8; WINDOW_SIZE],
 }
 
 impl Default for NativeState {
-    /// All registers and memory are zero; x87 and SSE are as after a reset: exceptions masked,
-    /// 64-bit precision.
+    /// All registers and memory are zero; x87, SSE and AVX are as after a reset.
     fn default() -> NativeState {
-        let mut fx = [0; 512];
-        fx[..2].copy_from_slice(&0x37f_u16.to_le_bytes());
-        fx[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
         NativeState {
             gpr: [0; 16],
             rip: 0,
             rflags: 2,
-            fx,
+            fx: Extended::default(),
             window: [0; WINDOW_SIZE],
         }
     }
@@ -78,13 +77,16 @@ impl Default for NativeState {
 /// How an instruction is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Between two jumps. The x87 and SSE state is arbitrary, and not compared. For instructions
-    /// that do not transfer control and do not write TF.
+    /// Between two jumps. The x87, SSE and AVX state is arbitrary, and not returned. For
+    /// instructions that do not transfer control and do not write TF.
     Plain,
     /// Like `Plain`, with the x87 and SSE state.
     Fx,
+    /// Like `Fx`, with the AVX state. Slower.
+    Avx,
     /// One single step, ended by a signal: slow, but right for control transfers. With the x87 and
-    /// SSE state. A repeated string instruction executes one iteration.
+    /// SSE state and, where there is AVX, its state. A repeated string instruction executes one
+    /// iteration.
     Step,
 }
 

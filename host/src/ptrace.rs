@@ -142,6 +142,44 @@ pub(crate) fn set_registers(tid: i32, regs: &Registers) -> Result<(), HostError>
     Ok(())
 }
 
+/// Reads the start of the XSAVE area, in the standard format, as much as fits. Returns its size.
+pub(crate) fn xstate(tid: i32, area: &mut [u8]) -> Result<usize, HostError> {
+    let mut part = libc::iovec {
+        iov_base: area.as_mut_ptr().cast(),
+        iov_len: area.len(),
+    };
+    regset(libc::PTRACE_GETREGSET, "PTRACE_GETREGSET", tid, &mut part)?;
+    Ok(part.iov_len)
+}
+
+/// Sets the XSAVE area, which must be whole.
+pub(crate) fn set_xstate(tid: i32, area: &mut [u8]) -> Result<(), HostError> {
+    let mut part = libc::iovec {
+        iov_base: area.as_mut_ptr().cast(),
+        iov_len: area.len(),
+    };
+    regset(libc::PTRACE_SETREGSET, "PTRACE_SETREGSET", tid, &mut part)
+}
+
+/// The XSAVE area's number among the sets of registers (Linux `include/uapi/linux/elf.h`).
+const NT_X86_XSTATE: usize = 0x202;
+
+fn regset(
+    request: libc::c_uint,
+    call: &'static str,
+    tid: i32,
+    part: &mut libc::iovec,
+) -> Result<(), HostError> {
+    let set = NT_X86_XSTATE as *mut libc::c_void;
+    // SAFETY: both requests use only the memory that `part` describes, which its callers borrow
+    // mutably, and write the number of bytes to `part`.
+    let result = unsafe { libc::ptrace(request, tid, set, ptr::from_mut(part)) };
+    if result == -1 {
+        return Err(HostError::last(call, tid));
+    }
+    Ok(())
+}
+
 /// The x87 and SSE state, as FXSAVE64 stores it.
 #[repr(C, align(16))]
 pub(crate) struct FxArea(pub(crate) [u8; 512]);

@@ -13,6 +13,7 @@ mod image;
 mod tests;
 
 use crate::error::HostError;
+use crate::extended::{self, AVX_BIT, Extended, HEADER, LEGACY_BITS, UPPER, UPPER_SIZE};
 use crate::maps::Maps;
 use crate::pin::Pinned;
 use crate::ptrace::{self, FxArea, Registers, Resume, Status, Waited};
@@ -32,7 +33,12 @@ use std::time::Instant;
 /// `include/uapi/linux/personality.h`).
 const PERSONALITY: libc::c_ulong = (libc::ADDR_NO_RANDOMIZE | libc::ADDR_COMPAT_LAYOUT) as _;
 
-/// The registers of a thread except x87 and SSE.
+/// Size of the largest XSAVE area that is expected: with AMX it has 11 KiB.
+const XSTATE_MAX: usize = 1 << 16;
+/// The bytes of the x87 and SSE state before those that the kernel uses.
+const LEGACY: usize = 416;
+
+/// The registers of a thread except x87, SSE and AVX.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
     /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: the order of their encoding.
@@ -69,6 +75,8 @@ pub enum Stop {
 pub struct Stepper {
     pid: i32,
     memory: File,
+    /// Whether there is an AVX state.
+    avx: bool,
     /// Registers that [`Cpu`] lacks: the selectors.
     template: Registers,
     _tracee: Tracee,
@@ -102,6 +110,7 @@ impl Stepper {
         let mut stepper = Stepper {
             pid,
             memory,
+            avx: extended::has_avx(),
             template: ptrace::registers(pid)?,
             _tracee: tracee,
             _pinned: pinned,
@@ -296,22 +305,53 @@ impl Stepper {
         ptrace::set_registers(self.pid, &registers)
     }
 
-    /// The x87 and SSE state, as FXSAVE64 stores it.
+    /// The x87, SSE and AVX registers.
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn fx(&self) -> Result<[u8; 512], HostError> {
-        let mut area = FxArea([0; 512]);
-        ptrace::fx(self.pid, &mut area)?;
-        Ok(area.0)
+    pub fn extended(&self) -> Result<Extended, HostError> {
+        let mut state = Extended::default();
+        if self.avx {
+            let mut area = [0; UPPER + UPPER_SIZE];
+            ptrace::xstate(self.pid, &mut area)?;
+            state.legacy.copy_from_slice(&area[..HEADER]);
+            // Otherwise the registers are in their initial state.
+            if components(&area) & AVX_BIT != 0 {
+                let upper = area[UPPER..].as_chunks::<16>().0;
+                for (to, from) in state.upper.iter_mut().zip(upper) {
+                    *to = u128::from_le_bytes(*from);
+                }
+            }
+        } else {
+            let mut area = FxArea([0; 512]);
+            ptrace::fx(self.pid, &mut area)?;
+            state.legacy = area.0;
+        }
+        Ok(state)
     }
 
-    /// Sets the x87 and SSE state.
+    /// Sets the x87, SSE and AVX registers. Without AVX, the upper halves are ignored.
     ///
     /// # Errors
     /// If the process is gone, or reserved bits of MXCSR are set.
-    pub fn set_fx(&mut self, area: &[u8; 512]) -> Result<(), HostError> {
-        ptrace::set_fx(self.pid, &FxArea(*area))
+    pub fn set_extended(&mut self, state: &Extended) -> Result<(), HostError> {
+        if !self.avx {
+            return ptrace::set_fx(self.pid, &FxArea(state.legacy));
+        }
+        let mut area = vec![0; XSTATE_MAX];
+        let size = ptrace::xstate(self.pid, &mut area)?;
+        area.truncate(size);
+        if size < UPPER + UPPER_SIZE {
+            return Err(self.refused("PTRACE_GETREGSET", libc::ENODATA));
+        }
+        area[..LEGACY].copy_from_slice(&state.legacy[..LEGACY]);
+        let upper = area[UPPER..UPPER + UPPER_SIZE].as_chunks_mut::<16>().0;
+        for (to, from) in upper.iter_mut().zip(state.upper) {
+            *to = from.to_le_bytes();
+        }
+        let components = components(&area) | LEGACY_BITS | AVX_BIT;
+        area[HEADER..HEADER + 8].copy_from_slice(&components.to_le_bytes());
+        ptrace::set_xstate(self.pid, &mut area)
     }
 
     /// Executes one instruction.
@@ -391,6 +431,13 @@ fn unexpected(pid: i32, what: &Waited) -> HostError {
 
 fn failed(call: &'static str, tid: i32) -> impl FnOnce(std::io::Error) -> HostError {
     move |error| HostError::System { call, tid, error }
+}
+
+/// `XSTATE_BV`: the components of an XSAVE area that are not in their initial state.
+fn components(area: &[u8]) -> u64 {
+    area[HEADER..]
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn protection(may: [bool; 3]) -> u64 {

@@ -21,10 +21,10 @@ pub use tally::{Counts, Tally, call_name};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use unwind_sim_emulator::linux::{
-    Outcome, Process, ProcessObserver, ProcessOptions, SystemCall, Why,
+    Kernel, Outcome, ProcessObserver, ProcessOptions, SystemCall, Why,
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Exception, Observer, Processor, State};
+use unwind_sim_emulator::{Core, Exception, Observer, Processor};
 use unwind_sim_record::shadow::Shadow;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Frame;
@@ -111,9 +111,9 @@ impl std::fmt::Display for End {
 
 /// Resumes `state` on `processor` for at most `instructions_max` instructions. `root` is an empty
 /// folder.
-pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &Path) -> Resumed {
+pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Path) -> Resumed {
     let mut watch = Watch {
-        shadow: Shadow::middle(&state),
+        shadow: Shadow::middle(&core),
         returns: Vec::new(),
         jumps: HashMap::new(),
         jumped: false,
@@ -122,8 +122,8 @@ pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &
         assumed: BTreeMap::new(),
         number: 0,
     };
-    let mut process = Process::resume(
-        state,
+    let mut process = Kernel::resume(
+        core,
         ProcessOptions {
             root: root.to_owned(),
             processor,
@@ -168,7 +168,7 @@ pub fn resume(state: State, processor: Processor, instructions_max: u64, root: &
         assumed: watch.assumed,
         interrupted,
         instructions: process.executed(),
-        rip: process.machine.state.rip,
+        rip: process.machine.core.state.rip,
         end,
     }
 }
@@ -193,28 +193,28 @@ impl Watch {
 }
 
 impl ProcessObserver for Watch {
-    fn system_call(&mut self, call: &SystemCall, state: &State) {
+    fn system_call(&mut self, call: &SystemCall, core: &Core) {
         self.number = call.number;
         *self.assumed.entry(call.number).or_default() += 1;
         // Returns from a handler are not observed, nor is anything after them.
         self.is_over |= call.number == SYS_RT_SIGRETURN;
-        self.shadow.system_call(call, state);
+        self.shadow.system_call(call, core);
     }
 }
 
 impl Observer for Watch {
-    fn enter(&mut self, _: &State, block: Option<BlockId>, operations: usize) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
         self.shadow.enter(block, operations);
     }
 
-    fn before(&mut self, state: &State, insn: &Executed) {
-        self.shadow.before(state, insn);
+    fn before(&mut self, core: &Core, insn: &Executed) {
+        self.shadow.before(core, insn);
     }
 
-    fn after(&mut self, state: &State, _: &Executed, next: u64) {
+    fn after(&mut self, core: &Core, _: &Executed, next: u64) {
         let (outside, before) = (self.shadow.is_outside(), self.shadow.stats());
         let slot = self.shadow.rsp_before();
-        let insn = self.shadow.after(state, next);
+        let insn = self.shadow.after(core, next);
         if self.is_lost || self.is_over || !outside {
             return;
         }
@@ -236,7 +236,9 @@ impl Observer for Watch {
                 self.jumped = true;
                 if self.jumps.len() < JUMPS_MAX {
                     let assumed = self.assumed();
-                    self.jumps.entry((state.gpr(RSP), next)).or_insert(assumed);
+                    self.jumps
+                        .entry((core.state.gpr(RSP), next))
+                        .or_insert(assumed);
                 }
             }
             _ => {}

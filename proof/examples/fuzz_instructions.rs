@@ -63,6 +63,10 @@ fn main() -> std::process::ExitCode {
         }
     };
     println!("seed {}, {} codes", arguments.seed, fuzzer.codes().count());
+    if fuzzer.codes().next().is_none() {
+        eprintln!("no code is modelled and has this in its name");
+        return std::process::ExitCode::from(2);
+    }
     let cases_max = arguments.cases.unwrap_or(u64::MAX);
     let seconds = match (arguments.seconds, arguments.cases) {
         (None, None) => 30,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unwind_sim_emulator::address_space::PAGE_SIZE;
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Exit, Machine, MapError, Permissions, Processor, State};
+use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, MapError, Permissions, Processor};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 
@@ -38,7 +38,7 @@ pub enum FlatError {
     /// There is no such register.
     #[error(
         "set: no register `{0}`; there are rax to r15, rip, rflags, fs_base, gs_base, xmm0 to xmm15, \
-         mxcsr, st0 to st7, fcw, fsw, ftw"
+         ymm0 to ymm15, mxcsr, st0 to st7, fcw, fsw, ftw"
     )]
     Register(String),
     /// A value that the register cannot hold.
@@ -99,7 +99,7 @@ pub struct Case {
     /// Contents of memory. Its pages are mapped.
     #[serde(default)]
     pub data: Vec<Bytes>,
-    /// Initial registers.
+    /// Initial registers. `xmmN` is the lower half of `ymmN`; if both are set, `ymmN` counts.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
     /// Where execution ends: `hlt`, or the address of the next instruction.
@@ -132,6 +132,9 @@ pub struct StateLine {
     registers: BTreeMap<&'static str, String>,
     /// xmm0 to xmm15.
     xmm: Vec<String>,
+    /// ymm0 to ymm15. If absent, all their upper halves are zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ymm: Option<Vec<String>>,
     mxcsr: String,
     /// st0 to st7: sign and exponent, then the significand.
     st: Vec<String>,
@@ -240,10 +243,10 @@ pub fn run(case: &Case, processor: Processor) -> Result<StateLine, FlatError> {
             first = first.or(Some(at));
         }
     }
-    let mut machine = Machine::new(State::with_processor(space, processor));
-    machine.state.rip = first.ok_or(FlatError::NoCode)?;
+    let mut machine = Machine::new(Core::with_processor(space, processor));
+    machine.core.state.rip = first.ok_or(FlatError::NoCode)?;
     for (register, value) in &case.set {
-        set(&mut machine.state, register, value)?;
+        set(&mut machine.core, register, value)?;
     }
     let until = match case.until.as_deref() {
         None | Some("hlt") => None,
@@ -270,7 +273,7 @@ fn execute(
     let exit = match until {
         None => machine.run(limit, &mut ()),
         Some(address) => loop {
-            if machine.state.rip == address {
+            if machine.core.state.rip == address {
                 return ("until", None);
             }
             if machine.executed() >= limit {
@@ -296,7 +299,7 @@ fn dumped(machine: &Machine, at: u64, size: u64) -> DumpLine {
     let mut address = at;
     while address < at.saturating_add(size) {
         let mut byte = [0];
-        if machine.state.memory.peek(address, &mut byte).is_err() {
+        if machine.core.memory.peek(address, &mut byte).is_err() {
             break;
         }
         text.push_str(&format!("{:02x}", byte[0]));
@@ -308,58 +311,82 @@ fn dumped(machine: &Machine, at: u64, size: u64) -> DumpLine {
     }
 }
 
+/// The number in the name of a register.
+fn numbered(register: &str, prefix: &str, count: usize) -> Option<usize> {
+    let number: usize = register.strip_prefix(prefix)?.parse().ok()?;
+    (number < count).then_some(number)
+}
+
 /// Offsets in the FXSAVE image (SDM volume 1, table 10-2).
 const FCW: usize = 0;
 const FSW: usize = 2;
 const FTW: usize = 4;
 const ST: usize = 32;
 
-fn set(state: &mut State, register: &str, text: &str) -> Result<(), FlatError> {
+/// Parses a value of a ymm register, and returns its lower half first.
+fn halves(text: &str) -> Option<[u128; 2]> {
+    const HALF: usize = 32;
+    match text.strip_prefix("0x") {
+        Some(digits) if digits.len() > HALF && digits.is_ascii() => {
+            let (upper, lower) = digits.split_at(digits.len() - HALF);
+            // A sign is not a digit.
+            let half = |digits: &str| match digits.starts_with('+') {
+                true => None,
+                false => u128::from_str_radix(digits, 16).ok(),
+            };
+            Some([half(lower)?, half(upper)?])
+        }
+        _ => Some([wide(text)?, 0]),
+    }
+}
+
+fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
     let bad = || FlatError::Value {
         register: register.to_owned(),
         value: text.to_owned(),
     };
-    let value = wide(text).ok_or_else(bad)?;
-    let small = u64::try_from(value).map_err(|_| bad());
-    let numbered = |prefix: &str, count: usize| {
-        let number: usize = register.strip_prefix(prefix)?.parse().ok()?;
-        (number < count).then_some(number)
-    };
-    if let Some(number) = GENERAL.iter().position(|name| *name == register) {
-        state.set_gpr(number, small?);
+    if let Some(number) = numbered(register, "ymm", 16) {
+        let halves = halves(text).ok_or_else(bad)?;
+        core.state.vectors.set_ymm(number, halves);
         return Ok(());
     }
-    if let Some(number) = numbered("xmm", 16) {
-        state.xmm[number] = value;
+    let value = wide(text).ok_or_else(bad)?;
+    let small = u64::try_from(value).map_err(|_| bad());
+    if let Some(number) = GENERAL.iter().position(|name| *name == register) {
+        core.state.set_gpr(number, small?);
+        return Ok(());
+    }
+    if let Some(number) = numbered(register, "xmm", 16) {
+        core.state.vectors.set_xmm(number, value);
         return Ok(());
     }
     let short = u16::try_from(value).map_err(|_| bad());
-    let mut image = state.fx_image();
+    let mut image = core.fx_image();
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
     match register {
-        "rip" => state.rip = small?,
-        "rflags" => state.set_rflags(small?),
-        "fs_base" => state.set_gpr(reg::FS, small?),
-        "gs_base" => state.set_gpr(reg::GS, small?),
+        "rip" => core.state.rip = small?,
+        "rflags" => core.state.set_rflags(small?),
+        "fs_base" => core.state.set_gpr(reg::FS, small?),
+        "gs_base" => core.state.set_gpr(reg::GS, small?),
         "mxcsr" => {
             let mxcsr = u32::try_from(value).ok().filter(|bits| bits >> 16 == 0);
-            state.mxcsr = mxcsr.ok_or_else(bad)?;
+            core.state.mxcsr = mxcsr.ok_or_else(bad)?;
         }
         "fcw" | "fsw" => {
             put(
                 if register == "fcw" { FCW } else { FSW },
                 &short?.to_le_bytes(),
             );
-            state.set_fx_image(&image).ok_or_else(bad)?;
+            core.set_fx_image(&image).ok_or_else(bad)?;
         }
         "ftw" => {
             let short = short?;
             let full = |number: u32| u8::from(short >> (2 * number) & 3 != 3) << number;
             put(FTW, &[(0..8).map(full).sum()]);
-            state.set_fx_image(&image).ok_or_else(bad)?;
+            core.set_fx_image(&image).ok_or_else(bad)?;
         }
         _ => {
-            let number = numbered("st", 8);
+            let number = numbered(register, "st", 8);
             let number = number.ok_or_else(|| FlatError::Register(register.to_owned()))?;
             if value >> 80 != 0 {
                 return Err(bad());
@@ -368,7 +395,7 @@ fn set(state: &mut State, register: &str, text: &str) -> Result<(), FlatError> {
             // Setting a register marks it as not empty.
             let top = u16::from_le_bytes([image[FSW], image[FSW + 1]]) >> 11 & 7;
             image[FTW] |= 1 << ((number as u16 + top) & 7);
-            state.set_fx_image(&image).ok_or_else(bad)?;
+            core.set_fx_image(&image).ok_or_else(bad)?;
         }
     }
     Ok(())
@@ -381,16 +408,16 @@ fn line(
     what: Option<String>,
     dump: Vec<DumpLine>,
 ) -> StateLine {
-    let state = &machine.state;
+    let core = &machine.core;
     let general = GENERAL.iter().enumerate();
     let mut registers: BTreeMap<&'static str, String> = general
-        .map(|(n, name)| (*name, hex(state.gpr(n))))
+        .map(|(n, name)| (*name, hex(core.state.gpr(n))))
         .collect();
-    registers.insert("rip", hex(state.rip));
-    registers.insert("rflags", hex(state.rflags()));
-    registers.insert("fs_base", hex(state.gpr(reg::FS)));
-    registers.insert("gs_base", hex(state.gpr(reg::GS)));
-    let image = state.fx_image();
+    registers.insert("rip", hex(core.state.rip));
+    registers.insert("rflags", hex(core.state.rflags()));
+    registers.insert("fs_base", hex(core.state.gpr(reg::FS)));
+    registers.insert("gs_base", hex(core.state.gpr(reg::GS)));
+    let image = core.fx_image();
     let short = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
     let st = |number: usize| {
         let mut bytes = [0; 16];
@@ -411,14 +438,29 @@ fn line(
         what,
         instructions: machine.executed(),
         registers,
-        xmm: state.xmm.iter().map(|x| format!("{x:#034x}")).collect(),
-        mxcsr: hex(state.mxcsr.into()),
+        xmm: core
+            .state
+            .vectors
+            .lower()
+            .iter()
+            .map(|x| format!("{x:#034x}"))
+            .collect(),
+        ymm: ymm(core),
+        mxcsr: hex(core.state.mxcsr.into()),
         st: (0..8).map(|n| format!("{:#022x}", st(n))).collect(),
         fcw: hex(short(FCW).into()),
         fsw: hex(short(FSW).into()),
         ftw: hex(ftw.into()),
         dump,
     }
+}
+
+/// The ymm registers, if an upper half is not zero.
+fn ymm(core: &Core) -> Option<Vec<String>> {
+    let all = std::array::from_fn::<_, 16, _>(|number| core.state.vectors.ymm(number));
+    let text = |[lower, upper]: [u128; 2]| format!("{upper:#034x}{lower:032x}");
+    let is_used = all.iter().any(|[_, upper]| *upper != 0);
+    is_used.then(|| all.map(text).to_vec())
 }
 
 /// The tag of a register that is not empty: 0 valid, 1 zero, 2 special (SDM volume 1, 8.1.7).
@@ -462,6 +504,36 @@ mod tests {
     }
 
     #[test]
+    fn upper_halves_are_set_and_returned() {
+        // paddq %xmm2, %xmm1; hlt
+        let code = r#""flat":[{"at":"0x1000","hex":"660fd4caf4"}]"#;
+        let (upper, zeros) = ("123456789abcdef0fedcba9876543210", "0".repeat(31));
+        let set = format!(r#""set":{{"ymm1":"0x{upper}{zeros}5","xmm2":"2"}}"#);
+        let line = case(&format!("{{{code},{set}}}")).expect("it runs");
+        assert_eq!(line.xmm[1], format!("{:#034x}", 7));
+        let ymm = line.ymm.expect("an upper half is set");
+        assert_eq!(ymm[1], format!("0x{upper}{zeros}7"));
+        assert_eq!((ymm.len(), &ymm[2]), (16, &format!("{:#066x}", 2)));
+        // One digit more than a half, and no upper half at all.
+        let set = format!(r#""set":{{"ymm15":"0x3{zeros}1"}}"#);
+        let line = case(&format!("{{{code},{set}}}")).expect("it runs");
+        assert_eq!(line.ymm.expect("3")[15], format!("0x{:032x}{zeros}1", 3));
+        let line = case(&format!(r#"{{{code},"set":{{"ymm1":"3"}}}}"#)).expect("it runs");
+        assert_eq!(
+            (line.ymm, line.xmm[1].as_str()),
+            (None, "0x00000000000000000000000000000003")
+        );
+        for wrong in [
+            format!("0x1{upper}{upper}"),
+            format!("0x+{upper}"),
+            format!("0xg{upper}"),
+        ] {
+            let set = format!(r#""set":{{"ymm1":"{wrong}"}}"#);
+            assert!(case(&format!("{{{code},{set}}}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn it_ends_at_an_address_an_exception_or_a_limit() {
         let loops = r#"{"flat":[{"at":"0x1000","hex":"90ebfd"}],"max_instructions":10"#;
         assert_eq!(case(&format!("{loops}}}")).expect("it runs").end, "limit");
@@ -481,6 +553,7 @@ mod tests {
             r#"{"flat":[{"at":"x","hex":"90"}]}"#,
             r#"{"flat":[{"at":"1","hex":"9"}]}"#,
             r#"{"flat":[{"at":"0x1000","hex":"90"}],"set":{"rzx":"1"}}"#,
+            r#"{"flat":[{"at":"0x1000","hex":"90"}],"set":{"ymm16":"1"}}"#,
             r#"{"flat":[{"at":"0x1000","hex":"90"}],"set":{"mxcsr":"0xffffffff"}}"#,
             r#"{"flat":[{"at":"0x1000","hex":"90"}],"map":[{"at":"0","size":"0xffffffffffff"}]}"#,
             r#"{"flat":[{"at":"0xffffffffffffffff","hex":"9090"}]}"#,

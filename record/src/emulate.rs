@@ -4,7 +4,7 @@ use crate::emulator::finder_options;
 use crate::program::{End, RunningProgram};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
 use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
@@ -48,7 +48,7 @@ impl Run {
 }
 
 /// The function at an address, and the offset in it.
-fn place(process: &Process, root: &Path, address: u64) -> Option<String> {
+fn place(process: &Kernel, root: &Path, address: u64) -> Option<String> {
     const PAGE: u64 = 4096;
     const PID: u32 = 0;
     let (path, offset) = process.mapped_file(address)?;
@@ -87,7 +87,7 @@ pub fn run(
     let root = program.options.root.clone();
     let mut options = program.options;
     options.stream_deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
-    let mut process = Process::start(&program.path, options)?;
+    let mut process = Kernel::start(&program.path, options)?;
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(process.executed());
         let outcome = process.run(left.min(SLICE), &mut ());
@@ -108,7 +108,7 @@ pub fn run(
         place,
         instructions: process.executed(),
         time: begin.elapsed(),
-        pages: process.machine.state.memory.pages_in_use(),
+        pages: process.machine.core.memory.pages_in_use(),
         code_bytes: process.machine.code_bytes(),
         notices: process.notices().to_vec(),
     })

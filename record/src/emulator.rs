@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{
-    MappedFile, Notice, Outcome, Process, ProcessObserver, StartError, SystemCall,
+    Kernel, MappedFile, Notice, Outcome, ProcessObserver, StartError, SystemCall, Task,
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Access, Observer, Permissions, State};
+use unwind_sim_emulator::{Access, AddressSpace, Core, Observer, Permissions, State};
 use unwind_sim_perf_model::lbr::Depth;
 use unwind_sim_recordings::files::{FinderOptions, MappingRequest};
 use unwind_sim_recordings::model::{self, Region, RegionRole};
@@ -29,8 +29,6 @@ use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::{Cpu, Stats};
 
-/// Process ID, and the ID of its only thread.
-const PID: u32 = 1000;
 /// Number of instructions between checks of the clock and of the recording's end.
 const SLICE: u64 = 1 << 16;
 /// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
@@ -99,7 +97,7 @@ pub fn record<W: Write>(
     options: &EmulatorOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, RecordError> {
-    let mut process = Process::start(&program.path, program.options)?;
+    let mut process = Kernel::start(&program.path, program.options)?;
     let mut session = Session::new(options, recorder);
     let begin = Instant::now();
     let end = loop {
@@ -262,13 +260,13 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
     /// An instruction was executed; the next one is at `next`.
     #[inline]
-    fn stepped(&mut self, state: &State, insn: Insn, next: u64) {
+    fn stepped(&mut self, core: &Core, insn: Insn, next: u64) {
         if self.entry != Entry::Left {
-            self.until_main(state, insn, next);
+            self.until_main(core, insn, next);
         }
         if !self.recording {
             if !self.places.is_empty() {
-                self.maybe_from(state, next);
+                self.maybe_from(core, next);
             }
             return;
         }
@@ -280,26 +278,26 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             At::Freq(_) => false,
             At::Points(_) => {
                 if self.places.contains_key(&next) {
-                    self.until_place(state, insn, next);
+                    self.until_place(core, insn, next);
                 }
                 false
             }
         };
         if due {
-            let regs = SampleRegs::hardware(live(state, next));
-            self.sample(state, next, regs, None);
+            let regs = SampleRegs::hardware(live(core, next));
+            self.sample(core, next, regs, None);
         }
     }
 
     /// Finds `main` if no symbol gives its address.
     #[cold]
-    fn until_main(&mut self, state: &State, insn: Insn, next: u64) {
+    fn until_main(&mut self, core: &Core, insn: Insn, next: u64) {
         match self.entry {
             Entry::At(entry) if entry == next => self.entry = Entry::Inside,
             Entry::Inside if matches!(insn, Insn::Call { .. }) => {
                 self.entry = Entry::Left;
-                let argument = state.gpr(RDI);
-                if state.memory.fetch(argument, &mut [0]).is_ok() {
+                let argument = core.state.gpr(RDI);
+                if core.memory.fetch(argument, &mut [0]).is_ok() {
                     self.place_missing(|name| match name == MAIN {
                         true => vec![argument],
                         false => Vec::new(),
@@ -331,46 +329,46 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
     /// Starts recording, if this is the place to record from.
     #[inline]
-    fn maybe_from(&mut self, state: &State, rip: u64) {
+    fn maybe_from(&mut self, core: &Core, rip: u64) {
         let here = self.places.get(&rip);
         if here.is_some_and(|roles| roles.contains(&Role::From)) {
             self.recording = true;
             self.unknown_before = self.shadow.stats().unknown;
-            self.at_place(state, rip);
+            self.at_place(core, rip);
         }
     }
 
     /// The next instruction is at a place, perhaps because a handler returned to it.
-    fn until_place(&mut self, state: &State, insn: Insn, rip: u64) {
-        let here = (rip, state.gpr(RSP));
+    fn until_place(&mut self, core: &Core, insn: Insn, rip: u64) {
+        let here = (rip, core.state.gpr(RSP));
         if insn == Insn::Syscall && self.last_place == here {
             return;
         }
         self.last_place = here;
-        self.at_place(state, rip);
+        self.at_place(core, rip);
     }
 
-    fn at_place(&mut self, state: &State, rip: u64) {
+    fn at_place(&mut self, core: &Core, rip: u64) {
         for role in self.places.get(&rip).cloned().unwrap_or_default() {
             match role {
                 Role::From => {}
-                Role::Sample(index) => self.at_point(state, rip, index),
-                Role::Own(index) => self.at_own_point(state, rip, index),
+                Role::Sample(index) => self.at_point(core, rip, index),
+                Role::Own(index) => self.at_own_point(core, rip, index),
             }
         }
     }
 
-    fn at_point(&mut self, state: &State, rip: u64, index: usize) {
+    fn at_point(&mut self, core: &Core, rip: u64, index: usize) {
         let point = &self.options.plan.at.points()[index];
-        let live = live(state, rip);
+        let live = live(core, rip);
         let Some(frame) = point.fetch else {
-            return self.sample(state, rip, SampleRegs::hardware(live), Some(index));
+            return self.sample(core, rip, SampleRegs::hardware(live), Some(index));
         };
         let cfa = match frame {
-            FetchFrame::Entry => state.gpr(RSP).wrapping_add(8),
-            FetchFrame::Rbp => state.gpr(RBP).wrapping_add(16),
+            FetchFrame::Entry => core.state.gpr(RSP).wrapping_add(8),
+            FetchFrame::Rbp => core.state.gpr(RBP).wrapping_add(16),
         };
-        let Ok(caller) = state.memory.read_u64(cfa.wrapping_sub(8)) else {
+        let Ok(caller) = core.memory.read_u64(cfa.wrapping_sub(8)) else {
             return;
         };
         let sampled = fetch_caller_regs(caller, cfa);
@@ -388,10 +386,10 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             fetch: Some(live),
             own: Some(live),
         };
-        self.sample(state, rip, regs, Some(index));
+        self.sample(core, rip, regs, Some(index));
     }
 
-    fn at_own_point(&mut self, state: &State, rip: u64, index: usize) {
+    fn at_own_point(&mut self, core: &Core, rip: u64, index: usize) {
         let Some(at) = self.armed.iter().position(|a| a.point == index) else {
             return;
         };
@@ -399,24 +397,24 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         let regs = SampleRegs {
             sampled: armed.sampled,
             fetch: Some(armed.fetch),
-            own: Some(live(state, rip)),
+            own: Some(live(core, rip)),
         };
-        self.sample(state, rip, regs, Some(index));
+        self.sample(core, rip, regs, Some(index));
     }
 
     #[inline(never)]
-    fn sample(&mut self, state: &State, rip: u64, regs: SampleRegs, point: Option<usize>) {
+    fn sample(&mut self, core: &Core, rip: u64, regs: SampleRegs, point: Option<usize>) {
         if self.options.plan.has_samples(self.samples) || self.error.is_some() {
             return;
         }
         self.samples += 1;
         let sample = model::Sample {
-            pid: PID,
-            tid: PID,
+            pid: self.pid(),
+            tid: self.shadow.task().thread,
             time: self.instructions,
             regs,
-            regions: self.stacks(state),
-            truth: self.shadow.truth(state, rip),
+            regions: self.stacks(core),
+            truth: self.shadow.truth(core, rip),
             recorded: Vec::new(),
             branches: self.rings.read(),
             kernel: None,
@@ -426,15 +424,20 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     }
 
     /// The stacks of the thread, innermost first, without duplicates.
-    fn stacks(&self, state: &State) -> Vec<Region<'static>> {
+    /// The process that runs.
+    fn pid(&self) -> u32 {
+        self.shadow.task().process
+    }
+
+    fn stacks(&self, core: &Core) -> Vec<Region<'static>> {
         let max = self.options.plan.stack_bytes;
-        let first = piece(&state.memory, state.gpr(RSP), max, RegionRole::Stack);
+        let first = piece(&core.memory, core.state.gpr(RSP), max, RegionRole::Stack);
         let mut out: Vec<Region<'static>> = first.into_iter().collect();
         for other in self.shadow.other_stacks() {
             let covered =
                 |r: &Region<'_>| (r.address..r.address + r.bytes.len() as u64).contains(&other);
             if !out.iter().any(covered) {
-                out.extend(piece(&state.memory, other, max, RegionRole::OtherStack));
+                out.extend(piece(&core.memory, other, max, RegionRole::OtherStack));
             }
         }
         out
@@ -443,47 +446,48 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
 impl<W: Write> Observer for Session<'_, '_, W> {
     #[inline]
-    fn enter(&mut self, _: &State, block: Option<BlockId>, operations: usize) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
         self.shadow.enter(block, operations);
     }
 
     #[inline]
-    fn before(&mut self, state: &State, insn: &Executed) {
+    fn before(&mut self, core: &Core, insn: &Executed) {
         if self.begins {
             self.begins = false;
             match self.recording {
-                true => self.at_place(state, insn.rip),
-                false => self.maybe_from(state, insn.rip),
+                true => self.at_place(core, insn.rip),
+                false => self.maybe_from(core, insn.rip),
             }
         }
-        self.shadow.before(state, insn);
+        self.shadow.before(core, insn);
     }
 
     #[inline]
-    fn after(&mut self, state: &State, _: &Executed, next: u64) {
-        let insn = self.shadow.after(state, next);
+    fn after(&mut self, core: &Core, _: &Executed, next: u64) {
+        let insn = self.shadow.after(core, next);
         self.rings.branch(insn, self.shadow.rip_before(), next);
         if insn != Insn::Syscall && !self.is_over() {
-            self.stepped(state, insn, next);
+            self.stepped(core, insn, next);
         }
     }
 }
 
 impl<W: Write> ProcessObserver for Session<'_, '_, W> {
-    fn started(&mut self, state: &State, stack_end: u64) {
-        self.shadow.started(state, stack_end);
+    fn started(&mut self, core: &Core, stack_end: u64) {
+        self.shadow.started(core, stack_end);
         self.rings.reset();
         self.places.clear();
         self.missing = (0..self.names.len()).collect();
         self.armed.clear();
         self.begins = true;
         self.unnamed = true;
-        self.entry = match program_entry(state) {
-            Some(entry) if entry == state.rip => Entry::Inside,
+        self.entry = match program_entry(core) {
+            Some(entry) if entry == core.state.rip => Entry::Inside,
             Some(entry) => Entry::At(entry),
             None => Entry::Left,
         };
-        self.event(&model::Event::Exec { pid: PID });
+        let pid = self.pid();
+        self.event(&model::Event::Exec { pid });
     }
 
     fn mapped(
@@ -498,8 +502,8 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
             let name = unwind_sim_recordings::names::file_name(path);
             let end = (0..=NAME_MAX.min(name.len())).rfind(|&i| name.is_char_boundary(i));
             self.event(&model::Event::Comm {
-                pid: PID,
-                tid: PID,
+                pid: self.pid(),
+                tid: self.shadow.task().thread,
                 name: name[..end.unwrap_or(0)].to_owned(),
             });
         }
@@ -507,7 +511,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
             return self.unmapped(range);
         }
         let request = MappingRequest {
-            pid: PID,
+            pid: self.pid(),
             name: path.as_deref().unwrap_or_default(),
             range: range.clone(),
             file_offset: file.map_or(0, |f| f.offset),
@@ -521,7 +525,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     }
 
     fn unmapped(&mut self, range: Range<u64>) {
-        let space = self.recorder.world.space(PID);
+        let space = self.recorder.world.space(self.pid());
         let touches = |m: &unwind_sim_unwind::image::Mapping| {
             m.range.start < range.end && range.start < m.range.end
         };
@@ -529,7 +533,48 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
             return;
         }
         self.places.retain(|address, _| !range.contains(address));
-        self.event(&model::Event::Unmap { pid: PID, range });
+        let pid = self.pid();
+        self.event(&model::Event::Unmap { pid, range });
+    }
+
+    fn forked(&mut self, child: Task, _: bool, _: &State) {
+        self.shadow.forked(child);
+        self.event(&model::Event::Fork {
+            pid: child.process,
+            tid: child.thread,
+            parent_pid: self.pid(),
+        });
+    }
+
+    fn process_ended(&mut self, process: u32) {
+        self.shadow.process_ended(process);
+        self.event(&model::Event::Exit {
+            pid: process,
+            tid: process,
+        });
+    }
+
+    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+        self.shadow.thread_started(task, state, memory);
+        self.event(&model::Event::Fork {
+            pid: task.process,
+            tid: task.thread,
+            parent_pid: task.process,
+        });
+    }
+
+    fn switched(&mut self, task: Task, core: &Core) {
+        self.shadow.switched(task, core);
+        self.rings.reset();
+        self.begins = true;
+    }
+
+    fn thread_ended(&mut self, task: Task) {
+        self.shadow.thread_ended(task);
+        self.event(&model::Event::Exit {
+            pid: task.process,
+            tid: task.thread,
+        });
     }
 
     fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
@@ -537,11 +582,11 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
         self.begins = true;
     }
 
-    fn system_call(&mut self, call: &SystemCall, state: &State) {
-        self.shadow.system_call(call, state);
+    fn system_call(&mut self, call: &SystemCall, core: &Core) {
+        self.shadow.system_call(call, core);
         // After a call that does not return there is no state to sample.
         if call.returns && !self.is_over() {
-            self.stepped(state, Insn::Syscall, state.rip);
+            self.stepped(core, Insn::Syscall, core.state.rip);
         }
     }
 }

@@ -8,9 +8,9 @@ use super::{At, MAIN, locate};
 use crate::program::RunningProgram;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Input, MappedFile, Outcome, Output, Process, ProcessObserver};
+use unwind_sim_emulator::linux::{Input, Kernel, MappedFile, Outcome, Output, ProcessObserver};
 use unwind_sim_emulator::machine::Executed;
-use unwind_sim_emulator::{Access, Observer, Permissions, State};
+use unwind_sim_emulator::{Access, Core, Observer, Permissions};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::file_name;
 
@@ -70,7 +70,7 @@ impl Search {
         options.stdin = Input::Bytes(Vec::new());
         (options.stdout, options.stderr) = (Output::Capture, Output::Capture);
         options.allow_write = false;
-        let Ok(mut process) = Process::start(&program.path, options) else {
+        let Ok(mut process) = Kernel::start(&program.path, options) else {
             return false;
         };
         let begin = Instant::now();
@@ -93,9 +93,9 @@ impl Search {
 }
 
 impl Observer for Search {
-    fn before(&mut self, _: &State, _: &Executed) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
 
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl ProcessObserver for Search {

@@ -1,19 +1,47 @@
 //! The shadow stack of a program in the emulated machine: passes every instruction to the tracker,
 //! and caches the classes of instructions by block.
 
-use unwind_sim_emulator::linux::SystemCall;
+use std::collections::HashMap;
+use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_emulator::{AddressSpace, Core, State};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
-/// The shadow stack of a thread.
-pub struct Shadow {
+/// The shadow stacks of a process.
+struct Stacks {
+    /// The running thread, and its shadow stack.
+    task: Task,
     tracker: Tracker,
-    /// Statistics of programs before the last `execve`.
-    earlier: Stats,
+    others: HashMap<Task, Tracker>,
     suspended: Suspended,
     classes: Classes,
+}
+
+impl Stacks {
+    fn new(task: Task, tracker: Tracker) -> Stacks {
+        Stacks {
+            task,
+            tracker,
+            others: HashMap::new(),
+            suspended: Suspended::new(),
+            classes: Classes::default(),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let others = self.others.values().map(Tracker::stats);
+        others.fold(*self.tracker.stats(), |sum, stats| sum.plus(stats))
+    }
+}
+
+/// The shadow stacks of all threads.
+pub struct Shadow {
+    /// Those of the running process.
+    own: Stacks,
+    processes: HashMap<u32, Stacks>,
+    /// Statistics of programs before the last `execve`, and of what has ended.
+    earlier: Stats,
     /// Class of the current instruction, and the state before it.
     class: Insn,
     before: Cpu,
@@ -23,10 +51,9 @@ pub struct Shadow {
 impl Default for Shadow {
     fn default() -> Shadow {
         Shadow {
-            tracker: Tracker::root(&Cpu::default(), 0),
+            own: Stacks::new(Task::FIRST, Tracker::root(&Cpu::default(), 0)),
+            processes: HashMap::new(),
             earlier: Stats::default(),
-            suspended: Suspended::new(),
-            classes: Classes::default(),
             class: Insn::Other,
             before: Cpu::default(),
         }
@@ -35,18 +62,21 @@ impl Default for Shadow {
 
 impl Shadow {
     /// Starts in the middle of a thread: callers of the running function are unknown.
-    pub fn middle(state: &State) -> Shadow {
-        let rsp = state.gpr(4);
-        let high = state.memory.area(rsp).map_or(rsp, |(range, _)| range.end);
+    pub fn middle(core: &Core) -> Shadow {
+        let rsp = core.state.gpr(4);
+        let high = core.memory.area(rsp).map_or(rsp, |(range, _)| range.end);
         Shadow {
-            tracker: Tracker::middle(&state.cpu_at(state.rip), high),
+            own: Stacks::new(
+                Task::FIRST,
+                Tracker::middle(&core.state.cpu_at(core.state.rip), high),
+            ),
             ..Shadow::default()
         }
     }
 
     /// Is the running function one whose call was not seen?
     pub fn is_outside(&self) -> bool {
-        self.tracker.frames().is_empty()
+        self.own.tracker.frames().is_empty()
     }
 
     /// Address of the current instruction.
@@ -60,73 +90,150 @@ impl Shadow {
     }
 
     /// A program starts and replaces the previous one.
-    pub fn started(&mut self, state: &State, stack_end: u64) {
-        self.earlier = self.earlier.plus(self.tracker.stats());
-        self.tracker = Tracker::root(&state.cpu_at(state.rip), stack_end);
-        self.suspended = Suspended::new();
-        self.classes = Classes::default();
+    pub fn started(&mut self, core: &Core, stack_end: u64) {
+        self.earlier = self.earlier.plus(&self.own.stats());
+        let process = self.own.task.process;
+        let task = Task {
+            process,
+            thread: process,
+        };
+        let cpu = core.state.cpu_at(core.state.rip);
+        self.own = Stacks::new(task, Tracker::root(&cpu, stack_end));
+    }
+
+    /// A thread was created. The function in which it begins has no caller.
+    pub fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+        self.own.others.insert(task, thread_tracker(state, memory));
+    }
+
+    /// A process was created, as a copy of the running thread.
+    pub fn forked(&mut self, child: Task) {
+        let mut stacks = Stacks::new(child, self.own.tracker.fork());
+        stacks.suspended = self.own.suspended.clone();
+        self.processes.insert(child.process, stacks);
+    }
+
+    /// Another thread runs from here on.
+    pub fn switched(&mut self, task: Task, core: &Core) {
+        if task.process != self.own.task.process
+            && let Some(next) = self.processes.remove(&task.process)
+        {
+            let last = std::mem::replace(&mut self.own, next);
+            self.processes.insert(last.task.process, last);
+        }
+        if task == self.own.task {
+            return;
+        }
+        let next = self.own.others.remove(&task);
+        let next = next.unwrap_or_else(|| Shadow::middle(core).own.tracker);
+        let last = std::mem::replace(&mut self.own.tracker, next);
+        self.own.others.insert(self.own.task, last);
+        self.own.task = task;
+    }
+
+    /// A thread has ended.
+    pub fn thread_ended(&mut self, task: Task) {
+        if let Some(ended) = self.own.others.remove(&task) {
+            self.earlier = self.earlier.plus(ended.stats());
+        }
+    }
+
+    /// A process has ended.
+    pub fn process_ended(&mut self, process: u32) {
+        if let Some(ended) = self.processes.remove(&process) {
+            self.earlier = self.earlier.plus(&ended.stats());
+        }
+    }
+
+    /// The thread that runs.
+    pub fn task(&self) -> Task {
+        self.own.task
     }
 
     /// A block of `operations` operations starts.
     #[inline]
     pub fn enter(&mut self, block: Option<BlockId>, operations: usize) {
-        self.classes.enter(block, operations);
+        self.own.classes.enter(block, operations);
     }
 
     /// The instruction `insn` is about to be executed.
     #[inline]
-    pub fn before(&mut self, state: &State, insn: &Executed) {
-        self.class = self.classes.of(state, insn);
-        self.before = state.cpu_at(insn.rip);
+    pub fn before(&mut self, core: &Core, insn: &Executed) {
+        self.class = self.own.classes.of(core, insn);
+        self.before = core.state.cpu_at(insn.rip);
     }
 
     /// The current instruction was executed. The result of a system call is not known yet: see
     /// [`Shadow::system_call`].
     #[inline]
-    pub fn after(&mut self, state: &State, next: u64) -> Insn {
-        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
-            self.step(state, next, 0);
+    pub fn after(&mut self, core: &Core, next: u64) -> Insn {
+        if self.class != Insn::Syscall
+            && !self.own.tracker.step_quick(self.class, core.state.gpr(4))
+        {
+            self.step(core, next, 0);
         }
         self.class
     }
 
     /// A system call has returned.
-    pub fn system_call(&mut self, call: &SystemCall, state: &State) {
+    pub fn system_call(&mut self, call: &SystemCall, core: &Core) {
         self.class = Insn::Syscall;
-        self.step(state, state.rip, call.number);
+        // Other threads may have run since.
+        self.before = at_call(call);
+        self.step(core, core.state.rip, call.number);
     }
 
     /// A signal handler is about to run.
     pub fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
-        self.tracker.signal(interrupted, handler, restorer);
+        self.own.tracker.signal(interrupted, handler, restorer);
     }
 
     #[inline(never)]
-    fn step(&mut self, state: &State, next: u64, rax: u64) {
-        self.tracker.step(
+    fn step(&mut self, core: &Core, next: u64, rax: u64) {
+        self.own.tracker.step(
             self.class,
             &self.before,
             rax,
-            &state.cpu_at(next),
-            &mut self.suspended,
-            &mut &state.memory,
+            &core.state.cpu_at(next),
+            &mut self.own.suspended,
+            &mut &core.memory,
         );
     }
 
     /// The true chain. The next instruction is at `rip`.
-    pub fn truth(&self, state: &State, rip: u64) -> Truth {
-        self.tracker.truth(&state.cpu_at(rip))
+    pub fn truth(&self, core: &Core, rip: u64) -> Truth {
+        self.own.tracker.truth(&core.state.cpu_at(rip))
     }
 
     /// The values of rsp at which the chain continues on another stack, innermost first.
     pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
-        self.tracker.other_stacks()
+        self.own.tracker.other_stacks()
     }
 
     /// Statistics so far.
     pub fn stats(&self) -> Stats {
-        self.earlier.plus(self.tracker.stats())
+        let processes = self.processes.values().map(Stacks::stats);
+        let earlier = processes.fold(self.earlier, |sum, stats| sum.plus(&stats));
+        earlier.plus(&self.own.stats())
     }
+}
+
+/// The state at the `syscall` instruction of a call.
+pub fn at_call(call: &SystemCall) -> Cpu {
+    /// Length of `syscall`, bytes.
+    const SYSCALL: u64 = 2;
+    Cpu {
+        rip: call.before.rip.wrapping_sub(SYSCALL),
+        ..call.before
+    }
+}
+
+/// The shadow stack of a new thread, whose first function has no caller.
+pub fn thread_tracker(state: &State, memory: &AddressSpace) -> Tracker {
+    let rsp = state.gpr(4);
+    let below = rsp.wrapping_sub(1);
+    let high = memory.area(below).map_or(rsp, |(range, _)| range.end);
+    Tracker::root(&state.cpu_at(state.rip), high)
 }
 
 /// The classes of instructions, by block.
@@ -160,13 +267,13 @@ impl Classes {
     }
 
     #[inline]
-    fn of(&mut self, state: &State, insn: &Executed) -> Insn {
+    fn of(&mut self, core: &Core, insn: &Executed) -> Insn {
         let block = self.blocks.get_mut(self.number);
         let known = block.and_then(|b| b.get_mut(insn.index as usize));
         match known {
             Some(Some(class)) => *class,
-            Some(place) => *place.insert(class_of(&state.memory, insn)),
-            None => class_of(&state.memory, insn),
+            Some(place) => *place.insert(class_of(&core.memory, insn)),
+            None => class_of(&core.memory, insn),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! point.
 
 use crate::registers::live_registers;
-use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_recordings::model::{Region, RegionRole};
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -20,10 +20,10 @@ pub(super) const RBP: usize = 5;
 pub(super) const RDI: usize = 7;
 
 /// All registers of a sample. The next instruction is at `rip`.
-pub(super) fn live(state: &State, rip: u64) -> Regs {
+pub(super) fn live(core: &Core, rip: u64) -> Regs {
     /// The code segment of 64-bit programs (Linux `arch/x86/include/asm/segment.h`, `__USER_CS`).
     const USER_CS: u64 = 0x33;
-    let mut regs = live_registers(state, rip);
+    let mut regs = live_registers(&core.state, rip);
     regs.set(Reg::Cs, USER_CS);
     regs
 }
@@ -51,9 +51,9 @@ pub(super) fn piece(
 
 /// The running program's own entry point. The auxiliary vector follows the environment on the stack
 /// (psABI 3.4.1).
-pub(super) fn program_entry(state: &State) -> Option<u64> {
-    let rsp = state.gpr(RSP);
-    let word = |index: u64| state.memory.read_u64(rsp.wrapping_add(index * 8)).ok();
+pub(super) fn program_entry(core: &Core) -> Option<u64> {
+    let rsp = core.state.gpr(RSP);
+    let word = |index: u64| core.memory.read_u64(rsp.wrapping_add(index * 8)).ok();
     let behind_args = word(0)?.checked_add(2)?;
     let null = (behind_args..INITIAL_WORDS_MAX).find(|&i| word(i).is_none_or(|w| w == 0))?;
     let mut entries = (null + 1..INITIAL_WORDS_MAX).step_by(2);

@@ -164,16 +164,19 @@ impl InputArgs {
 
     /// Opens the recording, with options that `change` changes.
     pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        let input = self.reopen_with(change)?;
-        output::tell_problems(&self.path, &input.gaps().problems);
-        Ok(input)
+        open(&self.path, &self.options(change)?)
     }
 
     /// Opens the recording again: its problems were reported.
     pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
+        let options = self.options(change)?;
+        Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
+    }
+
+    fn options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
         let mut options = self.kernel.options(self.symfs.clone())?;
         change(&mut options);
-        Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
+        Ok(options)
     }
 
     /// Opens the recording, and reads it with `read`. Reports on stderr what it lacks.

@@ -112,10 +112,10 @@ fn a_program_may_be_killed_or_not_modelled() {
 #[test]
 fn a_program_whose_thread_is_not_started_is_flagged() {
     let directory = tempfile::tempdir().expect("a directory");
-    // CLONE_VM | FS | FILES | SIGHAND | THREAD, then CLONE_VFORK | SIGCHLD.
+    // CLONE_VM | SIGHAND | THREAD, then CLONE_PIDFD | SIGCHLD.
     for (name, flags, what) in [
-        ("thread", "0x10f00", "threads"),
-        ("process", "0x4011", "other processes"),
+        ("thread", "0x10900", "threads with files of their own"),
+        ("process", "0x1011", "processes with namespaces"),
     ] {
         let end = format!(
             " mov $56, %eax\n mov ${flags}, %edi\n xor %esi, %esi\n syscall\n\
@@ -139,35 +139,23 @@ fn a_program_whose_thread_is_not_started_is_flagged() {
 }
 
 #[test]
-fn an_avx_instruction_is_named() {
+fn an_instruction_of_another_level_is_invalid() {
     let directory = tempfile::tempdir().expect("a directory");
-    for (name, code, wanted) in [
-        (
-            "avx",
-            "vaddps %xmm0, %xmm1, %xmm2",
-            "vaddps: AVX is not modelled",
-        ),
-        (
-            "avx2",
-            "vpaddd %ymm0, %ymm1, %ymm2",
-            "vpaddd: AVX2 is not modelled",
-        ),
-        (
-            "fma",
-            "vfmadd213ss %xmm0, %xmm1, %xmm2",
-            "vfmadd213ss: FMA is not modelled",
-        ),
+    for (name, code) in [
+        ("avx", "vaddps %xmm0, %xmm1, %xmm2"),
+        ("avx2", "vpaddd %ymm0, %ymm1, %ymm2"),
+        ("fma", "vfmadd213ss %xmm0, %xmm1, %xmm2"),
+        ("bmi1", "andn %rax, %rcx, %rdx"),
     ] {
-        let path = program(directory.path(), name, &format!(" nop\n {code}"));
-        let output = emulated(&[], &path);
-        assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
+        let end = format!(" nop\n {code}\n mov $60, %eax\n mov $7, %edi\n syscall");
+        let path = program(directory.path(), name, &end);
+        let output = emulated(&["--status", "program"], &path);
+        assert_eq!((stdout(&output), status(&output)), ("hello\n", 128 + 4));
         let said = stderr(&output);
-        assert!(said.contains(wanted), "{said}");
-        assert!(
-            said.contains("in _start+0x1") && said.contains(", at 0x40"),
-            "{said}"
-        );
-        assert!(said.contains("x86-64-v2"), "{said}");
+        assert!(said.contains("killed by signal 4"), "{said}");
+        assert!(said.contains("(--cpu)"), "{said}");
+        let output = emulated(&["--status", "program", "--cpu", "v3"], &path);
+        assert_eq!((stdout(&output), status(&output)), ("hello\n", 7), "{name}");
     }
 }
 
@@ -307,7 +295,8 @@ fn nothing_is_sampled_behind_the_end() {
 #[test]
 fn what_is_not_modelled_has_one_status() {
     let directory = tempfile::tempdir().expect("a directory");
-    let forks = " mov $57, %eax\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
+    let forks =
+        " mov $56, %eax\n mov $0x1011, %edi\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
     let path = program(directory.path(), "forks", forks);
     let trace = directory.path().join("trace.bin").display().to_string();
     let record = ["record", "--engine", "emulator", "--at", "every:1"];
@@ -331,7 +320,7 @@ fn what_is_not_modelled_has_one_status() {
     }
     assert!(Path::new(&trace).exists(), "the trace is kept");
     // A finding takes precedence: here a row that lacks a push.
-    let wrong = " mov $57, %eax\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
+    let wrong = " mov $56, %eax\n mov $0x1011, %edi\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
                  1: .cfi_startproc\n push %rax\n nop\n pop %rax\n ret\n .cfi_endproc";
     let path = program(directory.path(), "wrong", wrong);
     let found = run(&["verify", "--unwinder", "dwarf", "--", &path]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Executed, Exit, LoadOptions, Machine, State, load};
+use unwind_sim_emulator::{AddressSpace, Executed, Exit, LoadOptions, Machine, Core, load};
 use unwind_sim_unwind::image::Bytes;
 
 /// The programs' names, by number.
@@ -54,10 +54,10 @@ pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
     let mut space = AddressSpace::default();
     let options = LoadOptions::default();
     let loaded = load(&mut space, &bytes, None, &[], &[], &options).expect("it loads");
-    let mut machine = Machine::new(State::new(space));
-    machine.state.rip = loaded.entry;
-    machine.state.set_gpr(reg::RSP, loaded.rsp);
-    machine.state.set_gpr(reg::RDI, which);
+    let mut machine = Machine::new(Core::new(space));
+    machine.core.state.rip = loaded.entry;
+    machine.core.state.set_gpr(reg::RSP, loaded.rsp);
+    machine.core.state.set_gpr(reg::RDI, which);
     let mut counter = Counter(0);
     let begin = cpu_time();
     let exit = match hooked {
@@ -68,7 +68,7 @@ pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
     assert_eq!(exit, Exit::Halt);
     assert!(!hooked || counter.0 == machine.executed());
     let answer = Answer {
-        rax: machine.state.gpr(reg::RAX),
+        rax: machine.core.state.gpr(reg::RAX),
         instructions: machine.executed(),
     };
     (answer, time)
@@ -79,12 +79,12 @@ pub struct Counter(pub u64);
 
 impl unwind_sim_emulator::Observer for Counter {
     #[inline(always)]
-    fn before(&mut self, _: &State, _: &Executed) {
+    fn before(&mut self, _: &Core, _: &Executed) {
         self.0 += 1;
     }
 
     #[inline(always)]
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl unwind_sim_emulator::linux::ProcessObserver for Counter {}

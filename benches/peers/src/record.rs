@@ -10,9 +10,9 @@ use crate::timing::cpu_time;
 use std::ops::Range;
 use std::time::Duration;
 use unwind_sim_emulator::address_space::{Change, PAGE_SIZE};
-use unwind_sim_emulator::linux::{Outcome, Process, ProcessObserver, ProcessOptions};
+use unwind_sim_emulator::linux::{Outcome, Kernel, ProcessObserver, ProcessOptions};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, State};
+use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, Core};
 
 /// A program of this machine.
 pub struct Program<'a> {
@@ -84,7 +84,7 @@ impl Recording {
     }
 }
 
-fn start(program: &Program<'_>) -> Process {
+fn start(program: &Program<'_>) -> Kernel {
     let options = ProcessOptions {
         args: program
             .args
@@ -97,7 +97,7 @@ fn start(program: &Program<'_>) -> Process {
             .collect(),
         ..ProcessOptions::default()
     };
-    let started = Process::start(program.args[0].as_bytes(), options);
+    let started = Kernel::start(program.args[0].as_bytes(), options);
     started.unwrap_or_else(|error| panic!("{}: {error}", program.name))
 }
 
@@ -123,26 +123,26 @@ pub fn record(program: &Program<'_>) -> Recording {
     let outcome = start(program).run(u64::MAX, &mut finder);
     assert_eq!(outcome, Outcome::Exited(0), "{}", program.name);
     let mut process = start(program);
-    let memory = &process.machine.state.memory;
+    let memory = &process.machine.core.memory;
     let all = memory.areas().map(|(range, _)| range);
     let mut begin = answer(&process, 0);
     all.for_each(|range| mapped(memory, &range, &mut begin));
-    let entry = process.machine.state.rip;
+    let entry = process.machine.core.state.rip;
     let mut answers = Vec::new();
     let mut end = Vec::new();
     for &instructions in &finder.found {
         let outcome = process.run(instructions - 1 - process.executed(), &mut ());
         assert_eq!(outcome, Outcome::Limit, "{}", program.name);
         if Some(&instructions) == finder.found.last() {
-            let memory = &process.machine.state.memory;
+            let memory = &process.machine.core.memory;
             let all = memory.areas().map(|(range, _)| range);
             end = all.flat_map(|range| pages(memory, range)).collect();
         }
         let mut answer = answer(&process, instructions);
-        process.machine.state.memory.note_changes(true);
+        process.machine.core.memory.note_changes(true);
         process.step(&mut ());
         let mut changes = Vec::new();
-        let memory = &mut process.machine.state.memory;
+        let memory = &mut process.machine.core.memory;
         memory.take_changes(&mut changes);
         memory.note_changes(false);
         for change in changes {
@@ -156,8 +156,8 @@ pub fn record(program: &Program<'_>) -> Recording {
                 }
             }
         }
-        answer.after = registers(&process.machine.state);
-        answer.fs_base = process.machine.state.gpr(reg::FS);
+        answer.after = registers(&process.machine.core);
+        answer.fs_base = process.machine.core.state.gpr(reg::FS);
         answers.push(answer);
     }
     assert_eq!(
@@ -176,17 +176,17 @@ pub fn record(program: &Program<'_>) -> Recording {
     }
 }
 
-fn registers(state: &State) -> [u64; 16] {
-    std::array::from_fn(|number| state.gpr(number))
+fn registers(core: &Core) -> [u64; 16] {
+    std::array::from_fn(|number| core.state.gpr(number))
 }
 
-fn answer(process: &Process, instructions: u64) -> Answer {
-    let registers = registers(&process.machine.state);
+fn answer(process: &Kernel, instructions: u64) -> Answer {
+    let registers = registers(&process.machine.core);
     Answer {
         instructions,
         before: registers,
         after: registers,
-        fs_base: process.machine.state.gpr(reg::FS),
+        fs_base: process.machine.core.state.gpr(reg::FS),
         deeds: Vec::new(),
         contents: Vec::new(),
     }
@@ -226,13 +226,13 @@ struct Finder {
 }
 
 impl Observer for Finder {
-    fn before(&mut self, state: &State, insn: &Executed) {
+    fn before(&mut self, core: &Core, insn: &Executed) {
         self.executed += 1;
         let mut bytes = [0; 3];
         let Some(bytes) = bytes.get_mut(..insn.len.into()) else {
             return;
         };
-        if insn.len < 2 || state.memory.fetch(insn.rip, bytes).is_err() {
+        if insn.len < 2 || core.memory.fetch(insn.rip, bytes).is_err() {
             return;
         }
         if let Some((what, patch)) = ANSWERED.iter().find(|(what, _)| *what == bytes) {
@@ -243,7 +243,7 @@ impl Observer for Finder {
         }
     }
 
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl ProcessObserver for Finder {}

@@ -3,7 +3,6 @@
 #! group: dynamic
 #! link: -no-pie
 #! right: dwarf
-#! not-emulated: it makes a thread
 #@ in_thread: works < thread < [lib]+
         .include "prelude.inc"
 

@@ -2,7 +2,6 @@
 #! source: vfork(2); Linux kernel/fork.c CLONE_VFORK|CLONE_VM
 #! group: transfer
 #! right: dwarf fp
-#! not-emulated: it makes a process
 #@ in_child: child < spawns < outer < _start
 #@ in_parent: parent < spawns < outer < _start
         .include "prelude.inc"

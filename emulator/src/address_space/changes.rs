@@ -1,35 +1,20 @@
 //! Notes changes of memory, for callers that keep a copy of it.
 
 use super::AddressSpace;
-use std::ops::Range;
-
-/// A change of memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// Bytes were stored, by an instruction or by the host.
-    Stored(Range<u64>),
-    /// Pages were mapped, unmapped, protected or emptied; their content has to be read again.
-    Mapped(Range<u64>),
-}
+use super::space::Change;
 
 impl AddressSpace {
-    /// Starts or stops noting changes. The machine is slower while it does.
+    /// Starts or stops noting changes of the running space. The machine is slower while it does.
+    /// What other spaces store to an object is not noted.
     pub fn note_changes(&mut self, wanted: bool) {
-        self.changes = wanted.then(Vec::new);
+        self.own.changes = wanted.then(Vec::new);
         self.tlb.flush_writes();
     }
 
     /// Appends the changes since the last call to `to`, in order.
     pub fn take_changes(&mut self, to: &mut Vec<Change>) {
-        if let Some(changes) = &mut self.changes {
+        if let Some(changes) = &mut self.own.changes {
             to.append(changes);
-        }
-    }
-
-    #[inline]
-    pub(super) fn note(&mut self, change: impl FnOnce() -> Change) {
-        if let Some(changes) = &mut self.changes {
-            changes.push(change());
         }
     }
 }

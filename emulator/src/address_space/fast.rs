@@ -1,7 +1,11 @@
 //! The machine's own accesses: loads and stores of a few bytes, through a table of recent
 //! translations.
 
-use super::{Access, AddressSpace, Fault, FaultKind, PAGE_SIZE};
+use super::AddressSpace;
+use super::fault::{Access, Fault, FaultKind};
+use super::frames::Frames;
+use super::limits::{PAGE_SIZE, TASK_SIZE};
+use super::watch::UNKNOWN;
 use std::ops::Range;
 
 /// Why an access by the machine was refused.
@@ -74,6 +78,14 @@ impl Tlb {
         }
     }
 
+    /// Forgets the page of an address, which has got another frame.
+    pub(super) fn forget_read(&mut self, address: u64) {
+        let index = index(address);
+        if hit(&self.reads, address, 1).is_some() {
+            self.reads[index] = EMPTY[index];
+        }
+    }
+
     /// Adds a page whose stores need no check.
     fn add_write(&mut self, entry: Entry) {
         let index = index(entry.start);
@@ -98,7 +110,7 @@ impl AddressSpace {
     #[inline(always)]
     pub fn load_bytes<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         if let Some(at) = hit(&self.tlb.reads, address, N)
-            && let Some(bytes) = self.pages.bytes().get(at..at + N)
+            && let Some(bytes) = self.frames.bytes().get(at..at + N)
         {
             return bytes.try_into().ok();
         }
@@ -109,7 +121,7 @@ impl AddressSpace {
     #[inline(always)]
     pub(super) fn recent_u64(&self, address: u64) -> Option<u64> {
         let at = hit(&self.tlb.reads, address, 8)?;
-        let bytes = self.pages.bytes().get(at..at + 8)?;
+        let bytes = self.frames.bytes().get(at..at + 8)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
@@ -117,7 +129,7 @@ impl AddressSpace {
     #[inline(always)]
     pub fn store_bytes<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Option<()> {
         if let Some(at) = hit(&self.tlb.writes, address, N)
-            && let Some(to) = self.pages.bytes_mut().get_mut(at..at + N)
+            && let Some(to) = self.frames.bytes_mut().get_mut(at..at + N)
         {
             to.copy_from_slice(&bytes);
             return Some(());
@@ -138,7 +150,7 @@ impl AddressSpace {
     pub fn readable(&mut self, address: u64) -> Option<&[u8]> {
         self.load_bytes::<1>(address)?;
         let base = hit(&self.tlb.reads, address, 1)?;
-        self.pages.bytes().get(base..base + rest_of_page(address))
+        self.frames.bytes().get(base..base + rest_of_page(address))
     }
 
     /// The bytes from `address` to the end of its page, for writing. `None` without a refusal means
@@ -148,7 +160,7 @@ impl AddressSpace {
         self.check_store(address, 1)?;
         let base = hit(&self.tlb.writes, address, 1)?;
         let end = base + rest_of_page(address);
-        self.pages.bytes_mut().get_mut(base..end)
+        self.frames.bytes_mut().get_mut(base..end)
     }
 
     /// Copies upward, at most `size` bytes and not past the end of either page. Returns the number
@@ -160,7 +172,7 @@ impl AddressSpace {
         let source = hit(&self.tlb.reads, from, 1)?;
         let room = rest_of_page(from).min(rest_of_page(to)) as u64;
         let size = size.min(room);
-        let bytes = self.pages.bytes_mut();
+        let bytes = self.frames.bytes_mut();
         if from < to && to - from < size {
             // The ranges overlap: bytes that were just written are read.
             (0..size as usize).for_each(|i| bytes[target + i] = bytes[source + i]);
@@ -179,26 +191,45 @@ impl AddressSpace {
     /// [`AddressSpace::take_code_changes`].
     pub fn watch_code(&mut self, range: Range<u64>) {
         let mut flush = false;
-        for number in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
-            if !self.pages.is_code(number) && self.page(number * PAGE_SIZE).is_some() {
-                self.pages.set_code(number);
-                flush = true;
+        let end = range.end.min(TASK_SIZE).div_ceil(PAGE_SIZE);
+        for number in range.start / PAGE_SIZE..end {
+            if self.own.watch.contains(number) {
+                continue;
             }
+            let at = number * PAGE_SIZE;
+            let is_object = self
+                .area(at)
+                .is_some_and(|(_, area)| area.object().is_some());
+            // Stores through other mappings of an object are found by its frame.
+            let version = is_object.then(|| match self.frame_to_read(at) {
+                Some(frame) if self.own.table.get(number).is_none() => {
+                    Some((frame, self.frames.set_code(frame)))
+                }
+                Some(_) => None,
+                None => Some(UNKNOWN),
+            });
+            self.own.watch.insert(number, version.flatten());
+            flush = true;
         }
         if flush {
             self.tlb.flush_writes();
         }
     }
 
+    /// Forgets that instructions were decoded anywhere.
+    pub fn unwatch_code(&mut self) {
+        self.own.watch.clear();
+    }
+
     /// Takes the ranges of watched instructions that were written, unmapped, remapped or protected.
     pub fn take_code_changes(&mut self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.code_changes)
+        std::mem::take(&mut self.own.watch.changes)
     }
 
     /// Whether watched instructions have changed.
     #[inline]
     pub fn has_code_changes(&self) -> bool {
-        !self.code_changes.is_empty()
+        !self.own.watch.changes.is_empty()
     }
 
     /// Whether stores to watched instructions are allowed; they are noted.
@@ -213,14 +244,26 @@ impl AddressSpace {
         if let Err(fault) = canonical(address, N as u64, Access::Read) {
             return self.refuse(Refusal::Fault(fault));
         }
-        if let Err(fault) = self.load(address, &mut bytes, Some(Access::Read)) {
+        let is_in_page = N <= rest_of_page(address);
+        let usable = match is_in_page {
+            true => {
+                let area = self.own.usable(address, Some(Access::Read), Access::Read);
+                area.map(drop)
+            }
+            false => self.load(address, &mut bytes, Some(Access::Read)),
+        };
+        if let Err(fault) = usable {
             return self.refuse(Refusal::Fault(fault));
         }
-        let Some(base) = self.page(address) else {
+        let Some(frame) = self.frame_to_read(address) else {
             return self.refuse(Refusal::Fault(Fault::out_of_pages(address)));
         };
-        let start = address - address % PAGE_SIZE;
+        let (start, base) = (address - address % PAGE_SIZE, Frames::base(frame));
         self.tlb.reads[index(address)] = Entry { start, base };
+        if is_in_page {
+            let at = base + (address - start) as usize;
+            bytes.copy_from_slice(&self.frames.bytes()[at..at + N]);
+        }
         Some(bytes)
     }
 
@@ -228,6 +271,10 @@ impl AddressSpace {
     #[inline(never)]
     fn store_slow(&mut self, address: u64, bytes: &[u8]) -> Option<()> {
         self.check_store_slow(address, bytes.len() as u64)?;
+        if let Some(at) = hit(&self.tlb.writes, address, bytes.len()) {
+            self.frames.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+            return Some(());
+        }
         match self.store(address, bytes, Some(Access::Write)) {
             Ok(()) => Some(()),
             Err(fault) => self.refuse(Refusal::Fault(fault)),
@@ -243,21 +290,20 @@ impl AddressSpace {
             return self.refuse(Refusal::Fault(fault));
         }
         loop {
-            if let Err(fault) = self.usable(at, Some(Access::Write), Access::Write) {
+            if let Err(fault) = self.own.usable(at, Some(Access::Write), Access::Write) {
                 return self.refuse(Refusal::Fault(fault));
             }
-            let Some(base) = self.page(at) else {
+            let is_code = self.is_code(at);
+            if is_code && !self.code_writable {
+                return self.refuse(Refusal::Code(address..end));
+            }
+            let Some(frame) = self.frame_to_write(at) else {
                 return self.refuse(Refusal::Fault(Fault::out_of_pages(at)));
             };
-            let start = at - at % PAGE_SIZE;
-            if !self.pages.is_code(at / PAGE_SIZE) {
-                // Stores that use the table are not noted.
-                if self.changes.is_none() {
-                    self.pages.save(at / PAGE_SIZE);
-                    self.tlb.add_write(Entry { start, base });
-                }
-            } else if !self.code_writable {
-                return self.refuse(Refusal::Code(address..end));
+            let (start, base) = (at - at % PAGE_SIZE, Frames::base(frame));
+            // Stores that use the table are not noted.
+            if !is_code && self.own.changes.is_none() {
+                self.tlb.add_write(Entry { start, base });
             }
             match start.checked_add(PAGE_SIZE) {
                 Some(next) if next < end => at = next,

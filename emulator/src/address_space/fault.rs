@@ -1,6 +1,6 @@
 //! Permissions, and the errors when permissions or addresses forbid an access.
 
-use super::{AREAS_MAX, MMAP_MIN_ADDR, TASK_SIZE};
+use super::limits::{AREAS_MAX, MMAP_MIN_ADDR, TASK_SIZE};
 use std::fmt;
 
 /// What memory may be used for.
@@ -133,4 +133,7 @@ pub enum MapError {
     /// More than [`AREAS_MAX`] areas (`ENOMEM`).
     #[error("more than {AREAS_MAX} mapped areas")]
     Areas,
+    /// There is no such object, or its offset is not whole pages or too large (`EINVAL`).
+    #[error("no such object, or not whole pages of it")]
+    Object,
 }

@@ -1,11 +1,12 @@
-//! The content of pages when snapshots were taken, so that memory can be restored to it.
+//! The content of frames when snapshots were taken, so that it can be restored. Not here: which page
+//! had which frame (`table`).
 //!
 //! Each snapshot starts an *epoch*, which lasts until the next snapshot. For the newest epoch,
-//! whole pages are kept, each copied before its first write; when the next epoch starts, only the
+//! whole frames are kept, each copied before its first write; when the next epoch starts, only the
 //! lines that differ are kept. Restoring undoes epoch by epoch. So a snapshot costs nothing for
-//! pages that are not written, and memory without snapshots has no cost.
+//! frames that are not written, and memory without snapshots has no cost.
 
-use super::PAGE_SIZE;
+use super::limits::PAGE_SIZE;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::collections::VecDeque;
@@ -13,17 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Default limit of the bytes kept for all snapshots together.
 pub const HISTORY_BYTES_MAX: usize = 256 << 20;
-/// Maximum number of page copies kept for reuse.
+/// Maximum number of copies kept for reuse.
 const SPARE_MAX: usize = 64;
-/// Bytes of a line: the 64th part of a page.
+/// Bytes of a line: the 64th part of a frame.
 const LINE: usize = PAGE_SIZE as usize / 64;
-/// Approximate cost of a page besides its bytes.
+/// Approximate cost of a frame besides its bytes.
 const OVERHEAD: usize = 64;
 
-/// The earlier content of a page.
+/// The earlier content of a frame.
 #[derive(Debug)]
 pub(super) enum Was {
-    /// The page was not in use.
+    /// The frame was not in use.
     Unused,
     Whole(Box<[u8]>),
     /// The content at the end of the epoch except for these lines: a bit and [`LINE`] bytes for
@@ -52,32 +53,32 @@ impl Was {
         Was::Lines(mask, bytes.into())
     }
 
-    /// Restores lines of a page.
-    pub(super) fn put_lines(mask: u64, from: &[u8], page: &mut [u8]) {
+    /// Restores lines of a frame.
+    pub(super) fn put_lines(mask: u64, from: &[u8], frame: &mut [u8]) {
         for (from, index) in from.chunks_exact(LINE).zip(ones(mask)) {
-            page[index * LINE..][..LINE].copy_from_slice(from);
+            frame[index * LINE..][..LINE].copy_from_slice(from);
         }
     }
 
-    /// Merges two epochs: `self` is the page at the start of the first one, `next` at the start of
-    /// the second one. Returns the page at the start of both.
+    /// Merges two epochs: `self` is the frame at the start of the first one, `next` at the start of
+    /// the second one. Returns the frame at the start of both.
     fn before(self, next: Was) -> Was {
         let Was::Lines(mask, bytes) = self else {
             return self;
         };
         match next {
-            // The page was in use when the second epoch started.
+            // The frame was in use when the second epoch started.
             Was::Unused => Was::Lines(mask, bytes),
-            Was::Whole(mut page) => {
-                Was::put_lines(mask, &bytes, &mut page);
-                Was::Whole(page)
+            Was::Whole(mut frame) => {
+                Was::put_lines(mask, &bytes, &mut frame);
+                Was::Whole(frame)
             }
             Was::Lines(next_mask, next_bytes) => {
-                let mut page = [0; PAGE_SIZE as usize];
-                Was::put_lines(next_mask, &next_bytes, &mut page);
-                Was::put_lines(mask, &bytes, &mut page);
+                let mut frame = [0; PAGE_SIZE as usize];
+                Was::put_lines(next_mask, &next_bytes, &mut frame);
+                Was::put_lines(mask, &bytes, &mut frame);
                 let all = ones(mask | next_mask);
-                let lines = all.flat_map(|index| page[index * LINE..][..LINE].to_vec());
+                let lines = all.flat_map(|index| frame[index * LINE..][..LINE].to_vec());
                 Was::Lines(mask | next_mask, lines.collect())
             }
         }
@@ -139,8 +140,8 @@ impl Drop for Mark {
 #[derive(Debug)]
 struct Epoch {
     number: u64,
-    /// By page. Empty in the newest epoch, whose pages are in [`History::open`].
-    pages: Vec<(u64, Was)>,
+    /// By frame. Empty in the newest epoch, whose frames are in [`History::open`].
+    frames: Vec<(u32, Was)>,
 }
 
 /// The changes since the oldest snapshot that is held.
@@ -148,8 +149,8 @@ struct Epoch {
 pub(super) struct History {
     /// One for each held snapshot, the newest last.
     epochs: VecDeque<Epoch>,
-    /// The pages that changed in the newest epoch; never as lines.
-    open: HashMap<u64, Was>,
+    /// The frames that changed in the newest epoch; never as lines.
+    open: HashMap<u32, Was>,
     spare: Vec<Box<[u8]>>,
     /// The number of the next snapshot.
     next: u64,
@@ -197,19 +198,19 @@ impl History {
         self.bytes
     }
 
-    /// Whether the page at the start of the newest epoch is saved.
-    pub(super) fn is_saved(&self, page: u64) -> bool {
-        self.open.contains_key(&page)
+    /// Whether the frame at the start of the newest epoch is saved.
+    pub(super) fn is_saved(&self, frame: u32) -> bool {
+        self.open.contains_key(&frame)
     }
 
-    /// Starts an epoch. `now` returns the content of a page in use.
-    pub(super) fn mark<'a>(&mut self, now: impl Fn(u64) -> Option<&'a [u8]>) -> Mark {
+    /// Starts an epoch. `now` returns the content of a frame in use.
+    pub(super) fn mark<'a>(&mut self, now: impl Fn(u32) -> Option<&'a [u8]>) -> Mark {
         self.forget_released(&now);
         if let Some(newest) = self.epochs.back_mut() {
-            newest.pages.reserve_exact(self.open.len());
-            for (page, was) in self.open.drain() {
+            newest.frames.reserve_exact(self.open.len());
+            for (frame, was) in self.open.drain() {
                 self.bytes -= was.cost();
-                let was = match (was, now(page)) {
+                let was = match (was, now(frame)) {
                     (Was::Whole(bytes), Some(now)) => {
                         let lines = Was::lines(&bytes, now);
                         if self.spare.len() < SPARE_MAX {
@@ -221,7 +222,7 @@ impl History {
                 };
                 if !matches!(was, Was::Lines(0, _)) {
                     self.bytes += was.cost();
-                    newest.pages.push((page, was));
+                    newest.frames.push((frame, was));
                 }
             }
         }
@@ -229,7 +230,7 @@ impl History {
         self.next += 1;
         self.epochs.push_back(Epoch {
             number,
-            pages: Vec::new(),
+            frames: Vec::new(),
         });
         Mark {
             number,
@@ -237,8 +238,8 @@ impl History {
         }
     }
 
-    /// Saves a page before its first change in the newest epoch. `None` if it is not in use.
-    pub(super) fn save(&mut self, page: u64, bytes: Option<&[u8]>) {
+    /// Saves a frame before its first change in the newest epoch. `None` if it is not in use.
+    pub(super) fn save(&mut self, frame: u32, bytes: Option<&[u8]>) {
         if self.epochs.is_empty() {
             return;
         }
@@ -251,60 +252,60 @@ impl History {
             }
         };
         self.bytes += was.cost();
-        self.open.insert(page, was);
+        self.open.insert(frame, was);
         while self.bytes > self.bytes_max
             && let Some(oldest) = self.epochs.pop_front()
         {
             self.dropped_below = oldest.number + 1;
-            self.drop_pages(oldest.pages.into_iter());
+            self.drop_frames(oldest.frames.into_iter());
             if self.epochs.is_empty() {
                 let open = std::mem::take(&mut self.open);
-                self.drop_pages(open.into_iter());
+                self.drop_frames(open.into_iter());
             }
         }
     }
 
-    fn drop_pages(&mut self, pages: impl Iterator<Item = (u64, Was)>) {
-        self.bytes -= pages.map(|(_, was)| was.cost()).sum::<usize>();
+    fn drop_frames(&mut self, frames: impl Iterator<Item = (u32, Was)>) {
+        self.bytes -= frames.map(|(_, was)| was.cost()).sum::<usize>();
     }
 
-    /// Ends the epochs of released snapshots; their pages are merged into the epoch before.
-    pub(super) fn forget_released<'a>(&mut self, now: &impl Fn(u64) -> Option<&'a [u8]>) {
+    /// Ends the epochs of released snapshots; their frames are merged into the epoch before.
+    pub(super) fn forget_released<'a>(&mut self, now: &impl Fn(u32) -> Option<&'a [u8]>) {
         let released = std::mem::take(&mut *lock(&self.released));
         for number in released {
             let Ok(index) = self.index(number) else {
                 continue;
             };
             let is_newest = index + 1 == self.epochs.len();
-            let ended = self.epochs.remove(index).map(|epoch| epoch.pages);
+            let ended = self.epochs.remove(index).map(|epoch| epoch.frames);
             let ended = ended.unwrap_or_default();
             let before = index.checked_sub(1).and_then(|i| self.epochs.get_mut(i));
             let Some(before) = before else {
-                self.drop_pages(ended.into_iter());
+                self.drop_frames(ended.into_iter());
                 if is_newest {
                     let open = std::mem::take(&mut self.open);
-                    self.drop_pages(open.into_iter());
+                    self.drop_frames(open.into_iter());
                 }
                 continue;
             };
             if is_newest {
-                for (page, was) in std::mem::take(&mut before.pages) {
+                for (frame, was) in std::mem::take(&mut before.frames) {
                     self.bytes -= was.cost();
-                    let next = self.open.remove(&page);
+                    let next = self.open.remove(&frame);
                     self.bytes -= next.as_ref().map_or(0, Was::cost);
-                    // A page that has not changed since holds its content at that time.
-                    let whole = || now(page).map_or(Was::Unused, |now| Was::Whole(now.into()));
+                    // A frame that has not changed since holds its content at that time.
+                    let whole = || now(frame).map_or(Was::Unused, |now| Was::Whole(now.into()));
                     let was = was.before(next.unwrap_or_else(whole));
                     self.bytes += was.cost();
-                    self.open.insert(page, was);
+                    self.open.insert(frame, was);
                 }
                 continue;
             }
-            let mut pages: HashMap<u64, Was> =
-                std::mem::take(&mut before.pages).into_iter().collect();
-            for (page, next) in ended {
+            let mut frames: HashMap<u32, Was> =
+                std::mem::take(&mut before.frames).into_iter().collect();
+            for (frame, next) in ended {
                 self.bytes -= next.cost();
-                match pages.entry(page) {
+                match frames.entry(frame) {
                     Entry::Occupied(mut entry) => {
                         let was = std::mem::replace(entry.get_mut(), Was::Unused);
                         self.bytes -= was.cost();
@@ -318,7 +319,7 @@ impl History {
                     }
                 }
             }
-            before.pages = pages.into_iter().collect();
+            before.frames = frames.into_iter().collect();
         }
     }
 
@@ -340,15 +341,15 @@ impl History {
     }
 
     /// Takes the changes of the newest epoch, and ends it unless it is the `last` to undo.
-    pub(super) fn undo(&mut self, last: bool) -> Vec<(u64, Was)> {
-        let pages: Vec<(u64, Was)> = self.open.drain().collect();
-        self.bytes -= pages.iter().map(|(_, was)| was.cost()).sum::<usize>();
+    pub(super) fn undo(&mut self, last: bool) -> Vec<(u32, Was)> {
+        let frames: Vec<(u32, Was)> = self.open.drain().collect();
+        self.bytes -= frames.iter().map(|(_, was)| was.cost()).sum::<usize>();
         if !last {
             self.epochs.pop_back();
             if let Some(newest) = self.epochs.back_mut() {
-                self.open.extend(newest.pages.drain(..));
+                self.open.extend(newest.frames.drain(..));
             }
         }
-        pages
+        frames
     }
 }

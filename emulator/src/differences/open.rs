@@ -43,12 +43,11 @@ pub(super) fn take(
             _ => false,
         },
         Bits::Stored(_) | Bits::Ended(_) => false,
-        Bits::Fx(_) | Bits::LastPlace | Bits::Approximation | Bits::Nan => {
-            match (&processor.fx, &mut machine.fx) {
-                (Some(processor), Some(machine)) => fx(case, bits, processor, machine),
-                _ => false,
-            }
-        }
+        Bits::Fx(_) | Bits::LastPlace => match (&processor.fx, &mut machine.fx) {
+            (Some(processor), Some(machine)) => fx(bits, processor, machine),
+            _ => false,
+        },
+        Bits::Approximation | Bits::Nan => vector(case, bits, processor, machine),
     }
 }
 
@@ -58,7 +57,7 @@ fn copy(to: &mut u64, from: u64, bits: u64) -> bool {
     differs
 }
 
-fn fx(case: &Case<'_>, bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512]) -> bool {
+fn fx(bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512]) -> bool {
     let before = *machine;
     match bits {
         Bits::Fx(ranges) => {
@@ -66,29 +65,51 @@ fn fx(case: &Case<'_>, bits: Bits, processor: &[u8; 512], machine: &mut [u8; 512
                 machine[range.clone()].copy_from_slice(&processor[range.clone()]);
             }
         }
-        Bits::LastPlace => {
+        _ => {
             machine[STATUS_HIGH] = machine[STATUS_HIGH] & !C1 | processor[STATUS_HIGH] & C1;
             for range in ST {
                 last_place(range, processor, machine);
             }
         }
-        _ => {
-            let at = XMM + 16 * case.insn.op0_register().number();
-            let lane = lane(case);
-            for start in (at..at + 16).step_by(lane) {
-                let range = start..start + lane;
-                let (theirs, ours) = (&processor[range.clone()], &machine[range.clone()]);
-                let open = match bits {
-                    Bits::Nan => is_nan(theirs) && is_nan(ours),
-                    _ => are_approximations(single(theirs), single(ours)),
-                };
-                if open {
-                    machine[range.clone()].copy_from_slice(&processor[range]);
-                }
-            }
-        }
     }
     *machine != before
+}
+
+/// Copies lanes of the first operand, of both its halves.
+fn vector(case: &Case<'_>, bits: Bits, processor: &View<'_>, machine: &mut View<'_>) -> bool {
+    let register = case.insn.op0_register();
+    if !register.is_xmm() && !register.is_ymm() {
+        return false;
+    }
+    let number = register.number() % 16;
+    let at = XMM + 16 * number;
+    let mut differs = false;
+    if let (Some(theirs), Some(ours)) = (&processor.fx, &mut machine.fx) {
+        let range = at..at + 16;
+        differs |= lanes(case, bits, &theirs[range.clone()], &mut ours[range]);
+    }
+    if let (Some(theirs), Some(ours)) = (&processor.upper, &mut machine.upper) {
+        let mut half = ours[number].to_le_bytes();
+        differs |= lanes(case, bits, &theirs[number].to_le_bytes(), &mut half);
+        ours[number] = u128::from_le_bytes(half);
+    }
+    differs
+}
+
+fn lanes(case: &Case<'_>, bits: Bits, theirs: &[u8], ours: &mut [u8]) -> bool {
+    let size = lane(case);
+    let mut differs = false;
+    for (theirs, ours) in theirs.chunks_exact(size).zip(ours.chunks_exact_mut(size)) {
+        let open = match bits {
+            Bits::Nan => is_nan(theirs) && is_nan(ours),
+            _ => are_approximations(single(theirs), single(ours)),
+        };
+        if open && theirs != ours {
+            ours.copy_from_slice(theirs);
+            differs = true;
+        }
+    }
+    differs
 }
 
 /// Copies a register that is one unit in the last place off, and whether it underflowed.
@@ -111,7 +132,7 @@ fn last_place(range: Range<usize>, processor: &[u8; 512], machine: &mut [u8; 512
 /// Bytes of an element of the first operand.
 fn lane(case: &Case<'_>) -> usize {
     match case.insn.mnemonic() {
-        iced_x86::Mnemonic::Dppd => 8,
+        iced_x86::Mnemonic::Dppd | iced_x86::Mnemonic::Vdppd => 8,
         _ => 4,
     }
 }

@@ -189,6 +189,22 @@ pub const TABLE: &[Difference] = &[
         "volume 2, LZCNT: OF, SF, PF and AF are undefined",
         "volume 3, LZCNT: OF, SF, AF, PF U",
     ),
+    open(
+        "bit-manipulation-flags",
+        &[Andn, Blsi, Blsmsk, Blsr, Bzhi],
+        Form::Any,
+        &[Bits::Flags(PF | AF)],
+        "volume 2, ANDN: the AF and PF flags are undefined",
+        "volume 3, ANDN: AF, PF U",
+    ),
+    open(
+        "bit-field-flags",
+        &[Bextr],
+        Form::Any,
+        &[Bits::Flags(PF | AF | SF)],
+        "volume 2, BEXTR: AF, SF, and PF are undefined",
+        "volume 3, BEXTR: SF, AF, PF U",
+    ),
     amd(
         "byte-swap-of-16-bits",
         Named(&[Bswap]),
@@ -257,7 +273,9 @@ pub const TABLE: &[Difference] = &[
     ),
     open(
         "reciprocal",
-        &[Rcpps, Rcpss, Rsqrtps, Rsqrtss],
+        &[
+            Rcpps, Rcpss, Rsqrtps, Rsqrtss, Vrcpps, Vrcpss, Vrsqrtps, Vrsqrtss,
+        ],
         Form::Any,
         &[Bits::Approximation],
         "volume 2, RCPPS: the relative error is at most 1.5 * 2^-12",
@@ -265,7 +283,7 @@ pub const TABLE: &[Difference] = &[
     ),
     open(
         "dot-product-nan",
-        &[Dpps, Dppd],
+        &[Dpps, Dppd, Vdpps, Vdppd],
         Form::Any,
         &[Bits::Nan],
         "volume 2, DPPS: which operand of an inner sum comes first, which decides among NaNs, is \

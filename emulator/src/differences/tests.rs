@@ -37,12 +37,14 @@ fn forgiven(
             rip: &mut machine.1,
             rflags: &mut machine.2,
             fx: Some(&mut machine.3),
+            upper: None,
         };
         let theirs = View {
             gpr: &mut processor.0,
             rip: &mut processor.1,
             rflags: &mut processor.2,
             fx: Some(&mut processor.3),
+            upper: None,
         };
         let used = case.forgive(&theirs, &mut view);
         names.extend(used.numbers().map(|number| TABLE[number].name));
@@ -256,5 +258,32 @@ fn stores_are_open_where_pointers_are_stored() {
                 assert!(case.open_stores(0).1.is_empty());
             });
         }
+    }
+}
+
+/// VRCPPS may differ within its error in the upper half of its own register, and nowhere else.
+#[test]
+fn upper_halves_are_forgiven_like_lower_ones() {
+    let (one, near, far) = (0x3f80_0000_u128, 0x3f7f_f800_u128, 0x3f70_0000_u128);
+    for (theirs, changed) in [(near << 32, true), (far << 32, false)] {
+        let mut ours = ([0; 16], 0, 0x202, [0; 512], [one << 32; 16]);
+        let mut cpu = ours;
+        cpu.4 = [theirs; 16];
+        // vrcpps %ymm1,%ymm9
+        with(&[0xc5, 0x7c, 0x53, 0xc9], "v3,intel", |case| {
+            let [mut machine, processor] = [&mut ours, &mut cpu].map(|state| View {
+                gpr: &mut state.0,
+                rip: &mut state.1,
+                rflags: &mut state.2,
+                fx: Some(&mut state.3),
+                upper: Some(&mut state.4),
+            });
+            assert_ne!(case.forgive(&processor, &mut machine).is_empty(), changed);
+        });
+        let mut expected = [one << 32; 16];
+        if changed {
+            expected[9] = theirs;
+        }
+        assert_eq!(ours.4, expected);
     }
 }

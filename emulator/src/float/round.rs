@@ -15,6 +15,11 @@ pub(crate) struct Format {
 }
 
 impl Format {
+    pub(super) const BINARY16: Self = Self {
+        precision: 11,
+        min_exponent: -14,
+        max_exponent: 15,
+    };
     pub(super) const BINARY32: Self = Self {
         precision: 24,
         min_exponent: -126,

@@ -13,6 +13,8 @@ mod approximate;
 mod arithmetic;
 mod compare;
 mod convert;
+mod fused;
+mod half;
 mod native;
 
 pub(crate) use approximate::{reciprocal, reciprocal_square_root};
@@ -23,6 +25,8 @@ pub(crate) use compare::{
 pub(crate) use convert::{
     IntegerWidth, from_integer, round_to_integral, to_binary32, to_binary64, to_integer,
 };
+pub(crate) use fused::multiply_add;
+pub(crate) use half::{from_binary16, to_binary16};
 
 use super::round::{Format, round, round_unbounded};
 use super::unpacked::Unpacked;
@@ -57,8 +61,42 @@ impl Env {
     }
 }
 
-/// A binary interchange format held in an unsigned integer: `u32` is binary32, `u64` binary64.
-pub(crate) trait Element: Copy + Eq {
+/// A binary interchange format held in an unsigned integer: `u16` is binary16, `u32` binary32,
+/// `u64` binary64.
+pub(crate) trait Interchange: Copy + Eq {
+    /// Precision and exponent range.
+    const FORMAT: Format;
+    /// The bits, zero-extended.
+    fn widen(self) -> u64;
+    /// The low bits of `bits`.
+    fn narrow(bits: u64) -> Self;
+}
+
+macro_rules! interchange {
+    ($($integer:ty: $format:ident;)*) => {$(
+        impl Interchange for $integer {
+            const FORMAT: Format = Format::$format;
+
+            #[inline(always)]
+            fn widen(self) -> u64 {
+                self.into()
+            }
+
+            #[inline(always)]
+            fn narrow(bits: u64) -> Self {
+                bits as $integer
+            }
+        }
+    )*};
+}
+interchange! {
+    u16: BINARY16;
+    u32: BINARY32;
+    u64: BINARY64;
+}
+
+/// A format that instructions compute in.
+pub(crate) trait Element: Interchange {
     /// The same format as a number of the host.
     type Float: Copy
         + PartialEq
@@ -67,31 +105,18 @@ pub(crate) trait Element: Copy + Eq {
         + Mul<Output = Self::Float>
         + Div<Output = Self::Float>
         + Neg<Output = Self::Float>;
-    /// Precision and exponent range.
-    const FORMAT: Format;
-    /// The bits, zero-extended.
-    fn widen(self) -> u64;
-    /// The low bits of `bits`.
-    fn narrow(bits: u64) -> Self;
     /// The number of the host with these bits.
     fn float(self) -> Self::Float;
     /// The bits of a number of the host.
     fn from_float(float: Self::Float) -> Self;
     /// The host's square root.
     fn float_square_root(float: Self::Float) -> Self::Float;
+    /// The host's `x × y + z`, rounded once.
+    fn float_multiply_add(x: Self::Float, y: Self::Float, z: Self::Float) -> Self::Float;
 }
 
 impl Element for u32 {
     type Float = f32;
-    const FORMAT: Format = Format::BINARY32;
-
-    fn widen(self) -> u64 {
-        u64::from(self)
-    }
-
-    fn narrow(bits: u64) -> Self {
-        bits as u32
-    }
 
     fn float(self) -> f32 {
         f32::from_bits(self)
@@ -104,19 +129,14 @@ impl Element for u32 {
     fn float_square_root(float: f32) -> f32 {
         float.sqrt()
     }
+
+    fn float_multiply_add(x: f32, y: f32, z: f32) -> f32 {
+        x.mul_add(y, z)
+    }
 }
 
 impl Element for u64 {
     type Float = f64;
-    const FORMAT: Format = Format::BINARY64;
-
-    fn widen(self) -> u64 {
-        self
-    }
-
-    fn narrow(bits: u64) -> Self {
-        bits
-    }
 
     fn float(self) -> f64 {
         f64::from_bits(self)
@@ -129,6 +149,10 @@ impl Element for u64 {
     fn float_square_root(float: f64) -> f64 {
         float.sqrt()
     }
+
+    fn float_multiply_add(x: f64, y: f64, z: f64) -> f64 {
+        x.mul_add(y, z)
+    }
 }
 
 const fn fraction_bits(format: Format) -> u32 {
@@ -136,7 +160,8 @@ const fn fraction_bits(format: Format) -> u32 {
 }
 
 const fn sign_bit(format: Format) -> u64 {
-    let exponent_bits = if format.precision == 24 { 8 } else { 11 };
+    // The largest exponent has one bit less than the exponent field.
+    let exponent_bits = 33 - (format.max_exponent as u32).leading_zeros();
     1 << (fraction_bits(format) + exponent_bits)
 }
 
@@ -149,16 +174,16 @@ const fn quiet_bit(format: Format) -> u64 {
 }
 
 /// Infinity.
-fn infinity<T: Element>(negative: bool) -> T {
+fn infinity<T: Interchange>(negative: bool) -> T {
     T::narrow(infinity_bits(T::FORMAT) | if negative { sign_bit(T::FORMAT) } else { 0 })
 }
 
 /// The NaN of an invalid operation ("real indefinite"): quiet, negative, no payload.
-fn default_nan<T: Element>() -> T {
+fn default_nan<T: Interchange>() -> T {
     T::narrow(sign_bit(T::FORMAT) | infinity_bits(T::FORMAT) | quiet_bit(T::FORMAT))
 }
 
-fn quiet<T: Element>(nan: T) -> T {
+fn quiet<T: Interchange>(nan: T) -> T {
     T::narrow(nan.widen() | quiet_bit(T::FORMAT))
 }
 
@@ -170,7 +195,7 @@ struct Operand {
 }
 
 /// Decodes an operand, with denormals as zeros if `denormals_are_zero`.
-fn decode<T: Element>(bits: T, denormals_are_zero: bool) -> Operand {
+fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
     let bits = bits.widen();
     let format = T::FORMAT;
     let negative = bits & sign_bit(format) != 0;
@@ -216,7 +241,7 @@ fn decode<T: Element>(bits: T, denormals_are_zero: bool) -> Operand {
 }
 
 /// Rounds a finite number to the format, with the responses of MXCSR.
-fn finish<T: Element>(value: Unpacked, env: Env) -> (T, Exceptions) {
+fn finish<T: Interchange>(value: Unpacked, env: Env) -> (T, Exceptions) {
     let format = T::FORMAT;
     let rounded = round(value, format, env.rounding);
     let overflow = rounded.exceptions.contains(Exceptions::OVERFLOW);

@@ -1,10 +1,11 @@
 //! Integer arithmetic and logic: add, or, adc, sbb, and, sub, xor, cmp, test, inc, dec, neg, not.
 //! Not here: shifts, multiplication, division, bit operations.
 
+use crate::core::Core;
 use crate::flags::Flags;
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, by_width, form, width};
-use crate::state::{State, mask};
+use crate::state::mask;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction, _: &mut Op) -> Option<Run> {
@@ -112,57 +113,57 @@ fn binary<B: Binary>(insn: &Instruction) -> Option<Run> {
 }
 
 #[inline(always)]
-fn to_register<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> Flow {
-    let (result, flags) = B::apply::<W>(state.flags, state.get::<W>(op.dst), b);
+fn to_register<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
+    let (result, flags) = B::apply::<W>(core.state.flags, core.state.get::<W>(op.dst), b);
     if B::WRITES {
-        state.set::<W>(op.dst, result);
+        core.state.set::<W>(op.dst, result);
     }
-    state.flags = flags;
+    core.state.flags = flags;
     Flow::Next
 }
 
 #[inline(always)]
-fn to_memory<B: Binary, const W: u32>(state: &mut State, op: &Op, b: u64) -> Flow {
-    let address = op.address(state);
+fn to_memory<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
+    let address = op.address(core);
     let loaded = if B::WRITES {
-        state.load_to_store::<W>(address)
+        core.load_to_store::<W>(address)
     } else {
-        state.load::<W>(address)
+        core.load::<W>(address)
     };
     let Some(a) = loaded else {
         return Flow::Stop;
     };
-    let (result, flags) = B::apply::<W>(state.flags, a, b);
-    if B::WRITES && state.store::<W>(address, result).is_none() {
+    let (result, flags) = B::apply::<W>(core.state.flags, a, b);
+    if B::WRITES && core.store::<W>(address, result).is_none() {
         return Flow::Stop;
     }
-    state.flags = flags;
+    core.state.flags = flags;
     Flow::Next
 }
 
-fn rr<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let b = state.get::<W>(op.src);
-    to_register::<B, W>(state, op, b)
+fn rr<B: Binary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let b = core.state.get::<W>(op.src);
+    to_register::<B, W>(core, op, b)
 }
 
-fn rm<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(b) => to_register::<B, W>(state, op, b),
+fn rm<B: Binary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(b) => to_register::<B, W>(core, op, b),
         None => Flow::Stop,
     }
 }
 
-fn ri<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    to_register::<B, W>(state, op, op.imm() & mask::<W>())
+fn ri<B: Binary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    to_register::<B, W>(core, op, op.imm() & mask::<W>())
 }
 
-fn mr<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let b = state.get::<W>(op.src);
-    to_memory::<B, W>(state, op, b)
+fn mr<B: Binary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let b = core.state.get::<W>(op.src);
+    to_memory::<B, W>(core, op, b)
 }
 
-fn mi<B: Binary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    to_memory::<B, W>(state, op, op.imm() & mask::<W>())
+fn mi<B: Binary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    to_memory::<B, W>(core, op, op.imm() & mask::<W>())
 }
 
 /// An operation on one operand, which it writes.
@@ -214,22 +215,22 @@ fn unary<U: Unary>(insn: &Instruction) -> Option<Run> {
     })
 }
 
-fn r<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let (result, flags) = U::apply::<W>(state.flags, state.get::<W>(op.dst));
-    state.set::<W>(op.dst, result);
-    state.flags = flags;
+fn r<U: Unary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let (result, flags) = U::apply::<W>(core.state.flags, core.state.get::<W>(op.dst));
+    core.state.set::<W>(op.dst, result);
+    core.state.flags = flags;
     Flow::Next
 }
 
-fn m<U: Unary, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    let Some(a) = state.load_to_store::<W>(address) else {
+fn m<U: Unary, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    let Some(a) = core.load_to_store::<W>(address) else {
         return Flow::Stop;
     };
-    let (result, flags) = U::apply::<W>(state.flags, a);
-    if state.store::<W>(address, result).is_none() {
+    let (result, flags) = U::apply::<W>(core.state.flags, a);
+    if core.store::<W>(address, result).is_none() {
         return Flow::Stop;
     }
-    state.flags = flags;
+    core.state.flags = flags;
     Flow::Next
 }

@@ -1,9 +1,9 @@
 //! Bit operations and counts: bt, bts, btr, btc, bsf, bsr, tzcnt, lzcnt, popcnt, crc32.
 
+use crate::core::Core;
 use crate::flags::{self, Flags, sign_extend};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, by_width, form, width};
-use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
@@ -78,54 +78,54 @@ fn test<C: Change>(insn: &Instruction) -> Option<Run> {
 }
 
 #[inline(always)]
-fn test_register<C: Change, const W: u32>(state: &mut State, op: &Op, number: u64) -> Flow {
+fn test_register<C: Change, const W: u32>(core: &mut Core, op: &Op, number: u64) -> Flow {
     let bit = 1 << (number % u64::from(W));
-    let value = state.get::<W>(op.dst);
+    let value = core.state.get::<W>(op.dst);
     if C::WRITES {
-        state.set::<W>(op.dst, C::apply(value, bit));
+        core.state.set::<W>(op.dst, C::apply(value, bit));
     }
-    state.flags.set_cf(value & bit != 0);
+    core.state.flags.set_cf(value & bit != 0);
     Flow::Next
 }
 
 #[inline(always)]
-fn test_memory<C: Change, const W: u32>(state: &mut State, address: u64, number: u64) -> Flow {
+fn test_memory<C: Change, const W: u32>(core: &mut Core, address: u64, number: u64) -> Flow {
     let bit = 1 << (number % u64::from(W));
     let loaded = if C::WRITES {
-        state.load_to_store::<W>(address)
+        core.load_to_store::<W>(address)
     } else {
-        state.load::<W>(address)
+        core.load::<W>(address)
     };
     let Some(value) = loaded else {
         return Flow::Stop;
     };
-    if C::WRITES && state.store::<W>(address, C::apply(value, bit)).is_none() {
+    if C::WRITES && core.store::<W>(address, C::apply(value, bit)).is_none() {
         return Flow::Stop;
     }
-    state.flags.set_cf(value & bit != 0);
+    core.state.flags.set_cf(value & bit != 0);
     Flow::Next
 }
 
-fn test_rr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let number = state.get::<W>(op.src);
-    test_register::<C, W>(state, op, number)
+fn test_rr<C: Change, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let number = core.state.get::<W>(op.src);
+    test_register::<C, W>(core, op, number)
 }
 
-fn test_ri<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    test_register::<C, W>(state, op, op.imm())
+fn test_ri<C: Change, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    test_register::<C, W>(core, op, op.imm())
 }
 
-fn test_mi<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    test_memory::<C, W>(state, address, op.imm())
+fn test_mi<C: Change, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    test_memory::<C, W>(core, address, op.imm())
 }
 
 /// The bit number is signed and can be outside the operand: the address moves by whole operands.
-fn test_mr<C: Change, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let number = sign_extend::<W>(state.get::<W>(op.src)).cast_signed();
+fn test_mr<C: Change, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let number = sign_extend::<W>(core.state.get::<W>(op.src)).cast_signed();
     let operands = number.div_euclid(i64::from(W)).cast_unsigned();
-    let address = op.address_moved(state, operands.wrapping_mul(u64::from(W / 8)));
-    test_memory::<C, W>(state, address, number.cast_unsigned())
+    let address = op.address_moved(core, operands.wrapping_mul(u64::from(W / 8)));
+    test_memory::<C, W>(core, address, number.cast_unsigned())
 }
 
 /// A function of the second operand that counts bits.
@@ -143,23 +143,23 @@ fn count<C: Count>(insn: &Instruction) -> Option<Run> {
 }
 
 #[inline(always)]
-fn set_count<C: Count, const W: u32>(state: &mut State, op: &Op, a: u64) -> Flow {
+fn set_count<C: Count, const W: u32>(core: &mut Core, op: &Op, a: u64) -> Flow {
     let (result, flags) = C::apply::<W>(a);
     if let Some(result) = result {
-        state.set::<W>(op.dst, result);
+        core.state.set::<W>(op.dst, result);
     }
-    state.flags = flags;
+    core.state.flags = flags;
     Flow::Next
 }
 
-fn count_rr<C: Count, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let a = state.get::<W>(op.src);
-    set_count::<C, W>(state, op, a)
+fn count_rr<C: Count, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let a = core.state.get::<W>(op.src);
+    set_count::<C, W>(core, op, a)
 }
 
-fn count_rm<C: Count, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(a) => set_count::<C, W>(state, op, a),
+fn count_rm<C: Count, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(a) => set_count::<C, W>(core, op, a),
         None => Flow::Stop,
     }
 }
@@ -249,23 +249,23 @@ const CRC32C: [u32; 256] = {
 };
 
 #[inline(always)]
-fn crc32<const W: u32>(state: &mut State, op: &Op, a: u64) -> Flow {
-    let mut crc = state.gpr[(op.dst & 31) as usize] as u32;
+fn crc32<const W: u32>(core: &mut Core, op: &Op, a: u64) -> Flow {
+    let mut crc = core.state.gpr[(op.dst & 31) as usize] as u32;
     for byte in &a.to_le_bytes()[..W as usize / 8] {
         crc = crc >> 8 ^ CRC32C[usize::from(crc as u8 ^ byte)];
     }
-    state.set::<64>(op.dst, crc.into());
+    core.state.set::<64>(op.dst, crc.into());
     Flow::Next
 }
 
-fn crc32_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let a = state.get::<W>(op.src);
-    crc32::<W>(state, op, a)
+fn crc32_rr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let a = core.state.get::<W>(op.src);
+    crc32::<W>(core, op, a)
 }
 
-fn crc32_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(a) => crc32::<W>(state, op, a),
+fn crc32_rm<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(a) => crc32::<W>(core, op, a),
         None => Flow::Stop,
     }
 }

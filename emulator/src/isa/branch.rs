@@ -2,10 +2,11 @@
 //! 66 prefix: see [`crate::processor::Processor::decoder_options`].
 
 use super::condition::by_condition;
+use crate::core::Core;
 use crate::op::{Flow, Op, Run, raise};
 use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Code, Instruction, Mnemonic, OpKind};
 
@@ -67,11 +68,11 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
 
 /// Jumps to an address from a register or memory.
 #[inline(always)]
-fn jump(state: &mut State, target: u64) -> Flow {
+fn jump(core: &mut Core, target: u64) -> Flow {
     if !is_canonical(target) {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     }
-    state.rip = target;
+    core.state.rip = target;
     Flow::Jump
 }
 
@@ -80,26 +81,26 @@ fn is_canonical(address: u64) -> bool {
     matches!(address.cast_signed() >> 47, 0 | -1)
 }
 
-fn jmp(state: &mut State, op: &Op) -> Flow {
-    state.rip = op.disp;
+fn jmp(core: &mut Core, op: &Op) -> Flow {
+    core.state.rip = op.disp;
     Flow::Jump
 }
 
-fn jmp_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let target = state.get::<W>(op.dst);
-    jump(state, target)
+fn jmp_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let target = core.state.get::<W>(op.dst);
+    jump(core, target)
 }
 
-fn jmp_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(target) => jump(state, target),
+fn jmp_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(target) => jump(core, target),
         None => Flow::Stop,
     }
 }
 
-fn jcc<const CC: u8>(state: &mut State, op: &Op) -> Flow {
-    if state.flags.condition::<CC>() {
-        state.rip = op.disp;
+fn jcc<const CC: u8>(core: &mut Core, op: &Op) -> Flow {
+    if core.state.flags.condition::<CC>() {
+        core.state.rip = op.disp;
         Flow::Jump
     } else {
         Flow::Next
@@ -107,76 +108,77 @@ fn jcc<const CC: u8>(state: &mut State, op: &Op) -> Flow {
 }
 
 #[inline(always)]
-fn call_to<const W: u32>(state: &mut State, op: &Op, target: u64) -> Flow {
-    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
-    let next = state
+fn call_to<const W: u32>(core: &mut Core, op: &Op, target: u64) -> Flow {
+    let slot = core.state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
+    let next = core
+        .state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
     // Intel's processors store the return address before they check the target; AMD's only check
     // that it could be stored (seen on a Xeon, family 6, model 85, and an EPYC, family 25, model
     // 1).
-    if !is_canonical(target) && state.processor.vendor() == Vendor::Amd {
-        return match state.memory.check_store(slot, (W / 8) as usize) {
-            Some(()) => raise(state, Exception::GeneralProtection),
+    if !is_canonical(target) && core.processor.vendor() == Vendor::Amd {
+        return match core.memory.check_store(slot, (W / 8) as usize) {
+            Some(()) => raise(core, Exception::GeneralProtection),
             None => Flow::Stop,
         };
     }
-    if state.store::<W>(slot, next).is_none() {
+    if core.store::<W>(slot, next).is_none() {
         return Flow::Stop;
     }
-    let flow = jump(state, target);
+    let flow = jump(core, target);
     if flow == Flow::Jump {
-        state.gpr[reg::RSP] = slot;
+        core.state.gpr[reg::RSP] = slot;
     }
     flow
 }
 
-fn call<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    call_to::<W>(state, op, op.disp)
+fn call<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    call_to::<W>(core, op, op.disp)
 }
 
-fn call_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let target = state.get::<W>(op.dst);
-    call_to::<W>(state, op, target)
+fn call_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let target = core.state.get::<W>(op.dst);
+    call_to::<W>(core, op, target)
 }
 
-fn call_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(target) => call_to::<W>(state, op, target),
+fn call_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(target) => call_to::<W>(core, op, target),
         None => Flow::Stop,
     }
 }
 
-fn ret<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let rsp = state.gpr[reg::RSP];
-    let Some(target) = state.load::<W>(rsp) else {
+fn ret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let rsp = core.state.gpr[reg::RSP];
+    let Some(target) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    let flow = jump(state, target);
+    let flow = jump(core, target);
     if flow == Flow::Jump {
-        state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8)).wrapping_add(op.imm());
+        core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8)).wrapping_add(op.imm());
     }
     flow
 }
 
-fn jrcxz<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if state.get::<W>(reg::RCX as u8) == 0 {
-        jmp(state, op)
+fn jrcxz<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.state.get::<W>(reg::RCX as u8) == 0 {
+        jmp(core, op)
     } else {
         Flow::Next
     }
 }
 
-fn loop_<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let count = state.get::<W>(reg::RCX as u8).wrapping_sub(1);
-    state.set::<W>(reg::RCX as u8, count);
+fn loop_<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let count = core.state.get::<W>(reg::RCX as u8).wrapping_sub(1);
+    core.state.set::<W>(reg::RCX as u8, count);
     let condition = match op.extra {
         0 => true,
-        1 => state.flags.zf(),
-        _ => !state.flags.zf(),
+        1 => core.state.flags.zf(),
+        _ => !core.state.flags.zf(),
     };
-    if state.get::<W>(reg::RCX as u8) != 0 && condition {
-        jmp(state, op)
+    if core.state.get::<W>(reg::RCX as u8) != 0 && condition {
+        jmp(core, op)
     } else {
         Flow::Next
     }

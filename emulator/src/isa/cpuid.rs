@@ -1,10 +1,11 @@
-//! Information about the processor: cpuid, rdtsc, rdtscp, xgetbv. It reports exactly the features
+//! Information about the processor: cpuid, rdtsc, rdtscp, rdpid, xgetbv. It reports exactly the features
 //! that the machine executes.
 
-use super::save::{self, XCR0};
+use super::save;
+use crate::core::Core;
 use crate::op::{Flow, Op, Run, raise};
 use crate::processor::{Feature, Pointers, Processor, Vendor};
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -13,14 +14,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Mnemonic::Cpuid => cpuid,
         Mnemonic::Rdtsc => rdtsc,
         Mnemonic::Rdtscp => rdtscp,
+        Mnemonic::Rdpid => rdpid,
         Mnemonic::Xgetbv => xgetbv,
         _ => return None,
     })
 }
 
-/// The brand string.
-const BRAND: &[u8; 48] =
-    b"unwind-sim x86-64-v2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+/// The brand string without the level.
+const BRAND: &str = "unwind-sim x86-64-";
 
 const LEAF_MAX: u32 = 0xd;
 const EXTENDED_LEAF_MAX: u32 = 0x8000_0008;
@@ -41,22 +42,41 @@ pub(crate) const FEATURES_EDX: u32 = bits(&[
     26, // SSE2
 ]);
 /// Leaf 1, ecx: the bits of features.
-const FEATURES_ECX: [(Feature, u32); 9] = [
+const FEATURES_ECX: [(Feature, u32); 15] = [
     (Feature::Sse3, 0),
+    (Feature::Pclmulqdq, 1),
     (Feature::Ssse3, 9),
+    (Feature::Fma, 12),
     (Feature::Cx16, 13),
     (Feature::Sse41, 19),
     (Feature::Sse42, 20),
     (Feature::Movbe, 22),
     (Feature::Popcnt, 23),
+    (Feature::Aes, 25),
     (Feature::Xsave, 26),
     (Feature::Xsave, 27), // OSXSAVE
+    (Feature::Avx, 28),
+    (Feature::F16c, 29),
+    (Feature::Rdrand, 30),
 ];
 /// Leaf 7, ebx: the bits of features.
-const STRUCTURED_EBX: [(Feature, u32); 3] = [
+const STRUCTURED_EBX: [(Feature, u32); 9] = [
     (Feature::Fsgsbase, 0),
+    (Feature::Bmi1, 3),
+    (Feature::Avx2, 5),
+    (Feature::Bmi2, 8),
+    (Feature::Rdseed, 18),
+    (Feature::Adx, 19),
     (Feature::Clflushopt, 23),
     (Feature::Clwb, 24),
+    (Feature::Sha, 29),
+];
+/// Leaf 7, ecx: the bits of features.
+const STRUCTURED_ECX: [(Feature, u32); 4] = [
+    (Feature::Gfni, 8),
+    (Feature::Vaes, 9),
+    (Feature::Vpclmulqdq, 10),
+    (Feature::Rdpid, 22),
 ];
 /// Leaf 7, ebx, on Intel's processors.
 const STRUCTURED_EBX_INTEL: u32 = bits(&[
@@ -86,7 +106,8 @@ const EXTENDED_ECX_AMD: u32 = bits(&[
     7, // MXCSR.MM: SSE operands need not be aligned
 ]);
 /// Leaf 0x8000_0001, ecx: the bits of features.
-const EXTENDED_ECX_FEATURES: [(Feature, u32); 2] = [(Feature::Lahf, 0), (Feature::Lzcnt, 5)];
+const EXTENDED_ECX_FEATURES: [(Feature, u32); 3] =
+    [(Feature::Lahf, 0), (Feature::Lzcnt, 5), (Feature::Sse4a, 6)];
 /// Leaf 0x8000_0008, ebx: the x87 pointers are always stored and loaded (XSaveErPtr).
 const ERROR_POINTERS: u32 = bits(&[2]);
 
@@ -142,8 +163,10 @@ const fn cache(kind: u32, level: u32, ways: u32, size: u32) -> Cache {
     }
 }
 
-/// Size of the xsave area, bytes.
-const XSAVE_SIZE: u32 = save::XSAVE_SIZE as u32;
+/// Size of the xsave area with all states that are enabled, bytes.
+fn xsave_size(processor: &Processor) -> u32 {
+    save::size(processor.xcr0()) as u32
+}
 
 /// eax, ebx, ecx and edx of a leaf.
 fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
@@ -178,10 +201,19 @@ fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         7 if subleaf == 0 => {
             let ebx = features(processor, &STRUCTURED_EBX);
             let ebx = ebx | if is_intel { STRUCTURED_EBX_INTEL } else { 0 };
-            [0, ebx, 0, 0]
+            [0, ebx, features(processor, &STRUCTURED_ECX), 0]
         }
-        0xd if subleaf == 0 && has_xsave => [XCR0 as u32, XSAVE_SIZE, XSAVE_SIZE, 0],
-        0xd if subleaf == 1 && has_xsave => [features(processor, &XSAVE_EAX), XSAVE_SIZE, 0, 0],
+        0xd if has_xsave => {
+            let size = xsave_size(processor);
+            match subleaf {
+                0 => [processor.xcr0() as u32, size, size, 0],
+                1 => [features(processor, &XSAVE_EAX), size, 0, 0],
+                2 if processor.has(Feature::Avx) => {
+                    [save::AVX_SIZE as u32, save::AVX_OFFSET as u32, 0, 0]
+                }
+                _ => [0; 4],
+            }
+        }
         0x8000_0000 if is_intel => [EXTENDED_LEAF_MAX, 0, 0, 0],
         0x8000_0000 => {
             let [_, ebx, ecx, edx] = self::leaf(processor, 0, 0);
@@ -200,7 +232,8 @@ fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         }
         0x8000_0002..=0x8000_0004 => {
             let first = (leaf - 0x8000_0002) as usize * 4;
-            [0, 1, 2, 3].map(|word| text(BRAND, first + word))
+            let brand = [BRAND, processor.level().as_str(), "\0\0"].concat();
+            [0, 1, 2, 3].map(|word| text(brand.as_bytes(), first + word))
         }
         // The first-level caches, data and instructions: KiB, ways, lines per tag, line size.
         0x8000_0005 if !is_intel => {
@@ -220,48 +253,55 @@ fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
                 Pointers::Zero => ERROR_POINTERS,
                 Pointers::Always | Pointers::Kept => 0,
             };
+            let ebx = ebx | features(processor, &[(Feature::Clzero, 0)]);
             [save::LINEAR_BITS << 8 | 40, ebx, 0, 0]
         }
         _ => [0; 4],
     }
 }
 
-fn cpuid(state: &mut State, _: &Op) -> Flow {
-    let ask = |number| state.gpr[number] as u32;
-    let [eax, ebx, ecx, edx] = leaf(&state.processor, ask(reg::RAX), ask(reg::RCX));
+fn cpuid(core: &mut Core, _: &Op) -> Flow {
+    let ask = |number| core.state.gpr[number] as u32;
+    let [eax, ebx, ecx, edx] = leaf(&core.processor, ask(reg::RAX), ask(reg::RCX));
     for (number, value) in [
         (reg::RAX, eax),
         (reg::RBX, ebx),
         (reg::RCX, ecx),
         (reg::RDX, edx),
     ] {
-        state.gpr[number] = value.into();
+        core.state.gpr[number] = value.into();
     }
     Flow::Next
 }
 
 /// A tick is an instruction; `imm` is the number of instructions before it in the block.
-fn rdtsc(state: &mut State, op: &Op) -> Flow {
-    let time = state.time + op.imm();
-    state.set::<32>(reg::RAX as u8, time);
-    state.set::<32>(reg::RDX as u8, time >> 32);
+fn rdtsc(core: &mut Core, op: &Op) -> Flow {
+    let time = core.time + op.imm();
+    core.state.set::<32>(reg::RAX as u8, time);
+    core.state.set::<32>(reg::RDX as u8, time >> 32);
     Flow::Next
 }
 
 /// rcx gets the processor's number, 0.
-fn rdtscp(state: &mut State, op: &Op) -> Flow {
-    state.gpr[reg::RCX] = 0;
-    rdtsc(state, op)
+fn rdtscp(core: &mut Core, op: &Op) -> Flow {
+    core.state.gpr[reg::RCX] = 0;
+    rdtsc(core, op)
+}
+
+/// The processor's number, 0.
+fn rdpid(core: &mut Core, op: &Op) -> Flow {
+    core.state.set::<64>(op.dst, 0);
+    Flow::Next
 }
 
 /// The states that xsave can save, or those that are in use.
-fn xgetbv(state: &mut State, _: &Op) -> Flow {
-    let states = match state.gpr[reg::RCX] as u32 {
-        0 => XCR0,
-        1 => save::in_use(state),
-        _ => return raise(state, Exception::GeneralProtection),
+fn xgetbv(core: &mut Core, _: &Op) -> Flow {
+    let states = match core.state.gpr[reg::RCX] as u32 {
+        0 => core.processor.xcr0(),
+        1 => save::in_use(core),
+        _ => return raise(core, Exception::GeneralProtection),
     };
-    state.gpr[reg::RAX] = states;
-    state.gpr[reg::RDX] = 0;
+    core.state.gpr[reg::RAX] = states;
+    core.state.gpr[reg::RDX] = 0;
     Flow::Next
 }

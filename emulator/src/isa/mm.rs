@@ -3,9 +3,9 @@
 //! Source: Intel SDM volume 1, chapter 9.
 
 use super::x87::wait;
+use crate::core::Core;
 use crate::float::x87::F80;
 use crate::op::{Flow, Op};
-use crate::state::State;
 use crate::state::fpu::Fpu;
 
 impl Fpu {
@@ -30,22 +30,18 @@ impl Fpu {
 }
 
 /// Writes a function of the first operand to it. Nothing can fault any more.
-pub(super) fn change(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
-    let fpu = &mut state.fpu;
+pub(super) fn change(core: &mut Core, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
+    let fpu = &mut core.state.fpu;
     fpu.begin_mmx();
     fpu.set_mm(op.dst, function(fpu.mm(op.dst)));
     Flow::Next
 }
 
 /// Writes a function of both operands to the first one.
-pub(super) fn from_both(
-    state: &mut State,
-    op: &Op,
-    function: impl FnOnce(u64, u64) -> u64,
-) -> Flow {
-    if wait(state).is_none() {
+pub(super) fn from_both(core: &mut Core, op: &Op, function: impl FnOnce(u64, u64) -> u64) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let b = state.fpu.mm(op.src);
-    change(state, op, |a| function(a, b))
+    let b = core.state.fpu.mm(op.src);
+    change(core, op, |a| function(a, b))
 }

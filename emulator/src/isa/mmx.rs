@@ -11,11 +11,12 @@ use super::mm::{change, from_both};
 use super::sse::float::Control;
 use super::sse::{self, convert};
 use super::x87::wait;
+use crate::core::Core;
 use crate::float::Rounding;
 use crate::op::{Flow, Op, Run, raise};
 use crate::operands::{Form, form, segment};
 use crate::processor::Vendor;
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind};
 
@@ -42,7 +43,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Movd, Form::RR) => to_general::<32>,
         (Movq, Form::RR) if insn.op_register(0).is_gpr() => to_general::<64>,
         (Movq, Form::RR) if insn.op_register(1).is_gpr() => from_general::<64>,
-        (Movq, Form::RR) => |state, op| from_both(state, op, |_, b| b),
+        (Movq, Form::RR) => |core, op| from_both(core, op, |_, b| b),
         (Movq2dq, _) => to_xmm,
         (Movdq2q, _) => from_xmm,
         (Pinsrw, Form::RR) => insert_rr,
@@ -73,132 +74,134 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     })
 }
 
-fn emms(state: &mut State, _: &Op) -> Flow {
-    if wait(state).is_none() {
+fn emms(core: &mut Core, _: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    state.fpu.top = 0;
-    state.fpu.empty = 0xff;
+    core.state.fpu.top = 0;
+    core.state.fpu.empty = 0xff;
     Flow::Next
 }
 
-fn load<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn load<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    match state.load::<W>(op.address(state)) {
-        Some(value) => change(state, op, |_| value),
+    match core.load::<W>(op.address(core)) {
+        Some(value) => change(core, op, |_| value),
         None => Flow::Stop,
     }
 }
 
-fn store<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn store<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
     // If the store faults, Intel's processors have set TOP but not the tags (seen on a Xeon), AMD's
     // have set neither (seen on an EPYC, family 25, model 1).
-    if state.processor.vendor() == Vendor::Intel {
-        state.fpu.top = 0;
+    if core.processor.vendor() == Vendor::Intel {
+        core.state.fpu.top = 0;
     }
-    let value = state.fpu.mm(op.src);
-    if state.store::<W>(op.address(state), value).is_none() {
+    let value = core.state.fpu.mm(op.src);
+    if core.store::<W>(op.address(core), value).is_none() {
         return Flow::Stop;
     }
-    state.fpu.begin_mmx();
+    core.state.fpu.begin_mmx();
     Flow::Next
 }
 
-fn from_general<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn from_general<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let value = state.get::<W>(op.src);
-    change(state, op, |_| value)
+    let value = core.state.get::<W>(op.src);
+    change(core, op, |_| value)
 }
 
 /// Writes a function of the second operand to a general register.
-fn general<const W: u32>(state: &mut State, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
-    if wait(state).is_none() {
+fn general<const W: u32>(core: &mut Core, op: &Op, function: impl FnOnce(u64) -> u64) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    state.fpu.begin_mmx();
-    state.set::<W>(op.dst, function(state.fpu.mm(op.src)));
+    core.state.fpu.begin_mmx();
+    core.state
+        .set::<W>(op.dst, function(core.state.fpu.mm(op.src)));
     Flow::Next
 }
 
-fn to_general<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    general::<W>(state, op, |b| b)
+fn to_general<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    general::<W>(core, op, |b| b)
 }
 
-fn extract(state: &mut State, op: &Op) -> Flow {
-    general::<32>(state, op, |b| b >> (16 * (op.imm & 3)) & 0xffff)
+fn extract(core: &mut Core, op: &Op) -> Flow {
+    general::<32>(core, op, |b| b >> (16 * (op.imm & 3)) & 0xffff)
 }
 
 /// `pmovmskb`: the top bits of the bytes.
-fn signs(state: &mut State, op: &Op) -> Flow {
-    general::<32>(state, op, |b| {
+fn signs(core: &mut Core, op: &Op) -> Flow {
+    general::<32>(core, op, |b| {
         let bytes = (0..).zip(b.to_le_bytes());
         bytes.fold(0, |all, (i, byte)| all | u64::from(byte >> 7) << i)
     })
 }
 
-fn insert(state: &mut State, op: &Op, value: u64) -> Flow {
+fn insert(core: &mut Core, op: &Op, value: u64) -> Flow {
     let at = (op.imm & 3) * 16;
-    change(state, op, |a| a & !(0xffff << at) | value << at)
+    change(core, op, |a| a & !(0xffff << at) | value << at)
 }
 
-fn insert_rr(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn insert_rr(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let value = state.get::<16>(op.src);
-    insert(state, op, value)
+    let value = core.state.get::<16>(op.src);
+    insert(core, op, value)
 }
 
-fn insert_rm(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn insert_rm(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    match state.load::<16>(op.address(state)) {
-        Some(value) => insert(state, op, value),
+    match core.load::<16>(op.address(core)) {
+        Some(value) => insert(core, op, value),
         None => Flow::Stop,
     }
 }
 
-fn to_xmm(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn to_xmm(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    state.fpu.begin_mmx();
-    state.xmm[(op.dst & 15) as usize] = state.fpu.mm(op.src).into();
+    core.state.fpu.begin_mmx();
+    let value = core.state.fpu.mm(op.src).into();
+    core.state.vectors.set_xmm(op.dst.into(), value);
     Flow::Next
 }
 
-fn from_xmm(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn from_xmm(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let value = state.xmm[(op.src & 15) as usize] as u64;
-    change(state, op, |_| value)
+    let value = core.state.vectors.xmm(op.src.into()) as u64;
+    change(core, op, |_| value)
 }
 
 /// `maskmovq`: stores the bytes whose mask has its top bit set. All 8 must be writable.
-fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn masked_move<const ADDRESS_BITS: u64>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    state.fpu.begin_mmx();
-    let base = state.gpr[reg::RDI] & ADDRESS_BITS;
-    let address = base.wrapping_add(state.gpr[(op.index & 31) as usize]);
-    if state.memory.check_store(address, 8).is_none() {
+    core.state.fpu.begin_mmx();
+    let base = core.state.gpr[reg::RDI] & ADDRESS_BITS;
+    let address = base.wrapping_add(core.state.gpr[(op.index & 31) as usize]);
+    if core.memory.check_store(address, 8).is_none() {
         return Flow::Stop;
     }
-    let data = state.fpu.mm(op.src).to_le_bytes();
-    let mask = state.fpu.mm(op.extra).to_le_bytes();
+    let data = core.state.fpu.mm(op.src).to_le_bytes();
+    let mask = core.state.fpu.mm(op.extra).to_le_bytes();
     for ((i, byte), mask) in (0..).zip(data).zip(mask) {
         let at = address.wrapping_add(i);
-        if mask & 0x80 != 0 && state.memory.store_bytes(at, [byte]).is_none() {
+        if mask & 0x80 != 0 && core.memory.store_bytes(at, [byte]).is_none() {
             return Flow::Stop;
         }
     }
@@ -206,42 +209,42 @@ fn masked_move<const ADDRESS_BITS: u64>(state: &mut State, op: &Op) -> Flow {
 }
 
 /// Converts two 32-bit integers to floating point of `W` bits.
-fn floats<const W: u32>(state: &mut State, op: &Op, integers: u64) -> Flow {
-    let mut control = Control::new(state);
+fn floats<const W: u32>(core: &mut Core, op: &Op, integers: u64) -> Flow {
+    let mut control = Control::new(core);
     let result = convert::from_pair::<W>(&mut control, integers);
-    if control.finish(state).is_none() {
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    let to = &mut state.xmm[(op.dst & 15) as usize];
-    *to = if W == 32 {
-        *to >> 64 << 64 | result
-    } else {
-        result
+    let number = op.dst.into();
+    let value = match W {
+        32 => core.state.vectors.xmm(number) >> 64 << 64 | result,
+        _ => result,
     };
+    core.state.vectors.set_xmm(number, value);
     Flow::Next
 }
 
-fn floats_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn floats_rr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    state.fpu.begin_mmx();
-    let integers = state.fpu.mm(op.src);
-    floats::<W>(state, op, integers)
+    core.state.fpu.begin_mmx();
+    let integers = core.state.fpu.mm(op.src);
+    floats::<W>(core, op, integers)
 }
 
 /// With a memory operand no mm register is used: the x87 state does not change, and a pending
 /// exception is not raised (seen on an Intel Xeon).
-fn floats_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let Some(integers) = state.load::<64>(op.address(state)) else {
+fn floats_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let Some(integers) = core.load::<64>(op.address(core)) else {
         return Flow::Stop;
     };
-    floats::<W>(state, op, integers)
+    floats::<W>(core, op, integers)
 }
 
 /// Converts two `W`-bit numbers to 32-bit integers.
-fn integers<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op, floats: u128) -> Flow {
-    let mut control = Control::new(state);
+fn integers<const W: u32, const TRUNCATE: bool>(core: &mut Core, op: &Op, floats: u128) -> Flow {
+    let mut control = Control::new(core);
     let rounding = if TRUNCATE {
         Rounding::Zero
     } else {
@@ -249,35 +252,35 @@ fn integers<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op, floa
     };
     let result = convert::to_pair::<W>(&mut control, floats, rounding);
     // This happens even if SSE raises an exception.
-    state.fpu.begin_mmx();
-    if control.finish(state).is_none() {
+    core.state.fpu.begin_mmx();
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    change(state, op, |_| result)
+    change(core, op, |_| result)
 }
 
-fn integers_rr<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn integers_rr<const W: u32, const TRUNCATE: bool>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let floats = state.xmm[(op.src & 15) as usize];
-    integers::<W, TRUNCATE>(state, op, floats)
+    let floats = core.state.vectors.xmm(op.src.into());
+    integers::<W, TRUNCATE>(core, op, floats)
 }
 
-fn integers_m<const W: u32, const TRUNCATE: bool>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn integers_m<const W: u32, const TRUNCATE: bool>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let address = op.address(state);
+    let address = op.address(core);
     let floats = if W == 32 {
-        state.load::<64>(address).map(u128::from)
+        core.load::<64>(address).map(u128::from)
     } else if address.is_multiple_of(16) {
-        state.memory.load_bytes(address).map(u128::from_le_bytes)
+        core.memory.load_bytes(address).map(u128::from_le_bytes)
     } else {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     };
     match floats {
-        Some(floats) => integers::<W, TRUNCATE>(state, op, floats),
+        Some(floats) => integers::<W, TRUNCATE>(core, op, floats),
         None => Flow::Stop,
     }
 }

@@ -1,11 +1,12 @@
 //! Moves: mov, movzx, movsx, movsxd, lea, cmov, setcc, xchg, bswap, movbe, sign extensions.
 
 use super::condition::by_condition;
+use crate::core::Core;
 use crate::flags::sign_extend;
 use crate::op::{Flow, Op, Run, flow};
 use crate::operands::{Form, by_width, form, width};
 use crate::processor::Vendor;
-use crate::state::{State, mask, reg};
+use crate::state::{mask, reg};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
@@ -82,45 +83,45 @@ fn special(insn: &Instruction) -> bool {
     })
 }
 
-fn nop(_: &mut State, _: &Op) -> Flow {
+fn nop(_: &mut Core, _: &Op) -> Flow {
     Flow::Next
 }
 
 /// Only checks that memory can be read.
-fn touch(state: &mut State, op: &Op) -> Flow {
-    flow(state.load::<8>(op.address(state)).map(|_| ()))
+fn touch(core: &mut Core, op: &Op) -> Flow {
+    flow(core.load::<8>(op.address(core)).map(|_| ()))
 }
 
-fn mov_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let value = state.get::<W>(op.src);
-    state.set::<W>(op.dst, value);
+fn mov_rr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let value = core.state.get::<W>(op.src);
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }
 
-fn mov_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let Some(value) = state.load::<W>(op.address(state)) else {
+fn mov_rm<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let Some(value) = core.load::<W>(op.address(core)) else {
         return Flow::Stop;
     };
-    state.set::<W>(op.dst, value);
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }
 
-fn mov_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    flow(state.store::<W>(op.address(state), state.get::<W>(op.src)))
+fn mov_mr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    flow(core.store::<W>(op.address(core), core.state.get::<W>(op.src)))
 }
 
-fn mov_ri<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    state.set::<W>(op.dst, op.imm());
+fn mov_ri<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    core.state.set::<W>(op.dst, op.imm());
     Flow::Next
 }
 
-fn mov_r_imm64(state: &mut State, op: &Op) -> Flow {
-    state.set::<64>(op.dst, op.disp);
+fn mov_r_imm64(core: &mut Core, op: &Op) -> Flow {
+    core.state.set::<64>(op.dst, op.disp);
     Flow::Next
 }
 
-fn mov_mi<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    flow(state.store::<W>(op.address(state), op.imm()))
+fn mov_mi<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    flow(core.store::<W>(op.address(core), op.imm()))
 }
 
 /// The function that extends operand 1 into operand 0.
@@ -146,25 +147,19 @@ fn extend<const SIGNED: bool>(insn: &Instruction, memory: bool) -> Option<Run> {
     })
 }
 
-fn extend_rr<const SIGNED: bool, const FROM: u32, const TO: u32>(
-    state: &mut State,
-    op: &Op,
-) -> Flow {
-    let value = state.get::<FROM>(op.src);
+fn extend_rr<const SIGNED: bool, const FROM: u32, const TO: u32>(core: &mut Core, op: &Op) -> Flow {
+    let value = core.state.get::<FROM>(op.src);
     let value = if SIGNED {
         sign_extend::<FROM>(value)
     } else {
         value
     };
-    state.set::<TO>(op.dst, value);
+    core.state.set::<TO>(op.dst, value);
     Flow::Next
 }
 
-fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(
-    state: &mut State,
-    op: &Op,
-) -> Flow {
-    let Some(value) = state.load::<FROM>(op.address(state)) else {
+fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(core: &mut Core, op: &Op) -> Flow {
+    let Some(value) = core.load::<FROM>(op.address(core)) else {
         return Flow::Stop;
     };
     let value = if SIGNED {
@@ -172,47 +167,50 @@ fn extend_rm<const SIGNED: bool, const FROM: u32, const TO: u32>(
     } else {
         value
     };
-    state.set::<TO>(op.dst, value);
+    core.state.set::<TO>(op.dst, value);
     Flow::Next
 }
 
 /// `movsxd` to 16 bits from memory: AMD's processors read 32 bits (seen on an EPYC, family 25,
 /// model 1).
-fn movsxd_16(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    let value = match state.processor.vendor() {
-        Vendor::Intel => state.load::<16>(address),
-        Vendor::Amd => state.load::<32>(address),
+fn movsxd_16(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    let value = match core.processor.vendor() {
+        Vendor::Intel => core.load::<16>(address),
+        Vendor::Amd => core.load::<32>(address),
     };
     let Some(value) = value else {
         return Flow::Stop;
     };
-    state.set::<16>(op.dst, value);
+    core.state.set::<16>(op.dst, value);
     Flow::Next
 }
 
-fn lea<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    state.set::<W>(op.dst, address);
+fn lea<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    core.state.set::<W>(op.dst, address);
     Flow::Next
 }
 
-fn xchg_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let (a, b) = (state.get::<W>(op.dst), state.get::<W>(op.src));
-    state.set::<W>(op.dst, b);
-    state.set::<W>(op.src, a);
+fn xchg_rr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let (a, b) = (core.state.get::<W>(op.dst), core.state.get::<W>(op.src));
+    core.state.set::<W>(op.dst, b);
+    core.state.set::<W>(op.src, a);
     Flow::Next
 }
 
-fn xchg_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    let Some(value) = state.load_to_store::<W>(address) else {
+fn xchg_mr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    let Some(value) = core.load_to_store::<W>(address) else {
         return Flow::Stop;
     };
-    if state.store::<W>(address, state.get::<W>(op.src)).is_none() {
+    if core
+        .store::<W>(address, core.state.get::<W>(op.src))
+        .is_none()
+    {
         return Flow::Stop;
     }
-    state.set::<W>(op.src, value);
+    core.state.set::<W>(op.src, value);
     Flow::Next
 }
 
@@ -221,78 +219,78 @@ fn swapped<const W: u32>(value: u64) -> u64 {
     value.swap_bytes() >> (64 - W)
 }
 
-fn bswap<const W: u32>(state: &mut State, op: &Op) -> Flow {
+fn bswap<const W: u32>(core: &mut Core, op: &Op) -> Flow {
     // Undefined by the SDM for 16 bits; processors return 0.
     let value = if W == 16 {
         0
     } else {
-        swapped::<W>(state.get::<W>(op.dst))
+        swapped::<W>(core.state.get::<W>(op.dst))
     };
-    state.set::<W>(op.dst, value);
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }
 
-fn movbe_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let Some(value) = state.load::<W>(op.address(state)) else {
+fn movbe_rm<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let Some(value) = core.load::<W>(op.address(core)) else {
         return Flow::Stop;
     };
-    state.set::<W>(op.dst, swapped::<W>(value));
+    core.state.set::<W>(op.dst, swapped::<W>(value));
     Flow::Next
 }
 
-fn movbe_mr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let value = swapped::<W>(state.get::<W>(op.src));
-    flow(state.store::<W>(op.address(state), value))
+fn movbe_mr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let value = swapped::<W>(core.state.get::<W>(op.src));
+    flow(core.store::<W>(op.address(core), value))
 }
 
-fn sign_rax<const W: u32>(state: &mut State, _: &Op) -> Flow {
-    let rax = state.gpr[reg::RAX];
+fn sign_rax<const W: u32>(core: &mut Core, _: &Op) -> Flow {
+    let rax = core.state.gpr[reg::RAX];
     let value = match W {
         16 => sign_extend::<8>(rax),
         32 => sign_extend::<16>(rax),
         _ => sign_extend::<32>(rax),
     };
-    state.set::<W>(reg::RAX as u8, value);
+    core.state.set::<W>(reg::RAX as u8, value);
     Flow::Next
 }
 
-fn sign_rdx<const W: u32>(state: &mut State, _: &Op) -> Flow {
-    let negative = sign_extend::<W>(state.gpr[reg::RAX]).cast_signed() < 0;
+fn sign_rdx<const W: u32>(core: &mut Core, _: &Op) -> Flow {
+    let negative = sign_extend::<W>(core.state.gpr[reg::RAX]).cast_signed() < 0;
     let value = if negative { mask::<W>() } else { 0 };
-    state.set::<W>(reg::RDX as u8, value);
+    core.state.set::<W>(reg::RDX as u8, value);
     Flow::Next
 }
 
-fn set_r<const CC: u8>(state: &mut State, op: &Op) -> Flow {
-    let value = state.flags.condition::<CC>();
-    state.set::<8>(op.dst, value.into());
+fn set_r<const CC: u8>(core: &mut Core, op: &Op) -> Flow {
+    let value = core.state.flags.condition::<CC>();
+    core.state.set::<8>(op.dst, value.into());
     Flow::Next
 }
 
-fn set_m<const CC: u8>(state: &mut State, op: &Op) -> Flow {
-    let value = state.flags.condition::<CC>();
-    flow(state.store::<8>(op.address(state), value.into()))
+fn set_m<const CC: u8>(core: &mut Core, op: &Op) -> Flow {
+    let value = core.state.flags.condition::<CC>();
+    flow(core.store::<8>(op.address(core), value.into()))
 }
 
-fn cmov_rr<const CC: u8, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let from = if state.flags.condition::<CC>() {
+fn cmov_rr<const CC: u8, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let from = if core.state.flags.condition::<CC>() {
         op.src
     } else {
         op.dst
     };
-    let value = state.get::<W>(from);
+    let value = core.state.get::<W>(from);
     // The upper half is cleared even if the condition is false.
-    state.set::<W>(op.dst, value);
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }
 
-fn cmov_rm<const CC: u8, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let Some(mut value) = state.load::<W>(op.address(state)) else {
+fn cmov_rm<const CC: u8, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let Some(mut value) = core.load::<W>(op.address(core)) else {
         return Flow::Stop;
     };
-    if !state.flags.condition::<CC>() {
-        value = state.get::<W>(op.dst);
+    if !core.state.flags.condition::<CC>() {
+        value = core.state.get::<W>(op.dst);
     }
-    state.set::<W>(op.dst, value);
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }

@@ -1,9 +1,10 @@
 //! Integer multiplication and division: mul, imul, div, idiv.
 
+use crate::core::Core;
 use crate::flags::{Flags, sign_extend};
 use crate::op::{Flow, Op, Run, raise};
 use crate::operands::{Form, by_width, form, width};
-use crate::state::{State, mask, reg};
+use crate::state::{mask, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -64,75 +65,75 @@ fn product_flags<const W: u32>(low: u64, large: bool) -> Flags {
 
 /// Multiplies rax by `b` into rdx and rax; for bytes, al by `b` into ax.
 #[inline(always)]
-fn multiply<const SIGNED: bool, const W: u32>(state: &mut State, b: u64) -> Flow {
-    let a = state.get::<W>(reg::RAX as u8);
+fn multiply<const SIGNED: bool, const W: u32>(core: &mut Core, b: u64) -> Flow {
+    let a = core.state.get::<W>(reg::RAX as u8);
     let (low, high, large) = product::<SIGNED, W>(a, b);
-    set_pair::<W>(state, low, high);
-    state.flags = product_flags::<W>(low, large);
+    set_pair::<W>(core, low, high);
+    core.state.flags = product_flags::<W>(low, large);
     Flow::Next
 }
 
 /// Sets rax and rdx, or al and ah.
 #[inline(always)]
-fn set_pair<const W: u32>(state: &mut State, low: u64, high: u64) {
+fn set_pair<const W: u32>(core: &mut Core, low: u64, high: u64) {
     let upper = if W == 8 { reg::HIGH } else { reg::RDX as u8 };
-    state.set::<W>(reg::RAX as u8, low);
-    state.set::<W>(upper, high);
+    core.state.set::<W>(reg::RAX as u8, low);
+    core.state.set::<W>(upper, high);
 }
 
-fn mul_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let b = state.get::<W>(op.dst);
-    multiply::<false, W>(state, b)
+fn mul_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let b = core.state.get::<W>(op.dst);
+    multiply::<false, W>(core, b)
 }
 
-fn mul_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(b) => multiply::<false, W>(state, b),
+fn mul_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(b) => multiply::<false, W>(core, b),
         None => Flow::Stop,
     }
 }
 
-fn imul_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let b = state.get::<W>(op.dst);
-    multiply::<true, W>(state, b)
+fn imul_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let b = core.state.get::<W>(op.dst);
+    multiply::<true, W>(core, b)
 }
 
-fn imul_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(b) => multiply::<true, W>(state, b),
+fn imul_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(b) => multiply::<true, W>(core, b),
         None => Flow::Stop,
     }
 }
 
 /// Multiplies `a` by `b` into a register, truncated.
 #[inline(always)]
-fn multiply_to<const W: u32>(state: &mut State, op: &Op, a: u64, b: u64) -> Flow {
+fn multiply_to<const W: u32>(core: &mut Core, op: &Op, a: u64, b: u64) -> Flow {
     let (low, _, large) = product::<true, W>(a, b);
-    state.set::<W>(op.dst, low);
-    state.flags = product_flags::<W>(low, large);
+    core.state.set::<W>(op.dst, low);
+    core.state.flags = product_flags::<W>(low, large);
     Flow::Next
 }
 
-fn imul_rr<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let (a, b) = (state.get::<W>(op.dst), state.get::<W>(op.src));
-    multiply_to::<W>(state, op, a, b)
+fn imul_rr<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let (a, b) = (core.state.get::<W>(op.dst), core.state.get::<W>(op.src));
+    multiply_to::<W>(core, op, a, b)
 }
 
-fn imul_rm<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(b) => multiply_to::<W>(state, op, state.get::<W>(op.dst), b),
+fn imul_rm<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(b) => multiply_to::<W>(core, op, core.state.get::<W>(op.dst), b),
         None => Flow::Stop,
     }
 }
 
-fn imul_rri<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let a = state.get::<W>(op.src);
-    multiply_to::<W>(state, op, a, op.imm())
+fn imul_rri<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let a = core.state.get::<W>(op.src);
+    multiply_to::<W>(core, op, a, op.imm())
 }
 
-fn imul_rmi<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(a) => multiply_to::<W>(state, op, a, op.imm()),
+fn imul_rmi<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(a) => multiply_to::<W>(core, op, a, op.imm()),
         None => Flow::Stop,
     }
 }
@@ -182,41 +183,44 @@ fn quotient_signed<const W: u32>(high: u64, low: u64, divisor: u64) -> Option<(u
 
 /// Divides rdx and rax, or ax. The flags are undefined; they do not change.
 #[inline(always)]
-fn divide<const SIGNED: bool, const W: u32>(state: &mut State, divisor: u64) -> Flow {
+fn divide<const SIGNED: bool, const W: u32>(core: &mut Core, divisor: u64) -> Flow {
     let upper = if W == 8 { reg::HIGH } else { reg::RDX as u8 };
-    let (high, low) = (state.get::<W>(upper), state.get::<W>(reg::RAX as u8));
+    let (high, low) = (
+        core.state.get::<W>(upper),
+        core.state.get::<W>(reg::RAX as u8),
+    );
     let result = if SIGNED {
         quotient_signed::<W>(high, low, divisor)
     } else {
         quotient::<W>(high, low, divisor)
     };
     let Some((quotient, remainder)) = result else {
-        return raise(state, Exception::Divide);
+        return raise(core, Exception::Divide);
     };
-    set_pair::<W>(state, quotient, remainder);
+    set_pair::<W>(core, quotient, remainder);
     Flow::Next
 }
 
-fn div_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let divisor = state.get::<W>(op.dst);
-    divide::<false, W>(state, divisor)
+fn div_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let divisor = core.state.get::<W>(op.dst);
+    divide::<false, W>(core, divisor)
 }
 
-fn div_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(divisor) => divide::<false, W>(state, divisor),
+fn div_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(divisor) => divide::<false, W>(core, divisor),
         None => Flow::Stop,
     }
 }
 
-fn idiv_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let divisor = state.get::<W>(op.dst);
-    divide::<true, W>(state, divisor)
+fn idiv_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let divisor = core.state.get::<W>(op.dst);
+    divide::<true, W>(core, divisor)
 }
 
-fn idiv_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(divisor) => divide::<true, W>(state, divisor),
+fn idiv_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(divisor) => divide::<true, W>(core, divisor),
         None => Flow::Stop,
     }
 }

@@ -1,14 +1,17 @@
-//! Saving and restoring the x87 and SSE state: fxsave, fxrstor, xsave, xsavec, xsaveopt, xrstor.
+//! Saving and restoring the x87, SSE and AVX state: fxsave, fxrstor, xsave, xsavec, xsaveopt,
+//! xrstor.
 //!
-//! Source: Intel SDM volume 1, section 10.5 and chapter 13. The only components are x87 and SSE, so
-//! an area is the same in standard and in compacted form. Unlike on processors, `xsaveopt` never
-//! omits components that were not modified.
+//! Source: Intel SDM volume 1, section 10.5 and chapter 13. The components are x87, SSE and, if the
+//! processor has it, AVX. AVX follows the header in standard and in compacted form, so an area is
+//! the same in both. Unlike on processors, `xsaveopt` never omits components that were not
+//! modified.
 
+use crate::core::Core;
 use crate::float::x87::F80;
 use crate::op::{Flow, Op, Run, flow, raise};
-use crate::processor::Pointers;
+use crate::processor::{Pointers, Processor};
 use crate::state::fpu::Fpu;
-use crate::state::{MXCSR_DEFAULT, State, reg};
+use crate::state::{MXCSR_DEFAULT, Vectors, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -32,10 +35,10 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     })
 }
 
-/// The states that can be saved (XCR0): x87 and SSE.
-pub(super) const XCR0: u64 = X87 | SSE;
 const X87: u64 = 1;
 const SSE: u64 = 1 << 1;
+/// The upper halves of ymm registers.
+const AVX: u64 = 1 << 2;
 
 /// Width of a linear address, bits.
 pub(super) const LINEAR_BITS: u32 = 48;
@@ -44,8 +47,14 @@ pub(super) const LINEAR_BITS: u32 = 48;
 const FX_SIZE: usize = 416;
 /// Offset of the `xsave` header.
 const HEADER: usize = 512;
-/// Size of the `xsave` area, bytes.
-pub(super) const XSAVE_SIZE: usize = HEADER + 64;
+/// Size of the `xsave` area without AVX, bytes.
+const LEGACY_SIZE: usize = HEADER + 64;
+/// Offset of the AVX component, bytes, in both forms.
+pub(super) const AVX_OFFSET: usize = LEGACY_SIZE;
+/// Size of the AVX component, bytes.
+pub(super) const AVX_SIZE: usize = 256;
+/// Size of the `xsave` area with all components, bytes.
+const SIZE_MAX: usize = AVX_OFFSET + AVX_SIZE;
 /// The bit of XCOMP_BV that says that the form is compacted.
 const IS_COMPACTED: u64 = 1 << 63;
 
@@ -55,6 +64,15 @@ const REGISTERS: usize = 32;
 const XMM: usize = 160;
 const XSTATE_BV: usize = HEADER;
 const XCOMP_BV: usize = HEADER + 8;
+
+/// Size of an `xsave` area with these components, bytes: the same in standard and in compacted
+/// form.
+pub(super) fn size(components: u64) -> usize {
+    match components & AVX {
+        0 => LEGACY_SIZE,
+        _ => SIZE_MAX,
+    }
+}
 
 fn put<const N: usize>(area: &mut [u8], at: usize, bytes: [u8; N]) {
     area[at..at + N].copy_from_slice(&bytes);
@@ -67,13 +85,13 @@ fn get<const N: usize>(area: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Writes the x87 component.
-fn put_x87(state: &State, area: &mut [u8], wide: bool) {
-    let fpu = &state.fpu;
+fn put_x87(core: &Core, area: &mut [u8], wide: bool) {
+    let fpu = &core.state.fpu;
     put(area, 0, fpu.control_word().to_le_bytes());
     put(area, 2, fpu.status_word().to_le_bytes());
     put(area, 4, u16::from(!fpu.empty).to_le_bytes());
     area[5] = 0;
-    let pointers = match state.processor.pointers() {
+    let pointers = match core.processor.pointers() {
         _ if fpu.is_pending() => Some((fpu.opcode, fpu.instruction, fpu.data)),
         Pointers::Always => Some((fpu.opcode, fpu.instruction, fpu.data)),
         Pointers::Zero => Some((0, 0, 0)),
@@ -113,9 +131,9 @@ fn get_x87(fpu: &mut Fpu, pointers: Pointers, area: &[u8], wide: bool) {
     }
 }
 
-fn put_mxcsr(state: &State, area: &mut [u8]) {
-    put(area, MXCSR, state.mxcsr.to_le_bytes());
-    put(area, MXCSR + 4, state.processor.mxcsr_mask().to_le_bytes());
+fn put_mxcsr(core: &Core, area: &mut [u8]) {
+    put(area, MXCSR, core.state.mxcsr.to_le_bytes());
+    put(area, MXCSR + 4, core.processor.mxcsr_mask().to_le_bytes());
 }
 
 /// MXCSR in an area; `None` if bits outside `mask` are set.
@@ -124,19 +142,37 @@ fn get_mxcsr(mask: u32, area: &[u8]) -> Option<u32> {
     (mxcsr & !mask == 0).then_some(mxcsr)
 }
 
-fn put_xmm(state: &State, area: &mut [u8]) {
-    for (number, register) in state.xmm.iter().enumerate() {
+fn put_xmm(core: &Core, area: &mut [u8]) {
+    for (number, register) in core.state.vectors.lower().iter().enumerate() {
         put(area, XMM + 16 * number, register.to_le_bytes());
     }
 }
 
-fn get_xmm(state: &mut State, area: &[u8]) {
-    for (number, register) in state.xmm.iter_mut().enumerate() {
-        *register = u128::from_le_bytes(get(area, XMM + 16 * number));
+fn get_xmm(core: &mut Core, area: &[u8]) {
+    let register = |number| u128::from_le_bytes(get(area, XMM + 16 * number));
+    core.state.vectors.set_lower(std::array::from_fn(register));
+}
+
+/// Writes the upper halves of ymm registers.
+fn put_avx(core: &Core, area: &mut [u8]) {
+    for number in 0..16 {
+        let [_, upper] = core.state.vectors.ymm(number);
+        put(area, AVX_OFFSET + 16 * number, upper.to_le_bytes());
     }
 }
 
-impl State {
+/// Sets the upper halves of ymm registers, to zero if there is no area.
+fn set_avx(core: &mut Core, area: Option<&[u8]>) {
+    for number in 0..16 {
+        let upper = area.map_or(0, |area| {
+            u128::from_le_bytes(get(area, AVX_OFFSET + 16 * number))
+        });
+        let lower = core.state.vectors.xmm(number);
+        core.state.vectors.set_ymm(number, [lower, upper]);
+    }
+}
+
+impl Core {
     /// The x87 and SSE state as FXSAVE64 stores it; zero after xmm15.
     pub fn fx_image(&self) -> [u8; 512] {
         let mut area = [0; 512];
@@ -150,70 +186,117 @@ impl State {
         get_fx(self, area, true)
     }
 
-    /// Resets the x87 and SSE state to that of a new program.
+    /// Size of the area that [`Core::xsave_image`] returns on this processor, bytes.
+    pub(crate) fn xsave_size(processor: &Processor) -> usize {
+        size(processor.xcr0())
+    }
+
+    /// The components that the processor has, as XSAVE64 stores them in standard form.
+    pub(crate) fn xsave_image(&self) -> Vec<u8> {
+        let components = self.processor.xcr0();
+        let mut area = vec![0; size(components)];
+        put_fx(self, &mut area, true);
+        if components & AVX != 0 {
+            put_avx(self, &mut area);
+        }
+        // The kernel marks x87 and SSE as present (`save_xstate_epilog`).
+        let present = X87 | SSE | in_use(self) & AVX;
+        put(&mut area, XSTATE_BV, present.to_le_bytes());
+        area
+    }
+
+    /// Restores `requested` components as XRSTOR64 does. `None`, with nothing changed, if it
+    /// refuses the area.
+    pub(crate) fn set_xsave_image(&mut self, area: &[u8], requested: u64) -> Option<()> {
+        restore(self, area, requested & self.processor.xcr0(), true)
+    }
+
+    /// Resets components to their state in a new program.
+    pub(crate) fn reset_components(&mut self, components: u64) {
+        let mut area = [0; SIZE_MAX];
+        put(&mut area, MXCSR, MXCSR_DEFAULT.to_le_bytes());
+        // An area without components is never refused.
+        let components = components & self.processor.xcr0();
+        if components & SSE == 0 {
+            put(&mut area, MXCSR, self.state.mxcsr.to_le_bytes());
+        }
+        let _ = restore(self, &area, components, true);
+    }
+
+    /// Resets the x87, SSE and AVX state to that of a new program.
     pub(crate) fn reset_fx(&mut self) {
-        self.fpu = Fpu::default();
-        self.mxcsr = MXCSR_DEFAULT;
-        self.xmm = [0; 16];
+        self.state.fpu = Fpu::default();
+        self.state.mxcsr = MXCSR_DEFAULT;
+        self.state.vectors = Vectors::default();
     }
 }
 
-fn put_fx(state: &State, area: &mut [u8], wide: bool) {
-    put_x87(state, area, wide);
-    put_mxcsr(state, area);
-    put_xmm(state, area);
+fn put_fx(core: &Core, area: &mut [u8], wide: bool) {
+    put_x87(core, area, wide);
+    put_mxcsr(core, area);
+    put_xmm(core, area);
 }
 
-fn get_fx(state: &mut State, area: &[u8], wide: bool) -> Option<()> {
-    state.mxcsr = get_mxcsr(state.processor.mxcsr_mask(), area)?;
-    get_x87(&mut state.fpu, state.processor.pointers(), area, wide);
-    get_xmm(state, area);
+fn get_fx(core: &mut Core, area: &[u8], wide: bool) -> Option<()> {
+    core.state.mxcsr = get_mxcsr(core.processor.mxcsr_mask(), area)?;
+    get_x87(&mut core.state.fpu, core.processor.pointers(), area, wide);
+    get_xmm(core, area);
     Some(())
 }
 
-fn fxsave(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
+fn fxsave(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
     if !address.is_multiple_of(16) {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     }
-    if state.memory.check_store(address, HEADER).is_none() {
+    if core.memory.check_store(address, HEADER).is_none() {
         return Flow::Stop;
     }
     let mut area = [0; FX_SIZE];
-    if state.processor.pointers() == Pointers::Kept {
-        let Some(old) = state.memory.load_bytes(address) else {
+    if core.processor.pointers() == Pointers::Kept {
+        let Some(old) = core.memory.load_bytes(address) else {
             return Flow::Stop;
         };
         area = old;
     }
-    put_fx(state, &mut area, op.extra != 0);
-    flow(state.memory.store_bytes(address, area))
+    put_fx(core, &mut area, op.extra != 0);
+    flow(core.memory.store_bytes(address, area))
 }
 
-fn fxrstor(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
+fn fxrstor(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
     if !address.is_multiple_of(16) {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     }
-    let Some(area) = state.memory.load_bytes::<HEADER>(address) else {
+    let Some(area) = core.memory.load_bytes::<HEADER>(address) else {
         return Flow::Stop;
     };
-    match get_fx(state, &area, op.extra != 0) {
+    match get_fx(core, &area, op.extra != 0) {
         Some(()) => Flow::Next,
-        None => raise(state, Exception::GeneralProtection),
+        None => raise(core, Exception::GeneralProtection),
     }
 }
 
 /// The components requested in edx and eax.
-fn requested(state: &State) -> u64 {
-    (state.gpr[reg::RAX] & 0xffff_ffff | state.gpr[reg::RDX] << 32) & XCR0
+fn requested(core: &Core) -> u64 {
+    (core.state.gpr[reg::RAX] & 0xffff_ffff | core.state.gpr[reg::RDX] << 32)
+        & core.processor.xcr0()
 }
 
 /// The components that are not in their reset state (XINUSE).
-pub(super) fn in_use(state: &State) -> u64 {
-    let x87 = if state.fpu == Fpu::default() { 0 } else { X87 };
-    let sse = if state.xmm == [0; 16] { 0 } else { SSE };
-    x87 | sse
+pub(super) fn in_use(core: &Core) -> u64 {
+    let x87 = if core.state.fpu == Fpu::default() {
+        0
+    } else {
+        X87
+    };
+    let sse = if core.state.vectors.lower() == [0; 16] {
+        0
+    } else {
+        SSE
+    };
+    let avx = (0..16).any(|number| core.state.vectors.ymm(number)[1] != 0);
+    x87 | sse | if avx { AVX } else { 0 }
 }
 
 /// `xsave`.
@@ -223,20 +306,21 @@ const OPTIMIZED: u8 = 1;
 /// `xsavec`.
 const COMPACTED: u8 = 2;
 
-fn xsave<const FORM: u8>(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
+fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
     if !address.is_multiple_of(64) {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     }
-    if state.memory.check_store(address, XSAVE_SIZE).is_none() {
+    let requested = requested(core);
+    let size = size(requested);
+    if core.memory.check_store(address, size).is_none() {
         return Flow::Stop;
     }
-    let Some(mut area) = state.memory.load_bytes::<XSAVE_SIZE>(address) else {
+    let Some(mut area) = load(core, address, size) else {
         return Flow::Stop;
     };
-    let requested = requested(state);
-    let mut in_use = in_use(state);
-    if FORM == COMPACTED && state.mxcsr != MXCSR_DEFAULT {
+    let mut in_use = in_use(core);
+    if FORM == COMPACTED && core.state.mxcsr != MXCSR_DEFAULT {
         in_use |= SSE;
     }
     let written = match FORM {
@@ -244,18 +328,21 @@ fn xsave<const FORM: u8>(state: &mut State, op: &Op) -> Flow {
         _ => requested & in_use,
     };
     if written & X87 != 0 {
-        put_x87(state, &mut area, op.extra != 0);
+        put_x87(core, &mut area, op.extra != 0);
     }
     if written & SSE != 0 {
-        put_xmm(state, &mut area);
+        put_xmm(core, &mut area);
     }
-    let mxcsr = if FORM == COMPACTED {
-        written
-    } else {
-        requested
+    if written & AVX != 0 {
+        put_avx(core, &mut area);
+    }
+    // MXCSR belongs to SSE, but without compaction also to AVX.
+    let mxcsr = match FORM {
+        COMPACTED => written & SSE,
+        _ => requested & (SSE | AVX),
     };
-    if mxcsr & SSE != 0 {
-        put_mxcsr(state, &mut area);
+    if mxcsr != 0 {
+        put_mxcsr(core, &mut area);
     }
     let mut components = requested & in_use;
     if FORM == COMPACTED {
@@ -268,58 +355,89 @@ fn xsave<const FORM: u8>(state: &mut State, op: &Op) -> Flow {
         components |= u64::from_le_bytes(get(&area, XSTATE_BV)) & !requested;
     }
     put(&mut area, XSTATE_BV, components.to_le_bytes());
-    flow(state.memory.store_bytes(address, area))
+    flow(store(core, address, &area, size))
 }
 
-fn xrstor(state: &mut State, op: &Op) -> Flow {
-    let address = op.address(state);
-    if !address.is_multiple_of(64) {
-        return raise(state, Exception::GeneralProtection);
+/// Loads the area, whose size depends on the components.
+fn load(core: &mut Core, address: u64, size: usize) -> Option<[u8; SIZE_MAX]> {
+    let mut area = [0; SIZE_MAX];
+    let legacy = core.memory.load_bytes::<LEGACY_SIZE>(address)?;
+    area[..LEGACY_SIZE].copy_from_slice(&legacy);
+    if size > LEGACY_SIZE {
+        let avx = address.wrapping_add(AVX_OFFSET as u64);
+        let avx = core.memory.load_bytes::<AVX_SIZE>(avx)?;
+        area[AVX_OFFSET..].copy_from_slice(&avx);
     }
-    let Some(area) = state.memory.load_bytes::<XSAVE_SIZE>(address) else {
+    Some(area)
+}
+
+/// Stores the area, of which all bytes are writable.
+fn store(core: &mut Core, address: u64, area: &[u8; SIZE_MAX], size: usize) -> Option<()> {
+    let legacy = get::<LEGACY_SIZE>(area, 0);
+    core.memory.store_bytes(address, legacy)?;
+    if size > LEGACY_SIZE {
+        let avx = get::<AVX_SIZE>(area, AVX_OFFSET);
+        let at = address.wrapping_add(AVX_OFFSET as u64);
+        core.memory.store_bytes(at, avx)?;
+    }
+    Some(())
+}
+
+fn xrstor(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address(core);
+    if !address.is_multiple_of(64) {
+        return raise(core, Exception::GeneralProtection);
+    }
+    let requested = requested(core);
+    let Some(area) = load(core, address, size(requested)) else {
         return Flow::Stop;
     };
-    let requested = requested(state);
-    let present = u64::from_le_bytes(get(&area, XSTATE_BV));
-    let form = u64::from_le_bytes(get(&area, XCOMP_BV));
+    match restore(core, &area, requested, op.extra != 0) {
+        Some(()) => Flow::Next,
+        None => raise(core, Exception::GeneralProtection),
+    }
+}
+
+/// Restores the requested components, of those that XCR0 has. `None`, with nothing changed, if the
+/// area is refused.
+fn restore(core: &mut Core, area: &[u8], requested: u64, wide: bool) -> Option<()> {
+    let xcr0 = core.processor.xcr0();
+    let present = u64::from_le_bytes(get(area, XSTATE_BV));
+    let form = u64::from_le_bytes(get(area, XCOMP_BV));
     let is_compacted = form & IS_COMPACTED != 0;
     // Reserved bytes: all after XCOMP_BV in compacted form, otherwise XCOMP_BV and the 8 bytes
     // after it.
     let (allowed, reserved) = if is_compacted {
-        (form & XCR0, XCOMP_BV + 8..XSAVE_SIZE)
+        (form & xcr0, XCOMP_BV + 8..LEGACY_SIZE)
     } else {
-        (XCR0, XCOMP_BV..XCOMP_BV + 16)
+        (xcr0, XCOMP_BV..XCOMP_BV + 16)
     };
     let is_bad = present & !allowed != 0
-        || is_compacted && form & !IS_COMPACTED & !XCR0 != 0
+        || is_compacted && form & !IS_COMPACTED & !xcr0 != 0
         || area[reserved].iter().any(|&byte| byte != 0);
-    let mxcsr = if is_compacted && present & SSE == 0 {
-        Some(MXCSR_DEFAULT)
-    } else if requested & SSE != 0 {
-        get_mxcsr(state.processor.mxcsr_mask(), &area)
-    } else {
-        Some(state.mxcsr)
+    // MXCSR belongs to SSE, but without compaction also to AVX; then it is always present.
+    let mxcsr = match is_compacted {
+        true if requested & SSE != 0 && present & SSE == 0 => Some(MXCSR_DEFAULT),
+        true if requested & SSE == 0 => Some(core.state.mxcsr),
+        false if requested & (SSE | AVX) == 0 => Some(core.state.mxcsr),
+        _ => get_mxcsr(core.processor.mxcsr_mask(), area),
     };
-    let Some(mxcsr) = mxcsr.filter(|_| !is_bad) else {
-        return raise(state, Exception::GeneralProtection);
-    };
+    let mxcsr = mxcsr.filter(|_| !is_bad)?;
+    core.state.mxcsr = mxcsr;
     if requested & X87 != 0 {
-        state.fpu = Fpu::default();
+        core.state.fpu = Fpu::default();
         if present & X87 != 0 {
-            get_x87(
-                &mut state.fpu,
-                state.processor.pointers(),
-                &area,
-                op.extra != 0,
-            );
+            get_x87(&mut core.state.fpu, core.processor.pointers(), area, wide);
         }
     }
     if requested & SSE != 0 {
-        state.mxcsr = mxcsr;
-        state.xmm = [0; 16];
+        core.state.vectors.set_lower([0; 16]);
         if present & SSE != 0 {
-            get_xmm(state, &area);
+            get_xmm(core, area);
         }
     }
-    Flow::Next
+    if requested & AVX != 0 {
+        set_avx(core, (present & AVX != 0).then_some(area));
+    }
+    Some(())
 }

@@ -4,9 +4,10 @@
 //! 64-bit code, data, and the number of the processor; those that a process may set itself are
 //! empty. Their bases are 0.
 
+use crate::core::Core;
 use crate::op::{Flow, Op, Run, flow, raise};
 use crate::operands::{Form, form, width};
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -68,7 +69,7 @@ fn base(fs: bool) -> u8 {
 }
 
 /// Loads a segment register, or raises an exception.
-fn set(state: &mut State, number: u8, selector: u16) -> bool {
+fn set(core: &mut Core, number: u8, selector: u16) -> bool {
     // Selectors 0 to 3 are null selectors, which ss cannot have.
     let null = selector < 4 && number != SS;
     let descriptor = selector & !3;
@@ -80,87 +81,87 @@ fn set(state: &mut State, number: u8, selector: u16) -> bool {
         _ => null || data || code,
     };
     if !allowed {
-        raise(state, Exception::GeneralProtection);
+        raise(core, Exception::GeneralProtection);
         return false;
     }
-    if let Some(to) = state.segments.get_mut(usize::from(number)) {
+    if let Some(to) = core.state.segments.get_mut(usize::from(number)) {
         *to = selector;
     }
     match number {
-        FS => state.gpr[reg::FS] = 0,
-        GS => state.gpr[reg::GS] = 0,
+        FS => core.state.gpr[reg::FS] = 0,
+        GS => core.state.gpr[reg::GS] = 0,
         _ => {}
     }
     true
 }
 
-fn get(state: &State, number: u8) -> u64 {
-    let selector = state.segments.get(usize::from(number));
+fn get(core: &Core, number: u8) -> u64 {
+    let selector = core.state.segments.get(usize::from(number));
     selector.copied().unwrap_or_default().into()
 }
 
-fn set_r(state: &mut State, op: &Op) -> Flow {
-    let selector = state.get::<16>(op.src) as u16;
-    if set(state, op.dst, selector) {
+fn set_r(core: &mut Core, op: &Op) -> Flow {
+    let selector = core.state.get::<16>(op.src) as u16;
+    if set(core, op.dst, selector) {
         Flow::Next
     } else {
         Flow::Stop
     }
 }
 
-fn set_m(state: &mut State, op: &Op) -> Flow {
-    let Some(selector) = state.load::<16>(op.address(state)) else {
+fn set_m(core: &mut Core, op: &Op) -> Flow {
+    let Some(selector) = core.load::<16>(op.address(core)) else {
         return Flow::Stop;
     };
-    if set(state, op.dst, selector as u16) {
+    if set(core, op.dst, selector as u16) {
         Flow::Next
     } else {
         Flow::Stop
     }
 }
 
-fn get_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let selector = get(state, op.src);
-    state.set::<W>(op.dst, selector);
+fn get_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let selector = get(core, op.src);
+    core.state.set::<W>(op.dst, selector);
     Flow::Next
 }
 
-fn get_m(state: &mut State, op: &Op) -> Flow {
-    flow(state.store::<16>(op.address(state), get(state, op.src)))
+fn get_m(core: &mut Core, op: &Op) -> Flow {
+    flow(core.store::<16>(op.address(core), get(core, op.src)))
 }
 
-fn push<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
-    if state.store::<W>(slot, get(state, op.dst)).is_none() {
+fn push<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let slot = core.state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
+    if core.store::<W>(slot, get(core, op.dst)).is_none() {
         return Flow::Stop;
     }
-    state.gpr[reg::RSP] = slot;
+    core.state.gpr[reg::RSP] = slot;
     Flow::Next
 }
 
-fn pop<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let rsp = state.gpr[reg::RSP];
-    let Some(selector) = state.load::<W>(rsp) else {
+fn pop<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let rsp = core.state.gpr[reg::RSP];
+    let Some(selector) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    if !set(state, op.dst, selector as u16) {
+    if !set(core, op.dst, selector as u16) {
         return Flow::Stop;
     }
-    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
     Flow::Next
 }
 
-fn read_base<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let base = state.gpr[(op.src & 31) as usize];
-    state.set::<W>(op.dst, base);
+fn read_base<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let base = core.state.gpr[(op.src & 31) as usize];
+    core.state.set::<W>(op.dst, base);
     Flow::Next
 }
 
-fn write_base<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let base = state.get::<W>(op.dst);
+fn write_base<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let base = core.state.get::<W>(op.dst);
     if !matches!(base.cast_signed() >> 47, 0 | -1) {
-        return raise(state, Exception::GeneralProtection);
+        return raise(core, Exception::GeneralProtection);
     }
-    state.gpr[(op.src & 31) as usize] = base;
+    core.state.gpr[(op.src & 31) as usize] = base;
     Flow::Next
 }

@@ -4,10 +4,11 @@
 //! half of a register, and memory must be writable. Flags that the SDM leaves undefined are those
 //! of Intel's processors: OF is that of a count of 1, whatever the count is, and AF is clear.
 
+use crate::core::Core;
 use crate::flags::{Flags, sign_extend};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, by_width, form, width};
-use crate::state::{State, mask, reg};
+use crate::state::{mask, reg};
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
@@ -43,13 +44,9 @@ fn single<S: Shift>(insn: &Instruction) -> Option<Run> {
 }
 
 #[inline(always)]
-fn shift<S: Shift, const MEMORY: bool, const W: u32>(
-    state: &mut State,
-    op: &Op,
-    count: u64,
-) -> Flow {
+fn shift<S: Shift, const MEMORY: bool, const W: u32>(core: &mut Core, op: &Op, count: u64) -> Flow {
     let count = masked::<W>(count);
-    modify::<MEMORY, W>(state, op, |a, flags| match count {
+    modify::<MEMORY, W>(core, op, |a, flags| match count {
         0 => (a, flags),
         count => S::apply::<W>(flags, a, count),
     })
@@ -58,25 +55,25 @@ fn shift<S: Shift, const MEMORY: bool, const W: u32>(
 /// Changes the first operand, in memory or a register, and the flags.
 #[inline(always)]
 fn modify<const MEMORY: bool, const W: u32>(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     new: impl FnOnce(u64, Flags) -> (u64, Flags),
 ) -> Flow {
     if !MEMORY {
-        let (result, flags) = new(state.get::<W>(op.dst), state.flags);
-        state.set::<W>(op.dst, result);
-        state.flags = flags;
+        let (result, flags) = new(core.state.get::<W>(op.dst), core.state.flags);
+        core.state.set::<W>(op.dst, result);
+        core.state.flags = flags;
         return Flow::Next;
     }
-    let address = op.address(state);
-    let Some(a) = state.load_to_store::<W>(address) else {
+    let address = op.address(core);
+    let Some(a) = core.load_to_store::<W>(address) else {
         return Flow::Stop;
     };
-    let (result, flags) = new(a, state.flags);
-    if state.store::<W>(address, result).is_none() {
+    let (result, flags) = new(a, core.state.flags);
+    if core.store::<W>(address, result).is_none() {
         return Flow::Stop;
     }
-    state.flags = flags;
+    core.state.flags = flags;
     Flow::Next
 }
 
@@ -86,20 +83,20 @@ fn masked<const W: u32>(count: u64) -> u32 {
     count as u32 & if W == 64 { 63 } else { 31 }
 }
 
-fn ri<S: Shift, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    shift::<S, false, W>(state, op, op.imm())
+fn ri<S: Shift, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    shift::<S, false, W>(core, op, op.imm())
 }
 
-fn mi<S: Shift, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    shift::<S, true, W>(state, op, op.imm())
+fn mi<S: Shift, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    shift::<S, true, W>(core, op, op.imm())
 }
 
-fn rc<S: Shift, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    shift::<S, false, W>(state, op, state.gpr[reg::RCX])
+fn rc<S: Shift, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    shift::<S, false, W>(core, op, core.state.gpr[reg::RCX])
 }
 
-fn mc<S: Shift, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    shift::<S, true, W>(state, op, state.gpr[reg::RCX])
+fn mc<S: Shift, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    shift::<S, true, W>(core, op, core.state.gpr[reg::RCX])
 }
 
 /// Bit `number` of a value.
@@ -244,32 +241,32 @@ fn double<D: Double>(insn: &Instruction) -> Option<Run> {
 
 #[inline(always)]
 fn double_shift<D: Double, const MEMORY: bool, const W: u32>(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     count: u64,
 ) -> Flow {
     let count = masked::<W>(count);
-    let fill = state.get::<W>(op.src);
-    modify::<MEMORY, W>(state, op, |a, flags| match count {
+    let fill = core.state.get::<W>(op.src);
+    modify::<MEMORY, W>(core, op, |a, flags| match count {
         0 => (a, flags),
         count => D::apply::<W>(a, fill, count),
     })
 }
 
-fn double_ri<D: Double, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    double_shift::<D, false, W>(state, op, op.imm())
+fn double_ri<D: Double, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    double_shift::<D, false, W>(core, op, op.imm())
 }
 
-fn double_mi<D: Double, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    double_shift::<D, true, W>(state, op, op.imm())
+fn double_mi<D: Double, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    double_shift::<D, true, W>(core, op, op.imm())
 }
 
-fn double_rc<D: Double, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    double_shift::<D, false, W>(state, op, state.gpr[reg::RCX])
+fn double_rc<D: Double, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    double_shift::<D, false, W>(core, op, core.state.gpr[reg::RCX])
 }
 
-fn double_mc<D: Double, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    double_shift::<D, true, W>(state, op, state.gpr[reg::RCX])
+fn double_mc<D: Double, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    double_shift::<D, true, W>(core, op, core.state.gpr[reg::RCX])
 }
 
 // For 16 bits shifted by more than 16, which the SDM leaves undefined, bits of the first operand

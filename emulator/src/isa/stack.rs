@@ -1,9 +1,10 @@
 //! The stack: push, pop, pushf, popf, enter, leave.
 
+use crate::core::Core;
 use crate::flags;
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form, width};
-use crate::state::{State, mask, reg};
+use crate::state::{mask, reg};
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
@@ -49,87 +50,87 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
 }
 
 #[inline(always)]
-fn push<const W: u32>(state: &mut State, value: u64) -> Flow {
-    let slot = state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
-    if state.store::<W>(slot, value).is_none() {
+fn push<const W: u32>(core: &mut Core, value: u64) -> Flow {
+    let slot = core.state.gpr[reg::RSP].wrapping_sub(u64::from(W / 8));
+    if core.store::<W>(slot, value).is_none() {
         return Flow::Stop;
     }
-    state.gpr[reg::RSP] = slot;
+    core.state.gpr[reg::RSP] = slot;
     Flow::Next
 }
 
-fn push_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let value = state.get::<W>(op.dst);
-    push::<W>(state, value)
+fn push_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let value = core.state.get::<W>(op.dst);
+    push::<W>(core, value)
 }
 
-fn push_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(value) => push::<W>(state, value),
+fn push_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(value) => push::<W>(core, value),
         None => Flow::Stop,
     }
 }
 
-fn push_i<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    push::<W>(state, op.imm())
+fn push_i<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    push::<W>(core, op.imm())
 }
 
-fn pushf<const W: u32>(state: &mut State, _: &Op) -> Flow {
+fn pushf<const W: u32>(core: &mut Core, _: &Op) -> Flow {
     // RF reads as 0.
-    let value = state.rflags() & !flags::RF;
-    push::<W>(state, value)
+    let value = core.state.rflags() & !flags::RF;
+    push::<W>(core, value)
 }
 
-fn pop_r<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let rsp = state.gpr[reg::RSP];
-    let Some(value) = state.load::<W>(rsp) else {
+fn pop_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let rsp = core.state.gpr[reg::RSP];
+    let Some(value) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
     // `pop %rsp` leaves the popped value in rsp.
-    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
-    state.set::<W>(op.dst, value);
+    core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    core.state.set::<W>(op.dst, value);
     Flow::Next
 }
 
-fn pop_m<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let rsp = state.gpr[reg::RSP];
-    let Some(value) = state.load::<W>(rsp) else {
+fn pop_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let rsp = core.state.gpr[reg::RSP];
+    let Some(value) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    if state.store::<W>(op.address(state), value).is_none() {
+    if core.store::<W>(op.address(core), value).is_none() {
         return Flow::Stop;
     }
-    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
     Flow::Next
 }
 
-fn popf<const W: u32>(state: &mut State, _: &Op) -> Flow {
-    let rsp = state.gpr[reg::RSP];
-    let Some(value) = state.load::<W>(rsp) else {
+fn popf<const W: u32>(core: &mut Core, _: &Op) -> Flow {
+    let rsp = core.state.gpr[reg::RSP];
+    let Some(value) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    let kept = state.rflags() & !mask::<W>();
-    state.set_rflags(value | kept);
-    state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
+    let kept = core.state.rflags() & !mask::<W>();
+    core.state.set_rflags(value | kept);
+    core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
     Flow::Next
 }
 
-fn leave<const W: u32>(state: &mut State, _: &Op) -> Flow {
-    let rbp = state.gpr[reg::RBP];
-    let Some(value) = state.load::<W>(rbp) else {
+fn leave<const W: u32>(core: &mut Core, _: &Op) -> Flow {
+    let rbp = core.state.gpr[reg::RBP];
+    let Some(value) = core.load::<W>(rbp) else {
         return Flow::Stop;
     };
-    state.gpr[reg::RSP] = rbp.wrapping_add(u64::from(W / 8));
-    state.set::<W>(reg::RBP as u8, value);
+    core.state.gpr[reg::RSP] = rbp.wrapping_add(u64::from(W / 8));
+    core.state.set::<W>(reg::RBP as u8, value);
     Flow::Next
 }
 
 /// `enter imm, level`; `extra` is the level.
-fn enter<const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match enter_at::<W>(state, op) {
+fn enter<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match enter_at::<W>(core, op) {
         Some((top, frame)) => {
-            state.gpr[reg::RSP] = top;
-            state.set::<W>(reg::RBP as u8, frame);
+            core.state.gpr[reg::RSP] = top;
+            core.state.set::<W>(reg::RBP as u8, frame);
             Flow::Next
         }
         None => Flow::Stop,
@@ -138,24 +139,24 @@ fn enter<const W: u32>(state: &mut State, op: &Op) -> Flow {
 
 /// Does the stores of `enter`, and returns the new rsp and rbp. What was stored before a fault
 /// stays: it is below the top of the stack.
-fn enter_at<const W: u32>(state: &mut State, op: &Op) -> Option<(u64, u64)> {
+fn enter_at<const W: u32>(core: &mut Core, op: &Op) -> Option<(u64, u64)> {
     let size = u64::from(W / 8);
-    let (rsp, rbp) = (state.gpr[reg::RSP], state.gpr[reg::RBP]);
+    let (rsp, rbp) = (core.state.gpr[reg::RSP], core.state.gpr[reg::RBP]);
     let level = u64::from(op.extra % 32);
     let frame = rsp.wrapping_sub(size);
-    state.store::<W>(frame, rbp)?;
+    core.store::<W>(frame, rbp)?;
     let mut top = frame;
     for outer in 1..=level {
         let word = if outer < level {
-            state.load::<W>(rbp.wrapping_sub(size * outer))?
+            core.load::<W>(rbp.wrapping_sub(size * outer))?
         } else {
             frame
         };
         top = top.wrapping_sub(size);
-        state.store::<W>(top, word)?;
+        core.store::<W>(top, word)?;
     }
     top = top.wrapping_sub(op.imm());
     // The new top of the stack must be writable.
-    state.memory.check_store(top, size as usize)?;
+    core.memory.check_store(top, size as usize)?;
     Some((top, frame))
 }

@@ -5,11 +5,12 @@
 //! whole pages where the difference is not visible.
 
 use crate::address_space::PAGE_SIZE;
+use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::op::{Flow, Op, Run, stop};
 use crate::operands::{by_width, segment};
 use crate::processor::Vendor;
-use crate::state::{State, mask, reg};
+use crate::state::{mask, reg};
 use crate::stop::Stop;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -62,10 +63,10 @@ trait Iteration {
     const COMPARES: bool = false;
 
     /// Processes one element of `W` bits. `None`, without any effect, if memory cannot be accessed.
-    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()>;
+    fn one<const W: u32>(core: &mut Core, from: u64, to: u64) -> Option<()>;
 
     /// Processes up to `count` elements at once, ascending; returns their number.
-    fn many<const W: u32>(_: &mut State, _from: u64, _to: u64, _count: u64) -> u64 {
+    fn many<const W: u32>(_: &mut Core, _from: u64, _to: u64, _count: u64) -> u64 {
         0
     }
 }
@@ -77,12 +78,12 @@ impl Iteration for Movs {
     const WRITES: bool = true;
 
     #[inline(always)]
-    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()> {
-        let value = state.load::<W>(from)?;
-        state.store::<W>(to, value)
+    fn one<const W: u32>(core: &mut Core, from: u64, to: u64) -> Option<()> {
+        let value = core.load::<W>(from)?;
+        core.store::<W>(to, value)
     }
 
-    fn many<const W: u32>(state: &mut State, from: u64, to: u64, count: u64) -> u64 {
+    fn many<const W: u32>(core: &mut Core, from: u64, to: u64, count: u64) -> u64 {
         let size = u64::from(W / 8);
         // An element that overlaps itself is not copied byte by byte: it is read before it is
         // written.
@@ -94,7 +95,7 @@ impl Iteration for Movs {
         if count == 0 {
             return 0;
         }
-        let copied = state.memory.copy_in_pages(to, from, count * size);
+        let copied = core.memory.copy_in_pages(to, from, count * size);
         copied.map_or(0, |bytes| bytes / size)
     }
 }
@@ -106,16 +107,16 @@ impl Iteration for Stos {
     const WRITES: bool = true;
 
     #[inline(always)]
-    fn one<const W: u32>(state: &mut State, _: u64, to: u64) -> Option<()> {
-        let value = state.get::<W>(reg::RAX as u8);
-        state.store::<W>(to, value)
+    fn one<const W: u32>(core: &mut Core, _: u64, to: u64) -> Option<()> {
+        let value = core.state.get::<W>(reg::RAX as u8);
+        core.store::<W>(to, value)
     }
 
-    fn many<const W: u32>(state: &mut State, _: u64, to: u64, count: u64) -> u64 {
-        let value = state.get::<W>(reg::RAX as u8).to_le_bytes();
+    fn many<const W: u32>(core: &mut Core, _: u64, to: u64, count: u64) -> u64 {
+        let value = core.state.get::<W>(reg::RAX as u8).to_le_bytes();
         let element = &value[..W as usize / 8];
         let count = count.min(whole_elements::<W>(to));
-        let Some(bytes) = state.memory.writable(to) else {
+        let Some(bytes) = core.memory.writable(to) else {
             return 0;
         };
         let bytes = &mut bytes[..count as usize * element.len()];
@@ -136,9 +137,9 @@ impl Iteration for Lods {
     const DESTINATION: bool = false;
 
     #[inline(always)]
-    fn one<const W: u32>(state: &mut State, from: u64, _: u64) -> Option<()> {
-        let value = state.load::<W>(from)?;
-        state.set::<W>(reg::RAX as u8, value);
+    fn one<const W: u32>(core: &mut Core, from: u64, _: u64) -> Option<()> {
+        let value = core.load::<W>(from)?;
+        core.state.set::<W>(reg::RAX as u8, value);
         Some(())
     }
 }
@@ -150,11 +151,11 @@ impl Iteration for Cmps {
     const COMPARES: bool = true;
 
     #[inline(always)]
-    fn one<const W: u32>(state: &mut State, from: u64, to: u64) -> Option<()> {
+    fn one<const W: u32>(core: &mut Core, from: u64, to: u64) -> Option<()> {
         // The order decides which of two unreadable operands faults.
-        let b = state.load::<W>(to)?;
-        let a = state.load::<W>(from)?;
-        state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
+        let b = core.load::<W>(to)?;
+        let a = core.load::<W>(from)?;
+        core.state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
         Some(())
     }
 }
@@ -166,10 +167,10 @@ impl Iteration for Scas {
     const COMPARES: bool = true;
 
     #[inline(always)]
-    fn one<const W: u32>(state: &mut State, _: u64, to: u64) -> Option<()> {
-        let a = state.get::<W>(reg::RAX as u8);
-        let b = state.load::<W>(to)?;
-        state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
+    fn one<const W: u32>(core: &mut Core, _: u64, to: u64) -> Option<()> {
+        let a = core.state.get::<W>(reg::RAX as u8);
+        let b = core.load::<W>(to)?;
+        core.state.flags = Flags::sub::<W>(a, b, a.wrapping_sub(b));
         Some(())
     }
 }
@@ -179,24 +180,24 @@ fn whole_elements<const W: u32>(address: u64) -> u64 {
     (PAGE_SIZE - address % PAGE_SIZE) / u64::from(W / 8)
 }
 
-fn string<I: Iteration, const W: u32>(state: &mut State, op: &Op) -> Flow {
+fn string<I: Iteration, const W: u32>(core: &mut Core, op: &Op) -> Flow {
     if op.src == 0 {
-        sized::<I, 64, W>(state, op)
+        sized::<I, 64, W>(core, op)
     } else {
-        sized::<I, 32, W>(state, op)
+        sized::<I, 32, W>(core, op)
     }
 }
 
 /// Runs it with rcx, rsi and rdi of `A` bits.
 #[inline(always)]
-fn sized<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -> Flow {
+fn sized<I: Iteration, const A: u32, const W: u32>(core: &mut Core, op: &Op) -> Flow {
     if op.extra != ONCE {
-        return repeat::<I, A, W>(state, op);
+        return repeat::<I, A, W>(core, op);
     }
-    let (from, to) = pointers::<A>(state, op);
-    match I::one::<W>(state, from, to) {
+    let (from, to) = pointers::<A>(core, op);
+    match I::one::<W>(core, from, to) {
         Some(()) => {
-            advance::<I, A>(state, step::<W>(state));
+            advance::<I, A>(core, step::<W>(core));
             Flow::Next
         }
         None => Flow::Stop,
@@ -205,17 +206,17 @@ fn sized<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -
 
 /// The addresses of the source and the destination.
 #[inline(always)]
-fn pointers<const A: u32>(state: &State, op: &Op) -> (u64, u64) {
-    let segment = state.gpr[(op.base & 31) as usize];
-    let from = state.get::<A>(reg::RSI as u8).wrapping_add(segment);
-    (from, state.get::<A>(reg::RDI as u8))
+fn pointers<const A: u32>(core: &Core, op: &Op) -> (u64, u64) {
+    let segment = core.state.gpr[(op.base & 31) as usize];
+    let from = core.state.get::<A>(reg::RSI as u8).wrapping_add(segment);
+    (from, core.state.get::<A>(reg::RDI as u8))
 }
 
 /// The distance from one element to the next, bytes.
 #[inline(always)]
-fn step<const W: u32>(state: &State) -> u64 {
+fn step<const W: u32>(core: &Core) -> u64 {
     let size = u64::from(W / 8);
-    if state.other_flags & flags::DF == 0 {
+    if core.state.other_flags & flags::DF == 0 {
         size
     } else {
         size.wrapping_neg()
@@ -224,80 +225,80 @@ fn step<const W: u32>(state: &State) -> u64 {
 
 /// Advances the pointers.
 #[inline(always)]
-fn advance<I: Iteration, const A: u32>(state: &mut State, by: u64) {
+fn advance<I: Iteration, const A: u32>(core: &mut Core, by: u64) {
     if I::SOURCE {
-        let at = state.get::<A>(reg::RSI as u8).wrapping_add(by);
-        state.set::<A>(reg::RSI as u8, at);
+        let at = core.state.get::<A>(reg::RSI as u8).wrapping_add(by);
+        core.state.set::<A>(reg::RSI as u8, at);
     }
     if I::DESTINATION {
-        let at = state.get::<A>(reg::RDI as u8).wrapping_add(by);
-        state.set::<A>(reg::RDI as u8, at);
+        let at = core.state.get::<A>(reg::RDI as u8).wrapping_add(by);
+        core.state.set::<A>(reg::RDI as u8, at);
     }
 }
 
 /// With 32-bit addresses, Intel's processors clear upper halves before they check the count: that
 /// of rcx and, for instructions that write, those of the pointers.
-fn cut_registers<I: Iteration>(state: &mut State) {
-    if state.processor.vendor() != Vendor::Intel {
+fn cut_registers<I: Iteration>(core: &mut Core) {
+    if core.processor.vendor() != Vendor::Intel {
         return;
     }
-    state.gpr[reg::RCX] &= mask::<32>();
+    core.state.gpr[reg::RCX] &= mask::<32>();
     if I::WRITES {
-        state.gpr[reg::RDI] &= mask::<32>();
+        core.state.gpr[reg::RDI] &= mask::<32>();
         if I::SOURCE {
-            state.gpr[reg::RSI] &= mask::<32>();
+            core.state.gpr[reg::RSI] &= mask::<32>();
         }
     }
 }
 
-fn repeat<I: Iteration, const A: u32, const W: u32>(state: &mut State, op: &Op) -> Flow {
+fn repeat<I: Iteration, const A: u32, const W: u32>(core: &mut Core, op: &Op) -> Flow {
     if A == 32 {
-        cut_registers::<I>(state);
+        cut_registers::<I>(core);
     }
     // An interrupted instruction leaves the flags as it found them (SDM volume 2, REP); on AMD's
     // processors, as the last iteration left them (seen on an EPYC, family 25, model 17).
-    let found = (state.processor.vendor() == Vendor::Intel).then_some(state.flags);
-    let by = step::<W>(state);
+    let found = (core.processor.vendor() == Vendor::Intel).then_some(core.state.flags);
+    let by = step::<W>(core);
     let up = by.cast_signed() > 0;
-    let mut left = state.get::<A>(reg::RCX as u8);
+    let mut left = core.state.get::<A>(reg::RCX as u8);
     while left != 0 {
-        let (from, to) = pointers::<A>(state, op);
+        let (from, to) = pointers::<A>(core, op);
         // 32-bit addresses can wrap around.
-        let bulk = up && !state.single_iteration && A == 64;
+        let bulk = up && !core.state.single_iteration && A == 64;
         let done = match bulk {
-            true => I::many::<W>(state, from, to, left),
+            true => I::many::<W>(core, from, to, left),
             false => 0,
         };
         if done != 0 {
-            advance::<I, A>(state, by.wrapping_mul(done));
+            advance::<I, A>(core, by.wrapping_mul(done));
             left -= done;
-            state.set::<A>(reg::RCX as u8, left);
+            core.state.set::<A>(reg::RCX as u8, left);
             continue;
         }
-        if I::one::<W>(state, from, to).is_none() {
-            state.flags = found.unwrap_or(state.flags);
+        if I::one::<W>(core, from, to).is_none() {
+            core.state.flags = found.unwrap_or(core.state.flags);
             return Flow::Stop;
         }
-        advance::<I, A>(state, by);
+        advance::<I, A>(core, by);
         left -= 1;
-        state.set::<A>(reg::RCX as u8, left);
-        if I::COMPARES && state.flags.zf() != (op.extra == REPEAT_EQUAL) {
+        core.state.set::<A>(reg::RCX as u8, left);
+        if I::COMPARES && core.state.flags.zf() != (op.extra == REPEAT_EQUAL) {
             break;
         }
-        if state.single_iteration && left != 0 {
-            state.flags = found.unwrap_or(state.flags);
-            return stop(state, Stop::Again);
+        if core.state.single_iteration && left != 0 {
+            core.state.flags = found.unwrap_or(core.state.flags);
+            return stop(core, Stop::Again);
         }
     }
     Flow::Next
 }
 
 /// Loads al from the table at rbx.
-fn xlat(state: &mut State, op: &Op) -> Flow {
-    let index = state.get::<8>(reg::RAX as u8);
-    match state.load::<8>(op.address_moved(state, index)) {
+fn xlat(core: &mut Core, op: &Op) -> Flow {
+    let index = core.state.get::<8>(reg::RAX as u8);
+    match core.load::<8>(op.address_moved(core, index)) {
         Some(value) => {
-            state.set::<8>(reg::RAX as u8, value);
+            core.state.set::<8>(reg::RAX as u8, value);
             Flow::Next
         }
         None => Flow::Stop,

@@ -1,13 +1,16 @@
-//! Requests to the kernel (syscall, int, hlt, ud2) and privileged instructions. Not here: cpuid and
-//! the like.
+//! Requests to the kernel (syscall, int, hlt, ud2), privileged instructions, and those that show a
+//! part of the kernel's state. Not here: cpuid and the like.
 
+use crate::core::Core;
 use crate::flags;
-use crate::op::{Flow, Op, Run, raise, stop};
-use crate::state::{State, reg};
+use crate::op::{Flow, Op, Run, flow, raise, stop};
+use crate::operands::{Form, form, segment, width};
+use crate::processor::Processor;
+use crate::state::reg;
 use crate::stop::{Call, Exception, Stop};
-use iced_x86::{Instruction, Mnemonic};
+use iced_x86::{Code, Instruction, Mnemonic};
 
-pub(super) fn select(insn: &Instruction) -> Option<Run> {
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::*;
     Some(match insn.mnemonic() {
         Syscall => syscall,
@@ -21,8 +24,21 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         | Sysexit | Sysexitq | Sysret | Sysretq | Xsetbv => privileged,
         // To or from a control or debug register; `mov` has handled all others.
         Mov if is_privileged(insn) => privileged,
-        // Invalid outside the kernel, or not enabled.
-        Clac | Stac | Monitor | Mwait | Rsm => crate::op::invalid,
+        Sgdt => table::<true>,
+        Sidt => table::<false>,
+        Smsw => word(insn, op, CR0)?,
+        Sldt => word(insn, op, LDT)?,
+        Str => word(insn, op, TASK)?,
+        Clzero => {
+            // The address is rax, with the size and segment of a memory operand.
+            op.base = reg::RAX as u8;
+            op.imm = segment(insn) as i32;
+            op.extra = u8::from(insn.code() != Code::Clzeroq);
+            clzero
+        }
+        // Invalid outside the kernel, or not enabled: shadow stacks (CR4.CET) are not.
+        Clac | Stac | Monitor | Mwait | Rsm | Incsspd | Incsspq | Saveprevssp | Rstorssp
+        | Wrssd | Wrssq | Wrussd | Wrussq | Setssbsy | Clrssbsy => crate::op::invalid,
         _ => return None,
     })
 }
@@ -34,36 +50,101 @@ fn is_privileged(insn: &Instruction) -> bool {
     })
 }
 
-fn privileged(state: &mut State, _: &Op) -> Flow {
-    raise(state, Exception::GeneralProtection)
+fn privileged(core: &mut Core, _: &Op) -> Flow {
+    raise(core, Exception::GeneralProtection)
 }
 
-fn syscall(state: &mut State, op: &Op) -> Flow {
-    let next = state
+fn syscall(core: &mut Core, op: &Op) -> Flow {
+    let next = core
+        .state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
-    state.gpr[reg::RCX] = next;
-    state.gpr[reg::R11] = state.rflags() & !flags::RF;
-    stop(state, Stop::Kernel(Call::Syscall))
+    core.state.gpr[reg::RCX] = next;
+    core.state.gpr[reg::R11] = core.state.rflags() & !flags::RF;
+    stop(core, Stop::Kernel(Call::Syscall))
 }
 
-fn int(state: &mut State, op: &Op) -> Flow {
+fn int(core: &mut Core, op: &Op) -> Flow {
     match op.imm as u8 {
-        0x80 => stop(state, Stop::Kernel(Call::Int80)),
-        3 => raise(state, Exception::Breakpoint),
-        4 => raise(state, Exception::Overflow),
-        vector => raise(state, Exception::Interrupt(vector)),
+        0x80 => stop(core, Stop::Kernel(Call::Int80)),
+        3 => raise(core, Exception::Breakpoint),
+        4 => raise(core, Exception::Overflow),
+        vector => raise(core, Exception::Interrupt(vector)),
     }
 }
 
-fn int3(state: &mut State, _: &Op) -> Flow {
-    raise(state, Exception::Breakpoint)
+fn int3(core: &mut Core, _: &Op) -> Flow {
+    raise(core, Exception::Breakpoint)
 }
 
-fn int1(state: &mut State, _: &Op) -> Flow {
-    raise(state, Exception::Debug)
+fn int1(core: &mut Core, _: &Op) -> Flow {
+    raise(core, Exception::Debug)
 }
 
-fn hlt(state: &mut State, _: &Op) -> Flow {
-    stop(state, Stop::Halt)
+fn hlt(core: &mut Core, _: &Op) -> Flow {
+    stop(core, Stop::Halt)
+}
+
+// What user mode sees of the kernel's tables. Where the processor has UMIP, Linux emulates the
+// instructions (`arch/x86/kernel/umip.c`, since 5.4; sldt and str since 5.10). Elsewhere they show
+// the kernel's own: its tables in `cpu_entry_area` and its limits (`arch/x86/include/asm/desc.h`).
+
+/// CR0 as Linux sets it: PE, MP, ET, NE, WP, AM and PG.
+const CR0: i32 = 0x8005_0033_u32.cast_signed();
+/// There is no local descriptor table.
+const LDT: i32 = 0;
+/// `GDT_ENTRY_TSS * 8`.
+const TASK: i32 = 0x40;
+
+/// Limit and base of the global descriptor table, or of the interrupt table.
+fn shown(processor: &Processor, is_global: bool) -> (u16, u64) {
+    match (processor.has_umip(), is_global) {
+        (true, true) => (0, 0xffff_ffff_fffe_0000),
+        (true, false) => (0, 0xffff_ffff_ffff_0000),
+        (false, true) => (0x7f, 0xffff_fe00_0000_1000),
+        (false, false) => (0xfff, 0xffff_fe00_0000_0000),
+    }
+}
+
+fn table<const IS_GLOBAL: bool>(core: &mut Core, op: &Op) -> Flow {
+    let (limit, base) = shown(&core.processor, IS_GLOBAL);
+    let mut bytes = [0; 10];
+    bytes[..2].copy_from_slice(&limit.to_le_bytes());
+    bytes[2..].copy_from_slice(&base.to_le_bytes());
+    flow(core.memory.store_bytes(op.address(core), bytes))
+}
+
+/// Stores a value of the kernel: 16 bits in memory, as many as it has in a register.
+fn word(insn: &Instruction, op: &mut Op, value: i32) -> Option<Run> {
+    op.imm = value;
+    Some(match (form(insn), width(insn, 0)) {
+        (Form::M, _) => word_m,
+        (Form::R, 16) => word_r::<16>,
+        (Form::R, 32) => word_r::<32>,
+        (Form::R, 64) => word_r::<64>,
+        _ => return None,
+    })
+}
+
+fn word_m(core: &mut Core, op: &Op) -> Flow {
+    flow(core.store::<16>(op.address(core), op.imm()))
+}
+
+/// Where Linux emulates it, it copies 32 bits and keeps the others, unlike a processor.
+fn word_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let value = u64::from(op.imm.cast_unsigned());
+    let to = core.state.gpr[(op.dst & 31) as usize];
+    match W {
+        32 if core.processor.has_umip() => {
+            core.state.set::<64>(op.dst, to & !0xffff_ffff | value);
+        }
+        _ => core.state.set::<W>(op.dst, value),
+    }
+    Flow::Next
+}
+
+/// Clears a cache line.
+fn clzero(core: &mut Core, op: &Op) -> Flow {
+    let address = op.address_moved(core, 0) & !63;
+    flow(core.memory.store_bytes(address, [0; 64]))
 }

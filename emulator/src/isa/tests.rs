@@ -1,16 +1,19 @@
 //! Single instructions compared with a processor's recorded results and with the SDM.
 
 use crate::address_space::{Access, AddressSpace, Fault, FaultKind, Permissions};
+use crate::core::Core;
 use crate::machine::{Exit, Machine};
-use crate::state::{State, reg};
+use crate::state::reg;
 use crate::stop::Exception;
 
+mod far;
 mod float;
 mod memory;
 mod processor;
 mod save;
 mod string;
 mod system;
+mod table;
 
 /// The address of the instruction.
 const CODE: u64 = 0x40_0000;
@@ -35,16 +38,16 @@ fn machine(code: &[u8]) -> Machine {
     memory.poke(CODE, code).expect("it is mapped");
     let bytes: Vec<u8> = (DATA..END).map(|at| (at * 7 + at / 256) as u8).collect();
     memory.poke(DATA, &bytes).expect("it is mapped");
-    let mut state = State::new(memory);
-    state.rip = CODE;
-    Machine::new(state)
+    let mut core = Core::new(memory);
+    core.state.rip = CODE;
+    Machine::new(core)
 }
 
 /// Executes one instruction with these registers.
 fn run(code: &[u8], registers: &[(usize, u64)]) -> (Exit, Machine) {
     let mut machine = machine(code);
     for &(number, value) in registers {
-        machine.state.set_gpr(number, value);
+        machine.core.state.set_gpr(number, value);
     }
     (machine.run(1, &mut ()), machine)
 }
@@ -52,15 +55,17 @@ fn run(code: &[u8], registers: &[(usize, u64)]) -> (Exit, Machine) {
 /// All registers, flags and data.
 fn everything(machine: &Machine) -> (Vec<u64>, u64, Vec<u8>) {
     let mut data = vec![0; (END - DATA) as usize];
-    machine.state.memory.peek(DATA, &mut data).expect("mapped");
-    let registers = (0..16).map(|number| machine.state.gpr(number)).collect();
-    (registers, machine.state.rflags(), data)
+    machine.core.memory.peek(DATA, &mut data).expect("mapped");
+    let registers = (0..16)
+        .map(|number| machine.core.state.gpr(number))
+        .collect();
+    (registers, machine.core.state.rflags(), data)
 }
 
 /// `N` bytes of the machine's memory.
 fn bytes<const N: usize>(machine: &Machine, at: u64) -> [u8; N] {
     let mut bytes = [0; N];
-    machine.state.memory.peek(at, &mut bytes).expect("mapped");
+    machine.core.memory.peek(at, &mut bytes).expect("mapped");
     bytes
 }
 
@@ -81,7 +86,11 @@ fn numbers(text: &str) -> Vec<u64> {
 #[test]
 fn integer_instructions_as_a_processor_executed_them() {
     let mut lines = 0;
-    for line in include_str!("tests/integer.txt").lines() {
+    let recorded = [
+        include_str!("tests/integer.txt"),
+        include_str!("tests/bmi.txt"),
+    ];
+    for line in recorded.into_iter().flat_map(str::lines) {
         if line.starts_with('#') {
             continue;
         }
@@ -96,17 +105,17 @@ fn integer_instructions_as_a_processor_executed_them() {
         let before = numbers(before);
         let mut machine = machine(&code);
         for (number, &value) in before[..4].iter().enumerate() {
-            machine.state.set_gpr(number, value);
+            machine.core.state.set_gpr(number, value);
         }
-        machine.state.set_rflags(before[4]);
+        machine.core.state.set_rflags(before[4]);
         // The features of the processor on which they were recorded.
-        let processor = "v2,+movbe,+lzcnt,+tzcnt".parse().expect("a processor");
-        machine.state.set_processor(processor);
+        let processor = "v3,+adx".parse().expect("a processor");
+        machine.core.set_processor(processor);
         let exit = machine.run(1, &mut ());
-        let state = &machine.state;
-        let mut found: Vec<u64> = (0..4).map(|number| state.gpr(number)).collect();
+        let core = &machine.core;
+        let mut found: Vec<u64> = (0..4).map(|number| core.state.gpr(number)).collect();
         // IF and bit 1 are not recorded.
-        found.push(state.rflags() & !0x202);
+        found.push(core.state.rflags() & !0x202);
         if after == "#DE" {
             assert_eq!(exit, Exit::Exception(Exception::Divide), "{line}");
             assert_eq!(found, before, "{line}");
@@ -115,7 +124,7 @@ fn integer_instructions_as_a_processor_executed_them() {
             assert_eq!(found, numbers(after), "{line}\n{found:x?}");
         }
     }
-    assert!(lines > 250);
+    assert!(lines > 380);
 }
 
 #[test]
@@ -128,8 +137,8 @@ fn registers_of_8_bits_have_their_own_numbers() {
     ] {
         let (exit, machine) = run(code, &[(number, 0x1111_1111_1111_1111)]);
         assert_eq!(exit, Exit::Limit);
-        assert_eq!(machine.state.gpr(number), value, "{code:x?}");
-        assert_eq!(machine.state.gpr(reg::ZERO), 0);
+        assert_eq!(machine.core.state.gpr(number), value, "{code:x?}");
+        assert_eq!(machine.core.state.gpr(reg::ZERO), 0);
     }
 }
 
@@ -160,7 +169,7 @@ fn quotients_that_do_not_fit() {
         let registers = [(reg::RDX, rdx), (reg::RAX, rax), (reg::RBX, rbx)];
         let (exit, machine) = run(code, &registers);
         let expected = quotient.map_or((divide, rax), |quotient| (Exit::Limit, quotient));
-        let found = (exit, machine.state.gpr(reg::RAX));
+        let found = (exit, machine.core.state.gpr(reg::RAX));
         assert_eq!(found, expected, "{code:x?} {rdx:x}:{rax:x} / {rbx:x}");
     }
 }

@@ -31,6 +31,8 @@ pub(super) enum Owner {
 
 #[derive(Clone, Debug)]
 pub(super) struct Timer {
+    /// The process that made it.
+    pub(super) process: u32,
     pub(super) owner: Owner,
     pub(super) base: Base,
     /// The clock for which it was created.
@@ -41,6 +43,8 @@ pub(super) struct Timer {
     pub(super) interval: u64,
     /// The signal to send; 0 for none.
     pub(super) signal: u8,
+    /// The thread that gets the signal; `None` for the process.
+    pub(super) thread: Option<u32>,
     /// `sigev_value`.
     pub(super) value: u64,
     /// Expiries while its signal was pending.
@@ -108,9 +112,9 @@ impl Clock {
     }
 
     /// Expiry of the next timer that ends a sleep: one with a signal that `wakes`.
-    pub(super) fn next_while_sleeping(&self, wakes: impl Fn(u8) -> bool) -> Option<u64> {
+    pub(super) fn next_while_sleeping(&self, wakes: impl Fn(u32, u8) -> bool) -> Option<u64> {
         let real = self.timers.iter().filter(|t| t.base == Base::Real);
-        let real = real.filter(|t| t.signal != 0 && wakes(t.signal));
+        let real = real.filter(|t| t.signal != 0 && wakes(t.process, t.signal));
         real.filter_map(|t| t.next).min()
     }
 

@@ -24,6 +24,9 @@ errors! {
     EMFILE 24 ENOTTY 25 EFBIG 27 ENOSPC 28 ESPIPE 29 EROFS 30 EPIPE 32 ERANGE 34 ENAMETOOLONG 36
     ENOSYS 38 ENOTEMPTY 39 ELOOP 40 EOVERFLOW 75 ENOTSOCK 88 EOPNOTSUPP 95 EAFNOSUPPORT 97
     ETIMEDOUT 110
+    EDEADLK 35
+    // The call has no answer yet: it is answered again later. The machine's own.
+    WAITS 4095
     // Interrupted; restarted unless a handler without SA_RESTART runs.
     ERESTARTSYS 512
     // Interrupted; restarted unless a handler runs.

@@ -5,16 +5,17 @@
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
 use super::files::{Attributes, Node, ResolvedPath, S_IFMT, S_IFREG};
+use super::kernel::Kernel;
 use super::layout::{FileMapping, Layout};
 use super::observer::Event;
 use super::options::ProcessOptions;
 use super::outcome::Notice;
-use super::process::Process;
-use crate::address_space::AddressSpace;
+use super::threads::{Task, Thread};
 use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
-use crate::machine::Machine;
-use crate::state::{State, reg};
+use crate::processor::Feature;
+use crate::state::State;
+use crate::state::reg;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
 
@@ -76,29 +77,29 @@ impl StartError {
 
 /// A loaded program with its state, before the old program is discarded.
 struct Prepared {
-    machine: Machine,
+    state: State,
     layout: Layout,
     events: Vec<Event>,
     path: Vec<u8>,
 }
 
-impl Process {
+impl Kernel {
     /// Starts the program at a path below the root; it may be a script.
     ///
     /// # Errors
     /// If the program, its interpreter or the working directory cannot be used.
-    pub fn start(path: &[u8], options: ProcessOptions) -> Result<Process, StartError> {
+    pub fn start(path: &[u8], options: ProcessOptions) -> Result<Kernel, StartError> {
         let (cwd, args, env) = (
             options.cwd.clone(),
             options.args.clone(),
             options.env.clone(),
         );
-        let mut process = Process::new(options);
+        let mut process = Kernel::new(options);
         let resolved = process.files.find(b"/", &cwd, true);
         let resolved = resolved
             .ok()
             .filter(|resolved| resolved.node.is_directory());
-        process.files.cwd = match resolved {
+        process.files.own.cwd = match resolved {
             Some(resolved) => resolved.path,
             None => {
                 return Err(StartError {
@@ -141,22 +142,33 @@ impl Process {
             args = all;
         };
         let prepared = self.prepare(&resolved.path, &bytes, path, &args, &env)?;
-        self.executed_before += self.machine.executed();
-        let replaced = std::mem::replace(&mut self.machine, prepared.machine);
-        self.programs.replaced(replaced);
-        self.layout = prepared.layout;
+        let old = std::mem::replace(&mut self.process.space, self.machine.core.memory.id());
+        self.release(old);
+        self.machine
+            .set_state(&prepared.state, self.machine.executed());
+        self.process.borrows = false;
+        self.process.has_executed = true;
+        self.process.layout = prepared.layout;
         self.events.extend(prepared.events);
         let name = prepared.path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
-        self.name = name[..name.len().min(15)].to_vec();
-        self.files.program = prepared.path;
-        self.files.table.close_on_exec();
-        self.signals.exec();
-        self.files.identity.exec();
-        self.settings.death_signal = 0;
-        self.settings.dumpable = 1;
-        self.clock.timers.clear();
-        (self.args, self.env) = (Rc::new(args), Rc::new(env));
+        for (thread, _) in std::mem::take(&mut self.process.others) {
+            self.events.push(Event::ThreadEnded(Task {
+                process: self.process.number,
+                thread,
+            }));
+        }
+        let number = self.process.number;
+        self.futexes.retain(|waiter| !waiter.is_of(number));
+        self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
+        self.files.own.program = prepared.path;
+        self.files.own.table.close_on_exec();
+        self.process.signals.exec();
+        self.files.own.identity.exec();
+        self.process.settings.death_signal = 0;
+        self.process.settings.dumpable = 1;
+        self.clock.timers.retain(|timer| timer.process != number);
+        (self.process.args, self.process.env) = (Rc::new(args), Rc::new(env));
         Ok(())
     }
 
@@ -166,13 +178,13 @@ impl Process {
             path: path.to_vec(),
             what,
         };
-        let cwd = &self.files.cwd;
+        let cwd = &self.files.own.cwd;
         let resolved = self.files.find(cwd, path, true);
         let resolved = resolved.map_err(|_| error(StartErrorKind::NotFound))?;
         let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
-        let is_other = attributes.uid != self.files.identity.user.effective;
-        if mode & S_ISUID != 0 && is_other && !self.settings.no_new_privileges {
+        let is_other = attributes.uid != self.files.own.identity.user.effective;
+        if mode & S_ISUID != 0 && is_other && !self.process.settings.no_new_privileges {
             self.notice(Notice::Part("programs that run as their owner"));
         }
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
@@ -206,7 +218,7 @@ impl Process {
         };
         let mut random = [0; 16];
         self.files.random.fill(&mut random);
-        let identity = &self.files.identity;
+        let identity = &self.files.own.identity;
         let options = LoadOptions {
             stack_size: self.limits.stack_bytes,
             random,
@@ -214,17 +226,21 @@ impl Process {
             uid: identity.user.real,
             gid: identity.group.real,
             hwcap: cpuid::FEATURES_EDX.into(),
-            signal_stack: frame::SIZE_MAX,
-            ..LoadOptions::default()
+            hwcap2: u64::from(self.machine.core.processor().has(Feature::Fsgsbase)) << 1,
+            signal_stack: frame::size_max(&self.machine.core.processor()),
         };
-        let mut space = AddressSpace::new(self.limits.pages);
-        space.set_history_max(self.limits.history_bytes);
         let texts = |all: &[Vec<u8>]| all.to_vec();
         let (args, env) = (texts(args), texts(env));
         let args: Vec<&[u8]> = args.iter().map(|a| &a[..]).collect();
         let env: Vec<&[u8]> = env.iter().map(|e| &e[..]).collect();
         let linker = interpreter.as_ref().map(|(_, bytes)| bytes);
-        let loaded = load::load(&mut space, bytes, linker, &args, &env, &options).map_err(|e| {
+        let memory = &mut self.machine.core.memory;
+        let (old, new) = (memory.id(), memory.create());
+        memory.switch_to(new);
+        let loaded = load::load(memory, bytes, linker, &args, &env, &options);
+        let loaded = loaded.map_err(|e| {
+            memory.switch_to(old);
+            memory.remove_space(new);
             match (e.which, &interpreter) {
                 (Which::Interpreter, Some((resolved, _))) => error(&resolved.path, e),
                 _ => error(path, e),
@@ -251,7 +267,7 @@ impl Process {
                 again: false,
             });
         }
-        if let Some((_, area)) = space.area(loaded.rsp) {
+        if let Some((_, area)) = memory.area(loaded.rsp) {
             events.push(Event::Mapped {
                 range: loaded.stack.clone(),
                 permissions: area.permissions(),
@@ -259,11 +275,11 @@ impl Process {
                 again: false,
             });
         }
-        let mut state = State::with_processor(space, self.machine.state.processor());
+        let mut state = State::new();
         state.rip = loaded.entry;
         state.set_gpr(reg::RSP, loaded.rsp);
         Ok(Prepared {
-            machine: Machine::new(state),
+            state,
             layout,
             events,
             path: path.to_vec(),
@@ -275,7 +291,7 @@ impl Process {
         let path = self.path_at(path)?;
         let (args, env) = (self.strings(args)?, self.strings(env)?);
         // Errors in the path come first; others are found when the program is started.
-        self.files.find(&self.files.cwd, &path, true)?;
+        self.files.find(&self.files.own.cwd, &path, true)?;
         match self.exec(&path, args, env) {
             Ok(()) => Ok(0),
             Err(error) => Err(match error.what {

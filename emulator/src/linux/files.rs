@@ -25,6 +25,7 @@ pub(super) use saved::Saved;
 pub(super) use special::{Device, Special, Text, is_not_modelled};
 pub(super) use table::Table;
 
+use super::PID;
 use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
 use super::random::Random;
@@ -71,6 +72,20 @@ pub(super) struct ResolvedPath {
     pub(super) node: Node,
 }
 
+/// What belongs to a process.
+#[derive(Clone, Debug)]
+pub(super) struct OwnFiles {
+    pub(super) table: Table,
+    /// The working directory.
+    pub(super) cwd: Vec<u8>,
+    /// The program's path.
+    pub(super) program: Vec<u8>,
+    pub(super) umask: u32,
+    pub(super) identity: Identity,
+    /// The number of the process.
+    pub(super) process: u32,
+}
+
 /// The state of all files.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -82,13 +97,8 @@ pub(super) struct Files {
     copied: BTreeMap<(u64, u64), InodeRef>,
     pub(super) budget: Budget,
     inodes: u64,
-    pub(super) table: Table,
-    /// The working directory.
-    pub(super) cwd: Vec<u8>,
-    /// The program's path.
-    pub(super) program: Vec<u8>,
-    pub(super) umask: u32,
-    pub(super) identity: Identity,
+    /// Those of the running process.
+    pub(super) own: OwnFiles,
     owners: Owners,
     /// The timestamp for files that are changed.
     pub(super) now: Time,
@@ -118,12 +128,15 @@ impl Files {
             copied: BTreeMap::new(),
             budget: Budget::new(options.bytes_max),
             inodes: 0,
-            table: Table::default(),
-            cwd: b"/".to_vec(),
-            program: Vec::new(),
-            umask: 0o022,
+            own: OwnFiles {
+                table: Table::default(),
+                cwd: b"/".to_vec(),
+                program: Vec::new(),
+                umask: 0o022,
+                identity: options.identity.clone(),
+                process: PID,
+            },
             owners: Owners::new(options.identity.user.real, options.identity.group.real),
-            identity: options.identity,
             now: options.now,
             streams: options.streams,
             random: options.random,
@@ -134,7 +147,7 @@ impl Files {
             (2, Kind::Stderr, o::WRONLY),
         ] {
             let open = Description::new(kind, flags, &[b"pipe:", &[b'0' + fd][..]].concat());
-            files.table.set(fd.into(), open.shared(), false);
+            files.own.table.set(fd.into(), open.shared(), false);
         }
         let shared_memory = files.new_inode(S_IFDIR | 0o1777, b"/dev");
         shared_memory.borrow_mut().device = attributes::DEVICE;

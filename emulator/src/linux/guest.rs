@@ -1,7 +1,7 @@
 //! The kernel's access to the program's memory: memory that cannot be used is `EFAULT`.
 
 use super::errno::{Answer, Errno};
-use super::process::Process;
+use super::kernel::Kernel;
 use crate::address_space::{Access, Fault, FaultKind, PAGE_SIZE, TASK_SIZE};
 
 /// Linux `PATH_MAX`.
@@ -20,13 +20,13 @@ impl From<Fault> for Errno {
     }
 }
 
-impl Process {
+impl Kernel {
     pub(super) fn get(&self, at: u64, buffer: &mut [u8]) -> Answer<()> {
-        Ok(self.machine.state.memory.read(at, buffer)?)
+        Ok(self.machine.core.memory.read(at, buffer)?)
     }
 
     pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Answer<()> {
-        Ok(self.machine.state.memory.write(at, bytes)?)
+        Ok(self.machine.core.memory.write(at, bytes)?)
     }
 
     /// Checks that a range is in user space. It need not be mapped. (Linux `access_ok`.)
@@ -49,7 +49,7 @@ impl Process {
         let end = at.saturating_add(size as u64);
         let mut next = at;
         while next < end {
-            match self.machine.state.memory.area(next) {
+            match self.machine.core.memory.area(next) {
                 Some((range, area)) if area.permissions().allow(access) => next = range.end,
                 _ => break,
             }

@@ -1,25 +1,28 @@
-//! The Linux that a program in the emulated machine sees: one process with one thread.
+//! The Linux that programs in the emulated machine see: processes and threads on one processor.
 //!
-//! [`Process`] starts a program as `execve` does, runs it, and answers its system calls. Nothing of
+//! [`Kernel`] starts a program as `execve` does, runs it and what it starts, and answers system
+//! calls. A thread runs for a number of instructions that the seed gives, or until it waits; then
+//! the next one does. The run ends with its first process and all that can still go on. Nothing of
 //! the host is visible except the files below [`ProcessOptions::root`]: clock, random numbers,
 //! process numbers and `/proc` are generated, so that the same options give the same run,
 //! instruction by instruction. Time advances by one nanosecond for each instruction, and by
 //! sleeping.
 //!
-//! Source: Linux 6.12, x86-64. Not modelled: other processes and threads (`clone` fails), the
-//! network, terminals, memory shared through a file, file attributes beyond those of `stat`. A
+//! Source: Linux 6.12, x86-64. Not modelled: namespaces, the network, terminals, memory shared through a file, file attributes beyond those of `stat`. A
 //! call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
 //! differ from Linux.
 
 mod calls;
 mod clock;
 mod delivery;
+mod end;
 mod errno;
 mod exec;
 mod files;
 mod guest;
 mod history;
 mod identity;
+mod kernel;
 mod layout;
 mod numbers;
 mod observer;
@@ -29,24 +32,30 @@ mod process;
 mod random;
 mod resources;
 mod run;
+mod schedule;
 mod signals;
 mod snapshot;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod unsupported;
+mod waiter;
 
 pub use exec::{StartError, StartErrorKind};
+pub use kernel::Kernel;
 pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
 pub use options::{Limits, ProcessOptions};
 pub use outcome::{Notice, Outcome, Why};
-pub use process::Process;
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
+pub use threads::{Task, Waiting};
 pub use unsupported::Unsupported;
 
 /// The number of the process and of its thread.
 pub(crate) const PID: u32 = 1000;
 /// The number of the parent process.
 const PARENT_PID: u32 = 1;
+/// The number of the process that adopts those whose parent has ended.
+const INIT: u32 = 1;

@@ -1,14 +1,16 @@
 //! What a run reports besides instructions.
 
-use crate::address_space::Permissions;
+use crate::address_space::{AddressSpace, Permissions};
+use crate::core::Core;
 use crate::machine::Observer;
-use crate::state::State;
 use crate::stop::Exception;
 use std::ops::Range;
 use std::rc::Rc;
 use unwind_sim_unwind::truth::Cpu;
 
 use super::outcome::Outcome;
+use super::threads::Task;
+use crate::state::State;
 
 /// The file behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +44,8 @@ pub struct SystemCall {
 pub trait ProcessObserver: Observer {
     /// A program starts, with its stack ending at `stack_end`: the first program, or one that
     /// `execve` starts in place of everything that was mapped. Its mappings follow.
-    fn started(&mut self, state: &State, stack_end: u64) {
-        let _ = (state, stack_end);
+    fn started(&mut self, core: &Core, stack_end: u64) {
+        let _ = (core, stack_end);
     }
 
     /// Memory was mapped, replacing what was there.
@@ -73,8 +75,8 @@ pub trait ProcessObserver: Observer {
 
     /// The processor raised an exception that the kernel is about to handle. `state` is as
     /// [`crate::Machine::run`] left it.
-    fn exception(&mut self, exception: Exception, state: &State) {
-        let _ = (exception, state);
+    fn exception(&mut self, exception: Exception, core: &Core) {
+        let _ = (exception, core);
     }
 
     /// A handler is about to run: `interrupted` is the state in its frame, `handler` the state at
@@ -83,9 +85,35 @@ pub trait ProcessObserver: Observer {
         let _ = (signal, interrupted, handler, restorer);
     }
 
+    /// A thread was created by the one that runs; `state` is that of the new thread.
+    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+        let _ = (task, state, memory);
+    }
+
+    /// A process was created by the running thread: a copy of its process, of which only this
+    /// thread runs on, with the registers `state`. It uses the same memory if `shares`.
+    fn forked(&mut self, child: Task, shares: bool, state: &State) {
+        let _ = (child, shares, state);
+    }
+
+    /// A process has ended, but not the last one.
+    fn process_ended(&mut self, process: u32) {
+        let _ = process;
+    }
+
+    /// Another thread runs from here on.
+    fn switched(&mut self, task: Task, core: &Core) {
+        let _ = (task, core);
+    }
+
+    /// A thread has ended, but not the last one.
+    fn thread_ended(&mut self, task: Task) {
+        let _ = task;
+    }
+
     /// A system call was answered; `state` is the state that continues.
-    fn system_call(&mut self, call: &SystemCall, state: &State) {
-        let _ = (call, state);
+    fn system_call(&mut self, call: &SystemCall, core: &Core) {
+        let _ = (call, core);
     }
 
     /// The process has ended.
@@ -111,12 +139,16 @@ pub(super) enum Event {
         again: bool,
     },
     Unmapped(Range<u64>),
+    ThreadStarted(Task, Box<State>),
+    ThreadEnded(Task),
+    Forked(Task, bool, Box<State>),
+    ProcessEnded(u32),
 }
 
 impl Event {
-    pub(super) fn tell<O: ProcessObserver>(self, state: &State, observer: &mut O) {
+    pub(super) fn tell<O: ProcessObserver>(self, core: &Core, observer: &mut O) {
         match self {
-            Event::Started { stack_end } => observer.started(state, stack_end),
+            Event::Started { stack_end } => observer.started(core, stack_end),
             Event::Mapped {
                 range,
                 permissions,
@@ -133,6 +165,12 @@ impl Event {
                 }
             }
             Event::Unmapped(range) => observer.unmapped(range),
+            Event::ThreadStarted(task, state) => {
+                observer.thread_started(task, &state, &core.memory)
+            }
+            Event::ThreadEnded(task) => observer.thread_ended(task),
+            Event::Forked(child, shares, state) => observer.forked(child, shares, &state),
+            Event::ProcessEnded(process) => observer.process_ended(process),
         }
     }
 }

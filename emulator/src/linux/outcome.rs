@@ -4,7 +4,7 @@ use super::unsupported::Unsupported;
 use crate::stop::Exception;
 use std::fmt;
 
-/// Why [`super::Process::run`] returned.
+/// Why [`super::Kernel::run`] returned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -100,6 +100,10 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Why::Exception(Exception::InvalidOpcode) => write!(
+                f,
+                "an invalid instruction, or one that the emulated processor does not have (--cpu)"
+            ),
             Why::Exception(exception) => write!(f, "{exception}"),
             Why::BehindFile { address } => {
                 write!(f, "{address:#x} is past the end of the mapped file")

@@ -1,187 +1,165 @@
-//! The process: its machine and the kernel's state of it. Not here: running it (`run`).
+//! What the kernel knows of each process. One runs: its memory is in the machine, its descriptors
+//! are in [`super::files::Files`]; those of the others wait here. Not here: creating and ending
+//! processes (`calls::tasks`, `end`).
 
-use super::clock::Clock;
-use super::errno::{Answer, Errno};
-use super::files::{Files, FilesOptions, Node};
-use super::history::{KernelState, Programs};
-use super::identity::{Identity, Settings};
+use super::files::OwnFiles;
+use super::identity::Settings;
+use super::kernel::Kernel;
 use super::layout::Layout;
-use super::observer::Event;
-use super::options::{Limits, ProcessOptions};
-use super::outcome::{Notice, Outcome};
-use super::random::Random;
-use super::resources::{self, RESOURCES};
+use super::resources::RESOURCES;
 use super::signals::Signals;
-use super::streams::{Patience, Streams};
-use crate::address_space::AddressSpace;
-use crate::machine::Machine;
-use crate::state::{State, reg};
+use super::threads::{Parked, Task, Thread};
+use crate::address_space::SpaceId;
+use crate::state::State;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Maximum number of different notices.
-const NOTICES_MAX: usize = 1000;
-
-/// One process with one thread.
-#[derive(Debug)]
-pub struct Process {
-    /// Registers, memory and decoded code.
-    pub machine: Machine,
-    pub(super) files: Files,
+/// A process, besides its memory and its descriptors.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) number: u32,
+    /// The number of its parent; that of `init` if that has ended.
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) session: u32,
+    /// Its address space.
+    pub(super) space: SpaceId,
+    /// Whether it uses its parent's memory, and its parent waits (`vfork`).
+    pub(super) borrows: bool,
+    /// Whether it has called `execve`.
+    pub(super) has_executed: bool,
+    /// The signal that stopped it.
+    pub(super) stopped: Option<u8>,
+    /// Whether its parent has to be told that it was stopped or continued.
+    pub(super) untold: bool,
     pub(super) layout: Layout,
     pub(super) signals: Signals,
-    pub(super) clock: Clock,
-    pub(super) limits: Limits,
     /// Soft and hard limits, by resource.
     pub(super) resources: [[u64; 2]; RESOURCES],
     pub(super) args: Rc<Vec<Vec<u8>>>,
     pub(super) env: Rc<Vec<Vec<u8>>>,
     pub(super) settings: Settings,
-    /// The name of the thread, at most 15 bytes.
-    pub(super) name: Vec<u8>,
-    /// Instructions executed by programs before the last `execve`.
-    pub(super) executed_before: u64,
-    pub(super) events: Vec<Event>,
-    pub(super) outcome: Option<Outcome>,
-    pub(super) notices: Vec<Notice>,
-    /// A copy of everything except the machine, if nothing has changed since it was made.
-    pub(super) saved: Option<Rc<KernelState>>,
-    pub(super) programs: Programs,
+    /// The thread that runs when the process does.
+    pub(super) thread: Thread,
+    /// The others, by number.
+    pub(super) others: BTreeMap<u32, Parked>,
+    /// The status of the first thread, once it has ended.
+    pub(super) first_ended: Option<i32>,
+    /// It has ended; another one must run.
+    pub(super) has_ended: bool,
 }
 
 impl Process {
-    /// A process that continues from `state`, which was not started here, such as the state in a
-    /// core. Its open files are the standard streams of the options; it sees the names below the
-    /// root.
-    pub fn resume(state: State, options: ProcessOptions) -> Process {
-        let stack = state.memory.area(state.gpr(reg::RSP));
-        let stack = stack.map(|(range, _)| range).unwrap_or_default();
-        let mut process = Process::new(options);
-        process.layout.stack = stack;
-        // The end of its heap is unknown, so it cannot grow.
-        process.layout.heap = u64::MAX;
-        // The recording does not say on which processor it ran.
-        let mut state = state;
-        state.set_processor(process.machine.state.processor());
-        process.machine = Machine::new(state);
-        process
-    }
-
-    /// Continues a process that is blocked in a call, as if a signal had interrupted the call.
-    /// Returns false if it is not blocked.
-    pub fn interrupt(&mut self) -> bool {
-        if !matches!(self.outcome, Some(Outcome::Blocked { .. })) {
-            return false;
-        }
-        self.outcome = None;
-        self.saved = None;
-        self.signals.restart = None;
-        self.machine.state.set_gpr(reg::RAX, Errno::EINTR.to_rax());
-        true
-    }
-
-    /// A process without a program.
-    pub(super) fn new(options: ProcessOptions) -> Process {
-        let mut random = Random::new(options.seed);
-        // What the program draws does not depend on what is drawn to start it.
-        let mut seed = [0; 8];
-        random.fill(&mut seed);
-        let clock = Clock::default();
-        let files = Files::new(FilesOptions {
-            root: options.root,
-            allow_write: options.allow_write,
-            identity: Identity::new(options.uid, options.gid),
-            bytes_max: options.limits.file_bytes,
-            now: clock.time(),
-            streams: Streams::new(
-                options.stdin,
-                [options.stdout, options.stderr],
-                options.limits.output_bytes,
-                Patience {
-                    deadline: options.stream_deadline,
-                    stop: options.stream_stop,
-                },
-            ),
-            random,
-        });
+    pub(super) fn new(
+        number: u32,
+        parent: u32,
+        space: SpaceId,
+        resources: [[u64; 2]; RESOURCES],
+    ) -> Process {
         Process {
-            machine: Machine::new(State::with_processor(
-                AddressSpace::default(),
-                options.processor,
-            )),
-            files,
+            number,
+            parent,
+            group: number,
+            session: parent,
+            space,
+            borrows: false,
+            has_executed: false,
+            stopped: None,
+            untold: false,
             layout: Layout::default(),
             signals: Signals::default(),
-            clock,
-            limits: options.limits,
-            resources: resources::resources(&options.limits),
+            resources,
             args: Rc::default(),
             env: Rc::default(),
             settings: Settings::default(),
-            name: Vec::new(),
-            executed_before: 0,
-            events: Vec::new(),
-            outcome: None,
-            notices: Vec::new(),
-            saved: None,
-            programs: Programs::default(),
+            thread: Thread::new(number, Vec::new()),
+            others: BTreeMap::new(),
+            first_ended: None,
+            has_ended: false,
         }
     }
 
-    /// Instructions executed so far.
-    pub fn executed(&self) -> u64 {
-        self.executed_before + self.machine.executed()
+    /// A child of this process, before it has run; its only thread is a copy of the running one.
+    pub(super) fn child(&self, number: u32, space: SpaceId, borrows: bool) -> Process {
+        Process {
+            number,
+            parent: self.number,
+            space,
+            borrows,
+            has_executed: false,
+            untold: false,
+            signals: self.signals.child(),
+            thread: Thread::new(number, self.thread.name.clone()),
+            others: BTreeMap::new(),
+            first_ended: None,
+            ..self.clone()
+        }
+    }
+}
+
+/// A process that does not run.
+#[derive(Clone, Debug)]
+pub(super) struct ParkedProcess {
+    pub(super) process: Process,
+    pub(super) files: OwnFiles,
+    /// The registers of its running thread.
+    pub(super) state: State,
+}
+
+/// A process that has ended, until its parent waits for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) number: u32,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    /// As `wait4` returns it.
+    pub(super) status: u32,
+}
+
+impl Kernel {
+    /// Runs another thread from here on, of this or another process.
+    pub(super) fn switch_to(&mut self, task: Task) {
+        if task.process != self.process.number {
+            self.switch_process(task.process);
+        }
+        self.switch_thread(task.thread);
     }
 
-    /// The captured standard output.
-    pub fn stdout(&self) -> &[u8] {
-        self.files.streams.captured(false)
-    }
-
-    /// The captured standard error.
-    pub fn stderr(&self) -> &[u8] {
-        self.files.streams.captured(true)
-    }
-
-    /// What it used that is not modelled.
-    pub fn notices(&self) -> &[Notice] {
-        &self.notices
-    }
-
-    /// The path of the file mapped at an address, and the offset in it.
-    pub fn mapped_file(&self, address: u64) -> Option<(Vec<u8>, u64)> {
-        let file = self.layout.file_at(address)?;
-        Some((file.path.to_vec(), file.offset))
-    }
-
-    /// The content of a file as the process sees it, including what it wrote in memory.
-    pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let resolved = self.files.find(b"/", path, true).ok()?;
-        match &resolved.node {
-            Node::Memory(inode) => Some(inode.borrow().data().to_vec()),
-            Node::Host(metadata) if metadata.is_file() => {
-                self.files.read_whole(&resolved.path).ok()
+    fn switch_process(&mut self, number: u32) {
+        let Some(mut other) = self.processes.remove(&number) else {
+            return;
+        };
+        self.machine.core.memory.switch_to(other.process.space);
+        std::mem::swap(&mut self.machine.core.state, &mut other.state);
+        std::mem::swap(&mut self.files.own, &mut other.files);
+        std::mem::swap(&mut self.process, &mut other.process);
+        match other.process.has_ended {
+            true => self.release(other.process.space),
+            false => {
+                self.processes.insert(other.process.number, other);
             }
-            _ => None,
         }
     }
 
-    pub(super) fn notice(&mut self, notice: Notice) {
-        if self.notices.len() < NOTICES_MAX && !self.notices.contains(&notice) {
-            self.notices.push(notice);
+    /// Drops a space that does not run, if no process uses it.
+    pub(super) fn release(&mut self, space: SpaceId) {
+        if self.all_processes().all(|process| process.space != space) {
+            self.machine.core.memory.remove_space(space);
         }
     }
 
-    /// Fails with this error because a part of a call is not modelled, and leaves a notice that the
-    /// run may differ from Linux.
-    pub(super) fn not_modelled<T>(&mut self, what: &'static str, errno: Errno) -> Answer<T> {
-        self.notice(Notice::Part(what));
-        Err(errno)
-    }
-
-    /// Ends the run: the process waits for something that cannot happen.
-    pub(super) fn blocked(&mut self, call: &'static str) -> Errno {
-        let rip = self.machine.state.rip;
-        self.outcome = Some(Outcome::Blocked { rip, call });
-        Errno::ERESTARTNOHAND
+    fn switch_thread(&mut self, number: u32) {
+        let process = &mut self.process;
+        let Some(mut other) = process.others.remove(&number) else {
+            return;
+        };
+        std::mem::swap(&mut self.machine.core.state, &mut other.state);
+        std::mem::swap(&mut process.signals.own, &mut other.signals);
+        std::mem::swap(&mut process.thread, &mut other.thread);
+        if !other.thread.has_ended {
+            process.others.insert(other.thread.number, other);
+        }
+        let first = process.others.get(&process.number);
+        process.signals.left_to_first = first.map_or(0, |first| !first.signals.blocked);
     }
 }

@@ -1,10 +1,11 @@
 //! Runs a process: executes its machine, and handles what needs the kernel.
 
 use super::errno::Errno;
+use super::kernel::Kernel;
 use super::numbers;
 use super::observer::{ProcessObserver, SystemCall};
 use super::outcome::Outcome;
-use super::process::Process;
+use super::threads::Made;
 use crate::machine::Exit;
 use crate::state::reg;
 use crate::stop::{Call, Exception};
@@ -12,7 +13,7 @@ use crate::stop::{Call, Exception};
 /// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
-impl Process {
+impl Kernel {
     /// Executes at most this number of instructions.
     pub fn run<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) -> Outcome {
         self.tell(observer);
@@ -37,10 +38,25 @@ impl Process {
         self.outcome.clone().unwrap_or(Outcome::Limit)
     }
 
+    /// Lets another thread run if it is its turn, before an instruction is executed.
+    pub fn take_turns<O: ProcessObserver>(&mut self, observer: &mut O) {
+        self.tell(observer);
+        self.choose(observer);
+        if self.outcome.is_none() {
+            self.tell_task(observer);
+        }
+    }
+
     /// Executes at most this number of instructions, but stops when the kernel is needed.
     fn advance<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) {
+        self.choose(observer);
+        if let Some(outcome) = &self.outcome {
+            return observer.ended(outcome);
+        }
+        self.tell_task(observer);
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
-        let exit = self.machine.run(timer.min(instructions_max), observer);
+        let most = timer.min(instructions_max).min(self.share());
+        let exit = self.machine.run(most, observer);
         self.clock.set(self.executed());
         if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
             // The kernel's state changes from here on.
@@ -52,19 +68,22 @@ impl Process {
             // 32-bit calls of a 64-bit program.
             Exit::Kernel(Call::Int80) => self.unsupported(2),
             Exit::Exception(exception) => {
-                observer.exception(exception, &self.machine.state);
+                observer.exception(exception, &self.machine.core);
                 self.exception(exception);
             }
             Exit::Halt => {
-                self.machine.state.rip = self.machine.state.rip.wrapping_sub(1);
+                self.machine.core.state.rip = self.machine.core.state.rip.wrapping_sub(1);
                 let exception = Exception::GeneralProtection;
-                observer.exception(exception, &self.machine.state);
+                observer.exception(exception, &self.machine.core);
                 self.exception(exception);
             }
             Exit::Unsupported => self.unsupported(0),
         }
         self.expire_timers();
-        self.deliver_signals(observer);
+        match self.is_stuck() {
+            true => self.choose(observer),
+            false => self.deliver_signals(observer),
+        }
         if let Some(outcome) = &self.outcome {
             observer.ended(outcome);
         }
@@ -75,17 +94,27 @@ impl Process {
             self.saved = None;
         }
         for event in self.events.drain(..) {
-            event.tell(&self.machine.state, observer);
+            event.tell(&self.machine.core, observer);
+        }
+    }
+
+    /// Says which thread runs, if it is another one than before.
+    pub(super) fn tell_task<O: ProcessObserver>(&mut self, observer: &mut O) {
+        self.tell(observer);
+        let task = self.task();
+        if task != self.told {
+            self.told = task;
+            observer.switched(task, &self.machine.core);
         }
     }
 
     /// Ends the run at the instruction `back` bytes before the next one.
     fn unsupported(&mut self, back: u64) {
-        let state = &self.machine.state;
-        let rip = state.rip.wrapping_sub(back);
+        let core = &self.machine.core;
+        let rip = core.state.rip.wrapping_sub(back);
         let byte = |at: u64| {
             let mut byte = [0];
-            let fetched = state.memory.fetch(rip.wrapping_add(at), &mut byte);
+            let fetched = core.memory.fetch(rip.wrapping_add(at), &mut byte);
             fetched.ok().map(|()| byte[0])
         };
         let bytes = (0..INSN_MAX as u64).map_while(byte).collect();
@@ -93,40 +122,65 @@ impl Process {
     }
 
     fn system_call<O: ProcessObserver>(&mut self, observer: &mut O) {
-        let state = &self.machine.state;
-        let arg = |register| state.gpr(register);
+        let core = &self.machine.core;
+        let arg = |register| core.state.gpr(register);
         let number = arg(reg::RAX);
         let args = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(arg);
-        let before = state.cpu_at(state.rip);
+        let before = core.state.cpu_at(core.state.rip);
+        let made = Made {
+            number,
+            args,
+            before,
+        };
+        self.answer_call(made, observer);
+    }
+
+    /// Answers a call of the running thread. If it must wait, it is answered again later.
+    pub(super) fn answer_call<O: ProcessObserver>(&mut self, made: Made, observer: &mut O) {
+        let Made {
+            number,
+            args,
+            before,
+        } = made;
+        self.process.thread.made = Some(made);
         self.files.now = self.clock.time();
-        self.signals.restart = None;
+        self.process.signals.own.restart = None;
         let result = match self.answer(number, args) {
             Ok(value) => value,
+            Err(Errno::WAITS) => return,
             Err(errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND)) => {
-                self.signals.restart = Some((number, errno));
+                self.process.signals.own.restart = Some((number, errno));
                 Errno::EINTR.to_rax()
             }
             Err(errno) => errno.to_rax(),
         };
+        self.process.thread.wait = None;
+        self.changes += 1;
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {
-                rip: self.machine.state.rip,
+                rip: self.machine.core.state.rip,
                 call: numbers::name(number).unwrap_or(""),
             });
         }
         let replaced = matches!(number, numbers::execve | numbers::execveat) && result == 0;
         if !replaced {
-            self.machine.state.set_gpr(reg::RAX, result);
+            self.machine.core.state.set_gpr(reg::RAX, result);
         }
-        self.tell(observer);
+        self.tell_task(observer);
         let call = SystemCall {
             number,
             name: numbers::name(number).unwrap_or(""),
             args,
             result,
-            returns: self.outcome.is_none() && !self.signals.kill_next(),
+            returns: self.outcome.is_none()
+                && !self.process.thread.has_ended
+                && self.process.stopped.is_none()
+                && !self.process.signals.kill_next(),
             before,
         };
-        observer.system_call(&call, &self.machine.state);
+        observer.system_call(&call, &self.machine.core);
+        if self.process.thread.has_ended && !self.process.has_ended {
+            observer.thread_ended(self.task());
+        }
     }
 }

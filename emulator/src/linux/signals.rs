@@ -21,8 +21,8 @@ pub(super) const SIGKILL: u8 = 9;
 pub(super) const SIGSEGV: u8 = 11;
 pub(super) const SIGPIPE: u8 = 13;
 pub(super) const SIGALRM: u8 = 14;
-const SIGCHLD: u8 = 17;
-const SIGCONT: u8 = 18;
+pub(super) const SIGCHLD: u8 = 17;
+pub(super) const SIGCONT: u8 = 18;
 pub(super) const SIGSTOP: u8 = 19;
 pub(super) const SIGTTOU: u8 = 22;
 const SIGURG: u8 = 23;
@@ -36,6 +36,8 @@ const PENDING_MAX: usize = 1024;
 
 pub(super) const SIG_DFL: u64 = 0;
 pub(super) const SIG_IGN: u64 = 1;
+pub(super) const SA_NOCLDSTOP: u64 = 1;
+pub(super) const SA_NOCLDWAIT: u64 = 2;
 pub(super) const SA_SIGINFO: u64 = 4;
 pub(super) const SA_RESTORER: u64 = 0x0400_0000;
 pub(super) const SA_ONSTACK: u64 = 0x0800_0000;
@@ -104,13 +106,13 @@ impl AlternateStack {
     }
 }
 
-/// All signal state of the process.
+/// The signal state of a thread.
 #[derive(Clone, Debug)]
-pub(super) struct Signals {
-    actions: [Action; SIGNALS as usize],
+pub(super) struct OwnSignals {
     pub(super) blocked: u64,
     /// The mask to restore after a handler, if a call changed it temporarily.
     saved: Option<u64>,
+    /// Sent to this thread.
     pending: VecDeque<Info>,
     pub(super) alternate: AlternateStack,
     /// The interrupted call, and how to restart it.
@@ -119,10 +121,9 @@ pub(super) struct Signals {
     pub(super) trap: [u64; 3],
 }
 
-impl Default for Signals {
+impl Default for OwnSignals {
     fn default() -> Self {
-        Signals {
-            actions: [Action::default(); SIGNALS as usize],
+        OwnSignals {
             blocked: 0,
             saved: None,
             pending: VecDeque::new(),
@@ -133,7 +134,64 @@ impl Default for Signals {
     }
 }
 
+impl OwnSignals {
+    /// That of a new thread: it inherits the mask.
+    pub(super) fn child(&self) -> OwnSignals {
+        OwnSignals {
+            blocked: self.blocked,
+            ..OwnSignals::default()
+        }
+    }
+}
+
+/// The signal state of a process, with that of its running thread.
+#[derive(Clone, Debug)]
+pub(super) struct Signals {
+    actions: [Action; SIGNALS as usize],
+    /// Sent to the process.
+    shared: VecDeque<Info>,
+    /// Signals of the process that another thread takes: Linux prefers the first thread.
+    pub(super) left_to_first: u64,
+    pub(super) own: OwnSignals,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Signals {
+            actions: [Action::default(); SIGNALS as usize],
+            shared: VecDeque::new(),
+            left_to_first: 0,
+            own: OwnSignals::default(),
+        }
+    }
+}
+
+/// The signals in a queue.
+fn set_of(queue: &VecDeque<Info>) -> u64 {
+    queue.iter().fold(0, |set, info| set | bit(info.signal))
+}
+
+/// The index of the first signal of this set in a queue: exceptions, then the lowest number.
+fn first(queue: &VecDeque<Info>, set: u64) -> Option<usize> {
+    let wanted = queue.iter().enumerate();
+    let wanted = wanted.filter(|(_, info)| set & bit(info.signal) != 0);
+    let first = wanted.min_by_key(|(_, info)| (info.why == Why::Sent, info.signal));
+    first.map(|(index, _)| index)
+}
+
 impl Signals {
+    /// Those of a new process: it inherits the actions, the mask and the alternate stack.
+    pub(super) fn child(&self) -> Signals {
+        Signals {
+            actions: self.actions,
+            own: OwnSignals {
+                alternate: self.own.alternate,
+                ..self.own.child()
+            },
+            ..Signals::default()
+        }
+    }
+
     pub(super) fn action(&self, signal: u8) -> &Action {
         &self.actions[usize::from(signal - 1)]
     }
@@ -155,37 +213,35 @@ impl Signals {
                 ..Action::default()
             };
         }
-        self.alternate = AlternateStack::none(0);
-        self.trap = [0; 3];
+        self.own.alternate = AlternateStack::none(0);
+        self.own.trap = [0; 3];
     }
 
     pub(super) fn set_blocked(&mut self, set: u64) {
-        self.blocked = set & !UNBLOCKABLE;
+        self.own.blocked = set & !UNBLOCKABLE;
     }
 
     /// Replaces the mask until a handler has run.
     pub(super) fn suspend(&mut self, set: u64) {
-        self.saved = Some(self.blocked);
+        self.own.saved = Some(self.own.blocked);
         self.set_blocked(set);
     }
 
     /// Restores the mask that [`Signals::suspend`] replaced.
     pub(super) fn resume(&mut self) {
-        if let Some(saved) = self.saved.take() {
-            self.blocked = saved;
+        if let Some(saved) = self.own.saved.take() {
+            self.own.blocked = saved;
         }
     }
 
     /// Takes the mask that a handler's return restores.
     pub(super) fn take_old_mask(&mut self) -> u64 {
-        self.saved.take().unwrap_or(self.blocked)
+        self.own.saved.take().unwrap_or(self.own.blocked)
     }
 
-    /// The set of pending signals.
+    /// The set of signals pending for the running thread.
     pub(super) fn pending(&self) -> u64 {
-        self.pending
-            .iter()
-            .fold(0, |set, info| set | bit(info.signal))
+        set_of(&self.shared) | set_of(&self.own.pending)
     }
 
     pub(super) fn is_ignored(&self, signal: u8) -> bool {
@@ -196,71 +252,104 @@ impl Signals {
         }
     }
 
-    /// Makes a signal pending, unless it is ignored or already pending.
+    /// Makes a signal pending for the process, unless it is ignored or already pending.
     pub(super) fn send(&mut self, info: Info) {
-        let is_blocked = self.blocked & bit(info.signal) != 0;
-        let is_known = info.signal < SIGRTMIN && self.pending() & bit(info.signal) != 0;
-        let is_dropped = !is_blocked && self.is_ignored(info.signal);
-        if !is_known && !is_dropped && self.pending.len() < PENDING_MAX {
-            self.pending.push_back(info);
+        if self.is_wanted(&info, self.own.blocked, &self.shared) {
+            self.shared.push_back(info);
         }
     }
 
-    /// Whether a signal that arrives would be delivered.
-    pub(super) fn would_wake(&self, signal: u8) -> bool {
-        self.blocked & bit(signal) == 0 && !self.is_ignored(signal)
+    /// Makes a signal pending for the running thread.
+    pub(super) fn send_to_thread(&mut self, info: Info) {
+        if self.is_wanted(&info, self.own.blocked, &self.own.pending) {
+            self.own.pending.push_back(info);
+        }
+    }
+
+    /// Makes a signal pending for another thread.
+    pub(super) fn send_to_other(&self, info: Info, other: &mut OwnSignals) {
+        if self.is_wanted(&info, other.blocked, &other.pending) {
+            other.pending.push_back(info);
+        }
+    }
+
+    fn is_wanted(&self, info: &Info, blocked: u64, queue: &VecDeque<Info>) -> bool {
+        let is_blocked = blocked & bit(info.signal) != 0;
+        let is_known = info.signal < SIGRTMIN && set_of(queue) & bit(info.signal) != 0;
+        let is_dropped = !is_blocked && self.is_ignored(info.signal);
+        !is_known && !is_dropped && queue.len() < PENDING_MAX
     }
 
     /// Whether the signal of a timer is pending.
     pub(super) fn pending_of_timer(&self, number: u32) -> bool {
-        self.pending.iter().any(|info| info.is_of_timer(number))
+        let mut all = self.shared.iter().chain(&self.own.pending);
+        all.any(|info| info.is_of_timer(number))
     }
 
     pub(super) fn set_overruns(&mut self, number: u32, overruns: u32) {
-        let of_timer = self.pending.iter_mut().filter(|i| i.is_of_timer(number));
+        let all = self.shared.iter_mut().chain(&mut self.own.pending);
+        let of_timer = all.filter(|info| info.is_of_timer(number));
         of_timer.for_each(|info| info.set_overruns(overruns));
     }
 
-    /// Whether a pending signal is not blocked.
+    /// Whether a pending signal is not blocked by the running thread.
     pub(super) fn is_deliverable(&self) -> bool {
-        self.pending() & !self.blocked != 0
+        self.is_deliverable_to(&self.own, self.left_to_first)
     }
 
-    /// The index of the first signal in this set: exceptions, then the lowest number.
-    fn first(&self, set: u64) -> Option<usize> {
-        let pending = self.pending.iter().enumerate();
-        let wanted = pending.filter(|(_, info)| set & bit(info.signal) != 0);
-        let first = wanted.min_by_key(|(_, info)| (info.why == Why::Sent, info.signal));
-        first.map(|(index, _)| index)
+    /// Whether a pending signal is not blocked by a thread; those in `left` it leaves to the first
+    /// thread.
+    pub(super) fn is_deliverable_to(&self, own: &OwnSignals, left: u64) -> bool {
+        (set_of(&own.pending) | set_of(&self.shared) & !left) & !own.blocked != 0
     }
 
-    /// Takes the first signal in this set.
+    /// Takes the first signal in this set: those of the thread come before those of the process.
     pub(super) fn take(&mut self, set: u64) -> Option<Info> {
-        self.pending.remove(self.first(set)?)
+        if let Some(index) = first(&self.own.pending, set) {
+            return self.own.pending.remove(index);
+        }
+        self.shared.remove(first(&self.shared, set)?)
+    }
+
+    /// Takes the signal to deliver next.
+    pub(super) fn take_deliverable(&mut self) -> Option<Info> {
+        let set = !self.own.blocked;
+        match first(&self.own.pending, set) {
+            Some(index) => self.own.pending.remove(index),
+            None => {
+                let index = first(&self.shared, set & !self.left_to_first)?;
+                self.shared.remove(index)
+            }
+        }
     }
 
     /// Whether the next delivered signal ends the process before any handler runs.
     pub(super) fn kill_next(&self) -> bool {
         let ignored = (1..=SIGNALS).filter(|&signal| self.is_ignored(signal));
         let ignored = ignored.fold(0, |set, signal| set | bit(signal));
-        let next = self.first(!self.blocked & !ignored);
-        let info = next.and_then(|index| self.pending.get(index));
-        info.is_some_and(|info| self.action(info.signal).handler == SIG_DFL)
+        let set = !self.own.blocked & !ignored;
+        let of = |queue: &VecDeque<Info>, set| {
+            first(queue, set).and_then(|index| queue.get(index).map(|info| info.signal))
+        };
+        let next = of(&self.own.pending, set);
+        let next = next.or_else(|| of(&self.shared, set & !self.left_to_first));
+        next.is_some_and(|signal| self.action(signal).handler == SIG_DFL)
     }
 
     /// Drops pending signals of this number.
     pub(super) fn drop_pending(&mut self, signal: u8) {
-        self.pending.retain(|info| info.signal != signal);
+        self.own.pending.retain(|info| info.signal != signal);
+        self.shared.retain(|info| info.signal != signal);
     }
 
-    /// Sends a signal that the process cannot ignore or block.
+    /// Sends a signal that the thread cannot ignore or block.
     pub(super) fn force(&mut self, info: Info) {
         let signal = info.signal;
-        if self.action(signal).handler == SIG_IGN || self.blocked & bit(signal) != 0 {
+        if self.action(signal).handler == SIG_IGN || self.own.blocked & bit(signal) != 0 {
             self.action_mut(signal).handler = SIG_DFL;
-            self.blocked &= !bit(signal);
+            self.own.blocked &= !bit(signal);
         }
-        self.drop_pending(signal);
-        self.pending.push_back(info);
+        self.own.pending.retain(|info| info.signal != signal);
+        self.own.pending.push_back(info);
     }
 }

@@ -1,16 +1,16 @@
-//! Takes snapshots of a process and restores them.
+//! Takes snapshots of a run and restores them.
 //!
 //! Pages of memory are saved when they are written ([`crate::address_space`]). The kernel's state
-//! changes only when the kernel is called or sends a signal: a snapshot copies it if it has changed
-//! since the last snapshot, and otherwise shares that copy.
+//! changes only when the kernel is called, sends a signal or lets another thread run: a snapshot
+//! copies it if it has changed since the last snapshot, and otherwise shares that copy.
 
-use super::history::{KernelState, Programs};
-use super::process::Process;
+use super::history::KernelState;
+use super::kernel::Kernel;
 use crate::address_space::RestoreError;
 use crate::machine;
 use std::rc::Rc;
 
-/// The earlier state of a process. While the snapshot is held, what changes is saved.
+/// The earlier state of a run. While the snapshot is held, what changes is saved.
 ///
 /// Not undone: writes to files of the host ([`super::ProcessOptions::allow_write`]), and what was
 /// read from or written to the streams of this process ([`super::Input::Inherit`],
@@ -18,23 +18,20 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Snapshot {
     machine: machine::Snapshot,
-    program: u64,
     kernel: Rc<KernelState>,
-    executed: u64,
 }
 
 impl Snapshot {
     /// The number of instructions executed before the snapshot.
     pub fn executed(&self) -> u64 {
-        self.executed
+        self.machine.executed()
     }
 }
 
-impl Process {
+impl Kernel {
     /// Takes a snapshot: copies the registers, pages when they are written, and the kernel's state
     /// if it has changed since the last snapshot.
     pub fn snapshot(&mut self) -> Snapshot {
-        self.programs.forget_released();
         let kernel = match &self.saved {
             Some(kernel) => kernel.clone(),
             None => Rc::new(self.kernel()),
@@ -42,20 +39,17 @@ impl Process {
         self.saved = Some(kernel.clone());
         Snapshot {
             machine: self.machine.snapshot(),
-            program: self.programs.current(),
             kernel,
-            executed: self.executed(),
         }
     }
 
-    /// Restores the process to a snapshot. This snapshot and older ones stay valid; newer ones can
-    /// no longer be restored.
+    /// Restores the run to a snapshot. This snapshot and older ones stay valid; newer ones can no
+    /// longer be restored.
     ///
     /// # Errors
     /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
-        self.programs
-            .restore(&mut self.machine, snapshot.program, &snapshot.machine)?;
+        self.machine.restore(&snapshot.machine)?;
         let is_same = |saved: &Rc<KernelState>| Rc::ptr_eq(saved, &snapshot.kernel);
         if !self.saved.as_ref().is_some_and(is_same) {
             self.set_kernel(&snapshot.kernel);
@@ -66,62 +60,65 @@ impl Process {
     }
 
     fn kernel(&self) -> KernelState {
+        let (files, processes) = self.files.save(&self.processes);
         KernelState {
-            files: self.files.save(),
-            layout: self.layout.clone(),
-            signals: self.signals.clone(),
+            files,
+            process: self.process.clone(),
+            processes,
+            ended: self.ended.clone(),
             clock: self.clock.clone(),
-            resources: self.resources,
-            args: self.args.clone(),
-            env: self.env.clone(),
-            settings: self.settings,
-            name: self.name.clone(),
-            executed_before: self.executed_before,
+            next_number: self.next_number,
+            told: self.told,
+            schedule: self.schedule.clone(),
+            futexes: self.futexes.clone(),
+            changes: self.changes,
             events: self.events.clone(),
+            first_outcome: self.first_outcome.clone(),
             outcome: self.outcome.clone(),
             notices: self.notices.len(),
         }
     }
 
     fn set_kernel(&mut self, from: &KernelState) {
-        self.files.restore(&from.files);
-        self.layout = from.layout.clone();
-        self.signals = from.signals.clone();
+        self.processes = self.files.restore(&from.files, &from.processes);
+        self.process = from.process.clone();
+        self.ended.clone_from(&from.ended);
         self.clock = from.clock.clone();
-        self.resources = from.resources;
-        self.args = from.args.clone();
-        self.env = from.env.clone();
-        self.settings = from.settings;
-        self.name.clone_from(&from.name);
-        self.executed_before = from.executed_before;
+        self.next_number = from.next_number;
+        self.told = from.told;
+        self.schedule = from.schedule.clone();
+        self.futexes.clone_from(&from.futexes);
+        self.changes = from.changes;
         self.events.clone_from(&from.events);
+        self.first_outcome.clone_from(&from.first_outcome);
         self.outcome.clone_from(&from.outcome);
         self.notices.truncate(from.notices);
     }
 }
 
-/// A second process that continues from the same state. Both write to the same files and streams of
-/// the host. Snapshots belong to the original only.
-impl Clone for Process {
+/// A second run that continues from the same state. Both write to the same files and streams of the
+/// host. Snapshots belong to the original only.
+impl Clone for Kernel {
     fn clone(&self) -> Self {
-        Process {
+        let (files, processes) = self.files.copy(&self.processes);
+        Kernel {
             machine: self.machine.clone(),
-            files: self.files.clone(),
-            layout: self.layout.clone(),
-            signals: self.signals.clone(),
+            files,
+            process: self.process.clone(),
+            processes,
+            ended: self.ended.clone(),
             clock: self.clock.clone(),
             limits: self.limits,
-            resources: self.resources,
-            args: self.args.clone(),
-            env: self.env.clone(),
-            settings: self.settings,
-            name: self.name.clone(),
-            executed_before: self.executed_before,
+            next_number: self.next_number,
+            told: self.told,
+            schedule: self.schedule.clone(),
+            futexes: self.futexes.clone(),
+            changes: self.changes,
             events: self.events.clone(),
+            first_outcome: self.first_outcome.clone(),
             outcome: self.outcome.clone(),
             notices: self.notices.clone(),
             saved: None,
-            programs: Programs::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub enum Input {
 pub enum Output {
     /// The same stream of this process.
     Inherit,
-    /// Memory: see [`super::Process::stdout`] and [`super::Process::stderr`].
+    /// Memory: see [`super::Kernel::stdout`] and [`super::Kernel::stderr`].
     Capture,
 }
 

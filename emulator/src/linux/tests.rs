@@ -1,7 +1,7 @@
 //! System calls with arguments that no real program passes.
 
 use super::numbers as nr;
-use super::{Input, Limits, Outcome, PID, Process, ProcessOptions};
+use super::{Input, Kernel, Limits, Outcome, PID, ProcessOptions};
 use crate::address_space::Permissions;
 use crate::state::reg;
 
@@ -26,7 +26,7 @@ fn program() -> Vec<u8> {
     elf
 }
 
-fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
+fn process(stdin: &[u8]) -> (tempfile::TempDir, Kernel) {
     let root = tempfile::tempdir().expect("a directory");
     std::fs::write(root.path().join("program"), program()).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -43,26 +43,26 @@ fn process(stdin: &[u8]) -> (tempfile::TempDir, Process) {
         },
         ..ProcessOptions::default()
     };
-    let mut process = Process::start(b"/program", options).expect("it starts");
-    let memory = &mut process.machine.state.memory;
+    let mut process = Kernel::start(b"/program", options).expect("it starts");
+    let memory = &mut process.machine.core.memory;
     let mapped = memory.map(0x40_1000..0x40_5000, Permissions::READ_WRITE);
     mapped.expect("it is free");
     (root, process)
 }
 
 /// Makes a call as the program would; `None` if it ended the program.
-fn call(process: &mut Process, number: u64, args: [u64; 6]) -> Option<i64> {
-    let state = &mut process.machine.state;
-    state.rip = 0x40_0078;
-    state.set_gpr(reg::RAX, number);
+fn call(process: &mut Kernel, number: u64, args: [u64; 6]) -> Option<i64> {
+    let core = &mut process.machine.core;
+    core.state.rip = 0x40_0078;
+    core.state.set_gpr(reg::RAX, number);
     for (register, arg) in [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9]
         .into_iter()
         .zip(args)
     {
-        state.set_gpr(register, arg);
+        core.state.set_gpr(register, arg);
     }
     match process.run(1, &mut ()) {
-        Outcome::Limit => Some(process.machine.state.gpr(reg::RAX).cast_signed()),
+        Outcome::Limit => Some(process.machine.core.state.gpr(reg::RAX).cast_signed()),
         _ => None,
     }
 }
@@ -82,7 +82,7 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
         // Pointers of all kinds, including pointers to paths.
         let page = 0x40_1000;
         let text = b"/program\0dir\0../a/b\0/proc/self/fd/1\0/proc/self/maps\0.\0/dev/zero\0";
-        let _ = process.machine.state.memory.poke(page + 8, text);
+        let _ = process.machine.core.memory.poke(page + 8, text);
         let mut arguments = || {
             let n = number();
             match n % 16 {
@@ -121,7 +121,7 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
                 !error || result >= -133,
                 "call {n} {args:x?} answered {result}"
             );
-            assert!(process.machine.state.memory.pages_in_use() <= 4096);
+            assert!(process.machine.core.memory.pages_in_use() <= 4096);
             assert!(process.stdout().len() <= 1 << 16);
         }
     }
@@ -150,7 +150,7 @@ fn files_that_only_their_owner_may_use_are_the_processs() {
             gid: uid + 1,
             ..ProcessOptions::default()
         };
-        let process = Process::start(b"/folder/program", options).expect("it starts");
+        let process = Kernel::start(b"/folder/program", options).expect("it starts");
         let resolved = process.files.find(b"/", b"/folder/program", true);
         let attributes = process.files.attributes(&resolved.expect("it is there"));
         assert_eq!((attributes.uid, attributes.gid), (uid, uid + 1));
@@ -161,8 +161,8 @@ fn files_that_only_their_owner_may_use_are_the_processs() {
 fn time_passes_with_instructions_and_sleep() {
     let (_root, mut process) = process(b"");
     let at = 0x40_2000;
-    let word = |process: &Process, at| process.u64_at(at).expect("it is mapped");
-    let now = |process: &mut Process| {
+    let word = |process: &Kernel, at| process.u64_at(at).expect("it is mapped");
+    let now = |process: &mut Kernel| {
         assert_eq!(
             call(process, nr::clock_gettime, [1, at, 0, 0, 0, 0]),
             Some(0)

@@ -22,6 +22,8 @@ pub(super) fn adapt(insn: &mut Instruction, bytes: &[u8]) {
         }
         // F3 with REX.B: an exchange with r8; the F3 is ignored.
         Mnemonic::Pause => *insn = without_repeat(insn, bytes),
+        // With F2 or F3 (seen on an EPYC, family 26, model 2).
+        Mnemonic::Clzero if repeat_prefix(bytes).is_some() => insn.set_code(Code::INVALID),
         // A prefetch with a register operand.
         _ if is_0f0d(insn) && insn.op0_kind() == OpKind::Register => insn.set_code(Code::INVALID),
         _ => {}

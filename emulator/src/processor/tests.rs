@@ -18,6 +18,13 @@ fn texts_and_processors_are_the_same() {
         ("v2,+movbe", "v2,intel,+movbe"),
         ("v2,amd:zen4,-popcnt,+lzcnt", "v2,amd,-popcnt,+lzcnt"),
         ("v2,+movbe,-movbe", "v2,intel"),
+        ("v2,+tzcnt", "v2,intel,+bmi1"),
+        ("v1", "v1,intel"),
+        ("v1,amd,+sse3", "v1,amd,+sse3"),
+        ("v3", "v3,intel"),
+        ("v3,intel:skylake,-avx2,+aes", "v3,intel,-avx2,+aes"),
+        ("v3,intel:nehalem", "v3,intel:nehalem"),
+        ("v3,amd:zen3", "v3,amd:zen3"),
     ] {
         let processor = parse(text).expect(text);
         assert_eq!(processor.to_string(), shown);
@@ -29,7 +36,7 @@ fn texts_and_processors_are_the_same() {
 #[test]
 fn errors_say_what_there_is() {
     for (text, error) in [
-        ("", "unknown level ``; known: v2, or host"),
+        ("", "unknown level ``; known: v1, v2, v3, or host"),
         ("v9,intel", "unknown level `v9`"),
         ("v2,via", "unknown vendor `via`; known: intel, amd"),
         ("v2,", "unknown vendor ``"),
@@ -38,7 +45,10 @@ fn errors_say_what_there_is() {
             "v2,amd,intel",
             "`intel` is not a feature; write +NAME or -NAME",
         ),
-        ("v2,intel,+avx", "unknown feature `avx`; known: sse3, ssse3"),
+        (
+            "v2,intel,+avx9",
+            "unknown feature `avx9`; known: sse3, ssse3",
+        ),
         ("host", "unknown level `host`"),
     ] {
         let shown = parse(text).expect_err(text).to_string();
@@ -51,9 +61,27 @@ fn errors_say_what_there_is() {
 
 #[test]
 fn features_are_in_the_order_of_their_numbers() {
-    for (number, (feature, name, ..)) in FEATURES.into_iter().enumerate() {
-        assert_eq!(feature as usize, number, "{name}");
-        assert_eq!(feature.as_str(), name);
+    for (number, feature) in Feature::all().enumerate() {
+        assert_eq!(feature as usize, number, "{feature:?}");
+        assert_eq!(Feature::from_name(feature.as_str()), Some(feature));
+    }
+}
+
+/// The levels of the psABI, table 3.1, without what every x86-64 processor has.
+#[test]
+fn levels_have_the_features_of_the_psabi() {
+    let v2 = "sse3 ssse3 cx16 sse4.1 sse4.2 popcnt lahf";
+    let v3 = "avx avx2 bmi1 bmi2 f16c fma lzcnt movbe xsave";
+    for vendor in Vendor::ALL {
+        let [one, two, three] = Level::ALL.map(|level| Processor::of_level(level, vendor));
+        let has = |processor: Processor, names: &str| {
+            let mut names = names.split(' ').filter_map(Feature::from_name);
+            names.all(|feature| processor.has(feature))
+        };
+        assert_eq!(Feature::all().filter(|f| one.has(*f)).count(), 0);
+        assert!(has(two, v2) && !two.has(Feature::Avx) && !two.has(Feature::Bmi1));
+        assert!(has(three, v2) && has(three, v3));
+        assert_eq!((two.xcr0(), three.xcr0()), (3, 7));
     }
 }
 
@@ -86,9 +114,12 @@ fn any_computer_has_a_closest_processor() {
     }
     let flags = format!("{all} abm bmi1 movbe");
     let shown = info("AuthenticAMD", 25, 17, &flags).to_string();
-    assert_eq!(shown, "v2,amd,+movbe,+lzcnt,+tzcnt");
+    assert_eq!(shown, "v2,amd,+movbe,+lzcnt,+bmi1");
     let shown = info("GenuineIntel", 6, 0x1a, &all.replace(" fsgsbase", "")).to_string();
     assert_eq!(shown, "v2,intel,-fsgsbase");
+    let flags = format!("{all} abm bmi1 movbe avx avx2 fma f16c bmi2 aes");
+    let shown = info("AuthenticAMD", 26, 2, &flags).to_string();
+    assert_eq!(shown, "v3,amd,+aes");
     // An empty file stands for a system without /proc.
     assert_eq!(Processor::of_cpuinfo(""), Processor::default());
 }

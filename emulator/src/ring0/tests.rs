@@ -27,9 +27,9 @@ fn machine(system_call: &[u8]) -> Ring0 {
     ] {
         memory.poke(at, bytes).expect("mapped");
     }
-    let mut state = State::new(memory);
-    state.rip = CODE;
-    state.set_gpr(reg::RSP, STACK);
+    let mut core = Core::new(memory);
+    core.state.rip = CODE;
+    core.state.set_gpr(reg::RSP, STACK);
     let gates = Gates {
         syscall: SYSCALL,
         flags_cleared: flags::IF | flags::CF,
@@ -38,35 +38,38 @@ fn machine(system_call: &[u8]) -> Ring0 {
         nmi: NMI,
         nmi_stack: NMI_STACK,
     };
-    Ring0::new(state, gates)
+    Ring0::new(core, gates)
 }
 
 fn flag(ring0: &Ring0, flag: u64) -> bool {
-    ring0.machine.state.rflags() & flag != 0
+    ring0.machine.core.state.rflags() & flag != 0
 }
 
 #[test]
 fn a_system_call_and_back() {
     // swapgs; swapgs; sysretq
     let mut ring0 = machine(&[0x0f, 0x01, 0xf8, 0x0f, 0x01, 0xf8, 0x48, 0x0f, 0x07]);
-    ring0.machine.state.set_rflags(flags::CF);
-    ring0.machine.state.set_gpr(reg::GS, 7);
+    ring0.machine.core.state.set_rflags(flags::CF);
+    ring0.machine.core.state.set_gpr(reg::GS, 7);
     assert_eq!((ring0.in_user(), ring0.truth()), (true, Truth::Unknown));
     assert_eq!(ring0.step(), Step::Done);
-    let state = &ring0.machine.state;
-    assert_eq!((state.rip, ring0.cs()), (SYSCALL, 0x10));
-    assert_eq!(state.gpr(reg::RCX), CODE + 2);
-    assert_eq!(state.gpr(reg::R11), flags::CF | flags::IF | flags::FIXED);
+    let core = &ring0.machine.core;
+    assert_eq!((core.state.rip, ring0.cs()), (SYSCALL, 0x10));
+    assert_eq!(core.state.gpr(reg::RCX), CODE + 2);
+    assert_eq!(
+        core.state.gpr(reg::R11),
+        flags::CF | flags::IF | flags::FIXED
+    );
     // The stack is still the user's.
-    assert_eq!(state.gpr(reg::RSP), STACK);
+    assert_eq!(core.state.gpr(reg::RSP), STACK);
     assert!(!flag(&ring0, flags::CF) && !flag(&ring0, flags::IF));
     assert_eq!(ring0.truth().frames().len(), 1);
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!(ring0.machine.state.gpr(reg::GS), 0);
+    assert_eq!(ring0.machine.core.state.gpr(reg::GS), 0);
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!(ring0.machine.state.gpr(reg::GS), 7);
+    assert_eq!(ring0.machine.core.state.gpr(reg::GS), 7);
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!((ring0.machine.state.rip, ring0.cs()), (CODE + 2, 0x33));
+    assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE + 2, 0x33));
     assert!(flag(&ring0, flags::CF) && flag(&ring0, flags::IF));
     assert_eq!((ring0.step(), ring0.step()), (Step::Done, Step::Halted));
 }
@@ -76,14 +79,14 @@ fn an_interrupt_waits_for_the_instruction_behind_sti() {
     let mut ring0 = machine(&[0xfb, 0x90, 0x90, 0xfa, 0x90]); // sti; nop; nop; cli; nop
     let mut taken = Vec::new();
     for _ in 0..6 {
-        let at = ring0.machine.state.rip;
+        let at = ring0.machine.core.state.rip;
         if ring0.accepts(Event::Interrupt) {
             taken.push(at);
         }
         let mut other = ring0.clone();
         let accepts = ring0.accepts(Event::Interrupt);
         assert_eq!(other.deliver(Event::Interrupt), Ok(accepts));
-        assert_eq!(other.machine.state.rip == INTERRUPT, accepts);
+        assert_eq!(other.machine.core.state.rip == INTERRUPT, accepts);
         assert_eq!(ring0.step(), Step::Done);
     }
     assert_eq!(taken, [CODE, SYSCALL + 2, SYSCALL + 3]);
@@ -95,13 +98,13 @@ fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     for _ in 0..3 {
         assert_eq!(ring0.step(), Step::Done);
     }
-    let before = (ring0.truth(), ring0.machine.state.rflags());
+    let before = (ring0.truth(), ring0.machine.core.state.rflags());
     assert_eq!(ring0.deliver(Event::Interrupt), Ok(true));
-    let state = &ring0.machine.state;
-    let sp = state.gpr(reg::RSP);
+    let core = &ring0.machine.core;
+    let sp = core.state.gpr(reg::RSP);
     // 8 bytes are skipped above the frame.
     assert_eq!(sp, STACK - 16 - 40);
-    let frame: [u64; 5] = words(state, sp).expect("a stack");
+    let frame: [u64; 5] = words(core, sp).expect("a stack");
     assert_eq!(frame, [SYSCALL + 2, 0x10, before.1, STACK - 8, 0x18]);
     assert!(!flag(&ring0, flags::IF) && !ring0.accepts(Event::Interrupt));
     let truth = ring0.truth();
@@ -111,19 +114,22 @@ fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     assert_eq!((top.pc, top.cfa), (INTERRUPT, STACK - 8));
     assert_eq!((trapped.pc, trapped.kind), (SYSCALL + 2, TrueKind::Trapped));
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!((ring0.truth(), ring0.machine.state.rflags()), before);
-    assert_eq!(ring0.machine.state.gpr(reg::RSP), STACK - 8);
+    assert_eq!((ring0.truth(), ring0.machine.core.state.rflags()), before);
+    assert_eq!(ring0.machine.core.state.gpr(reg::RSP), STACK - 8);
 }
 
 #[test]
 fn out_of_user_mode_an_interrupt_changes_stacks() {
     let mut ring0 = machine(&[]);
     assert_eq!(ring0.deliver(Event::Interrupt), Ok(true));
-    assert_eq!(ring0.machine.state.gpr(reg::RSP), TASK - 40);
-    assert_eq!((ring0.cs(), ring0.machine.state.segments[SS]), (0x10, 0));
+    assert_eq!(ring0.machine.core.state.gpr(reg::RSP), TASK - 40);
+    assert_eq!(
+        (ring0.cs(), ring0.machine.core.state.segments[SS]),
+        (0x10, 0)
+    );
     assert_eq!(ring0.truth().frames().len(), 1);
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!((ring0.machine.state.rip, ring0.cs()), (CODE, 0x33));
+    assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE, 0x33));
     assert_eq!(ring0.truth(), Truth::Unknown);
 }
 
@@ -134,17 +140,17 @@ fn an_nmi_is_not_interrupted_by_another_one() {
     // Interrupts are masked here, NMIs are not.
     assert_eq!(ring0.deliver(Event::Interrupt), Ok(false));
     assert_eq!(ring0.deliver(Event::Nmi), Ok(true));
-    assert_eq!(ring0.machine.state.gpr(reg::RSP), 0x12_0000 - 40);
+    assert_eq!(ring0.machine.core.state.gpr(reg::RSP), 0x12_0000 - 40);
     assert_eq!(ring0.deliver(Event::Nmi), Ok(false));
     assert_eq!(ring0.step(), Step::Done);
-    assert_eq!(ring0.machine.state.rip, SYSCALL);
+    assert_eq!(ring0.machine.core.state.rip, SYSCALL);
     assert_eq!(ring0.deliver(Event::Nmi), Ok(true));
 }
 
 #[test]
 fn what_is_not_there_stops_it() {
     let mut ring0 = machine(IRETQ);
-    ring0.machine.state.set_gpr(reg::RSP, 0x70_0000);
+    ring0.machine.core.state.set_gpr(reg::RSP, 0x70_0000);
     assert_eq!(ring0.step(), Step::Done);
     let Step::Stopped(Exit::Exception(Exception::Memory(fault))) = ring0.step() else {
         panic!("it has no stack");

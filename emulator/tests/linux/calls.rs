@@ -6,7 +6,7 @@ use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
 use std::collections::BTreeSet;
 use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_call_name};
 use unwind_sim_emulator::machine::Executed;
-use unwind_sim_emulator::{Observer, State};
+use unwind_sim_emulator::{Core, Observer};
 
 /// Larger than all system call numbers.
 const NUMBERS_END: u64 = 600;
@@ -29,12 +29,12 @@ const NEVER_COMPARED: [(&str, &str); 3] = [
 struct Seen(BTreeSet<u64>);
 
 impl Observer for Seen {
-    fn before(&mut self, _: &State, _: &Executed) {}
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl ProcessObserver for Seen {
-    fn system_call(&mut self, call: &SystemCall, _: &State) {
+    fn system_call(&mut self, call: &SystemCall, _: &Core) {
         self.0.insert(call.number);
     }
 }

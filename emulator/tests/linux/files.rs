@@ -3,7 +3,7 @@
 use super::{INSTRUCTIONS_MAX, build, options};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use unwind_sim_emulator::linux::{Input, Outcome, Process, ProcessOptions, StartErrorKind};
+use unwind_sim_emulator::linux::{Input, Kernel, Outcome, ProcessOptions, StartErrorKind};
 
 /// A root directory with a program that copies: `copy FROM TO`.
 fn root() -> (tempfile::TempDir, tempfile::TempDir) {
@@ -15,14 +15,14 @@ fn root() -> (tempfile::TempDir, tempfile::TempDir) {
     (root, outside)
 }
 
-fn copy(root: &Path, from: &str, to: &str, change: impl FnOnce(&mut ProcessOptions)) -> Process {
+fn copy(root: &Path, from: &str, to: &str, change: impl FnOnce(&mut ProcessOptions)) -> Kernel {
     let mut options = ProcessOptions {
         root: root.to_path_buf(),
         cwd: b"/".to_vec(),
         ..options(Path::new("copy"), &[from, to], root)
     };
     change(&mut options);
-    let mut process = Process::start(b"/copy", options).expect("it starts");
+    let mut process = Kernel::start(b"/copy", options).expect("it starts");
     let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
     let text = String::from_utf8_lossy(process.stderr()).into_owned();
     assert!(matches!(outcome, Outcome::Exited(_)), "{outcome:?} {text}");
@@ -149,7 +149,7 @@ fn scripts_run_their_interpreter() {
             cwd: b"/".to_vec(),
             ..options(Path::new("name"), &["/given"], path)
         };
-        Process::start(name.as_bytes(), options)
+        Kernel::start(name.as_bytes(), options)
     };
     let mut process = start("/first").expect("it starts");
     // copy inside /first /given: the third argument is ignored.

@@ -11,10 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::{
-    Limits, Notice, Outcome, Process, ProcessObserver, ProcessOptions,
+    Kernel, Limits, Notice, Outcome, ProcessObserver, ProcessOptions, Task,
 };
+use unwind_sim_emulator::machine::Executed;
+use unwind_sim_emulator::{Core, Observer, Processor};
 
 /// More than any of the programs executes.
 const INSTRUCTIONS_MAX: u64 = 5_000_000;
@@ -60,8 +61,8 @@ fn options(program: &Path, arguments: &[&str], cwd: &Path) -> ProcessOptions {
     }
 }
 
-fn start(program: &Path, options: ProcessOptions) -> Process {
-    Process::start(program.as_os_str().as_bytes(), options).expect("it starts")
+fn start(program: &Path, options: ProcessOptions) -> Kernel {
+    Kernel::start(program.as_os_str().as_bytes(), options).expect("it starts")
 }
 
 /// The processor closest to this computer's.
@@ -124,6 +125,59 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
         outcome => panic!("{name}: {outcome:?}"),
     }
     [ours, theirs]
+}
+
+#[test]
+fn threads_are_as_on_linux() {
+    let told = same_as_native("tasks", &["threads"]);
+    assert_eq!(told, "begun 8\nsum 14000\n");
+}
+
+#[test]
+fn processes_are_as_on_linux() {
+    same_as_native("tasks", &[]);
+}
+
+/// Where threads take turns depends on the seed, and on nothing else.
+#[test]
+fn the_same_seed_gives_the_same_turns() {
+    /// The threads that ran, each with the number of instructions executed before.
+    #[derive(Default)]
+    struct Turns(u64, Vec<(u64, Task)>);
+
+    impl Observer for Turns {
+        fn before(&mut self, _: &Core, _: &Executed) {
+            self.0 += 1;
+        }
+
+        fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
+    }
+
+    impl ProcessObserver for Turns {
+        fn switched(&mut self, task: Task, _: &Core) {
+            self.1.push((self.0, task));
+        }
+    }
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("tasks", directory.path());
+    for how in ["threads", "processes"] {
+        let run = |seed, step| {
+            let options = ProcessOptions {
+                seed,
+                ..options(&program, &[how], directory.path())
+            };
+            let mut kernel = start(&program, options);
+            let mut turns = Turns::default();
+            while kernel.run(step, &mut turns) == Outcome::Limit {}
+            turns.1
+        };
+        let first = run(1, INSTRUCTIONS_MAX);
+        assert!(first.len() > 10, "{first:?}");
+        assert_eq!(first, run(1, INSTRUCTIONS_MAX));
+        assert_eq!(first, run(1, 333));
+        assert_ne!(first, run(2, INSTRUCTIONS_MAX));
+    }
 }
 
 #[test]
@@ -215,9 +269,6 @@ fn what_nobody_ends_is_reported() {
         notices,
         [Notice::Call(9999, None), Notice::Call(139, Some("sysfs"))]
     );
-    let (outcome, notices) = run("clone", limits);
-    // As at RLIMIT_NPROC: Linux never answers ENOSYS.
-    assert_eq!((outcome, notices.len()), (Outcome::Exited(11), 1));
     assert!(matches!(
         run("vector", limits).0,
         Outcome::Unsupported { bytes, .. } if bytes.starts_with(&[0x62, 0xf1, 0x7c, 0x48])

@@ -12,7 +12,6 @@ int run(word *stack) {
     if (is(how, "lock")) { words[0] = 1; SYS(futex, words, 128, 1, 0); }
     if (is(how, "forever")) for (;;) __asm__ volatile("pause" ::: "memory");
     if (is(how, "unknown")) { call6(9999, 0, 0, 0, 0, 0, 0); SYS(sysfs, 1); return -SYS(sysfs, 2); }
-    if (is(how, "clone")) return -SYS(fork, 0);
     if (is(how, "vector")) __asm__ volatile(".byte 0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc1");
     if (is(how, "pages")) {
         char *at = (char *)SYS(mmap, 0, 200 * 4096, 3, 0x22, -1, 0);

@@ -5,8 +5,8 @@ use super::{build, options, start};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use unwind_sim_emulator::linux::{Limits, Outcome, Process, ProcessObserver, ProcessOptions};
-use unwind_sim_emulator::{Executed, Observer, RestoreError, State, state::reg};
+use unwind_sim_emulator::linux::{Kernel, Limits, Outcome, ProcessObserver, ProcessOptions};
+use unwind_sim_emulator::{Core, Executed, Observer, RestoreError, state::reg};
 
 const PAGE: u64 = 4096;
 /// Of larger areas, only this many bytes at both ends are compared.
@@ -39,32 +39,37 @@ struct Seen {
     files: Vec<Option<Vec<u8>>>,
 }
 
-fn seen(process: &mut Process, cwd: &Path) -> Seen {
+fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
     let outcome = process.run(0, &mut ());
-    let state = &process.machine.state;
+    let core = &process.machine.core;
     let mut hash = DefaultHasher::new();
-    (state.xmm, state.fx_image(), state.mxcsr).hash(&mut hash);
-    for (range, area) in state.memory.areas() {
+    (
+        core.state.vectors.lower(),
+        core.fx_image(),
+        core.state.mxcsr,
+    )
+        .hash(&mut hash);
+    for (range, area) in core.memory.areas() {
         (range.start, range.end, format!("{:?}", area.permissions())).hash(&mut hash);
         let low = range.start..range.end.min(range.start + LOOKED_AT);
         let high = low.end.max(range.end.saturating_sub(LOOKED_AT))..range.end;
         for part in [low, high] {
             let mut bytes = vec![0; (part.end - part.start) as usize];
-            state.memory.peek(part.start, &mut bytes).expect("mapped");
+            core.memory.peek(part.start, &mut bytes).expect("mapped");
             bytes.hash(&mut hash);
         }
     }
     let path = |name: &str| cwd.join(name).into_os_string().into_encoded_bytes();
-    let (rip, rflags) = (state.rip, state.rflags());
+    let (rip, rflags) = (core.state.rip, core.state.rflags());
     Seen {
         executed: process.executed(),
         outcome,
         registers: (0..16)
-            .map(|n| state.gpr(n))
-            .chain([rip, rflags, state.gpr(reg::FS)])
+            .map(|n| core.state.gpr(n))
+            .chain([rip, rflags, core.state.gpr(reg::FS)])
             .collect(),
         memory: hash.finish(),
-        pages: state.memory.pages_in_use(),
+        pages: core.memory.pages_in_use(),
         output: [process.stdout().to_vec(), process.stderr().to_vec()],
         files: ["file", "other"]
             .map(|name| process.file(&path(name)))
@@ -73,7 +78,7 @@ fn seen(process: &mut Process, cwd: &Path) -> Seen {
 }
 
 /// Runs until this number of instructions has been executed, or the program ends.
-fn run_to(process: &mut Process, executed: u64) {
+fn run_to(process: &mut Kernel, executed: u64) {
     process.run(executed.saturating_sub(process.executed()), &mut ());
 }
 
@@ -152,9 +157,9 @@ fn every_few_instructions_can_be_run_twice() {
     let program = build("snapshots", directory.path());
     let mut process = start(&program, options(&program, &[], directory.path()));
     let mut once = start(&program, options(&program, &[], directory.path()));
-    let registers = |process: &Process| {
-        let state = &process.machine.state;
-        let all = (0..16).map(|n| state.gpr(n)).chain([state.rip]);
+    let registers = |process: &Kernel| {
+        let core = &process.machine.core;
+        let all = (0..16).map(|n| core.state.gpr(n)).chain([core.state.rip]);
         (process.executed(), all.collect::<Vec<u64>>())
     };
     loop {
@@ -175,12 +180,12 @@ fn every_few_instructions_can_be_run_twice() {
 struct Programs(u32);
 
 impl Observer for Programs {
-    fn before(&mut self, _: &State, _: &Executed) {}
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl ProcessObserver for Programs {
-    fn started(&mut self, _: &State, _: u64) {
+    fn started(&mut self, _: &Core, _: u64) {
         self.0 += 1;
     }
 }

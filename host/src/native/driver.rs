@@ -5,6 +5,7 @@
 //! about the registers after an instruction: all its own state is at fixed addresses.
 
 use super::layout::*;
+use crate::extended::{AVX_BIT, HEADER, LEGACY_BITS};
 use std::arch::global_asm;
 use std::mem::offset_of;
 
@@ -99,11 +100,19 @@ global_asm!(
     "    mov rsi, rbx",
     "44: test al, {fx}",
     "    jz 46f",
+    "    imul rdx, rcx, {area_size}",
+    "    test al, {avx}",
+    "    jnz 45f",
     "unwind_sim_native_vzeroupper:",
     "    .byte 0x0f, 0x1f, 0x00", // nop, replaced where there is AVX
-    "    mov edx, ecx",
-    "    shl rdx, 9",
     "    fxrstor64 [rdx + {fxs}]",
+    "    jmp 46f",
+    "45: mov rbx, rdx",
+    "    mov edi, eax",
+    "    mov eax, {components}",
+    "    xor edx, edx",
+    "    xrstor64 [rbx + {fxs}]",
+    "    mov eax, edi",
     "46: test al, {step}",
     "    jnz 48f",
     "    shl rcx, 6",
@@ -176,9 +185,17 @@ global_asm!(
     "    mov edx, dword ptr [rax + {flags}]",
     "    test dl, {fx}",
     "    jz 52f",
-    "    mov eax, ecx",
-    "    shl rax, 9",
-    "    fxsave64 [rax + {fxs}]",
+    "    imul rsi, rcx, {area_size}",
+    "    test dl, {avx}",
+    "    jnz 51f",
+    "    fxsave64 [rsi + {fxs}]",
+    "    jmp 52f",
+    "51: mov edi, edx",
+    "    mov eax, {components}",
+    "    xor edx, edx",
+    "    xsave64 [rsi + {fxs}]",
+    "    .byte 0xc5, 0xf8, 0x77", // vzeroupper: the SSE code below is slow after AVX
+    "    mov edx, edi",
     //
     // ecx is the index, edx the flags. Stores the window, and clears the rest of its page in case
     // something was written there.
@@ -269,10 +286,16 @@ global_asm!(
     "    test r8b, {fx}",
     "    jz 64f",
     "    mov rsi, qword ptr [rdx + 224]",
-    "    mov edi, eax",
-    "    shl rdi, 9",
+    "    imul rdi, rax, {area_size}",
     "    add rdi, {fxs}",
     "    mov ecx, {fx_words}",
+    "    rep movsq",
+    // The header and the AVX state.
+    "    test r8b, {avx}",
+    "    jz 64f",
+    "    add rsi, {header} - {fx_defined}",
+    "    add rdi, {header} - {fx_defined}",
+    "    mov ecx, {avx_words}",
     "    rep movsq",
     "64: mov ecx, eax",
     "    mov edx, r8d",
@@ -312,9 +335,15 @@ global_asm!(
     page = const WINDOW_PAGE.start,
     rest_words = const (WINDOW - WINDOW_PAGE.start) / 8,
     fx_words = const FX_DEFINED / 8,
+    fx_defined = const FX_DEFINED,
+    header = const HEADER,
+    avx_words = const (AREA_SIZE - HEADER) / 8,
+    area_size = const AREA_SIZE,
+    components = const LEGACY_BITS | AVX_BIT,
     driver = const DRIVER,
     driver_size = const DRIVER_SIZE,
     fx = const FX,
+    avx = const AVX,
     memory = const MEMORY,
     step = const STEP,
     kind_done = const DONE,

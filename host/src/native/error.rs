@@ -49,6 +49,12 @@ pub enum NativeError {
         /// The value of MXCSR.
         mxcsr: u32,
     },
+    /// A case uses the AVX state, which this processor, or its kernel, does not have.
+    #[error("case {index}: no AVX state: this processor or its kernel has no AVX")]
+    NoAvx {
+        /// Index of the case.
+        index: usize,
+    },
 }
 
 impl NativeError {

@@ -1,5 +1,6 @@
 //! Addresses and offsets in the child's memory, and in the memory that both processes share.
 
+use crate::extended::{HEADER, UPPER};
 use std::mem::offset_of;
 use std::ops::Range;
 
@@ -17,16 +18,31 @@ pub(super) const DRIVER_DATA: u64 = DRIVER + PAGE;
 pub(super) const SLOTS: usize = 512;
 /// Distance between the code of two cases in bytes.
 pub(super) const CODE_STRIDE: usize = 64;
-const FX_SIZE: usize = 512;
 /// The bytes of the FXSAVE area that the processor defines: up to the end of XMM15.
 pub(super) const FX_DEFINED: usize = 416;
+
+/// An XSAVE area in the standard format, with the x87, SSE and AVX state.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(super) struct Area {
+    pub(super) legacy: [u8; 512],
+    /// `XSTATE_BV`, `XCOMP_BV`, reserved.
+    pub(super) header: [u64; 8],
+    /// The upper halves of YMM0 to YMM15.
+    pub(super) upper: [u128; 16],
+}
+
+const _: () = assert!(offset_of!(Area, header) == HEADER && offset_of!(Area, upper) == UPPER);
+const _: () = assert!(size_of::<Area>() == AREA_SIZE);
+/// Size of an [`Area`] in bytes.
+pub(super) const AREA_SIZE: usize = 832;
 
 /// The child's address of the shared memory, except for the code.
 pub(super) const SHARED: u64 = 0x1010_0000;
 /// Offsets in the shared memory. The first page is [`Control`].
 pub(super) const SLOTS_OFFSET: usize = PAGE as usize;
 pub(super) const FX_OFFSET: usize = SLOTS_OFFSET + SLOTS * size_of::<Slot>();
-pub(super) const WINDOWS_OFFSET: usize = FX_OFFSET + SLOTS * FX_SIZE;
+pub(super) const WINDOWS_OFFSET: usize = FX_OFFSET + SLOTS * AREA_SIZE;
 pub(super) const CODE_OFFSET: usize = WINDOWS_OFFSET + SLOTS * WINDOW_SIZE;
 pub(super) const SHARED_SIZE: usize = CODE_OFFSET + SLOTS * CODE_STRIDE;
 
@@ -54,6 +70,7 @@ pub(super) const TASK_END: u64 = 0x7fff_ffff_f000;
 const _: () = assert!(SHARED + CODE_OFFSET as u64 <= WINDOW_PAGE.start - PAGE);
 const _: () = assert!(CODE_RANGE.end < STACKS && DRIVER_STACK_TOP < ARENA_END);
 const _: () = assert!(CODE_OFFSET.is_multiple_of(PAGE as usize));
+const _: () = assert!(WINDOWS_OFFSET.is_multiple_of(64));
 const _: () = assert!(FX_OFFSET.is_multiple_of(64) && size_of::<Slot>() == 192);
 const _: () = assert!(size_of::<Control>() <= PAGE as usize);
 
@@ -90,7 +107,7 @@ pub(super) struct Slot {
     pub(super) gpr: [u64; 16],
     pub(super) rip: u64,
     pub(super) rflags: u64,
-    /// Bits `FX`, `MEMORY`, `STEP`.
+    /// Bits `FX`, `AVX`, `MEMORY`, `STEP`.
     pub(super) flags: u32,
     /// `UNDONE`, `DONE`, `SIGNAL` or `HUNG`.
     pub(super) kind: u32,
@@ -107,6 +124,8 @@ pub(super) const FX: u32 = 1;
 pub(super) const MEMORY: u32 = 2;
 /// Enter the instruction by `iretq`, with TF set.
 pub(super) const STEP: u32 = 4;
+/// With `FX`: load and store the AVX state, too.
+pub(super) const AVX: u32 = 8;
 
 /// The case has not been executed yet.
 pub(super) const UNDONE: u32 = 0;

@@ -4,6 +4,7 @@ use super::error::NativeError;
 use super::layout::*;
 use super::shared::{JUMP_SIZE, Shared, memory_file};
 use super::{CODE_MAX, Mode, NativeCase, NativeState, Outcome, driver, image, setup};
+use crate::extended;
 use nix::libc;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
@@ -56,6 +57,8 @@ pub struct Native {
     /// The processor that the child is pinned to.
     cpu: Option<usize>,
     exit: u64,
+    /// Whether there is an AVX state.
+    avx: bool,
 }
 
 /// How a batch ended.
@@ -92,7 +95,13 @@ impl Native {
             clock,
             cpu: None,
             exit: driver::sites().exit,
+            avx: Native::has_avx(),
         })
+    }
+
+    /// Whether this processor and its kernel have AVX, so that [`Mode::Avx`] can be used.
+    pub fn has_avx() -> bool {
+        extended::has_avx()
     }
 
     /// The address at which [`Native::run`] executes the case at `index`. Indices that differ by
@@ -102,8 +111,8 @@ impl Native {
     }
 
     /// Executes each of `cases` by itself, and writes its outcome and final state to `results`.
-    /// `fx` of a result is written unless the mode is [`Mode::Plain`], and `window` if the case
-    /// uses memory; `results` beyond the number of cases are unchanged. Whatever a case does, the
+    /// `fx` of a result is written unless the mode is [`Mode::Plain`], its `upper` not in
+    /// [`Mode::Fx`] or without AVX, and `window` if the case uses memory; `results` beyond the number of cases are unchanged. Whatever a case does, the
     /// cases after it are executed as well.
     ///
     /// # Errors
@@ -121,7 +130,7 @@ impl Native {
             });
         }
         for (index, case) in cases.iter().enumerate() {
-            check(index, case)?;
+            check(index, case, self.avx)?;
         }
         for (cases, results) in cases.chunks(SLOTS).zip(results.chunks_mut(SLOTS)) {
             self.run_batch(cases, results)?;
@@ -246,8 +255,9 @@ impl Native {
         match case.mode {
             Mode::Plain => {}
             Mode::Fx => slot.flags |= FX,
+            Mode::Avx => slot.flags |= FX | AVX,
             Mode::Step => {
-                slot.flags |= FX | STEP;
+                slot.flags |= FX | STEP | if self.avx { AVX } else { 0 };
                 slot.rflags |= TF;
             }
         }
@@ -262,6 +272,9 @@ impl Native {
         self.shared.set_code(index, &case.code[..length], then);
         if slot.flags & FX != 0 {
             self.shared.set_fx(index, &case.state);
+        }
+        if slot.flags & AVX != 0 {
+            self.shared.set_avx(index, &case.state);
         }
         if case.memory {
             slot.flags |= MEMORY;
@@ -300,6 +313,9 @@ impl Native {
         if slot.flags & FX != 0 {
             self.shared.get_fx(index, state);
         }
+        if slot.flags & AVX != 0 {
+            self.shared.get_avx(index, state);
+        }
         if slot.flags & MEMORY != 0 {
             self.shared.get_window(index, state);
         }
@@ -313,19 +329,19 @@ impl Drop for Native {
 }
 
 /// Rejects cases that cannot be executed.
-fn check(index: usize, case: &NativeCase) -> Result<(), NativeError> {
+fn check(index: usize, case: &NativeCase, avx: bool) -> Result<(), NativeError> {
     if !(1..=CODE_MAX).contains(&usize::from(case.code_len)) {
         return Err(NativeError::CodeLength {
             index,
             length: case.code_len,
         });
     }
-    let [_, _, _, _, _, _, mxcsr, ..] = *case.state.fx.as_chunks::<4>().0 else {
-        unreachable!("it has 512 bytes");
-    };
-    let mxcsr = u32::from_le_bytes(mxcsr);
+    let mxcsr = case.state.fx.mxcsr();
     if case.mode != Mode::Plain && mxcsr & !MXCSR != 0 {
         return Err(NativeError::Mxcsr { index, mxcsr });
+    }
+    if case.mode == Mode::Avx && !avx {
+        return Err(NativeError::NoAvx { index });
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 use super::error::NativeError;
 use super::layout::*;
 use super::{CODE_MAX, NativeState};
+use crate::extended::{AVX_BIT, LEGACY_BITS};
 use nix::libc;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -145,10 +146,10 @@ impl Shared {
         unsafe { (&raw const (*self.slot(index).as_ptr()).kind).read() }
     }
 
-    fn fx(&self, index: usize) -> NonNull<[u8; 512]> {
+    fn area(&self, index: usize) -> NonNull<Area> {
         assert!(index < SLOTS);
-        // SAFETY: the mapping holds SLOTS states.
-        unsafe { self.base.add(FX_OFFSET).cast::<[u8; 512]>().add(index) }
+        // SAFETY: the mapping holds SLOTS areas.
+        unsafe { self.base.add(FX_OFFSET).cast::<Area>().add(index) }
     }
 
     fn window(&self, index: usize) -> NonNull<[u8; WINDOW_SIZE]> {
@@ -162,14 +163,53 @@ impl Shared {
         }
     }
 
+    /// Sets the x87 and SSE state.
     pub(super) fn set_fx(&mut self, index: usize, state: &NativeState) {
-        // SAFETY: `fx` returns an address in the mapping.
-        unsafe { self.fx(index).write(state.fx) };
+        let area = self.area(index).as_ptr();
+        // SAFETY: `area` returns an address in the mapping.
+        unsafe { (&raw mut (*area).legacy).write(state.fx.legacy) };
     }
 
     pub(super) fn get_fx(&self, index: usize, state: &mut NativeState) {
-        // SAFETY: `fx` returns an address in the mapping; any bytes are valid.
-        state.fx = unsafe { self.fx(index).read() };
+        let area = self.area(index).as_ptr();
+        // SAFETY: `area` returns an address in the mapping; any bytes are valid.
+        state.fx.legacy = unsafe { (&raw const (*area).legacy).read() };
+    }
+
+    /// Sets the AVX state, and which components are loaded. Zeros are loaded as the initial state.
+    pub(super) fn set_avx(&mut self, index: usize, state: &NativeState) {
+        let area = self.area(index).as_ptr();
+        let is_initial = state.fx.upper == [0; 16];
+        let header = [
+            LEGACY_BITS | if is_initial { 0 } else { AVX_BIT },
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: `area` returns an address in the mapping.
+        unsafe {
+            (&raw mut (*area).header).write(header);
+            (&raw mut (*area).upper).write(state.fx.upper);
+        }
+    }
+
+    pub(super) fn get_avx(&self, index: usize, state: &mut NativeState) {
+        let area = self.area(index).as_ptr();
+        // SAFETY: `area` returns an address in the mapping; any bytes are valid.
+        let (header, upper) = unsafe {
+            (
+                (&raw const (*area).header).read(),
+                (&raw const (*area).upper).read(),
+            )
+        };
+        state.fx.upper = match header[0] & AVX_BIT {
+            0 => [0; 16],
+            _ => upper,
+        };
     }
 
     pub(super) fn set_window(&mut self, index: usize, state: &NativeState) {

@@ -89,12 +89,50 @@ fn vector_registers_are_set_and_read() {
     let Some(mut stepper) = with(&[0x66, 0x0f, 0xd4, 0xc1]) else {
         return;
     };
-    let mut area = stepper.fx().unwrap();
-    area[160] = 40;
-    area[176] = 2;
-    stepper.set_fx(&area).unwrap();
+    let mut state = stepper.extended().unwrap();
+    state.set_ymm(0, [40, 0]);
+    state.set_ymm(1, [2, 0]);
+    stepper.set_extended(&state).unwrap();
     assert_eq!(stepper.step().unwrap(), Stop::Done);
-    assert_eq!(stepper.fx().unwrap()[160], 42);
+    state.set_ymm(0, [42, 0]);
+    assert_eq!(stepper.extended().unwrap(), state);
     assert!(stepper.bare_speed(100).unwrap() > 0.0);
     assert_eq!(stepper.cpu().unwrap().rip, CODE + 4);
+}
+
+#[test]
+fn upper_halves_are_set_and_read() {
+    // vpaddq %ymm1,%ymm0,%ymm15; paddq %xmm1,%xmm0; vzeroall
+    let code = [
+        0xc5, 0x7d, 0xd4, 0xf9, 0x66, 0x0f, 0xd4, 0xc1, 0xc5, 0xfc, 0x77,
+    ];
+    if !extended::has_avx() || !std::arch::is_x86_feature_detected!("avx2") {
+        skip::skip("stepper", "there is no AVX2");
+        return;
+    }
+    let Some(mut stepper) = with(&code) else {
+        return;
+    };
+    let mut state = Extended::default();
+    state.set_ymm(0, [40, 1 << 64]);
+    state.set_ymm(1, [2, 3]);
+    state.set_mxcsr(0x9fc0);
+    // MXCSR_MASK is not set.
+    let mask = stepper.extended().unwrap().legacy[28..32].to_vec();
+    state.legacy[28..32].copy_from_slice(&mask);
+    stepper.set_extended(&state).unwrap();
+    assert_eq!(
+        stepper.extended().unwrap().legacy[..416],
+        state.legacy[..416]
+    );
+    assert_eq!(stepper.extended().unwrap().upper, state.upper);
+    assert_eq!(stepper.step().unwrap(), Stop::Done);
+    assert_eq!(stepper.extended().unwrap().ymm(15), [42, 1 << 64 | 3]);
+    // An SSE instruction keeps the upper half.
+    assert_eq!(stepper.step().unwrap(), Stop::Done);
+    assert_eq!(stepper.extended().unwrap().ymm(0), [42, 1 << 64]);
+    assert_eq!(stepper.step().unwrap(), Stop::Done);
+    let after = stepper.extended().unwrap();
+    assert!((0..16).all(|number| after.ymm(number) == [0; 2]));
+    assert_eq!(after.mxcsr(), 0x9fc0);
 }

@@ -7,7 +7,7 @@ fn nothing_changes_what_a_nop_finds() {
     let Some(mut native) = spawn("nothing_changes_what_a_nop_finds") else {
         return;
     };
-    for mode in [Mode::Fx, Mode::Step] {
+    for mode in [Mode::Fx, whole(), Mode::Step] {
         for seed in 1..20 {
             let mut nop = full(mode, seed);
             nop.state.rflags = Random(seed).next() & (STATUS | DF | AC | ID);

@@ -74,10 +74,18 @@ fn run_all(native: &mut Native, cases: &[NativeCase]) -> Vec<(Outcome, NativeSta
     results
 }
 
+/// The mode that loads all registers.
+fn whole() -> Mode {
+    match Native::has_avx() {
+        true => Mode::Avx,
+        false => Mode::Fx,
+    }
+}
+
 /// Runs `case` between two that check their initial state: every register, flag and byte of memory
 /// survives a `nop` in the mode that loads them all.
 fn run(native: &mut Native, case: NativeCase) -> (Outcome, NativeState) {
-    let mut nop = full(Mode::Fx, 7);
+    let mut nop = full(whole(), 7);
     nop.state.rflags = STATUS | DF | ID;
     let results = run_all(native, &[nop, case, nop]);
     for (index, (outcome, state)) in [(0, &results[0]), (2, &results[2])] {
@@ -119,7 +127,7 @@ fn full(mode: Mode, seed: u64) -> NativeCase {
     let mut case = NativeCase::new(mode, &[0x90]);
     case.state.gpr.fill_with(|| random.next());
     random.fill(&mut case.state.window);
-    let fx = &mut case.state.fx;
+    let fx = &mut case.state.fx.legacy;
     fx[2..4].copy_from_slice(&0x3800_u16.to_le_bytes()); // FSW: TOP is 7
     fx[4] = 0x80; // FTW: ST(0) is not empty
     fx[24..28].copy_from_slice(&0xff80_u32.to_le_bytes()); // MXCSR: all masked, FTZ, round to zero
@@ -130,6 +138,12 @@ fn full(mode: Mode, seed: u64) -> NativeCase {
     random.fill(&mut fx[160..416]);
     // MXCSR_MASK is stored with the processor's value, and not loaded.
     fx[28..32].copy_from_slice(&mxcsr_mask());
+    if mode == Mode::Avx || mode == Mode::Step && Native::has_avx() {
+        case.state
+            .fx
+            .upper
+            .fill_with(|| u128::from(random.next()) << 64 | 1);
+    }
     case
 }
 
@@ -153,23 +167,23 @@ fn set_window(state: &mut NativeState, address: u64, bytes: &[u8]) {
 }
 
 fn set_xmm(state: &mut NativeState, register: usize, low: f64) {
-    state.fx[160 + 16 * register..][..8].copy_from_slice(&low.to_le_bytes());
+    state.fx.legacy[160 + 16 * register..][..8].copy_from_slice(&low.to_le_bytes());
 }
 
 fn xmm(state: &NativeState, register: usize) -> f64 {
-    let bytes = state.fx[160 + 16 * register..].first_chunk();
+    let bytes = state.fx.legacy[160 + 16 * register..].first_chunk();
     f64::from_le_bytes(*bytes.expect("eight bytes"))
 }
 
 fn mxcsr(state: &NativeState) -> u32 {
-    u32::from_le_bytes(*state.fx[24..].first_chunk().expect("four bytes"))
+    state.fx.mxcsr()
 }
 
 fn set_mxcsr(state: &mut NativeState, value: u32) {
-    state.fx[24..28].copy_from_slice(&value.to_le_bytes());
+    state.fx.set_mxcsr(value);
 }
 
 /// The x87 status word.
 fn fsw(state: &NativeState) -> u16 {
-    u16::from_le_bytes([state.fx[2], state.fx[3]])
+    u16::from_le_bytes([state.fx.legacy[2], state.fx.legacy[3]])
 }

@@ -88,27 +88,36 @@ fn x87_arithmetic_and_its_exceptions() {
     // fld1 on an empty stack: TOP goes from 0 to 7, and holds 1.0
     let fld1 = NativeCase::new(Mode::Fx, &[0xd9, 0xe8]);
     let one = done(&mut native, fld1);
-    assert_eq!((fsw(&one), one.fx[4]), (0x3800, 0x80));
-    assert_eq!(one.fx[32..42], [0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
+    assert_eq!((fsw(&one), one.fx.legacy[4]), (0x3800, 0x80));
+    assert_eq!(
+        one.fx.legacy[32..42],
+        [0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]
+    );
     // fadd st0, st0
     let mut add = NativeCase::new(Mode::Step, &[0xd8, 0xc0]);
     add.state.fx = one.fx;
     let two = done(&mut native, add);
-    assert_eq!(two.fx[32..42], [0, 0, 0, 0, 0, 0, 0, 0x80, 0x00, 0x40]);
+    assert_eq!(
+        two.fx.legacy[32..42],
+        [0, 0, 0, 0, 0, 0, 0, 0x80, 0x00, 0x40]
+    );
     // fstp qword ptr [rdi]
     let mut store = case(Mode::Fx, &[0xdd, 0x1f], &[(RDI, WINDOW)]);
     store.state.fx = two.fx;
     let state = done(&mut native, store);
     assert_eq!(f64::from_bits(window_word(&state, WINDOW)), 2.0);
-    assert_eq!((fsw(&state), state.fx[4]), (0, 0));
+    assert_eq!((fsw(&state), state.fx.legacy[4]), (0, 0));
     // fld1 on a full stack: IE, SF and C1, and the default NaN
     let mut full = fld1;
-    full.state.fx[4] = 0xff;
+    full.state.fx.legacy[4] = 0xff;
     let state = done(&mut native, full);
     assert_eq!(fsw(&state), 0x3800 | 0x241);
-    assert_eq!(state.fx[32..42], [0, 0, 0, 0, 0, 0, 0, 0xc0, 0xff, 0xff]);
+    assert_eq!(
+        state.fx.legacy[32..42],
+        [0, 0, 0, 0, 0, 0, 0, 0xc0, 0xff, 0xff]
+    );
     // The same unmasked: the next x87 instruction faults.
-    full.state.fx[0] = 0x7e;
+    full.state.fx.legacy[0] = 0x7e;
     let mut wait = NativeCase::new(Mode::Fx, &[0x9b]);
     wait.state.fx = done(&mut native, full).fx;
     assert_eq!(fsw(&wait.state) & 0x80c1, 0x80c1);
@@ -124,4 +133,90 @@ fn x87_arithmetic_and_its_exceptions() {
         ),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn whole_vectors_are_loaded_and_stored() {
+    let test = "whole_vectors_are_loaded_and_stored";
+    let Some(mut native) = spawn(test) else {
+        return;
+    };
+    if !Native::has_avx() {
+        let case = NativeCase::new(Mode::Avx, &[0x90]);
+        let mut results = [(Outcome::Hung, NativeState::default())];
+        let refused = native.run(&[case], &mut results);
+        assert!(matches!(refused, Err(NativeError::NoAvx { index: 0 })));
+        skip::skip(test, "there is no AVX");
+        return;
+    }
+    let pair = |low: f64, high: f64| u128::from(high.to_bits()) << 64 | u128::from(low.to_bits());
+    // vaddpd ymm9, ymm2, ymm15
+    let mut add = NativeCase::new(Mode::Avx, &[0xc4, 0x41, 0x6d, 0x58, 0xcf]);
+    add.state.fx.set_ymm(2, [pair(1.0, 2.0), pair(3.0, 1.0)]);
+    add.state
+        .fx
+        .set_ymm(15, [pair(0.5, 0.25), pair(-3.0, f64::EPSILON / 4.0)]);
+    add.state.fx.set_ymm(9, [7, 7]);
+    add.state.fx.set_mxcsr(0x5f80); // round up
+    for mode in [Mode::Avx, Mode::Step] {
+        add.mode = mode;
+        let mut expected = add.state.fx;
+        let sum = [pair(1.5, 2.25), pair(0.0, 1.0_f64.next_up())];
+        expected.set_ymm(9, sum);
+        expected.set_mxcsr(0x5fa0); // PE
+        let state = done(&mut native, add);
+        assert_eq!(state.fx.ymm(9), sum);
+        assert_eq!((state.fx.upper, state.fx.mxcsr()), (expected.upper, 0x5fa0));
+        assert_eq!(state.fx.legacy[160..416], expected.legacy[160..416]);
+    }
+    // Precision unmasked: #XM, and nothing is written.
+    add.mode = Mode::Avx;
+    add.state.fx.set_mxcsr(0x4f80);
+    let (outcome, state) = run(&mut native, add);
+    assert!(
+        matches!(outcome, Outcome::Signal { trapno: 19, .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        (state.fx.upper, state.fx.mxcsr()),
+        (add.state.fx.upper, 0x4fa0)
+    );
+    // addpd xmm2, xmm15 keeps the upper half; vaddpd xmm2, xmm2, xmm15 clears it.
+    let (sse, vex) = (
+        [0x66, 0x41, 0x0f, 0x58, 0xd7],
+        [0xc4, 0xc1, 0x69, 0x58, 0xd7],
+    );
+    for (code, upper) in [(sse, add.state.fx.upper[2]), (vex, 0)] {
+        let mut case = NativeCase::new(Mode::Avx, &code);
+        case.state.fx = add.state.fx;
+        case.state.fx.set_mxcsr(0x1f80);
+        let state = done(&mut native, case);
+        assert_eq!(state.fx.ymm(2), [pair(1.5, 2.25), upper]);
+        assert_eq!(state.fx.upper[15], add.state.fx.upper[15]);
+    }
+    // vzeroupper, and what was zero before: a component in its initial state.
+    let mut zero = full(Mode::Avx, 3);
+    zero.code[..3].copy_from_slice(&[0xc5, 0xf8, 0x77]);
+    zero.code_len = 3;
+    let mut expected = zero.state.fx;
+    expected.upper = [0; 16];
+    assert_eq!(done(&mut native, zero).fx, expected);
+    let mut nop = full(Mode::Avx, 4);
+    nop.state.fx.upper = [0; 16];
+    assert_eq!(done(&mut native, nop).fx, nop.state.fx);
+    // vmovupd [rdi], ymm0, to the window, and past its end
+    let mut store = case(Mode::Avx, &[0xc5, 0xfd, 0x11, 0x07], &[(RDI, WINDOW + 8)]);
+    store.state.fx.set_ymm(0, [1, 2 << 64]);
+    let state = done(&mut native, store);
+    assert_eq!(
+        [8, 16, 24, 32].map(|at| window_word(&state, WINDOW + at)),
+        [1, 0, 0, 2]
+    );
+    store.state.gpr[RDI] = WINDOW_PAGE.end - 16;
+    let (outcome, state) = run(&mut native, store);
+    assert!(
+        matches!(outcome, Outcome::Signal { trapno: 14, .. }),
+        "{outcome:?}"
+    );
+    assert_eq!(state.fx.upper, store.state.fx.upper);
 }

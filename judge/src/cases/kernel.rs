@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Permissions, Processor, State};
+use unwind_sim_emulator::{AddressSpace, Core, Permissions, Processor};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::model::{self, ImageIndex, KernelSample, Region, RegionRole, Sample};
 use unwind_sim_recordings::world::World;
@@ -74,14 +74,14 @@ pub(super) fn run(
             (Event::Nmi, &case.header.nmi),
         ] {
             if let Some(Delivery::Before(label)) = delivery
-                && ring0.machine.state.rip == kernel.symbol(label)?
+                && ring0.machine.core.state.rip == kernel.symbol(label)?
                 && delivered.insert(label)
                 && !ring0.deliver(event).map_err(|e| fail(e.to_string()))?
             {
                 return Err(fail(format!("the interrupt is masked before {label}")));
             }
         }
-        let rip = ring0.machine.state.rip;
+        let rip = ring0.machine.core.state.rip;
         if !ring0.in_user() {
             let visit = visits.entry(rip).or_default();
             *visit += 1;
@@ -181,10 +181,10 @@ impl<'a> Kernel<'a> {
             let mapped = memory.map(begin..begin + THREAD_SIZE, Permissions::READ_WRITE);
             mapped.map_err(|e| fail(format!("{name} at {begin:#x}: {e}")))?;
         }
-        let mut state = State::with_processor(memory, processor);
-        state.rip = kernel.symbol("_start")?;
+        let mut core = Core::with_processor(memory, processor);
+        core.state.rip = kernel.symbol("_start")?;
         let end = |stack: &str| kernel.symbol(stack).map(|begin| begin + THREAD_SIZE);
-        state.set_gpr(reg::RSP, end(USER_STACK)? - 256);
+        core.state.set_gpr(reg::RSP, end(USER_STACK)? - 256);
         let gates = Gates {
             syscall: kernel.symbol("entry_SYSCALL_64")?,
             flags_cleared: FLAGS_CLEARED,
@@ -193,7 +193,7 @@ impl<'a> Kernel<'a> {
             nmi: kernel.symbol("asm_exc_nmi")?,
             nmi_stack: end("nmi_stack")?,
         };
-        Ok((kernel, Ring0::new(state, gates)))
+        Ok((kernel, Ring0::new(core, gates)))
     }
 
     fn symbol(&self, name: &str) -> Result<u64, CaseFailure> {
@@ -260,7 +260,7 @@ impl<'a> Kernel<'a> {
         let label = self.symbol(inside)?;
         let mut sampled = None;
         let registers = |ring0: &Ring0| {
-            let state = &ring0.machine.state;
+            let state = &ring0.machine.core.state;
             (
                 state.rip,
                 state.rflags(),
@@ -269,7 +269,7 @@ impl<'a> Kernel<'a> {
         };
         let before = registers(here);
         for _ in 0..INSTRUCTIONS_MAX {
-            if sampled.is_none() && ring0.machine.state.rip == label {
+            if sampled.is_none() && ring0.machine.core.state.rip == label {
                 sampled = Some(ring0.clone());
             }
             match ring0.step() {
@@ -291,7 +291,7 @@ impl<'a> Kernel<'a> {
     fn fetch<'l>(&self, line: &'l SamplePoint, ring0: &Ring0) -> Result<Fetched<'l>, CaseFailure> {
         let fetch = self.regs(ring0);
         let frame = fetch.get_or_zero(Reg::Rbp);
-        let ip = ring0.machine.state.memory.read_u64(frame.wrapping_add(8));
+        let ip = ring0.machine.core.memory.read_u64(frame.wrapping_add(8));
         let ip = ip.map_err(|e| CaseFailure::run(self.case, format!("{}: {e}", line.key)))?;
         Ok(Fetched {
             line,
@@ -301,7 +301,7 @@ impl<'a> Kernel<'a> {
     }
 
     fn regs(&self, ring0: &Ring0) -> Regs {
-        let state = &ring0.machine.state;
+        let state = &ring0.machine.core.state;
         let mut regs = live_registers(state, state.rip);
         regs.set(Reg::Cs, ring0.cs().into());
         regs
@@ -315,7 +315,7 @@ impl<'a> Kernel<'a> {
         regs: SampleRegs,
         time: u64,
     ) -> Result<Point, CaseFailure> {
-        let memory = &ring0.machine.state.memory;
+        let memory = &ring0.machine.core.memory;
         let mut stacks = Vec::new();
         let mut regions = Vec::new();
         for (name, kind) in STACKS {
@@ -344,7 +344,7 @@ impl<'a> Kernel<'a> {
             });
         }
         // The sampled stack comes first.
-        let sp = ring0.machine.state.gpr(reg::RSP);
+        let sp = ring0.machine.core.state.gpr(reg::RSP);
         let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
         regions.sort_by_key(|r| !is_own(r));
         regions[0].role = RegionRole::Stack;

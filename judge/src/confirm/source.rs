@@ -7,7 +7,7 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, MapError, Permissions, State};
+use unwind_sim_emulator::{AddressSpace, Core, MapError, Permissions};
 use unwind_sim_recordings::import::ImportError;
 use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
 use unwind_sim_recordings::mapped::map_file;
@@ -128,7 +128,7 @@ impl Source {
     ///
     /// # Errors
     /// If too little was recorded.
-    pub fn state(&mut self, view: &View<'_>) -> Result<State, NotResumable> {
+    pub fn core_at(&mut self, view: &View<'_>) -> Result<Core, NotResumable> {
         let files = &mut self.files;
         let Some((bytes, snapshot)) = &self.core else {
             return of_sample(view, files);
@@ -140,19 +140,19 @@ impl Source {
         for area in &snapshot.areas {
             map_area(&mut memory, area, bytes, snapshot, files)?;
         }
-        let mut state = State::new(memory);
-        set_registers(&mut state, &thread.regs)?;
-        state.set_gpr(reg::FS, thread.fs_base);
-        state.set_gpr(reg::GS, thread.gs_base);
+        let mut core = Core::new(memory);
+        set_registers(&mut core, &thread.regs)?;
+        core.state.set_gpr(reg::FS, thread.fs_base);
+        core.state.set_gpr(reg::GS, thread.gs_base);
         if let Some(fx) = &thread.fx {
             // An image that no processor can have written leaves the state of a new program.
-            let _ = state.set_fx_image(fx);
+            let _ = core.set_fx_image(fx);
         }
-        let rax = state.gpr(reg::RAX).cast_signed();
+        let rax = core.state.gpr(reg::RAX).cast_signed();
         if thread.in_call.is_some() && RESTARTS.contains(&rax) {
-            state.set_gpr(reg::RAX, EINTR.cast_unsigned());
+            core.state.set_gpr(reg::RAX, EINTR.cast_unsigned());
         }
-        Ok(state)
+        Ok(core)
     }
 }
 
@@ -209,22 +209,22 @@ fn is_same_file(place: &FilePlace, file: &Bytes, core: &Bytes, snapshot: &Snapsh
     })
 }
 
-fn set_registers(state: &mut State, regs: &Regs) -> Result<(), NotResumable> {
+fn set_registers(core: &mut Core, regs: &Regs) -> Result<(), NotResumable> {
     let get = |reg| regs.get(reg).ok_or(NotResumable::Register(reg));
     for (number, reg) in Reg::BY_NUMBER.into_iter().enumerate() {
-        state.set_gpr(number, get(reg)?);
+        core.state.set_gpr(number, get(reg)?);
     }
-    state.rip = get(Reg::Rip)?;
-    state.set_rflags(get(Reg::Rflags)?);
+    core.state.rip = get(Reg::Rip)?;
+    core.state.set_rflags(get(Reg::Rflags)?);
     Ok(())
 }
 
 /// The recorded stacks, and the read-only parts of the image files.
-fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> {
+fn of_sample(view: &View<'_>, files: &mut Files) -> Result<Core, NotResumable> {
     let regs = view.sample.regs.live().copied().unwrap_or_default();
-    let mut state = State::new(AddressSpace::new(PAGES_MAX));
-    set_registers(&mut state, &regs)?;
-    let memory = &mut state.memory;
+    let mut core = Core::new(AddressSpace::new(PAGES_MAX));
+    set_registers(&mut core, &regs)?;
+    let memory = &mut core.memory;
     let rsp = regs.rsp();
     let stack = view.sample.regions.iter().find(|r| {
         let end = r.address.saturating_add(r.bytes.len() as u64);
@@ -255,7 +255,7 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<State, NotResumable> 
         // It was just mapped.
         let _ = memory.poke(from, bytes);
     }
-    Ok(state)
+    Ok(core)
 }
 
 /// Maps the read-only parts of the file of `mapping`, if it is the recorded one.

@@ -22,9 +22,12 @@ use super::work::Work;
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
+use process::OtherProcess;
 use slots::Site;
+use std::collections::HashMap;
+use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Observer, State};
+use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
@@ -102,6 +105,11 @@ pub struct Checker<'a> {
     /// The mapped images.
     space: image::AddressSpace,
     places: Places,
+    /// The shadow stack and the call sites of each thread that does not run.
+    others: HashMap<Task, (Tracker, Vec<Site>)>,
+    task: Task,
+    /// The processes that do not run, by number.
+    processes: HashMap<u32, OtherProcess>,
     tracker: Tracker,
     /// The statistics of programs before the last `execve`.
     earlier: Stats,
@@ -168,6 +176,9 @@ impl<'a> Checker<'a> {
             finders,
             space: image::AddressSpace::new(),
             places: Places::default(),
+            others: HashMap::new(),
+            task: Task::FIRST,
+            processes: HashMap::new(),
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
             suspended: Suspended::new(),
@@ -195,8 +206,18 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// The statistics of all shadow stacks.
+    fn stats(&self) -> Stats {
+        let others = self.others.values().map(|(tracker, _)| tracker.stats());
+        let earlier = others.fold(self.earlier, |sum, stats| sum.plus(stats));
+        let processes = self.processes.values().map(OtherProcess::stats);
+        let earlier = processes.fold(earlier, |sum, stats| sum.plus(&stats));
+        earlier.plus(self.tracker.stats())
+    }
+
     /// The results, and the images that are mapped at the end.
     pub fn finish(self) -> (Results, image::AddressSpace) {
+        let truth = self.stats();
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let found = self.findings.finish();
         for (which, tally) in tallies.iter_mut().enumerate() {
@@ -216,7 +237,7 @@ impl<'a> Checker<'a> {
             disagreements: self.walks.finish(),
             findings: found.all,
             instructions: self.number,
-            truth: self.earlier.plus(self.tracker.stats()),
+            truth,
             addresses: executed.count(),
             executed,
             places: self.places,
@@ -228,7 +249,7 @@ impl<'a> Checker<'a> {
     }
 
     #[cold]
-    fn look_up(&mut self, state: &State, insn: &Executed) {
+    fn look_up(&mut self, core: &Core, insn: &Executed) {
         for cache in &mut self.caches {
             if cache.bytes() > CACHE_MAX {
                 cache.forget_units();
@@ -241,13 +262,13 @@ impl<'a> Checker<'a> {
             rows: &mut self.rows,
         };
         let place = self.places.at(&self.space, insn.rip);
-        self.code.look_up(state, insn, place, &mut tables);
+        self.code.look_up(core, insn, place, &mut tables);
     }
 
     /// Checks the innermost frame at the next instruction, whose outcome is not known. Returns
     /// false if there is nothing to check.
     #[inline(never)]
-    fn judge(&mut self, state: &State, rip: u64, set: u32) -> bool {
+    fn judge(&mut self, core: &Core, rip: u64, set: u32) -> bool {
         // The outcome stays unknown until it is computed.
         self.last_set = NONE;
         let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
@@ -259,7 +280,7 @@ impl<'a> Checker<'a> {
             self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         }
-        let gpr = |number| state.gpr(number);
+        let gpr = |number| core.state.gpr(number);
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
         self.wrong = 0;
         self.work.frames += 1;
@@ -281,11 +302,11 @@ impl<'a> Checker<'a> {
                         (_, Claim::Simple(before)) if same_slots => {
                             self.work.parts += 1;
                             let before = (before, last, self.changed);
-                            simple.judge_again(&gpr, &state.memory, held, before)
+                            simple.judge_again(&gpr, &core.memory, held, before)
                         }
                         _ => {
                             self.work.whole += 1;
-                            simple.judge(&gpr, &state.memory, held)
+                            simple.judge(&gpr, &core.memory, held)
                         }
                     };
                     self.judged[which].set(number, simple, outcome);
@@ -301,7 +322,7 @@ impl<'a> Checker<'a> {
         }
         self.depends = known.depends;
         if known.has_slow {
-            self.judge_slow(state, rip, set);
+            self.judge_slow(core, rip, set);
         } else if self.elide {
             self.last_set = set;
         }
@@ -310,13 +331,13 @@ impl<'a> Checker<'a> {
 
     /// Checks the claims that do not have the common shape.
     #[cold]
-    fn judge_slow(&mut self, state: &State, rip: u64, set: u32) {
+    fn judge_slow(&mut self, core: &Core, rip: u64, set: u32) {
         let (Some(&held), Some(&known)) = (self.tracker.frames().last(), self.code.set(set)) else {
             return;
         };
         for which in 0..self.finders.len() {
             if *self.code.claim(known.claims[which]) == Claim::Slow {
-                let wrong = wrong_in(&self.contradictions(state, rip, &held, which));
+                let wrong = wrong_in(&self.contradictions(core, rip, &held, which));
                 self.judged[which] = Judged::without_cfa(NONE, wrong);
                 self.wrong |= u8::from(wrong != 0) << which;
             }
@@ -325,7 +346,7 @@ impl<'a> Checker<'a> {
 
     /// Counts what is wrong at the next instruction.
     #[inline]
-    fn count(&mut self, state: &State, insn: &Executed, place: u32) {
+    fn count(&mut self, core: &Core, insn: &Executed, place: u32) {
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let mut left = self.wrong;
         while left != 0 {
@@ -337,7 +358,7 @@ impl<'a> Checker<'a> {
             let again = self.findings.again(place, check, wrong, now);
             let is_wrong = match again {
                 Some(is_wrong) => is_wrong,
-                None => self.add(state, insn, which),
+                None => self.add(core, insn, which),
             };
             self.tallies[which].wrong += u64::from(is_wrong);
         }
@@ -346,14 +367,14 @@ impl<'a> Checker<'a> {
     /// Adds an outcome that is new at this instruction.
     #[cold]
     #[inline(never)]
-    fn add(&mut self, state: &State, insn: &Executed, which: usize) -> bool {
+    fn add(&mut self, core: &Core, insn: &Executed, which: usize) -> bool {
         let (Some(&held), Some(known)) =
             (self.tracker.frames().last(), self.code.known(insn.index))
         else {
             return false;
         };
         let mut last = known.findings;
-        let found = self.contradictions(state, insn.rip, &held, which);
+        let found = self.contradictions(core, insn.rip, &held, which);
         let site = findings::Site {
             place: self.places.at(&self.space, insn.rip),
             address: insn.rip,
@@ -376,16 +397,16 @@ impl<'a> Checker<'a> {
     #[cold]
     fn contradictions(
         &mut self,
-        state: &State,
+        core: &Core,
         rip: u64,
         held: &Held,
         which: usize,
     ) -> Vec<Contradiction> {
-        let live = live_registers(state, rip);
-        let truth = Truth::Known(vec![top(&state.cpu_at(rip), held.cfa), outer(held, 0)]);
+        let live = live_registers(&core.state, rip);
+        let truth = Truth::Known(vec![top(&core.state.cpu_at(rip), held.cfa), outer(held, 0)]);
         let subject = Subject {
             space: &self.space,
-            memory: &state.memory,
+            memory: &core.memory,
             truth: &truth,
             live: &live,
         };
@@ -401,17 +422,17 @@ impl<'a> Checker<'a> {
         found
     }
 
-    fn walk(&mut self, state: &State, rip: u64) {
+    fn walk(&mut self, core: &Core, rip: u64) {
         let depth = self.tracker.frames().len() as u64;
         self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
         if self.tracker.in_doubt() {
             return;
         }
-        let truth = self.tracker.truth(&state.cpu_at(rip));
-        let live = live_registers(state, rip);
+        let truth = self.tracker.truth(&core.state.cpu_at(rip));
+        let live = live_registers(&core.state, rip);
         let subject = Subject {
             space: &self.space,
-            memory: &state.memory,
+            memory: &core.memory,
             truth: &truth,
             live: &live,
         };
@@ -439,16 +460,16 @@ impl<'a> Checker<'a> {
 
 impl Observer for Checker<'_> {
     #[inline]
-    fn enter(&mut self, _: &State, block: Option<BlockId>, operations: usize) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
         self.code.enter(block, operations);
     }
 
     #[inline]
-    fn before(&mut self, state: &State, insn: &Executed) {
+    fn before(&mut self, core: &Core, insn: &Executed) {
         let known = match self.code.known(insn.index) {
             Some(known) if known.claims != NONE => known,
             _ => {
-                self.look_up(state, insn);
+                self.look_up(core, insn);
                 match self.code.known(insn.index) {
                     Some(known) => known,
                     None => return,
@@ -460,25 +481,25 @@ impl Observer for Checker<'_> {
         self.class = known.class;
         self.index = insn.index;
         let same = set == self.last_set && self.changed & self.depends == 0;
-        if same || self.judge(state, insn.rip, set) {
+        if same || self.judge(core, insn.rip, set) {
             self.checked += 1;
             if self.wrong != 0 {
-                self.count(state, insn, findings);
+                self.count(core, insn, findings);
             }
         }
         if self.number >= self.next_walk {
-            self.walk(state, insn.rip);
+            self.walk(core, insn.rip);
         }
         self.changed = writes;
         if stores != NO_STORES {
-            self.about_to_store(state, set, stores);
+            self.about_to_store(core, set, stores);
         } else if writes & claim::RSP != 0 {
             // A push hits a slot only if a claim names one that is not in use.
-            let rsp = state.gpr(4);
+            let rsp = core.state.gpr(4);
             if self.lowest_slot < rsp {
                 self.changed |= claim::SLOTS;
                 if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
-                    self.store(state, set, rsp.saturating_sub(8)..rsp);
+                    self.store(core, set, rsp.saturating_sub(8)..rsp);
                 }
             }
         }
@@ -486,27 +507,27 @@ impl Observer for Checker<'_> {
             self.class,
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
         ) {
-            self.before = state.cpu_at(insn.rip);
-            self.rax = state.gpr(0);
+            self.before = core.state.cpu_at(insn.rip);
+            self.rax = core.state.gpr(0);
         }
     }
 
     #[inline]
-    fn after(&mut self, state: &State, insn: &Executed, next: u64) {
+    fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
         // At a system call the kernel has not written yet.
         if !self.hits.is_empty() && self.class != Insn::Syscall {
-            self.stored(state, insn.rip);
+            self.stored(core, insn.rip);
         }
         self.number += 1;
         // At a system call the kernel has not answered yet.
-        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, state.gpr(4)) {
-            self.step_slow(state, self.class, next);
+        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, core.state.gpr(4)) {
+            self.step_slow(core, self.class, next);
         }
     }
 }
 
 impl Checker<'_> {
-    fn step_slow(&mut self, state: &State, class: Insn, next: u64) {
+    fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
         if self.stores.is_waiting() {
             self.returned(class, next);
         }
@@ -514,8 +535,8 @@ impl Checker<'_> {
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
         let function = self.activation(frames.len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stacks().count());
-        let after = state.cpu_at(next);
-        let mut world = &state.memory;
+        let after = core.state.cpu_at(next);
+        let mut world = &core.memory;
         self.tracker.step(
             class,
             &self.before,
@@ -551,10 +572,11 @@ impl Checker<'_> {
             let Some(known) = self.code.known(self.index).copied() else {
                 return;
             };
-            let behind = self.code.returns.get(known.behind() as usize);
+            let behind = self.code.met.returns.get(known.behind() as usize);
             self.note_site(behind.map_or(NONE, |behind| behind.inside));
-            self.check_call(state, &known);
-            if let Some(Behind { seen, .. }) = self.code.returns.get_mut(known.behind() as usize)
+            self.check_call(core, &known);
+            if let Some(Behind { seen, .. }) =
+                self.code.met.returns.get_mut(known.behind() as usize)
                 && !*seen
             {
                 *seen = true;

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
@@ -100,8 +100,8 @@ pub(super) struct Set {
     pub(super) has_slow: bool,
 }
 
-/// All instructions that were met.
-pub(super) struct Code {
+/// The instructions that were met in one address space, with its current images.
+pub(super) struct Met {
     /// By block number, the index of its first instruction; [`NONE`] if it was not met.
     blocks: Vec<u32>,
     instructions: Vec<Known>,
@@ -111,11 +111,31 @@ pub(super) struct Code {
     /// last one and is dropped after it.
     number: usize,
     generation: u64,
+    pub(super) returns: Vec<Behind>,
+    returns_by_address: HashMap<u64, u32>,
+}
+
+impl Default for Met {
+    fn default() -> Met {
+        Met {
+            blocks: Vec::new(),
+            instructions: Vec::new(),
+            current: 0,
+            number: SINGLE,
+            generation: 0,
+            returns: Vec::new(),
+            returns_by_address: HashMap::new(),
+        }
+    }
+}
+
+/// All instructions that were met.
+pub(super) struct Code {
+    /// Those in the address space of the running process.
+    pub(super) met: Met,
     sets: Numbered<Set>,
     claims: Numbered<Claim>,
     stores: Numbered<Stores>,
-    pub(super) returns: Vec<Behind>,
-    returns_by_address: HashMap<u64, u32>,
     addresses: Marks<PlaceId>,
     info: InstructionInfoFactory,
 }
@@ -157,16 +177,10 @@ impl Code {
         let nothing = stores.number(Stores::Nothing);
         debug_assert_eq!(nothing, NO_STORES);
         Code {
-            blocks: Vec::new(),
-            instructions: Vec::new(),
-            current: 0,
-            number: SINGLE,
-            generation: 0,
+            met: Met::default(),
             sets: Numbered::new(),
             claims: Numbered::new(),
             stores,
-            returns: Vec::new(),
-            returns_by_address: HashMap::new(),
             addresses: Marks::new(),
             info: InstructionInfoFactory::new(),
         }
@@ -176,13 +190,13 @@ impl Code {
     pub(super) fn clear(&mut self) {
         // The instructions of the current block stay, as not looked up, until the next block
         // starts.
-        let left = self.instructions.len() - self.current;
-        self.instructions.clear();
-        self.instructions.resize(left, Known::NOTHING);
-        (self.current, self.number) = (0, SINGLE);
-        self.blocks.clear();
-        self.returns.clear();
-        self.returns_by_address.clear();
+        let left = self.met.instructions.len() - self.met.current;
+        self.met.instructions.clear();
+        self.met.instructions.resize(left, Known::NOTHING);
+        (self.met.current, self.met.number) = (0, SINGLE);
+        self.met.blocks.clear();
+        self.met.returns.clear();
+        self.met.returns_by_address.clear();
     }
 
     /// The addresses of the instructions that were looked up.
@@ -210,8 +224,8 @@ impl Code {
 
     /// The memory used.
     pub(super) fn memory(&self) -> MemoryUse {
-        let lists = list_bytes(&self.instructions) + list_bytes(&self.blocks);
-        let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
+        let lists = list_bytes(&self.met.instructions) + list_bytes(&self.met.blocks);
+        let returns = list_bytes(&self.met.returns) + self.met.returns_by_address.allocation_size();
         MemoryUse {
             known: lists + returns + self.stores.bytes(),
             claims: self.sets.bytes() + self.claims.bytes(),
@@ -224,63 +238,65 @@ impl Code {
     #[inline]
     pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
         if let Some(id) = block
-            && id.generation == self.generation
-            && self.number != SINGLE
-            && let Some(&at) = self.blocks.get(id.number as usize)
+            && id.generation == self.met.generation
+            && self.met.number != SINGLE
+            && let Some(&at) = self.met.blocks.get(id.number as usize)
             && at != NONE
         {
-            self.number = id.number as usize;
-            self.current = at as usize;
+            self.met.number = id.number as usize;
+            self.met.current = at as usize;
         } else {
             self.change(block, operations);
         }
     }
 
     fn change(&mut self, block: Option<BlockId>, operations: usize) {
-        if self.number == SINGLE {
-            self.instructions.truncate(self.current);
+        if self.met.number == SINGLE {
+            self.met.instructions.truncate(self.met.current);
         }
-        self.number = SINGLE;
-        self.current = self.instructions.len();
+        self.met.number = SINGLE;
+        self.met.current = self.met.instructions.len();
         if let Some(id) = block {
-            if id.generation != self.generation {
+            if id.generation != self.met.generation {
                 self.clear();
-                self.generation = id.generation;
+                self.met.generation = id.generation;
             }
-            self.number = id.number as usize;
-            if self.blocks.len() <= self.number {
-                grow_tight(&mut self.blocks, self.number + 1, NONE);
+            self.met.number = id.number as usize;
+            if self.met.blocks.len() <= self.met.number {
+                grow_tight(&mut self.met.blocks, self.met.number + 1, NONE);
             }
-            let at = &mut self.blocks[self.number];
+            let at = &mut self.met.blocks[self.met.number];
             if *at != NONE {
-                self.current = *at as usize;
+                self.met.current = *at as usize;
                 return;
             }
-            self.current = self.instructions.len();
-            *at = self.current as u32;
+            self.met.current = self.met.instructions.len();
+            *at = self.met.current as u32;
         }
-        let end = self.current + operations;
-        grow_tight(&mut self.instructions, end, Known::NOTHING);
+        let end = self.met.current + operations;
+        grow_tight(&mut self.met.instructions, end, Known::NOTHING);
     }
 
     /// What is known about an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
-        self.instructions.get_mut(self.current + index as usize)
+        self.met
+            .instructions
+            .get_mut(self.met.current + index as usize)
     }
 
     /// Looks up an instruction.
     #[cold]
     pub(super) fn look_up(
         &mut self,
-        state: &State,
+        core: &Core,
         insn: &Executed,
         place: PlaceId,
         tables: &mut Tables<'_>,
     ) {
-        let bytes = bytes(&state.memory, insn);
+        let bytes = bytes(&core.memory, insn);
         let class = classify(&bytes);
-        let effects = effects(&bytes, insn.rip, &state.processor(), &mut self.info);
+        let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
         let mut writes = 0;
         for (number, part) in PART_OF.iter().enumerate() {
             if effects.registers & 1 << number != 0 {
@@ -346,7 +362,7 @@ impl Code {
     }
 
     fn claims_behind(&mut self, ra: u64, tables: &mut Tables<'_>) -> u32 {
-        if let Some(&at) = self.returns_by_address.get(&ra) {
+        if let Some(&at) = self.met.returns_by_address.get(&ra) {
             return at;
         }
         let behind = Behind {
@@ -355,9 +371,9 @@ impl Code {
             findings: NONE,
             seen: false,
         };
-        let at = self.returns.len() as u32;
-        push_tight(&mut self.returns, behind);
-        self.returns_by_address.insert(ra, at);
+        let at = self.met.returns.len() as u32;
+        push_tight(&mut self.met.returns, behind);
+        self.met.returns_by_address.insert(ra, at);
         at
     }
 }

@@ -24,6 +24,10 @@ pub struct Places {
     bare: Vec<(Range<u64>, PlaceId)>,
 }
 
+/// The mapped memory without images of a process that does not run.
+#[derive(Debug, Default)]
+pub(super) struct Bare(Vec<(Range<u64>, PlaceId)>);
+
 impl Places {
     /// The place of `address` in `space`, the current address space.
     pub(super) fn at(&mut self, space: &AddressSpace, address: u64) -> PlaceId {
@@ -75,6 +79,16 @@ impl Places {
     /// Records that everything was unmapped.
     pub(super) fn clear(&mut self) {
         self.bare.clear();
+    }
+
+    /// Exchanges the mapped memory without images, which belongs to a process.
+    pub(super) fn exchange(&mut self, bare: &mut Bare) {
+        std::mem::swap(&mut self.bare, &mut bare.0);
+    }
+
+    /// A copy of the mapped memory without images, for a new process.
+    pub(super) fn bare(&self) -> Bare {
+        Bare(self.bare.clone())
     }
 
     /// The mapping of a place.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
 use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
@@ -82,7 +82,7 @@ pub fn run(
         images.replace_tables(program.path.clone(), read_image(path)?);
     }
     let mut checker = Checker::new(request.engines, images, request.setting, request.elide);
-    let mut process = Process::start(&program.path, program.options)?;
+    let mut process = Kernel::start(&program.path, program.options)?;
     let begin = Instant::now();
     let mut left = request.instructions_max;
     let end = loop {

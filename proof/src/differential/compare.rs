@@ -1,6 +1,6 @@
 //! Compares the machine's result of a case with the processor's.
 
-use super::subject::{Jump, Subject, address};
+use super::subject::{Access, Jump, Subject, address, elements};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::{Case, End, Used, View};
 use unwind_sim_host::native::{
@@ -92,13 +92,14 @@ pub(super) fn compare(
         arrived(subject, case.state.rip, native);
         native.0 = plain(native.0);
     }
-    let fx = case.mode != Mode::Plain;
+    let (fx, avx) = (case.mode != Mode::Plain, case.mode == Mode::Avx);
     let same = |native: &(Outcome, NativeState), machine: &(Outcome, NativeState)| {
         native.0 == machine.0
             && native.1.gpr == machine.1.gpr
             && native.1.rip == machine.1.rip
             && native.1.rflags == machine.1.rflags
-            && (!fx || native.1.fx[..416] == machine.1.fx[..416])
+            && (!fx || native.1.fx.legacy[..416] == machine.1.fx.legacy[..416])
+            && (!avx || native.1.fx.upper == machine.1.fx.upper)
             && (!case.memory || native.1.window == machine.1.window)
     };
     if same(native, machine) {
@@ -139,8 +140,10 @@ fn forgive(
         used.add(by);
     }
     let mut theirs = native.1;
-    let fx = case.mode != Mode::Plain;
-    used.add(about.forgive(&view(&mut theirs, fx), &mut view(&mut machine.1, fx)));
+    used.add(about.forgive(
+        &view(&mut theirs, case.mode),
+        &mut view(&mut machine.1, case.mode),
+    ));
     if case.memory && native.1.window != machine.1.window {
         let (by, open) = about.open_stores(native.1.rflags);
         let before = machine.1.window;
@@ -163,12 +166,13 @@ fn forgive(
     used
 }
 
-fn view(state: &mut NativeState, fx: bool) -> View<'_> {
+fn view(state: &mut NativeState, mode: Mode) -> View<'_> {
     View {
         gpr: &mut state.gpr,
         rip: &mut state.rip,
         rflags: &mut state.rflags,
-        fx: fx.then_some(&mut state.fx),
+        fx: (mode != Mode::Plain).then_some(&mut state.fx.legacy),
+        upper: (mode == Mode::Avx).then_some(&mut state.fx.upper),
     }
 }
 
@@ -198,11 +202,28 @@ fn runs_the_child(machine: &(Outcome, NativeState)) -> bool {
 
 /// Whether the case accesses memory reserved for the child, or reads code.
 fn meddles(subject: &Subject, case: &NativeCase) -> bool {
-    subject.accesses.iter().any(|access| {
-        let address = address(subject, access, case);
+    let is_reserved = |address: u64, access: &Access| {
         let end = address.wrapping_add(access.size.into());
         let reserved = address < RESERVED.end && end > RESERVED.start;
         let near = address >= WINDOW_PAGE.start - 0x1000 && end <= WINDOW_PAGE.end + 0x1000;
         reserved && !near && !(access.written && CODE_RANGE.contains(&address))
+    };
+    subject.accesses.iter().any(|access| {
+        let first = address(subject, access, case);
+        let elements = elements(subject, case);
+        elements.map_or_else(
+            || is_reserved(first, access),
+            |mut elements| {
+                elements.any(|offset| {
+                    let address = first.wrapping_add(offset);
+                    let address = if access.small {
+                        address & 0xffff_ffff
+                    } else {
+                        address
+                    };
+                    is_reserved(address, access)
+                })
+            },
+        )
     })
 }

@@ -1,12 +1,15 @@
 //! Which instructions are executed, which are excluded, and why.
 
 use super::encodings::Encodings;
-use iced_x86::{Code, Mnemonic};
+use iced_x86::{Code, CpuidFeature, EncodingKind, Mnemonic};
 
 /// Why a code is excluded, if it is: by design its result differs between the two, or its effect
 /// would outlast the case.
 pub fn excluded(code: Code) -> Option<&'static str> {
     use Mnemonic::*;
+    if is_beyond(code) {
+        return Some("no processor that the machine follows has it");
+    }
     Some(match code.mnemonic() {
         Cpuid => "the machine has its own cpuid",
         Rdtsc | Rdtscp | Rdpmc => "depends on the time",
@@ -38,6 +41,19 @@ pub fn excluded(code: Code) -> Option<&'static str> {
             _ => return None,
         },
     })
+}
+
+/// Whether an instruction with a VEX prefix belongs to AVX-512, AMX or another extension that is
+/// #UD in the machine, while this computer's processor may have it.
+fn is_beyond(code: Code) -> bool {
+    use CpuidFeature::*;
+    code.encoding() == EncodingKind::VEX
+        && !code.cpuid_features().iter().all(|feature| {
+            matches!(
+                feature,
+                AVX | AVX2 | FMA | F16C | BMI1 | BMI2 | AES | VAES | PCLMULQDQ | VPCLMULQDQ | GFNI
+            )
+        })
 }
 
 /// Counts of executed cases by code.

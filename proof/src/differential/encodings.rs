@@ -1,5 +1,5 @@
 //! All instructions as bytes: every encoding of each of iced's `Code` values that its decoder knows
-//! in 64-bit mode, except those with VEX, EVEX and the like.
+//! in 64-bit mode, except those with EVEX, XOP and the like.
 
 use super::values::Random;
 use iced_x86::{Code, Decoder, EncodingKind, Instruction};
@@ -23,6 +23,11 @@ const SEGMENTS: [u8; 6] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
 /// How often a template is tried before giving up.
 const TRIES: usize = 20;
 
+/// The mode and register byte with which a SIB byte follows, and an index in it that no gather's
+/// other operands are.
+const WITH_SIB: u8 = 4;
+const SIB: u8 = 0x10;
+
 /// The start of an instruction.
 #[derive(Clone, Copy, Debug)]
 struct Template {
@@ -33,6 +38,21 @@ struct Template {
     /// The byte after the opcode. The mode and register of a memory operand are free.
     modrm: u8,
     memory: bool,
+    /// What a VEX prefix holds besides `map`, `wide` and registers.
+    vex: Option<Vex>,
+}
+
+/// Fields of a VEX prefix (Intel SDM volume 2, section 2.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Vex {
+    /// The prefix that is a part of the opcode.
+    pp: u8,
+    /// Whether vectors have 256 bits.
+    long: bool,
+    /// Whether `vvvv` is a register, which is then free.
+    register: bool,
+    /// Whether memory operands need a SIB byte: its index is a vector.
+    sib: bool,
 }
 
 /// The templates of one code.
@@ -59,6 +79,9 @@ impl Encodings {
     pub fn new(processor: Processor) -> Encodings {
         let mut all = vec![Templates::default(); Code::values().len()];
         let mut insn = Instruction::default();
+        for template in vex() {
+            template.add(&processor, &mut insn, &mut all);
+        }
         for prefixes in 0..PREFIXES.len() {
             for wide in [false, true] {
                 for (map, opcode) in opcodes() {
@@ -70,6 +93,7 @@ impl Encodings {
                             opcode,
                             modrm,
                             memory: modrm < 0xc0,
+                            vex: None,
                         };
                         template.decode(&processor, &mut insn);
                         if !insn.is_invalid() && insn.encoding() == EncodingKind::Legacy {
@@ -131,6 +155,41 @@ fn opcodes() -> impl Iterator<Item = (u8, u8)> {
     })
 }
 
+/// All prefixes, opcodes and operands with VEX, before what follows from them is known.
+fn vex() -> impl Iterator<Item = Template> {
+    let all = (0..3 * 4 * 4 * 256).map(|number: usize| (number >> 8, number as u8));
+    let all = all.flat_map(|start| MODRMS.map(move |modrm| (start, modrm)));
+    all.map(|((kind, opcode), modrm)| Template {
+        prefixes: 0,
+        wide: kind & 1 != 0,
+        map: 1 + (kind >> 4) as u8,
+        opcode,
+        modrm,
+        memory: modrm < 0xc0,
+        vex: Some(Vex {
+            pp: (kind >> 2) as u8 & 3,
+            long: kind & 2 != 0,
+            register: false,
+            sib: false,
+        }),
+    })
+}
+
+/// Every register of an operand in memory, and everything else.
+const MODRMS: [u8; 72] = {
+    let mut all = [0; 72];
+    let mut number = 0;
+    while number < 72 {
+        all[number] = if number < 8 {
+            number << 3
+        } else {
+            0xb8 + number
+        } as u8;
+        number += 1;
+    }
+    all
+};
+
 impl Templates {
     fn is_empty(&self) -> bool {
         self.register.is_empty() && self.memory.is_empty()
@@ -139,8 +198,11 @@ impl Templates {
     /// Adds a template for this code. Those with fewer prefixes must be added first.
     fn add(&mut self, template: Template) {
         let least = self.memory.first().or(self.register.first());
-        let same =
-            |other: &Template| (other.prefixes, other.wide) == (template.prefixes, template.wide);
+        let same = |other: &Template| {
+            let long = |template: &Template| template.vex.map(|vex| vex.long);
+            (other.prefixes, other.wide, long(other))
+                == (template.prefixes, template.wide, long(&template))
+        };
         let list = match (least.is_none_or(same), template.memory) {
             (false, _) => &mut self.more,
             (true, true) => &mut self.memory,
@@ -166,12 +228,42 @@ impl Template {
     /// Decodes the template, followed by zeros.
     fn decode(&self, processor: &Processor, insn: &mut Instruction) {
         let mut bytes = [0; LENGTH_MAX];
-        self.fill(&mut bytes, &[], u8::from(self.wide) << 3, self.modrm);
+        let at = self.fill(&mut bytes, &[], u8::from(self.wide) << 3, self.modrm);
+        if self.memory && self.modrm & 7 == WITH_SIB {
+            bytes[at] = SIB;
+        }
         Decoder::new(64, &bytes, processor.decoder_options()).decode_out(insn);
+    }
+
+    /// Adds the template to its code, if it is an instruction with a VEX prefix.
+    fn add(mut self, processor: &Processor, insn: &mut Instruction, all: &mut [Templates]) {
+        let Some(mut vex) = self.vex else {
+            return;
+        };
+        // A register other than 0, which is the first operand's.
+        for (register, sib) in [(true, false), (true, true), (false, false), (false, true)] {
+            if sib && !self.memory {
+                continue;
+            }
+            (vex.register, vex.sib) = (register, sib);
+            self.vex = Some(vex);
+            self.modrm = self.modrm & !7 | if self.memory { 0 } else { self.modrm & 7 };
+            if sib {
+                self.modrm |= WITH_SIB;
+            }
+            self.decode(processor, insn);
+            if !insn.is_invalid() && insn.encoding() == EncodingKind::VEX {
+                all[insn.code() as usize].add(self);
+                return;
+            }
+        }
     }
 
     /// Writes the template and returns its length in bytes.
     fn fill(&self, bytes: &mut [u8; LENGTH_MAX], extra: &[u8], rex: u8, modrm: u8) -> usize {
+        if let Some(vex) = self.vex {
+            return self.fill_vex(vex, bytes, extra, 1, modrm, false);
+        }
         let rex = if rex != 0 { &[0x40 | rex][..] } else { &[] };
         let parts = [
             extra,
@@ -180,12 +272,31 @@ impl Template {
             MAPS[self.map as usize],
             &[self.opcode, modrm],
         ];
-        let mut at = 0;
-        for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        at
+        append(bytes, &parts)
+    }
+
+    /// Like `fill`, for a VEX prefix: `registers` are its bits R, X and B, and `vvvv` below them.
+    fn fill_vex(
+        &self,
+        vex: Vex,
+        bytes: &mut [u8; LENGTH_MAX],
+        extra: &[u8],
+        registers: u8,
+        modrm: u8,
+        short: bool,
+    ) -> usize {
+        let (extension, vvvv) = (registers >> 4 & 7, registers & 15);
+        let vvvv = if vex.register { vvvv } else { 0 };
+        // These fields are stored inverted.
+        let last = !vvvv << 3 & 0x78 | u8::from(vex.long) << 2 | vex.pp;
+        let can_be_short = self.map == 1 && !self.wide && extension & 3 == 0;
+        let prefix = if short && can_be_short {
+            &[0xc5, !(extension << 5) & 0x80 | last][..]
+        } else {
+            let first = !(extension << 5) & 0xe0 | self.map;
+            &[0xc4, first, u8::from(self.wide) << 7 | last][..]
+        };
+        append(bytes, &[extra, prefix, &[self.opcode, modrm]])
     }
 
     /// Writes the template with random operands and, if `extras`, random prefixes.
@@ -205,7 +316,7 @@ impl Template {
             if choice >> 4 & 15 == 0 && self.memory {
                 add(0x67);
             }
-            if choice >> 8 & 15 == 0 && self.memory {
+            if choice >> 8 & 15 == 0 && self.memory && self.vex.is_none() {
                 add(0xf0);
             }
             if choice >> 12 & 1 == 0 {
@@ -213,12 +324,21 @@ impl Template {
             }
         }
         let tail = random.bits();
-        let modrm = if self.memory {
-            self.modrm | ((tail % 3) as u8 * 0x40) | ((tail >> 8) as u8 & 7)
-        } else {
-            self.modrm
+        let sib = self.vex.is_some_and(|vex| vex.sib);
+        let modrm = match self.memory {
+            true if sib => self.modrm | ((tail % 3) as u8 * 0x40),
+            true => self.modrm | ((tail % 3) as u8 * 0x40) | ((tail >> 8) as u8 & 7),
+            false => self.modrm,
         };
-        let at = self.fill(bytes, &prefixes[..count], rex, modrm);
+        let at = match self.vex {
+            Some(vex) => {
+                let registers = (tail >> 40) as u8;
+                let registers = if extras { registers } else { registers & 15 };
+                let short = tail >> 48 & 1 != 0;
+                self.fill_vex(vex, bytes, &prefixes[..count], registers, modrm, short)
+            }
+            None => self.fill(bytes, &prefixes[..count], rex, modrm),
+        };
         let rest = &mut bytes[at..];
         let filler = match tail >> 16 & 7 {
             0 => 0,
@@ -232,4 +352,14 @@ impl Template {
         // The first byte may be a SIB byte, so it is independent of the filler.
         rest[0] = (tail >> 24) as u8;
     }
+}
+
+/// Writes the parts one after the other, and returns their length in bytes.
+fn append(bytes: &mut [u8; LENGTH_MAX], parts: &[&[u8]]) -> usize {
+    let mut at = 0;
+    for part in parts {
+        bytes[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    at
 }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! `index` is the case's position in a batch, which determines its address. Registers are `rax` to
-//! `r15`, `rip` and `rflags`; `fx` and `window` are bytes starting at an offset. `after done` means
+//! `r15`, `rip` and `rflags`; `fx`, `upper` (the upper halves of ymm registers, 16 bytes each) and
+//! `window` are bytes starting at an offset. `after done` means
 //! that the case ended without a signal. `cpu` is present if the result depends on the processor,
 //! and names the one that gave it. `uses step` executes the instruction by a single step.
 
@@ -35,6 +36,8 @@ pub struct CaseFile {
     pub code: Vec<u8>,
     /// Whether the case includes the x87 and SSE state.
     pub fx: bool,
+    /// Whether the case includes the AVX state, too.
+    pub avx: bool,
     /// Whether the case includes memory.
     pub memory: bool,
     /// Whether it is executed by a single step.
@@ -72,6 +75,7 @@ impl CaseFile {
         CaseFile {
             code: case.code[..case.code_len.into()].to_vec(),
             fx: case.mode != Mode::Plain,
+            avx: case.mode == Mode::Avx,
             memory: case.memory,
             step: case.mode == Mode::Step,
             cpu,
@@ -83,10 +87,11 @@ impl CaseFile {
 
     /// The case to execute.
     pub fn case(&self) -> NativeCase {
-        let mode = match (self.step, self.fx) {
-            (true, _) => Mode::Step,
-            (false, true) => Mode::Fx,
-            (false, false) => Mode::Plain,
+        let mode = match (self.step, self.avx, self.fx) {
+            (true, ..) => Mode::Step,
+            (false, true, _) => Mode::Avx,
+            (false, false, true) => Mode::Fx,
+            (false, false, false) => Mode::Plain,
         };
         let mut case = NativeCase::new(mode, &self.code);
         case.memory = self.memory;
@@ -105,7 +110,8 @@ impl CaseFile {
             let _ = writeln!(text, "cpu {cpu}");
         }
         let parts = [
-            ("fx", self.fx),
+            ("fx", self.fx && !self.avx),
+            ("avx", self.avx),
             ("memory", self.memory),
             ("step", self.step),
         ];
@@ -152,8 +158,10 @@ impl CaseFile {
                 let _ = writeln!(text, "{when} {name} {new:#x}");
             }
         }
+        let upper = [old, new].map(|state| bytes(&state.fx.upper));
         for (name, used, old, new) in [
-            ("fx", self.fx, &old.fx[..], &new.fx[..]),
+            ("fx", self.fx, &old.fx.legacy[..], &new.fx.legacy[..]),
+            ("upper", self.avx, &upper[0], &upper[1]),
             ("window", self.memory, &old.window[..], &new.window[..]),
         ] {
             let lines = old.chunks(LINE).zip(new.chunks(LINE)).enumerate();
@@ -176,6 +184,7 @@ impl CaseFile {
         let mut file = CaseFile {
             code: Vec::new(),
             fx: false,
+            avx: false,
             memory: false,
             step: false,
             cpu: None,
@@ -208,6 +217,10 @@ impl CaseFile {
                     }),
                 ["uses", "fx"] => {
                     file.fx = true;
+                    Some(())
+                }
+                ["uses", "avx"] => {
+                    (file.avx, file.fx) = (true, true);
                     Some(())
                 }
                 ["uses", "memory"] => {
@@ -265,28 +278,42 @@ fn outcome(signal: &str, trapno: &str, error_code: &str, address: &str) -> Optio
 
 /// Sets the register or bytes that the words of a line describe.
 fn set(state: &mut NativeState, words: &[&str]) -> Option<()> {
-    let bytes: &mut [u8] = match *words {
-        ["rip", value] => {
-            state.rip = number(value)?;
-            return Some(());
-        }
-        ["rflags", value] => {
-            state.rflags = number(value)?;
-            return Some(());
-        }
+    match *words {
+        ["rip", value] => state.rip = number(value)?,
+        ["rflags", value] => state.rflags = number(value)?,
         [name, value] => {
             let register = NAMES.iter().position(|known| *known == name)?;
             state.gpr[register] = number(value)?;
-            return Some(());
         }
-        ["fx", ..] => &mut state.fx,
-        ["window", ..] => &mut state.window,
+        ["fx", at, ref rest @ ..] => set_bytes(&mut state.fx.legacy, at, rest)?,
+        ["upper", at, ref rest @ ..] => {
+            let mut all = bytes(&state.fx.upper);
+            set_bytes(&mut all, at, rest)?;
+            for (to, from) in state.fx.upper.iter_mut().zip(all.as_chunks::<16>().0) {
+                *to = u128::from_le_bytes(*from);
+            }
+        }
+        ["window", at, ref rest @ ..] => set_bytes(&mut state.window, at, rest)?,
         _ => return None,
-    };
-    let at = usize::try_from(number(words[1])?).ok()?;
-    let to = bytes.get_mut(at..at.checked_add(words.len() - 2)?)?;
-    for (byte, word) in to.iter_mut().zip(&words[2..]) {
+    }
+    Some(())
+}
+
+/// Sets the bytes from an offset.
+fn set_bytes(bytes: &mut [u8], at: &str, words: &[&str]) -> Option<()> {
+    let at = usize::try_from(number(at)?).ok()?;
+    let to = bytes.get_mut(at..at.checked_add(words.len())?)?;
+    for (byte, word) in to.iter_mut().zip(words) {
         *byte = u8::from_str_radix(word, 16).ok()?;
     }
     Some(())
+}
+
+/// The upper halves of ymm registers as bytes.
+fn bytes(upper: &[u128; 16]) -> [u8; 256] {
+    let mut bytes = [0; 256];
+    for (to, from) in bytes.as_chunks_mut::<16>().0.iter_mut().zip(upper) {
+        *to = from.to_le_bytes();
+    }
+    bytes
 }

@@ -4,6 +4,7 @@
 use super::subject::{Access, Jump, Part, Subject};
 use super::values::{self, Random};
 use iced_x86::{Instruction, Mnemonic, Register};
+use unwind_sim_host::Extended;
 use unwind_sim_host::native::{
     CODE_RANGE, Mode, Native, NativeCase, WINDOW, WINDOW_PAGE, WINDOW_SIZE,
 };
@@ -29,8 +30,12 @@ pub(super) struct Pools {
     vectors: Vec<[u8; 16]>,
     extended: Vec<(u16, u64)>,
     memory: Vec<u8>,
+    /// Whether the processor has the upper halves of ymm registers.
+    avx: bool,
 }
 
+/// How many of 256 cases of x87 and SSE instructions have the AVX state, too.
+const WITH_UPPER: u8 = 24;
 const INTEGERS: usize = 8192;
 const VECTORS: usize = 4096;
 const EXTENDED: usize = 1024;
@@ -46,6 +51,7 @@ impl Pools {
             vectors: vec![[0; 16]; VECTORS],
             extended: vec![(0, 0); EXTENDED],
             memory: vec![0; MEMORY],
+            avx: Native::has_avx(),
         };
         for _ in 0..8 * VECTORS / RENEWED {
             pools.renew(random);
@@ -77,6 +83,24 @@ impl Pools {
             for register in four {
                 *register = self.integers[choice as usize % INTEGERS];
                 choice >>= 16;
+            }
+        }
+    }
+
+    /// Fills upper halves of ymm registers; sometimes all are zero, or like the lower halves.
+    fn upper(&self, random: &mut Random, fx: &mut Extended) {
+        let bits = random.bits();
+        match bits & 15 {
+            0 => fx.upper = [0; 16],
+            1 => fx.upper = std::array::from_fn(|number| fx.ymm(number)[0]),
+            _ => {
+                for four in fx.upper.as_chunks_mut::<4>().0 {
+                    let mut choice = random.bits();
+                    for to in four {
+                        *to = u128::from_le_bytes(self.vectors[choice as usize % VECTORS]);
+                        choice >>= 16;
+                    }
+                }
             }
         }
     }
@@ -154,7 +178,7 @@ pub(super) fn case(
     let memory = !subject.accesses.is_empty();
     case.code = subject.bytes;
     case.code_len = subject.insn.len() as u8;
-    case.mode = if subject.fx { Mode::Fx } else { Mode::Plain };
+    case.mode = subject.mode;
     case.memory = memory;
     let state = &mut case.state;
     pools.registers(random, &mut state.gpr);
@@ -168,8 +192,13 @@ pub(super) fn case(
             state.rflags |= (bits >> 8) & ALIGNMENT;
         }
     }
-    if subject.fx {
-        pools.fx(random, &mut state.fx);
+    if subject.mode != Mode::Plain {
+        pools.fx(random, &mut state.fx.legacy);
+        // Instructions of SSE keep the upper halves.
+        if subject.mode == Mode::Avx || pools.avx && random.chance(WITH_UPPER) {
+            case.mode = Mode::Avx;
+            pools.upper(random, &mut state.fx);
+        }
     }
     if memory {
         pools.window(random, &mut state.window);
@@ -183,6 +212,9 @@ pub(super) fn case(
         }
         steer(subject, access, target, case);
         first.get_or_insert(target);
+    }
+    if subject.insn.is_vsib() {
+        gather(&subject.insn, random, case);
     }
     string(&subject.insn, random, case);
     jump(subject, first.unwrap_or(0), random, case);
@@ -223,6 +255,36 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
         // A small nesting level.
         Mnemonic::Enter => case.code[usize::from(case.code_len) - 1] &= 0x87,
         _ => {}
+    }
+}
+
+/// Usually makes the indexes of a gather small, and its mask often whole.
+fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
+    let fx = &mut case.state.fx;
+    let number = insn.memory_index().number();
+    if !random.chance(8) {
+        let mut halves = [0; 2];
+        for half in &mut halves {
+            for shift in (0..128).step_by(if insn.is_vsib64() { 64 } else { 32 }) {
+                // Nothing is mapped after the window.
+                let near = (random.below(80) as i128 - 64) as u128;
+                let value = if random.chance(6) {
+                    random.bits().into()
+                } else {
+                    near
+                };
+                let bits = if insn.is_vsib64() {
+                    u64::MAX.into()
+                } else {
+                    u128::from(u32::MAX)
+                };
+                *half |= (value & bits) << shift;
+            }
+        }
+        fx.set_ymm(number, halves);
+    }
+    if random.chance(128) && insn.op2_register().is_vector_register() {
+        fx.set_ymm(insn.op2_register().number(), [u128::MAX; 2]);
     }
 }
 

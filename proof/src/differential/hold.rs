@@ -2,7 +2,7 @@
 
 use super::compare::{Verdict, compare};
 use super::machine::{Emulated, Ended};
-use super::subject::{Subject, uses_fx};
+use super::subject::{Subject, mode};
 use iced_x86::{Decoder, Instruction, InstructionInfoFactory};
 use std::fmt;
 use unwind_sim_emulator::Processor;
@@ -58,8 +58,8 @@ impl fmt::Display for Failure {
             (
                 "fx",
                 self.case.mode != Mode::Plain,
-                &machine.fx[..416],
-                &native.fx[..416],
+                &machine.fx.legacy[..416],
+                &native.fx.legacy[..416],
             ),
             (
                 "window",
@@ -71,6 +71,12 @@ impl fmt::Display for Failure {
             let words = value.chunks(8).zip(wanted.chunks(8)).enumerate();
             for (number, (value, _)) in words.filter(|(_, (a, b))| used && a != b) {
                 write!(f, " {name}+{:#x} {value:02x?}", 8 * number)?;
+            }
+        }
+        let upper = machine.fx.upper.iter().zip(native.fx.upper).enumerate();
+        for (number, (value, wanted)) in upper {
+            if self.case.mode == Mode::Avx && *value != wanted {
+                write!(f, " ymm{number} {value:#034x}:..")?;
             }
         }
         Ok(())
@@ -103,12 +109,12 @@ pub fn hold(
     let place = Native::place(index);
     let cpu = emulated.processor();
     let insn = Decoder::with_ip(64, &case.code, place, cpu.decoder_options()).decode();
-    let fx = uses_fx(insn.code());
+    let mode = mode(insn.code());
     let subject = Subject::new(
         &cpu,
         insn,
         case.code,
-        fx,
+        mode,
         &mut InstructionInfoFactory::new(),
     );
     let mut machine = (Outcome::Hung, case.state);
@@ -131,7 +137,7 @@ pub fn hold(
 }
 
 /// Number of ways to simplify a case.
-pub(super) const SIMPLER: usize = 16 + 1 + 16 + 24 + 2;
+pub(super) const SIMPLER: usize = 16 + 1 + 16 + 24 + 2 + 16;
 
 /// Simplifies the case in one way; false if nothing changes.
 pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
@@ -146,10 +152,14 @@ pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
         }
         33..57 => {
             let range = 32 + 16 * (way - 33)..48 + 16 * (way - 33);
-            (&mut state.fx[range.clone()], &default.fx[range])
+            (
+                &mut state.fx.legacy[range.clone()],
+                &default.fx.legacy[range],
+            )
         }
-        57 => (&mut state.fx[..24], &default.fx[..24]),
-        _ => (&mut state.fx[24..28], &default.fx[24..28]),
+        57 => (&mut state.fx.legacy[..24], &default.fx.legacy[..24]),
+        58 => (&mut state.fx.legacy[24..28], &default.fx.legacy[24..28]),
+        _ => return std::mem::take(&mut state.fx.upper[way - 59]) != 0,
     };
     let changes = from != to;
     from.copy_from_slice(to);

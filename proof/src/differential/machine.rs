@@ -2,13 +2,13 @@
 
 use unwind_sim_emulator::single::Single;
 use unwind_sim_emulator::{
-    Access, AddressSpace, Exception, Exit, Fault, FaultKind, Machine, Permissions, Processor, State,
+    Access, AddressSpace, Core, Exception, Exit, Fault, FaultKind, Machine, Permissions, Processor,
 };
 use unwind_sim_host::native::{
     CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
 };
 
-const SIGILL: i32 = 4;
+pub(super) const SIGILL: i32 = 4;
 const SIGTRAP: i32 = 5;
 const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
@@ -43,61 +43,68 @@ impl Emulated {
             .and_then(|()| memory.map(WINDOW_PAGE, Permissions::READ_WRITE));
         assert_eq!(mapped, Ok(()), "the ranges are pages of user space");
         Emulated {
-            machine: Machine::new(State::with_processor(memory, processor)),
+            machine: Machine::new(Core::with_processor(memory, processor)),
             single: Single::default(),
         }
     }
 
     /// The emulated processor.
     pub fn processor(&self) -> Processor {
-        self.machine.state.processor()
+        self.machine.core.processor()
     }
 
     /// Executes a case, and writes the state after it.
     pub fn run(&mut self, case: &NativeCase, after: &mut NativeState) -> Ended {
         let before = &case.state;
-        let state = &mut self.machine.state;
+        let core = &mut self.machine.core;
         for (number, value) in before.gpr.iter().enumerate() {
-            state.set_gpr(number, *value);
+            core.state.set_gpr(number, *value);
         }
-        state.rip = before.rip;
-        state.set_rflags(before.rflags);
+        core.state.rip = before.rip;
+        core.state.set_rflags(before.rflags);
         let fx = case.mode != Mode::Plain;
         if fx {
-            let set = state.set_fx_image(&before.fx);
+            let set = core.set_fx_image(&before.fx.legacy);
             debug_assert!(set.is_some(), "MXCSR is valid");
+            let avx = case.mode != Mode::Fx;
+            for (number, upper) in before.fx.upper.iter().enumerate() {
+                let vectors = &mut core.state.vectors;
+                vectors.set_ymm(number, [vectors.xmm(number), if avx { *upper } else { 0 }]);
+            }
             // x87 records the opcode from memory.
-            let placed = state.memory.poke(before.rip, &case.code);
+            let placed = core.memory.poke(before.rip, &case.code);
             debug_assert_eq!(placed, Ok(()), "code is mapped there");
         }
         if case.memory
-            && let Some(window) = state.memory.writable(WINDOW)
+            && let Some(window) = core.memory.writable(WINDOW)
         {
             window.copy_from_slice(&before.window);
         }
-        state.single_iteration = case.mode == Mode::Step;
-        let processor = state.processor();
+        core.state.single_iteration = case.mode == Mode::Step;
+        let processor = core.processor();
         self.single.decode(&case.code, before.rip, &processor);
         let exit = self.machine.execute(&self.single);
-        let state = &mut self.machine.state;
-        let Some(outcome) = outcome(exit, before, state.rip) else {
+        let core = &mut self.machine.core;
+        let Some(outcome) = outcome(exit, before, core.state.rip) else {
             return Ended::Unsupported;
         };
         for (number, value) in after.gpr.iter_mut().enumerate() {
-            *value = state.gpr(number);
+            *value = core.state.gpr(number);
         }
         // A process may not execute `hlt`: it raises #GP at the instruction.
         after.rip = if exit == Exit::Halt {
             before.rip
         } else {
-            state.rip
+            core.state.rip
         };
-        after.rflags = state.rflags();
+        after.rflags = core.state.rflags();
         if fx {
-            after.fx = state.fx_image();
+            after.fx.legacy = core.fx_image();
+            let vectors = &core.state.vectors;
+            after.fx.upper = std::array::from_fn(|number| vectors.ymm(number)[1]);
         }
         if case.memory
-            && let Some(window) = state.memory.readable(WINDOW)
+            && let Some(window) = core.memory.readable(WINDOW)
         {
             after.window.copy_from_slice(window);
         }
@@ -107,7 +114,7 @@ impl Emulated {
     /// Clears the rest of the window's page, which few instructions write.
     pub fn clean(&mut self) {
         let rest = (WINDOW - WINDOW_PAGE.start) as usize;
-        let memory = &mut self.machine.state.memory;
+        let memory = &mut self.machine.core.memory;
         let is_zero = |bytes: &[u8]| {
             bytes[..rest]
                 .as_chunks::<32>()

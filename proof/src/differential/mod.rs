@@ -1,8 +1,8 @@
 //! Compares the emulated machine with the processor, one instruction at a time.
 //!
 //! [`Fuzzer`] makes random encodings of every instruction (`encodings`) and random states for them
-//! (`generate`, `values`), executes them on both sides, and compares all registers, flags, the x87
-//! and SSE state, memory and the outcome (`compare`). [`unwind_sim_emulator::differences`] lists
+//! (`generate`, `values`), executes them on both sides, and compares all registers, flags, the x87,
+//! SSE and AVX state, memory and the outcome (`compare`). [`unwind_sim_emulator::differences`] lists
 //! where processors may differ; `coverage` lists what is not executed, and why. Not here: executing
 //! instructions on the processor (`unwind-sim-host`), and sequences of instructions.
 
@@ -26,9 +26,10 @@ pub use subject::Subject;
 pub use values::Random;
 
 use generate::Pools;
-use iced_x86::{Code, InstructionInfoFactory};
+use iced_x86::{Code, EncodingKind, InstructionInfoFactory};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::TABLE;
+use unwind_sim_emulator::processor::Feature;
 use unwind_sim_host::native::{Mode, Native, NativeCase, NativeError, NativeState, Outcome};
 
 /// Number of states tried for each encoding.
@@ -47,7 +48,7 @@ pub struct Fuzzer {
     native: Native,
     emulated: Emulated,
     encodings: Encodings,
-    codes: Vec<(Code, bool)>,
+    codes: Vec<(Code, Mode)>,
     next: usize,
     random: Random,
     pools: Pools,
@@ -70,7 +71,7 @@ pub struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Fuzzes the `wanted` codes that the machine models. `processor` is what the machine emulates:
+    /// Fuzzes the `wanted` codes that the machine models, those of AVX only if this computer has it. `processor` is what the machine emulates:
     /// this computer's processor, or the closest one.
     ///
     /// # Errors
@@ -89,7 +90,8 @@ impl Fuzzer {
         let mut codes: Vec<_> = supported(&encodings, &mut emulated)
             .into_iter()
             .filter(|&(code, supported)| supported && wanted(code))
-            .map(|(code, _)| (code, subject::uses_fx(code)))
+            .map(|(code, _)| (code, subject::mode(code)))
+            .filter(|(_, mode)| *mode != Mode::Avx || Native::has_avx())
             .collect();
         codes.shrink_to_fit();
         let state = NativeState::default();
@@ -132,7 +134,7 @@ impl Fuzzer {
         let mut subjects = Vec::with_capacity(Native::BATCH / STATES);
         while subjects.len() < Native::BATCH / STATES {
             let first = subjects.len() * STATES;
-            let (code, fx) = self.codes[self.next];
+            let (code, mode) = self.codes[self.next];
             self.next = (self.next + 1) % self.codes.len();
             let mut bytes = [0; 15];
             let place = Native::place(first);
@@ -143,7 +145,7 @@ impl Fuzzer {
                 continue;
             };
             let processor = self.emulated.processor();
-            let subject = Subject::new(&processor, insn, bytes, fx, &mut self.factory);
+            let subject = Subject::new(&processor, insn, bytes, mode, &mut self.factory);
             for index in first..first + STATES {
                 let case = &mut self.cases[index];
                 generate::case(&subject, index, &self.pools, &mut self.random, case);
@@ -231,23 +233,36 @@ impl Fuzzer {
     }
 }
 
-/// All codes that are not excluded, and whether the machine models them.
+/// All codes that are not excluded, and whether the machine models them. Those with a VEX prefix that
+/// raise #UD whatever features the machine has, such as those of AVX-512, count as not modelled.
 pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, bool)> {
     let mut random = Random::new(1);
     let pools = Pools::new(&mut random);
     let mut factory = InstructionInfoFactory::new();
     let mut case = NativeCase::new(Mode::Plain, &[0x90]);
     let mut after = case.state;
-    let mut has = |code| {
+    let mut processor = emulated.processor();
+    Feature::all().for_each(|feature| processor.set(feature, true));
+    let mut full = Emulated::new(processor);
+    let mut has = |code: Code| {
+        let is_vex = code.encoding() == EncodingKind::VEX;
         (0..PROBES).any(|_| {
             let mut bytes = [0; 15];
             let place = Native::place(0);
             let Some(insn) = encodings.random(code, place, &mut random, &mut bytes) else {
                 return false;
             };
-            let subject = Subject::new(&emulated.processor(), insn, bytes, true, &mut factory);
+            let mode = subject::mode(code);
+            let mode = if mode == Mode::Avx { mode } else { Mode::Fx };
+            let subject = Subject::new(&emulated.processor(), insn, bytes, mode, &mut factory);
             generate::case(&subject, 0, &pools, &mut random, &mut case);
-            emulated.run(&case, &mut after) != Ended::Unsupported
+            match is_vex {
+                false => emulated.run(&case, &mut after) != Ended::Unsupported,
+                true => match full.run(&case, &mut after) {
+                    Ended::As(Outcome::Signal { signal, .. }) => signal != machine::SIGILL,
+                    ended => ended != Ended::Unsupported,
+                },
+            }
         })
     };
     let codes = coverage::included(encodings).into_iter();

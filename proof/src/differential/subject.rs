@@ -1,12 +1,12 @@
 //! An encoded instruction with what is needed to choose a state for it: its memory accesses, jump
-//! target and use of the x87 and SSE state.
+//! target and use of the x87, SSE and AVX state.
 
 use iced_x86::{
-    Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, FlowControl, Instruction,
+    Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, EncodingKind, FlowControl, Instruction,
     InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use unwind_sim_emulator::Processor;
-use unwind_sim_host::native::NativeCase;
+use unwind_sim_host::native::{Mode, NativeCase};
 
 /// Maximum length of an instruction in bytes.
 pub(super) const LENGTH_MAX: usize = 15;
@@ -74,8 +74,8 @@ pub struct Subject {
     pub accesses: Vec<Access>,
     /// Where it transfers control.
     pub jump: Jump,
-    /// Whether it uses the x87 or SSE state.
-    pub fx: bool,
+    /// The least mode that has all the registers it uses: `Plain`, `Fx` or `Avx`.
+    pub mode: Mode,
 }
 
 impl Subject {
@@ -84,7 +84,7 @@ impl Subject {
         processor: &Processor,
         insn: Instruction,
         bytes: [u8; LENGTH_MAX],
-        fx: bool,
+        mode: Mode,
         factory: &mut InstructionInfoFactory,
     ) -> Subject {
         // The offsets are those of the last decoded instruction.
@@ -105,21 +105,41 @@ impl Subject {
             small: memory.address_size() == CodeSize::Code32,
             written: !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead),
         });
+        let mut accesses: Vec<_> = accesses.collect();
+        if insn.mnemonic() == Mnemonic::Clzero {
+            accesses = vec![cache_line(insn.code() != Code::Clzeroq)];
+        }
         Subject {
-            accesses: accesses.collect(),
+            accesses,
             jump: jump(&insn),
             bytes,
             insn,
             offsets,
-            fx,
+            mode,
         }
+    }
+}
+
+/// Size of the line that `clzero` clears (APM volume 3, CLZERO; CPUID 1, EBX).
+const CACHE_LINE: u32 = 64;
+
+/// What `clzero` writes, which iced does not say.
+fn cache_line(small: bool) -> Access {
+    Access {
+        base: Part::Register(0),
+        index: Part::Nothing,
+        scale: 1,
+        displacement: 0,
+        size: CACHE_LINE,
+        small,
+        written: true,
     }
 }
 
 impl Subject {
     /// Whether it accesses memory in more than one part.
     pub(super) fn in_parts(&self) -> bool {
-        let single = |access: &Access| access.size <= 16 && access.size.is_power_of_two();
+        let single = |access: &Access| access.size <= 32 && access.size.is_power_of_two();
         self.accesses.len() > 1 || !self.accesses.iter().all(single)
     }
 }
@@ -158,7 +178,31 @@ pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> 
     let sum = part(access.base)
         .wrapping_add(part(access.index).wrapping_mul(access.scale.into()))
         .wrapping_add(displacement);
-    if access.small { sum & 0xffff_ffff } else { sum }
+    let sum = if access.small { sum & 0xffff_ffff } else { sum };
+    match insn.mnemonic() {
+        Mnemonic::Clzero => sum & !u64::from(CACHE_LINE - 1),
+        _ => sum,
+    }
+}
+
+/// What the elements of a gather add to its address; `None` for other instructions.
+pub(super) fn elements(subject: &Subject, case: &NativeCase) -> Option<impl Iterator<Item = u64>> {
+    let insn = &subject.insn;
+    if !insn.is_vsib() {
+        return None;
+    }
+    let index = case.state.fx.ymm(insn.memory_index().number());
+    let scale = u64::from(insn.memory_index_scale());
+    // More than the gather uses does no harm.
+    let words = index
+        .into_iter()
+        .flat_map(|half| [half as u64, (half >> 64) as u64]);
+    let is_wide = insn.is_vsib64();
+    let indexes = words.flat_map(move |word| match is_wide {
+        true => [word, word],
+        false => [word, word >> 32].map(|half| half as i32 as u64),
+    });
+    Some(indexes.map(move |index| index.wrapping_mul(scale)))
 }
 
 fn part(register: Register) -> Part {
@@ -190,8 +234,29 @@ fn jump(insn: &Instruction) -> Jump {
     }
 }
 
-/// Whether an instruction uses the x87 or SSE state.
-pub(super) fn uses_fx(code: Code) -> bool {
+/// The least mode that has all the registers that an instruction uses.
+pub(super) fn mode(code: Code) -> Mode {
+    if code.encoding() == EncodingKind::VEX {
+        return if is_general(code) {
+            Mode::Plain
+        } else {
+            Mode::Avx
+        };
+    }
+    if uses_fx(code) { Mode::Fx } else { Mode::Plain }
+}
+
+/// Whether an instruction with a VEX prefix uses general registers only.
+fn is_general(code: Code) -> bool {
+    use CpuidFeature::{BMI1, BMI2, CMPCCXADD};
+    let features = code.cpuid_features().iter();
+    features
+        .clone()
+        .any(|feature| matches!(feature, BMI1 | BMI2 | CMPCCXADD))
+}
+
+/// Whether an instruction without a VEX prefix uses the x87 or SSE state.
+fn uses_fx(code: Code) -> bool {
     use CpuidFeature::*;
     code.cpuid_features().iter().any(|feature| {
         matches!(
@@ -206,6 +271,10 @@ pub(super) fn uses_fx(code: Code) -> bool {
                 | SSE4_1
                 | SSE4_2
                 | SSE4A
+                | AES
+                | PCLMULQDQ
+                | SHA
+                | GFNI
                 | FXSR
                 | XSAVE
                 | XSAVEC

@@ -1,6 +1,7 @@
 //! A difference between the machine and the processor, and its display.
 
 use std::fmt;
+use unwind_sim_host::Extended;
 use unwind_sim_host::stepper::Cpu;
 
 const NAMES: [&str; 16] = [
@@ -27,8 +28,8 @@ const FLAGS: [(&str, u32); 9] = [
 pub struct Side {
     /// General registers, flags, segment bases.
     pub cpu: Cpu,
-    /// x87 and SSE registers as FXSAVE64 stores them, if they were compared.
-    pub fx: Option<[u8; 512]>,
+    /// x87, SSE and AVX registers, if they were compared.
+    pub fx: Option<Extended>,
     /// How the instruction ended.
     pub ended: String,
 }
@@ -155,8 +156,9 @@ fn hex(bytes: &[u8]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The registers that differ between two FXSAVE64 areas.
-fn fx_values(a: &[u8; 512], b: &[u8; 512]) -> Vec<(String, String, String)> {
+/// The registers that differ: of a vector, the xmm register, and the upper half under the name of the
+/// ymm register.
+fn fx_values(a: &Extended, b: &Extended) -> Vec<(String, String, String)> {
     let mut fields = vec![
         ("fcw".to_owned(), 0, 2),
         ("fsw".to_owned(), 2, 2),
@@ -171,9 +173,15 @@ fn fx_values(a: &[u8; 512], b: &[u8; 512]) -> Vec<(String, String, String)> {
     };
     let mut values = Vec::new();
     for (name, at, size) in fields {
-        let (a, b) = (&a[at..at + size], &b[at..at + size]);
+        let (a, b) = (&a.legacy[at..at + size], &b.legacy[at..at + size]);
         if a != b {
             values.push((name, number(a), number(b)));
+        }
+    }
+    for (number, (a, b)) in a.upper.iter().zip(b.upper).enumerate() {
+        if *a != b {
+            let half = |value: u128| format!("{value:032x}:");
+            values.push((format!("ymm{number}"), half(*a), half(b)));
         }
     }
     values

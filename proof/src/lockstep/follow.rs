@@ -4,9 +4,9 @@ use super::difference::Memory;
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{Access, Area, State};
-use unwind_sim_host::HostError;
+use unwind_sim_emulator::{Access, Area, Core};
 use unwind_sim_host::stepper::{Cpu, Stepper};
+use unwind_sim_host::{Extended, HostError};
 
 /// Number of bytes copied or compared at once.
 const CHUNK: u64 = 1 << 16;
@@ -14,19 +14,30 @@ const CHUNK: u64 = 1 << 16;
 const AREA_MAX: u64 = 1 << 30;
 
 /// The general registers of a state, with the next instruction at `rip`.
-pub(super) fn cpu_of(state: &State, rip: u64) -> Cpu {
+pub(super) fn cpu_of(core: &Core, rip: u64) -> Cpu {
     Cpu {
-        gpr: std::array::from_fn(|number| state.gpr(number)),
+        gpr: std::array::from_fn(|number| core.state.gpr(number)),
         rip,
-        rflags: state.rflags(),
-        bases: [state.gpr(reg::FS), state.gpr(reg::GS)],
+        rflags: core.state.rflags(),
+        bases: [core.state.gpr(reg::FS), core.state.gpr(reg::GS)],
     }
 }
 
-/// Whether two FXSAVE64 areas are equal. Ignores the last x87 instruction and operand, since
-/// processors differ in when they record them.
-pub(super) fn same_fx(a: &[u8; 512], b: &[u8; 512]) -> bool {
-    let same = |part: Range<usize>| a[part.clone()] == b[part];
+/// The x87, SSE and AVX registers of a state.
+pub(super) fn extended_of(core: &Core) -> Extended {
+    Extended {
+        legacy: core.fx_image(),
+        upper: std::array::from_fn(|number| core.state.vectors.ymm(number)[1]),
+    }
+}
+
+/// Whether these registers are equal. Ignores the last x87 instruction and operand, since processors
+/// differ in when they record them.
+pub(super) fn same_fx(a: &Extended, b: &Extended) -> bool {
+    if a.upper != b.upper {
+        return false;
+    }
+    let same = |part: Range<usize>| a.legacy[part.clone()] == b.legacy[part];
     // Control, status and tag word; MXCSR; x87 registers without padding; xmm.
     same(0..5) && same(24..28) && (0..8).all(|i| same(32 + 16 * i..42 + 16 * i)) && same(160..416)
 }
@@ -36,8 +47,8 @@ pub(super) struct Follower {
     pub(super) stepper: Stepper,
     /// Changes in the machine since they were last applied.
     pub(super) changes: Vec<Change>,
-    /// The x87 and SSE registers as last read or set.
-    fx: [u8; 512],
+    /// The x87, SSE and AVX registers as last read or set.
+    fx: Extended,
     ours: Vec<u8>,
     theirs: Vec<u8>,
 }
@@ -46,7 +57,7 @@ impl Follower {
     pub(super) fn new() -> Result<Follower, HostError> {
         let stepper = Stepper::new()?;
         Ok(Follower {
-            fx: stepper.fx()?,
+            fx: stepper.extended()?,
             stepper,
             changes: Vec::new(),
             ours: vec![0; CHUNK as usize],
@@ -55,62 +66,62 @@ impl Follower {
     }
 
     /// Copies the machine's memory and registers to the process, replacing everything.
-    pub(super) fn fill(&mut self, state: &State) -> Result<(), HostError> {
+    pub(super) fn fill(&mut self, core: &Core) -> Result<(), HostError> {
         self.stepper.clear()?;
-        for (range, area) in state.memory.areas() {
-            self.map(state, range, area)?;
+        for (range, area) in core.memory.areas() {
+            self.map(core, range, area)?;
         }
-        self.set_registers(state)
+        self.set_registers(core)
     }
 
     /// Applies what the machine's kernel did.
-    pub(super) fn apply(&mut self, state: &State) -> Result<(), HostError> {
+    pub(super) fn apply(&mut self, core: &Core) -> Result<(), HostError> {
         for change in std::mem::take(&mut self.changes) {
             match change {
-                Change::Stored(range) => self.copy(state, range)?,
-                Change::Mapped(range) => self.remap(state, &range)?,
+                Change::Stored(range) => self.copy(core, range)?,
+                Change::Mapped(range) => self.remap(core, &range)?,
             }
         }
-        self.set_registers(state)
+        self.set_registers(core)
     }
 
-    fn set_registers(&mut self, state: &State) -> Result<(), HostError> {
-        self.stepper.set_cpu(&cpu_of(state, state.rip))?;
-        self.set_fx(state)
+    fn set_registers(&mut self, core: &Core) -> Result<(), HostError> {
+        self.stepper.set_cpu(&cpu_of(core, core.state.rip))?;
+        self.set_fx(core)
     }
 
-    /// Sets the x87 and SSE registers.
-    pub(super) fn set_fx(&mut self, state: &State) -> Result<(), HostError> {
-        let fx = state.fx_image();
+    /// Sets the x87, SSE and AVX registers.
+    pub(super) fn set_fx(&mut self, core: &Core) -> Result<(), HostError> {
+        let fx = extended_of(core);
         if !same_fx(&fx, &self.fx) {
-            self.stepper.set_fx(&fx)?;
+            self.stepper.set_extended(&fx)?;
             self.fx = fx;
         }
         Ok(())
     }
 
-    /// Reads the x87 and SSE registers.
-    pub(super) fn fx(&mut self) -> Result<&[u8; 512], HostError> {
-        self.fx = self.stepper.fx()?;
+    /// Reads the x87, SSE and AVX registers.
+    pub(super) fn fx(&mut self) -> Result<&Extended, HostError> {
+        self.fx = self.stepper.extended()?;
         Ok(&self.fx)
     }
 
-    fn remap(&mut self, state: &State, range: &Range<u64>) -> Result<(), HostError> {
+    fn remap(&mut self, core: &Core, range: &Range<u64>) -> Result<(), HostError> {
         self.stepper.unmap(range.clone())?;
-        for (area_range, area) in state.memory.areas() {
+        for (area_range, area) in core.memory.areas() {
             let part = area_range.start.max(range.start)..area_range.end.min(range.end);
             if part.start < part.end {
-                self.map(state, part, area)?;
+                self.map(core, part, area)?;
             }
         }
         Ok(())
     }
 
-    fn map(&mut self, state: &State, range: Range<u64>, area: &Area) -> Result<(), HostError> {
+    fn map(&mut self, core: &Core, range: Range<u64>, area: &Area) -> Result<(), HostError> {
         let may = [Access::Read, Access::Write, Access::Execute];
         let may = may.map(|access| area.permissions().allow(access));
         self.stepper.map(range.clone(), [true, true, false])?;
-        self.copy(state, range.clone())?;
+        self.copy(core, range.clone())?;
         if may != [true, true, false] {
             self.stepper.protect(range, may)?;
         }
@@ -118,13 +129,13 @@ impl Follower {
     }
 
     /// Copies a range. Skips zeros in large ranges, which are zero anyway.
-    fn copy(&mut self, state: &State, range: Range<u64>) -> Result<(), HostError> {
+    fn copy(&mut self, core: &Core, range: Range<u64>) -> Result<(), HostError> {
         let whole = range.end - range.start >= CHUNK;
         for part in chunks(range) {
             let ours = &mut self.ours[..(part.end - part.start) as usize];
             // If it cannot be read, it was stored and later unmapped, which the next change
             // reports.
-            if state.memory.peek(part.start, ours).is_err() {
+            if core.memory.peek(part.start, ours).is_err() {
                 continue;
             }
             if !whole || ours.iter().any(|&byte| byte != 0) {
@@ -137,13 +148,13 @@ impl Follower {
     /// The first bytes of a range that differ. Ignores what is unreadable in the machine.
     pub(super) fn compare(
         &mut self,
-        state: &State,
+        core: &Core,
         range: Range<u64>,
     ) -> Result<Option<Memory>, HostError> {
         for part in chunks(range) {
             let size = (part.end - part.start) as usize;
             let (ours, theirs) = (&mut self.ours[..size], &mut self.theirs[..size]);
-            if state.memory.peek(part.start, ours).is_err() {
+            if core.memory.peek(part.start, ours).is_err() {
                 continue;
             }
             self.stepper.read(part.start, theirs)?;
@@ -155,13 +166,13 @@ impl Follower {
     }
 
     /// Compares all readable memory.
-    pub(super) fn compare_all(&mut self, state: &State) -> Result<Option<Memory>, HostError> {
-        for (range, area) in state.memory.areas() {
+    pub(super) fn compare_all(&mut self, core: &Core) -> Result<Option<Memory>, HostError> {
+        for (range, area) in core.memory.areas() {
             let wanted = area.permissions().allow(Access::Read);
             if !wanted || range.end - range.start > AREA_MAX {
                 continue;
             }
-            if let Some(memory) = self.compare(state, range)? {
+            if let Some(memory) = self.compare(core, range)? {
                 return Ok(Some(memory));
             }
         }

@@ -1,10 +1,11 @@
 //! Analyses an instruction before it is executed: what must be compared afterwards.
 
 use iced_x86::{
-    CpuidFeature, Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+    CpuidFeature, Decoder, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    Register,
 };
 use std::ops::Range;
-use unwind_sim_emulator::State;
+use unwind_sim_emulator::Core;
 use unwind_sim_emulator::state::reg;
 
 /// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
@@ -18,7 +19,7 @@ pub(super) struct Next {
     pub(super) bytes: [u8; INSN_MAX],
     /// Whether the processor takes over the machine's result.
     pub(super) led: bool,
-    /// Whether it may change x87, MMX or SSE registers.
+    /// Whether it may change x87, MMX, SSE or AVX registers.
     pub(super) fx: bool,
     /// Whether it accesses memory in several parts.
     pub(super) in_parts: bool,
@@ -40,26 +41,26 @@ impl Reader {
     }
 
     /// Analyses the next instruction of this state.
-    pub(super) fn next(&mut self, state: &State) -> Next {
+    pub(super) fn next(&mut self, core: &Core) -> Next {
         let mut bytes = [0; INSN_MAX];
-        let rip = state.rip;
+        let rip = core.state.rip;
         let mut len = INSN_MAX;
-        if state.memory.fetch(rip, &mut bytes).is_err() {
+        if core.memory.fetch(rip, &mut bytes).is_err() {
             len = len.min((PAGE - rip % PAGE) as usize);
-            if state.memory.fetch(rip, &mut bytes[..len]).is_err() {
+            if core.memory.fetch(rip, &mut bytes[..len]).is_err() {
                 len = 0;
             }
         }
-        let options = state.processor().decoder_options();
+        let options = core.processor().decoder_options();
         let insn = Decoder::with_ip(64, &bytes[..len], rip, options).decode();
         self.stores.clear();
         let info = self.info.info(&insn);
         let mut in_parts = info.used_memory().len() > 1;
         for memory in info.used_memory() {
             let size = memory.memory_size().size() as u64;
-            in_parts |= size > 16 || !size.is_power_of_two();
+            in_parts |= size > 32 || !size.is_power_of_two();
             if writes(memory.access())
-                && let Some(at) = memory.virtual_address(0, |r, _, _| value(r, state))
+                && let Some(at) = memory.virtual_address(0, |r, _, _| value(r, core))
             {
                 self.stores.push(at..at.wrapping_add(size));
             }
@@ -68,7 +69,7 @@ impl Reader {
         Next {
             bytes,
             led: is_led(mnemonic),
-            fx: insn.cpuid_features().iter().any(is_fx),
+            fx: insn.encoding() == EncodingKind::VEX || insn.cpuid_features().iter().any(is_fx),
             in_parts,
             insn,
         }
@@ -82,12 +83,12 @@ fn writes(access: OpAccess) -> bool {
     )
 }
 
-fn value(register: Register, state: &State) -> Option<u64> {
+fn value(register: Register, core: &Core) -> Option<u64> {
     Some(match register {
-        Register::FS => state.gpr(reg::FS),
-        Register::GS => state.gpr(reg::GS),
-        r if r.is_gpr64() => state.gpr(r.number()),
-        r if r.is_gpr32() => state.gpr(r.number()) & 0xffff_ffff,
+        Register::FS => core.state.gpr(reg::FS),
+        Register::GS => core.state.gpr(reg::GS),
+        r if r.is_gpr64() => core.state.gpr(r.number()),
+        r if r.is_gpr32() => core.state.gpr(r.number()) & 0xffff_ffff,
         _ => 0,
     })
 }
@@ -110,10 +111,26 @@ fn is_led(mnemonic: Mnemonic) -> bool {
 
 fn is_fx(feature: &CpuidFeature) -> bool {
     use CpuidFeature::{
-        FPU, FPU287, FPU387, FXSR, MMX, SSE, SSE2, SSE3, SSE4_1, SSE4_2, SSSE3, XSAVE,
+        AES, FPU, FPU287, FPU387, FXSR, GFNI, MMX, PCLMULQDQ, SHA, SSE, SSE2, SSE3, SSE4_1, SSE4_2,
+        SSE4A, SSSE3, XSAVE,
     };
     matches!(
         feature,
-        FPU | FPU287 | FPU387 | FXSR | MMX | SSE | SSE2 | SSE3 | SSE4_1 | SSE4_2 | SSSE3 | XSAVE
+        AES | FPU
+            | FPU287
+            | FPU387
+            | FXSR
+            | GFNI
+            | MMX
+            | PCLMULQDQ
+            | SHA
+            | SSE
+            | SSE2
+            | SSE3
+            | SSE4_1
+            | SSE4_2
+            | SSE4A
+            | SSSE3
+            | XSAVE
     )
 }

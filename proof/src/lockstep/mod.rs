@@ -9,8 +9,8 @@
 //! does not spread (`insn`, `step`).
 //!
 //! Compared are: general registers, rip, flags and the fs and gs bases after each instruction; the
-//! memory it stored to, by its operands and by what the machine did; x87 and SSE registers after
-//! each instruction that may change them, and all of them at intervals; all memory at intervals and
+//! memory it stored to, by its operands and by what the machine did; x87, SSE and AVX registers
+//! after each instruction that may change them, and all of them at intervals; all memory at intervals and
 //! at the end; that both sides raise a fault at the same instruction for the same address.
 
 mod difference;

@@ -3,7 +3,7 @@
 use super::difference::Difference;
 use super::step::Lockstep;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Notice, Outcome, Process, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
 use unwind_sim_host::HostError;
 use unwind_sim_record::program::{End, RunningProgram};
 
@@ -72,7 +72,7 @@ pub fn run(
     request: &Request,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, LockstepError> {
-    let process = Process::start(&program.path, program.options)?;
+    let process = Kernel::start(&program.path, program.options)?;
     let mut lockstep = Lockstep::new(process)?;
     let mut bare = Vec::new();
     if request.measure {

@@ -1,20 +1,20 @@
 //! Executes one instruction on each side and compares.
 
 use super::difference::{Difference, Memory, Side};
-use super::follow::{Follower, cpu_of, same_fx};
+use super::follow::{Follower, cpu_of, extended_of, same_fx};
 use super::insn::{Next, Reader};
 use iced_x86::Mnemonic;
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::differences::{self, Case, Used, View};
-use unwind_sim_emulator::linux::{Notice, Outcome, Process, ProcessObserver, SystemCall};
-use unwind_sim_emulator::{Exception, Executed, Fault, FaultKind, Observer, Processor, State};
-use unwind_sim_host::HostError;
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ProcessObserver, SystemCall, Task};
+use unwind_sim_emulator::{Core, Exception, Executed, Fault, FaultKind, Observer, Processor};
 use unwind_sim_host::stepper::{Cpu, Stop};
+use unwind_sim_host::{Extended, HostError};
 use unwind_sim_judge::disassembly::instruction;
 use unwind_sim_unwind::truth;
 
-/// Instructions between comparisons of all x87 and SSE registers.
+/// Instructions between comparisons of all x87, SSE and AVX registers.
 const FX_EVERY: u64 = 1 << 10;
 /// Instructions between comparisons of all memory.
 const MEMORY_EVERY: u64 = 1 << 20;
@@ -32,7 +32,7 @@ const SI_KERNEL: i32 = 128;
 
 /// The machine, and the process that follows it.
 pub(super) struct Lockstep {
-    process: Process,
+    process: Kernel,
     follower: Follower,
     reader: Reader,
     watch: Watch,
@@ -47,42 +47,50 @@ pub(super) struct Lockstep {
 struct Watch {
     /// The registers after the instruction.
     after: Option<Cpu>,
-    /// x87 and SSE registers after the instruction, if wanted.
-    fx: Option<[u8; 512]>,
+    /// x87, SSE and AVX registers after the instruction, if wanted.
+    fx: Option<Extended>,
     fx_wanted: bool,
     exception: Option<(Exception, Cpu)>,
     /// The kernel answered a call or started a handler.
     kernel: bool,
-    /// A program was started.
+    /// A program was started, or another process runs.
     started: bool,
+    /// The thread that runs.
+    task: Option<Task>,
 }
 
 impl Observer for Watch {
-    fn before(&mut self, _: &State, _: &Executed) {}
+    fn before(&mut self, _: &Core, _: &Executed) {}
 
-    fn after(&mut self, state: &State, _: &Executed, next: u64) {
+    fn after(&mut self, core: &Core, _: &Executed, next: u64) {
         // Not for the first instruction of a signal handler.
         if self.exception.is_none() {
-            self.after = Some(cpu_of(state, next));
-            self.fx = self.fx_wanted.then(|| state.fx_image());
+            self.after = Some(cpu_of(core, next));
+            self.fx = self.fx_wanted.then(|| extended_of(core));
         }
     }
 }
 
 impl ProcessObserver for Watch {
-    fn started(&mut self, _: &State, _: u64) {
+    fn started(&mut self, _: &Core, _: u64) {
         self.started = true;
     }
 
-    fn exception(&mut self, exception: Exception, state: &State) {
-        self.exception = Some((exception, cpu_of(state, state.rip)));
+    fn switched(&mut self, task: Task, _: &Core) {
+        let before = self.task.replace(task);
+        self.kernel = true;
+        self.started |= before.is_none_or(|before| before.process != task.process);
+    }
+
+    fn exception(&mut self, exception: Exception, core: &Core) {
+        self.exception = Some((exception, cpu_of(core, core.state.rip)));
     }
 
     fn signal(&mut self, _: u8, _: &truth::Cpu, _: &truth::Cpu, _: u64) {
         self.kernel = true;
     }
 
-    fn system_call(&mut self, _: &SystemCall, _: &State) {
+    fn system_call(&mut self, _: &SystemCall, _: &Core) {
         self.kernel = true;
     }
 }
@@ -97,7 +105,7 @@ struct Ended<T> {
 #[derive(Default)]
 struct Found {
     differs: bool,
-    fx: Option<([u8; 512], [u8; 512])>,
+    fx: Option<(Extended, Extended)>,
     memory: Vec<Memory>,
 }
 
@@ -105,11 +113,11 @@ type Step = (Outcome, Option<Box<Difference>>);
 
 impl Lockstep {
     /// Starts the process in the machine's state.
-    pub(super) fn new(mut process: Process) -> Result<Lockstep, HostError> {
-        let state = &mut process.machine.state;
-        state.memory.note_changes(true);
+    pub(super) fn new(mut process: Kernel) -> Result<Lockstep, HostError> {
+        let core = &mut process.machine.core;
+        core.memory.note_changes(true);
         let mut follower = Follower::new()?;
-        follower.fill(state)?;
+        follower.fill(core)?;
         Ok(Lockstep {
             process,
             follower,
@@ -123,8 +131,8 @@ impl Lockstep {
 
     /// The machine, for changes that the processor does not see.
     #[cfg(test)]
-    pub(super) fn machine(&mut self) -> &mut State {
-        &mut self.process.machine.state
+    pub(super) fn machine(&mut self) -> &mut Core {
+        &mut self.process.machine.core
     }
 
     /// Instructions executed so far on both sides.
@@ -150,13 +158,22 @@ impl Lockstep {
         {
             return Ok((Outcome::Limit, Some(difference)));
         }
-        let state = &mut self.process.machine.state;
-        state.single_iteration = true;
-        let before = cpu_of(state, state.rip);
-        let processor = state.processor();
-        let next = self.reader.next(state);
+        self.watch = Watch {
+            task: Some(self.process.task()),
+            ..Watch::default()
+        };
+        self.process.take_turns(&mut self.watch);
+        if self.watch.kernel {
+            self.take_over()?;
+        }
+        let core = &mut self.process.machine.core;
+        core.state.single_iteration = true;
+        let before = cpu_of(core, core.state.rip);
+        let processor = core.processor();
+        let next = self.reader.next(core);
         self.watch = Watch {
             fx_wanted: next.fx || number.is_multiple_of(FX_EVERY),
+            task: Some(self.process.task()),
             ..Watch::default()
         };
         let outcome = self.process.step(&mut self.watch);
@@ -164,7 +181,7 @@ impl Lockstep {
         if unsupported || matches!(outcome, Outcome::OutOfPages { .. }) {
             return Ok((outcome, None));
         }
-        let memory = &mut self.process.machine.state.memory;
+        let memory = &mut self.process.machine.core.memory;
         memory.take_changes(&mut self.follower.changes);
         if next.led {
             self.led += 1;
@@ -218,14 +235,14 @@ impl Lockstep {
 
     /// Applies what the machine did to the process.
     fn take_over(&mut self) -> Result<(), HostError> {
-        let state = &mut self.process.machine.state;
+        let core = &mut self.process.machine.core;
         // `started` is also set before the first instruction, but then no call was handled.
         if self.watch.started && self.watch.kernel {
-            state.memory.note_changes(true);
+            core.memory.note_changes(true);
             self.follower.changes.clear();
-            return self.follower.fill(state);
+            return self.follower.fill(core);
         }
-        self.follower.apply(state)
+        self.follower.apply(core)
     }
 
     /// Compares after an instruction that completed in the machine.
@@ -237,7 +254,7 @@ impl Lockstep {
         theirs: &Ended<Stop>,
         found: &mut Found,
     ) -> Result<(), HostError> {
-        let processor = self.process.machine.state.processor();
+        let processor = self.process.machine.core.processor();
         let case = case(next, before, processor);
         let (mut cpu, mut fx) = (*ours, self.watch.fx);
         let their_fx = match fx {
@@ -278,8 +295,8 @@ impl Lockstep {
             }
             last = range.clone();
             let memory = if open.is_empty() {
-                let state = &self.process.machine.state;
-                self.follower.compare(state, range)?
+                let core = &self.process.machine.core;
+                self.follower.compare(core, range)?
             } else {
                 self.compare_but(&open, range)?
             };
@@ -292,15 +309,19 @@ impl Lockstep {
     }
 
     /// Continues the machine with the processor's registers.
-    fn adopt(&mut self, cpu: &Cpu, fx: Option<&[u8; 512]>) {
-        let state = &mut self.process.machine.state;
-        state.set_rflags(cpu.rflags);
+    fn adopt(&mut self, cpu: &Cpu, fx: Option<&Extended>) {
+        let core = &mut self.process.machine.core;
+        core.state.set_rflags(cpu.rflags);
         for (number, value) in cpu.gpr.iter().enumerate() {
-            state.set_gpr(number, *value);
+            core.state.set_gpr(number, *value);
         }
         if let Some(fx) = fx {
-            let set = state.set_fx_image(fx);
+            let set = core.set_fx_image(&fx.legacy);
             debug_assert!(set.is_some(), "MXCSR was the machine's");
+            for (number, upper) in fx.upper.iter().enumerate() {
+                let vectors = &mut core.state.vectors;
+                vectors.set_ymm(number, [vectors.xmm(number), *upper]);
+            }
         }
     }
 
@@ -324,8 +345,8 @@ impl Lockstep {
         range: Range<u64>,
     ) -> Result<Option<Memory>, HostError> {
         let mut machine = vec![0; (range.end - range.start) as usize];
-        let state = &self.process.machine.state;
-        if state.memory.peek(range.start, &mut machine).is_err() {
+        let core = &self.process.machine.core;
+        if core.memory.peek(range.start, &mut machine).is_err() {
             return Ok(None);
         }
         let mut cpu = machine.clone();
@@ -343,11 +364,11 @@ impl Lockstep {
 
     /// Compares all memory.
     pub(super) fn compare_all(&mut self) -> Result<Option<Box<Difference>>, HostError> {
-        let state = &self.process.machine.state;
-        let Some(memory) = self.follower.compare_all(state)? else {
+        let core = &self.process.machine.core;
+        let Some(memory) = self.follower.compare_all(core)? else {
             return Ok(None);
         };
-        let cpu = cpu_of(state, state.rip);
+        let cpu = cpu_of(core, core.state.rip);
         let side = Side {
             cpu,
             fx: None,
@@ -355,7 +376,7 @@ impl Lockstep {
         };
         Ok(Some(Box::new(Difference {
             number: self.executed(),
-            rip: state.rip,
+            rip: core.state.rip,
             bytes: Vec::new(),
             insn: String::new(),
             before: cpu,
@@ -382,24 +403,34 @@ fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
 /// Replaces our values by the processor's where the table of differences allows any.
 fn forgive(
     case: &Case<'_>,
-    ours: (&mut Cpu, Option<&mut [u8; 512]>),
-    theirs: (&Cpu, Option<&[u8; 512]>),
+    ours: (&mut Cpu, Option<&mut Extended>),
+    theirs: (&Cpu, Option<&Extended>),
 ) -> Used {
     let (ours, fx) = ours;
     let (mut cpu, mut their_fx) = (*theirs.0, theirs.1.copied());
+    let (their_fx, their_upper) = parts(their_fx.as_mut());
     let processor = View {
         gpr: &mut cpu.gpr,
         rip: &mut cpu.rip,
         rflags: &mut cpu.rflags,
-        fx: their_fx.as_mut(),
+        fx: their_fx,
+        upper: their_upper,
     };
+    let (fx, upper) = parts(fx);
     let mut machine = View {
         gpr: &mut ours.gpr,
         rip: &mut ours.rip,
         rflags: &mut ours.rflags,
         fx,
+        upper,
     };
     case.forgive(&processor, &mut machine)
+}
+
+type Parts<'a> = (Option<&'a mut [u8; 512]>, Option<&'a mut [u128; 16]>);
+
+fn parts(fx: Option<&mut Extended>) -> Parts<'_> {
+    fx.map(|fx| (&mut fx.legacy, &mut fx.upper)).unzip()
 }
 
 fn end_of(stop: Stop) -> differences::End {

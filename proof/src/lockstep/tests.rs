@@ -3,8 +3,8 @@
 
 use super::difference::Difference;
 use super::step::Lockstep;
-use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
-use unwind_sim_emulator::{Permissions, State};
+use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessOptions};
+use unwind_sim_emulator::{Core, Permissions};
 
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
@@ -45,18 +45,18 @@ fn start(code: &[u8]) -> Option<Lockstep> {
         processor: unwind_sim_record::processor::host().processor,
         ..ProcessOptions::default()
     };
-    let mut process = Process::start(b"/program", options).expect("it starts");
-    let state = &mut process.machine.state;
-    let mapped = state
+    let mut process = Kernel::start(b"/program", options).expect("it starts");
+    let core = &mut process.machine.core;
+    let mapped = core
         .memory
         .map(DATA..DATA + 0x2000, Permissions::READ_WRITE);
     mapped.expect("it is free");
-    state.set_gpr(3, DATA);
+    core.state.set_gpr(3, DATA);
     Some(Lockstep::new(process).expect("it follows"))
 }
 
 /// Steps `before` instructions, changes the machine, and returns the difference at the next step.
-fn after(code: &[u8], before: u32, change: impl FnOnce(&mut State)) -> Option<Difference> {
+fn after(code: &[u8], before: u32, change: impl FnOnce(&mut Core)) -> Option<Difference> {
     let mut lockstep = start(code)?;
     for _ in 0..before {
         let (outcome, difference) = lockstep.step().expect("a step");
@@ -71,7 +71,7 @@ fn after(code: &[u8], before: u32, change: impl FnOnce(&mut State)) -> Option<Di
 #[test]
 fn a_register_is_seen() {
     // nop; nop
-    let Some(difference) = after(&[0x90, 0x90], 1, |state| state.set_gpr(13, 5)) else {
+    let Some(difference) = after(&[0x90, 0x90], 1, |core| core.state.set_gpr(13, 5)) else {
         return;
     };
     assert_eq!((difference.number, difference.rip), (1, CODE + 0x79));
@@ -85,7 +85,7 @@ fn a_register_is_seen() {
 
 #[test]
 fn a_difference_is_a_line_of_json() {
-    let Some(difference) = after(&[0x90, 0x90], 1, |state| state.set_gpr(13, 5)) else {
+    let Some(difference) = after(&[0x90, 0x90], 1, |core| core.state.set_gpr(13, 5)) else {
         return;
     };
     let run = super::Run {
@@ -117,10 +117,10 @@ fn flags_are_seen_but_those_that_are_open() {
     // test %eax,%eax leaves AF open; nop
     if let Some(mut lockstep) = start(&[0x85, 0xc0, 0x90]) {
         lockstep.step().expect("a step");
-        let rflags = lockstep.machine().rflags();
+        let rflags = lockstep.machine().state.rflags();
         assert!(lockstep.step().expect("a step").1.is_none());
         assert_eq!(rflags & 0x40, 0x40);
-        lockstep.machine().set_rflags(rflags ^ 1);
+        lockstep.machine().state.set_rflags(rflags ^ 1);
         let (_, difference) = lockstep.step().expect("a step");
         // The third instruction faults; flags differ then, too.
         assert!(difference.expect("one").to_string().contains("\nrflags "));
@@ -130,7 +130,9 @@ fn flags_are_seen_but_those_that_are_open() {
 #[test]
 fn stored_memory_is_seen_at_the_store() {
     // mov %rax,8(%rbx) with another rax: memory differs, and rax
-    let Some(difference) = after(&[0x48, 0x89, 0x43, 0x08], 0, |state| state.set_gpr(0, 7)) else {
+    let Some(difference) = after(&[0x48, 0x89, 0x43, 0x08], 0, |core| {
+        core.state.set_gpr(0, 7)
+    }) else {
         return;
     };
     let [memory] = &difference.memory[..] else {
@@ -138,7 +140,7 @@ fn stored_memory_is_seen_at_the_store() {
     };
     assert_eq!((memory.address, memory.machine[0]), (DATA + 8, 7));
     // add %al,(%rbx) with another value in memory
-    let poke = |state: &mut State| state.memory.poke(DATA, &[9]).expect("mapped");
+    let poke = |core: &mut Core| core.memory.poke(DATA, &[9]).expect("mapped");
     let difference = after(&[0x00, 0x03], 0, poke).expect("ptrace");
     assert_eq!(difference.memory.len(), 1);
     assert_eq!(difference.machine.cpu.gpr, difference.processor.cpu.gpr);
@@ -152,10 +154,37 @@ fn vector_registers_are_seen_where_they_are_used() {
         return;
     };
     assert!(lockstep.step().expect("a step").1.is_none());
-    lockstep.machine().xmm[5] = 3;
+    lockstep.machine().state.vectors.set_xmm(5, 3);
     assert!(lockstep.step().expect("a step").1.is_none());
     let difference = lockstep.step().expect("a step").1.expect("a difference");
     assert!(difference.to_string().contains("\nxmm5 "), "{difference}");
+}
+
+#[test]
+fn upper_halves_are_seen() {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        skip::skip("upper_halves_are_seen", "there is no AVX2");
+        return;
+    }
+    // vpcmpeqd %ymm1,%ymm1,%ymm1; pxor %xmm1,%xmm1; vpaddq %ymm1,%ymm1,%ymm2
+    let code = [
+        0xc5, 0xf5, 0x76, 0xc9, 0x66, 0x0f, 0xef, 0xc9, 0xc5, 0xf5, 0xd4, 0xd1,
+    ];
+    let Some(mut lockstep) = start(&code) else {
+        return;
+    };
+    for _ in 0..2 {
+        assert!(lockstep.step().expect("a step").1.is_none());
+    }
+    let ones = lockstep.machine().state.vectors.ymm(1);
+    assert_eq!(ones, [0, u128::MAX]);
+    lockstep.machine().state.vectors.set_ymm(1, [0, 5]);
+    let difference = lockstep.step().expect("a step").1.expect("a difference");
+    let text = difference.to_string();
+    assert!(
+        text.contains("\nymm1 ") && text.contains("\nymm2 "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -174,10 +203,9 @@ fn memory_that_nobody_stored_is_seen_when_all_is_compared() {
 #[test]
 fn faults_must_be_the_same() {
     // mov (%rbx),%eax, on a page that only the machine may not read
-    let protect = |state: &mut State| {
+    let protect = |core: &mut Core| {
         let page = DATA..DATA + 0x1000;
-        state
-            .memory
+        core.memory
             .protect(page, Permissions::NONE)
             .expect("mapped");
     };

@@ -3,7 +3,7 @@
 //! Deliberately shares nothing with the unwinders that are compared with it.
 
 use std::ops::Range;
-use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_emulator::{AddressSpace, Core};
 
 /// A general register by its hardware number.
 pub type Gpr = u8;
@@ -131,10 +131,9 @@ pub struct Values {
 }
 
 /// Evaluates `row` in this state.
-pub fn evaluate(row: &FrameLayout, state: &State) -> Values {
-    let gpr = |number: Gpr| state.gpr(number.into());
-    let word =
-        |base: u64, offset: i32| read(&state.memory, base.wrapping_add_signed(offset.into()));
+pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
+    let gpr = |number: Gpr| core.state.gpr(number.into());
+    let word = |base: u64, offset: i32| read(&core.memory, base.wrapping_add_signed(offset.into()));
     let cfa = match row.cfa {
         Cfa::Offset(base, offset) => Some(gpr(base).wrapping_add_signed(offset.into())),
         Cfa::Load(base, offset) => word(gpr(base), offset),

@@ -11,7 +11,7 @@ use super::watch::Watch;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
-use unwind_sim_emulator::linux::{Outcome, Process, ProcessOptions};
+use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessOptions};
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
@@ -213,7 +213,7 @@ impl Bench {
     fn watch<'a>(&self, built: &'a Built, table: &'a Table) -> Result<Watch<'a>, Problem> {
         self.write(built, &built.table)?;
         let path = format!("/{NAME}");
-        let mut process = Process::start(path.as_bytes(), self.options()).map_err(setup)?;
+        let mut process = Kernel::start(path.as_bytes(), self.options()).map_err(setup)?;
         let mut watch = Watch::new(&built.table, table);
         match process.run(INSTRUCTIONS_MAX, &mut watch) {
             Outcome::Exited(0) => Ok(watch),

@@ -5,7 +5,7 @@ use super::row::{RBP_SAVED, SAVED, Table, Values, evaluate};
 use std::collections::{BTreeSet, HashSet};
 use unwind_sim_emulator::linux::ProcessObserver;
 use unwind_sim_emulator::machine::Executed;
-use unwind_sim_emulator::{Observer, State};
+use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_unwind::regs::Reg;
 
 /// Observes a run.
@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
-    fn before(&mut self, state: &State, insn: &Executed) {
+    fn before(&mut self, core: &Core, insn: &Executed) {
         let address = insn.rip;
         self.executed.insert(address);
         let Some((unit, row)) = self.truth.find(address) else {
@@ -73,12 +73,12 @@ impl Observer for Watch<'_> {
             self.wrong.insert((address, Reg::Rip));
             return;
         };
-        let (truth, given) = (evaluate(row, state), evaluate(other, state));
+        let (truth, given) = (evaluate(row, core), evaluate(other, core));
         let misread = other_unit.signal != unit.signal;
         self.compare(address, &truth, &given, misread);
     }
 
-    fn after(&mut self, _: &State, _: &Executed, _: u64) {}
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
 impl ProcessObserver for Watch<'_> {}

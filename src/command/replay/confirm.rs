@@ -61,10 +61,10 @@ pub(super) fn run(
     };
     run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
         if last.replace(view.number) != Some(view.number) {
-            let state = source.state(view).map_err(|error| error.to_string());
+            let core = source.core_at(view).map_err(|error| error.to_string());
             let cpu = args.confirm.cpu.processor();
             let most = args.confirm.max_instructions;
-            let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
+            let went = core.map(|s| confirm::resume(s, cpu, most, root.path()));
             if args.json {
                 let went = went.as_ref().map_err(Clone::clone);
                 line(out, &json::Line::resumed(view, went))?;

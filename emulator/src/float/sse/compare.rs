@@ -43,40 +43,49 @@ pub(crate) fn compare_unordered<T: Element>(a: T, b: T, env: Env) -> (Relation, 
     compare(a, b, false, env)
 }
 
-/// A predicate of `cmpps` and its relatives. The negated ones hold for NaNs.
+/// A predicate of `cmpps` and its relatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Predicate {
-    /// Equal.
-    Equal,
-    /// Less; NaNs are invalid.
-    LessThan,
-    /// Less or equal; NaNs are invalid.
-    LessOrEqual,
-    /// A NaN is involved.
-    Unordered,
-    /// Not equal.
-    NotEqual,
-    /// Not less; NaNs are invalid.
-    NotLessThan,
-    /// Not less nor equal; NaNs are invalid.
-    NotLessOrEqual,
-    /// No NaN is involved.
-    Ordered,
+pub(crate) struct Predicate {
+    /// The relations for which it holds.
+    holds: u8,
+    /// Any NaN is invalid, not only a signaling one.
+    quiet_is_invalid: bool,
 }
 
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+const UNORDERED: u8 = 8;
+
+/// The relations for which each predicate holds (SDM volume 2, CMPPD, table 3-1).
+const HOLDS: [u8; 16] = [
+    EQUAL,
+    LESS,
+    LESS | EQUAL,
+    UNORDERED,
+    LESS | GREATER | UNORDERED,
+    EQUAL | GREATER | UNORDERED,
+    GREATER | UNORDERED,
+    LESS | EQUAL | GREATER,
+    EQUAL | UNORDERED,
+    LESS | UNORDERED,
+    LESS | EQUAL | UNORDERED,
+    0,
+    LESS | GREATER,
+    EQUAL | GREATER,
+    GREATER,
+    LESS | EQUAL | GREATER | UNORDERED,
+];
+
 impl Predicate {
-    /// The predicate of an immediate byte. Bits above the low three are ignored, as the SSE forms
-    /// do.
+    /// The predicate of an immediate byte. Bits above the low five are ignored; SSE's forms have
+    /// only the first eight predicates.
     pub(crate) const fn from_bits(bits: u8) -> Self {
-        match bits & 7 {
-            0 => Self::Equal,
-            1 => Self::LessThan,
-            2 => Self::LessOrEqual,
-            3 => Self::Unordered,
-            4 => Self::NotEqual,
-            5 => Self::NotLessThan,
-            6 => Self::NotLessOrEqual,
-            _ => Self::Ordered,
+        // "Less" and "less or equal", and their opposites; bit 4 turns it around.
+        let is_order = matches!(bits & 3, 1 | 2);
+        Self {
+            holds: HOLDS[(bits & 15) as usize],
+            quiet_is_invalid: is_order != (bits >> 4 & 1 != 0),
         }
     }
 }
@@ -88,24 +97,14 @@ pub(crate) fn satisfies<T: Element>(
     predicate: Predicate,
     env: Env,
 ) -> (bool, Exceptions) {
-    use Predicate as P;
-    let quiet_is_invalid = matches!(
-        predicate,
-        P::LessThan | P::LessOrEqual | P::NotLessThan | P::NotLessOrEqual
-    );
-    let (relation, exceptions) = compare(a, b, quiet_is_invalid, env);
-    let at_most = matches!(relation, Relation::Less | Relation::Equal);
-    let holds = match predicate {
-        P::Equal => relation == Relation::Equal,
-        P::LessThan => relation == Relation::Less,
-        P::LessOrEqual => at_most,
-        P::Unordered => relation == Relation::Unordered,
-        P::NotEqual => relation != Relation::Equal,
-        P::NotLessThan => relation != Relation::Less,
-        P::NotLessOrEqual => !at_most,
-        P::Ordered => relation != Relation::Unordered,
+    let (relation, exceptions) = compare(a, b, predicate.quiet_is_invalid, env);
+    let relation = match relation {
+        Relation::Less => LESS,
+        Relation::Equal => EQUAL,
+        Relation::Greater => GREATER,
+        Relation::Unordered => UNORDERED,
     };
-    (holds, exceptions)
+    (predicate.holds & relation != 0, exceptions)
 }
 
 /// `minss` and `minsd`: `b` if either is a NaN or both are zeros.

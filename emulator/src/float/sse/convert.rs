@@ -3,7 +3,7 @@
 use super::super::round::round_to_integer;
 use super::super::unpacked::Unpacked;
 use super::super::{Class, Exceptions, Rounding};
-use super::{Element, Env, decode, finish, fraction_bits, infinity, quiet, quiet_bit};
+use super::{Element, Env, Interchange, decode, finish, fraction_bits, infinity, quiet, quiet_bit};
 
 /// The width of the signed integer of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(crate) enum IntegerWidth {
     Bits64,
 }
 
-/// Converts to another format: shared by both directions.
-fn convert<A: Element, B: Element>(a: A, env: Env) -> (B, Exceptions) {
+/// Converts to another format.
+pub(super) fn convert<A: Interchange, B: Interchange>(a: A, env: Env) -> (B, Exceptions) {
     let x = decode(a, env.denormals_are_zero);
     match x.class {
         Class::Infinity => (infinity(x.value.negative), Exceptions::NONE),

@@ -77,6 +77,28 @@ pub(super) fn multiply<T: Element>(a: T, b: T, precision_ignored: bool) -> Optio
     Some((result, Exceptions::PRECISION.when(!exact)))
 }
 
+/// The product plus or minus the addend, rounded once. Whether it is exact is not decided.
+#[inline]
+pub(super) fn multiply_add<T: Element>(
+    x: T,
+    y: T,
+    z: T,
+    negate_product: bool,
+    negate_addend: bool,
+) -> Option<T> {
+    if !(is_ordinary(x) && is_ordinary(y) && is_ordinary_or_zero(z)) {
+        return None;
+    }
+    let x = if negate_product {
+        -x.float()
+    } else {
+        x.float()
+    };
+    let z = if negate_addend { -z.float() } else { z.float() };
+    let result = T::from_float(T::float_multiply_add(x, y.float(), z));
+    is_ordinary(result).then_some(result)
+}
+
 /// The quotient.
 #[inline]
 pub(super) fn divide<T: Element>(a: T, b: T, precision_ignored: bool) -> Option<(T, Exceptions)> {

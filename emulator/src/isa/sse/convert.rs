@@ -1,7 +1,9 @@
 //! Conversions between floating-point formats, and between them and integers.
 
 use super::float::{Control, float_table};
-use super::registers::{load, set_xmm, xmm};
+use super::registers::{first, load, second, set_result, xmm};
+use super::wide::Wide;
+use crate::core::Core;
 use crate::flags::sign_extend;
 use crate::float::Rounding;
 use crate::float::sse::{
@@ -9,71 +11,79 @@ use crate::float::sse::{
 };
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form, width};
-use crate::state::State;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     Some(match (insn.mnemonic(), form(insn), width(insn, 0)) {
-        (Cvtss2si, Form::RR, 32) => to_general_rr::<u32, false, 32>,
-        (Cvtss2si, Form::RM, 32) => to_general_rm::<u32, false, 32>,
-        (Cvtss2si, Form::RR, 64) => to_general_rr::<u32, false, 64>,
-        (Cvtss2si, Form::RM, 64) => to_general_rm::<u32, false, 64>,
-        (Cvtsd2si, Form::RR, 32) => to_general_rr::<u64, false, 32>,
-        (Cvtsd2si, Form::RM, 32) => to_general_rm::<u64, false, 32>,
-        (Cvtsd2si, Form::RR, 64) => to_general_rr::<u64, false, 64>,
-        (Cvtsd2si, Form::RM, 64) => to_general_rm::<u64, false, 64>,
-        (Cvttss2si, Form::RR, 32) => to_general_rr::<u32, true, 32>,
-        (Cvttss2si, Form::RM, 32) => to_general_rm::<u32, true, 32>,
-        (Cvttss2si, Form::RR, 64) => to_general_rr::<u32, true, 64>,
-        (Cvttss2si, Form::RM, 64) => to_general_rm::<u32, true, 64>,
-        (Cvttsd2si, Form::RR, 32) => to_general_rr::<u64, true, 32>,
-        (Cvttsd2si, Form::RM, 32) => to_general_rm::<u64, true, 32>,
-        (Cvttsd2si, Form::RR, 64) => to_general_rr::<u64, true, 64>,
-        (Cvttsd2si, Form::RM, 64) => to_general_rm::<u64, true, 64>,
-        (Cvtsi2ss, form, _) => from_general::<u32>(form, width(insn, 1))?,
-        (Cvtsi2sd, form, _) => from_general::<u64>(form, width(insn, 1))?,
+        (Cvtss2si | Vcvtss2si, form, width) => to_general_function::<u32, false>(form, width)?,
+        (Cvtsd2si | Vcvtsd2si, form, width) => to_general_function::<u64, false>(form, width)?,
+        (Cvttss2si | Vcvttss2si, form, width) => to_general_function::<u32, true>(form, width)?,
+        (Cvttsd2si | Vcvttsd2si, form, width) => to_general_function::<u64, true>(form, width)?,
+        (Cvtsi2ss, form, _) => from_general::<u32, false>(form, width(insn, 1))?,
+        (Cvtsi2sd, form, _) => from_general::<u64, false>(form, width(insn, 1))?,
+        (Vcvtsi2ss, _, _) => from_general::<u32, true>(last(insn), width(insn, 2))?,
+        (Vcvtsi2sd, _, _) => from_general::<u64, true>(last(insn), width(insn, 2))?,
         _ => return float_function(insn),
     })
 }
 
+/// The form of an instruction with three operands, as if the first source operand were none.
+fn last(insn: &Instruction) -> Form {
+    if Form::has_memory(insn) {
+        Form::RM
+    } else {
+        Form::RR
+    }
+}
+
+fn to_general_function<T: Element, const TRUNCATE: bool>(form: Form, width: u32) -> Option<Run> {
+    Some(match (form, width) {
+        (Form::RR, 32) => to_general_rr::<T, TRUNCATE, 32>,
+        (Form::RM, 32) => to_general_rm::<T, TRUNCATE, 32>,
+        (Form::RR, 64) => to_general_rr::<T, TRUNCATE, 64>,
+        (Form::RM, 64) => to_general_rm::<T, TRUNCATE, 64>,
+        _ => return None,
+    })
+}
+
 float_table! {
-    Cvtss2sd(4) => |control, a, b, _| {
+    Cvtss2sd | Vcvtss2sd(4) => |control, a, b, _| {
         let result = control.take(to_binary64(b as u32, control.env));
         a >> 64 << 64 | u128::from(result)
     };
-    Cvtsd2ss(8) => |control, a, b, _| {
+    Cvtsd2ss | Vcvtsd2ss(8) => |control, a, b, _| {
         let result = control.take(to_binary32(b as u64, control.env));
         a >> 32 << 32 | u128::from(result)
     };
-    Cvtps2pd(8) => |control, _, b, _| {
+    Cvtps2pd | Vcvtps2pd(8) [Wide::Widening] => |control, _, b, _| {
         let low = control.take(to_binary64(b as u32, control.env));
         let high = control.take(to_binary64((b >> 32) as u32, control.env));
         u128::from(low) | u128::from(high) << 64
     };
-    Cvtpd2ps => |control, _, b, _| {
+    Cvtpd2ps | Vcvtpd2ps [Wide::Narrowing] => |control, _, b, _| {
         let low = control.take(to_binary32(b as u64, control.env));
         let high = control.take(to_binary32((b >> 64) as u64, control.env));
         u128::from(low) | u128::from(high) << 32
     };
-    Cvtdq2ps => |control, _, b, _| {
+    Cvtdq2ps | Vcvtdq2ps => |control, _, b, _| {
         (0..4).fold(0, |all, i| {
             let integer = i64::from((b >> (32 * i)) as i32);
             let lane: u32 = control.take(from_integer(integer, control.env));
             all | u128::from(lane) << (32 * i)
         })
     };
-    Cvtdq2pd(8) => |control, _, b, _| {
+    Cvtdq2pd | Vcvtdq2pd(8) [Wide::Widening] => |control, _, b, _| {
         (0..2).fold(0, |all, i| {
             let integer = i64::from((b >> (32 * i)) as i32);
             let lane: u64 = control.take(from_integer(integer, control.env));
             all | u128::from(lane) << (64 * i)
         })
     };
-    Cvtps2dq => |control, _, b, _| to_lanes::<u32>(control, b, control.env.rounding);
-    Cvttps2dq => |control, _, b, _| to_lanes::<u32>(control, b, Rounding::Zero);
-    Cvtpd2dq => |control, _, b, _| to_lanes::<u64>(control, b, control.env.rounding);
-    Cvttpd2dq => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
+    Cvtps2dq | Vcvtps2dq => |control, _, b, _| to_lanes::<u32>(control, b, control.env.rounding);
+    Cvttps2dq | Vcvttps2dq => |control, _, b, _| to_lanes::<u32>(control, b, Rounding::Zero);
+    Cvtpd2dq | Vcvtpd2dq [Wide::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, control.env.rounding);
+    Cvttpd2dq | Vcvttpd2dq [Wide::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
 }
 
 /// Converts two 32-bit integers to `W`-bit numbers.
@@ -117,7 +127,7 @@ fn to_lanes<T: Element>(control: &mut Control, b: u128, rounding: Rounding) -> u
 
 #[inline(always)]
 fn to_general<T: Element, const TRUNCATE: bool, const W: u32>(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     b: u128,
 ) -> Flow {
@@ -126,7 +136,7 @@ fn to_general<T: Element, const TRUNCATE: bool, const W: u32>(
     } else {
         IntegerWidth::Bits64
     };
-    let mut control = Control::new(state);
+    let mut control = Control::new(core);
     let rounding = if TRUNCATE {
         Rounding::Zero
     } else {
@@ -134,62 +144,56 @@ fn to_general<T: Element, const TRUNCATE: bool, const W: u32>(
     };
     let lane = T::narrow(b as u64);
     let result = control.take(to_integer(lane, width, rounding, control.env));
-    if control.finish(state).is_none() {
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    state.set::<W>(op.dst, result.cast_unsigned());
+    core.state.set::<W>(op.dst, result.cast_unsigned());
     Flow::Next
 }
 
-fn to_general_rr<T: Element, const TRUNCATE: bool, const W: u32>(
-    state: &mut State,
-    op: &Op,
-) -> Flow {
-    let b = xmm(state, op.src);
-    to_general::<T, TRUNCATE, W>(state, op, b)
+fn to_general_rr<T: Element, const TRUNCATE: bool, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    let b = xmm(core, op.src);
+    to_general::<T, TRUNCATE, W>(core, op, b)
 }
 
-fn to_general_rm<T: Element, const TRUNCATE: bool, const W: u32>(
-    state: &mut State,
-    op: &Op,
-) -> Flow {
-    match load(state, op, size_of::<T>()) {
-        Some(b) => to_general::<T, TRUNCATE, W>(state, op, b),
+fn to_general_rm<T: Element, const TRUNCATE: bool, const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    match load::<true>(core, op, size_of::<T>()) {
+        Some(b) => to_general::<T, TRUNCATE, W>(core, op, b),
         None => Flow::Stop,
     }
 }
 
-fn from_general<T: Element>(form: Form, width: u32) -> Option<Run> {
+fn from_general<T: Element, const VEX: bool>(form: Form, width: u32) -> Option<Run> {
     Some(match (form, width) {
-        (Form::RR, 32) => from_general_rr::<T, 32>,
-        (Form::RR, 64) => from_general_rr::<T, 64>,
-        (Form::RM, 32) => from_general_rm::<T, 32>,
-        (Form::RM, 64) => from_general_rm::<T, 64>,
+        (Form::RR, 32) => from_general_rr::<T, 32, VEX>,
+        (Form::RR, 64) => from_general_rr::<T, 64, VEX>,
+        (Form::RM, 32) => from_general_rm::<T, 32, VEX>,
+        (Form::RM, 64) => from_general_rm::<T, 64, VEX>,
         _ => return None,
     })
 }
 
 #[inline(always)]
-fn from_integer_to<T: Element>(state: &mut State, op: &Op, integer: u64) -> Flow {
-    let mut control = Control::new(state);
+fn from_integer_to<T: Element, const VEX: bool>(core: &mut Core, op: &Op, integer: u64) -> Flow {
+    let mut control = Control::new(core);
     let result: T = control.take(from_integer(integer.cast_signed(), control.env));
-    if control.finish(state).is_none() {
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
     let bits = 8 * size_of::<T>();
-    let rest = xmm(state, op.dst) >> bits << bits;
-    set_xmm(state, op.dst, rest | u128::from(result.widen()));
+    let rest = first::<VEX>(core, op) >> bits << bits;
+    set_result::<VEX>(core, op, rest | u128::from(result.widen()));
     Flow::Next
 }
 
-fn from_general_rr<T: Element, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    let integer = sign_extend::<W>(state.get::<W>(op.src));
-    from_integer_to::<T>(state, op, integer)
+fn from_general_rr<T: Element, const W: u32, const VEX: bool>(core: &mut Core, op: &Op) -> Flow {
+    let integer = sign_extend::<W>(core.state.get::<W>(second::<VEX>(op)));
+    from_integer_to::<T, VEX>(core, op, integer)
 }
 
-fn from_general_rm<T: Element, const W: u32>(state: &mut State, op: &Op) -> Flow {
-    match state.load::<W>(op.address(state)) {
-        Some(integer) => from_integer_to::<T>(state, op, sign_extend::<W>(integer)),
+fn from_general_rm<T: Element, const W: u32, const VEX: bool>(core: &mut Core, op: &Op) -> Flow {
+    match core.load::<W>(op.address(core)) {
+        Some(integer) => from_integer_to::<T, VEX>(core, op, sign_extend::<W>(integer)),
         None => Flow::Stop,
     }
 }

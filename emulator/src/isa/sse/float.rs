@@ -4,7 +4,9 @@
 //! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are combined. If
 //! one is unmasked, the instruction writes only flags.
 
-use super::registers::{load, set_xmm, xmm};
+use super::registers::{first, load, load_wide, second, set_result, set_ymm, xmm, ymm};
+use super::wide::{Wide, is_wide};
+use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::float::sse::{
     Element, Env, Predicate, add, compare_ordered, compare_unordered, divide, maximum, minimum,
@@ -14,20 +16,27 @@ use crate::float::sse::{
 use crate::float::{Exceptions, Relation, Rounding};
 use crate::op::{Flow, Op, Run, raise};
 use crate::operands::{Form, form};
-use crate::state::State;
 use crate::stop::Exception;
-use iced_x86::{Instruction, Mnemonic};
+use iced_x86::{EncodingKind, Instruction, Mnemonic};
 
-pub(super) fn select(insn: &Instruction) -> Option<Run> {
+pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    use Mnemonic::*;
     Some(match (insn.mnemonic(), form(insn)) {
-        (Mnemonic::Comiss, Form::RR) => relation_rr::<u32, true>,
-        (Mnemonic::Comiss, Form::RM) => relation_rm::<u32, true>,
-        (Mnemonic::Comisd, Form::RR) => relation_rr::<u64, true>,
-        (Mnemonic::Comisd, Form::RM) => relation_rm::<u64, true>,
-        (Mnemonic::Ucomiss, Form::RR) => relation_rr::<u32, false>,
-        (Mnemonic::Ucomiss, Form::RM) => relation_rm::<u32, false>,
-        (Mnemonic::Ucomisd, Form::RR) => relation_rr::<u64, false>,
-        (Mnemonic::Ucomisd, Form::RM) => relation_rm::<u64, false>,
+        (Comiss | Vcomiss, Form::RR) => relation_rr::<u32, true>,
+        (Comiss | Vcomiss, Form::RM) => relation_rm::<u32, true>,
+        (Comisd | Vcomisd, Form::RR) => relation_rr::<u64, true>,
+        (Comisd | Vcomisd, Form::RM) => relation_rm::<u64, true>,
+        (Ucomiss | Vucomiss, Form::RR) => relation_rr::<u32, false>,
+        (Ucomiss | Vucomiss, Form::RM) => relation_rm::<u32, false>,
+        (Ucomisd | Vucomisd, Form::RR) => relation_rr::<u64, false>,
+        (Ucomisd | Vucomisd, Form::RM) => relation_rm::<u64, false>,
+        (Cmpps | Cmppd | Cmpss | Cmpsd, _) => {
+            // Only VEX forms have more than eight predicates.
+            op.imm &= 7;
+            return float_function(insn);
+        }
+        (Vdpps, _) if is_wide(insn) && Form::has_memory(insn) => dot_product_rm,
+        (Vdpps, _) if is_wide(insn) => dot_product_rr,
         _ => return float_function(insn),
     })
 }
@@ -45,8 +54,8 @@ pub(in crate::isa) struct Control {
 
 impl Control {
     #[inline(always)]
-    pub(in crate::isa) fn new(state: &State) -> Control {
-        let mxcsr = state.mxcsr;
+    pub(in crate::isa) fn new(core: &Core) -> Control {
+        let mxcsr = core.state.mxcsr;
         let set = |bit: u32| mxcsr >> bit & 1 != 0;
         Control {
             env: Env {
@@ -86,16 +95,16 @@ impl Control {
 
     /// Sets the flags; `None` if an exception is raised.
     #[inline(always)]
-    pub(in crate::isa) fn finish(self, state: &mut State) -> Option<()> {
+    pub(in crate::isa) fn finish(self, core: &mut Core) -> Option<()> {
         if self.is_stopped() {
             let early = self.raised.before_result();
             let all = early.bits() & self.unmasked == 0;
             let flags = if all { self.raised } else { early };
-            state.mxcsr |= u32::from((self.done | flags).bits());
-            raise(state, Exception::Simd);
+            core.state.mxcsr |= u32::from((self.done | flags).bits());
+            raise(core, Exception::Simd);
             return None;
         }
-        state.mxcsr |= u32::from((self.done | self.raised).bits());
+        core.state.mxcsr |= u32::from((self.done | self.raised).bits());
         Some(())
     }
 }
@@ -104,49 +113,86 @@ impl Control {
 pub(super) trait Float {
     /// Size of a second operand in memory, bytes.
     const SOURCE: usize = 16;
+    /// What the instruction with ymm registers does.
+    const WIDE: Wide = Wide::Lanes(0);
 
     fn apply(control: &mut Control, a: u128, b: u128, imm: u8) -> u128;
 }
 
-/// The function of an instruction whose operands are a register and a register or memory.
+/// The function of an instruction whose operands are one or two registers and a register or
+/// memory.
 pub(super) fn float<F: Float>(insn: &Instruction) -> Option<Run> {
-    match form(insn) {
-        Form::RR => Some(float_rr::<F>),
-        Form::RM => Some(float_rm::<F>),
-        _ => None,
-    }
+    Some(match (insn.encoding(), form(insn)) {
+        (EncodingKind::VEX, _) => match (is_wide(insn), Form::has_memory(insn)) {
+            (false, false) => float_rr::<F, true>,
+            (false, true) => float_rm::<F, true>,
+            (true, false) => wide_rr::<F>,
+            (true, true) => wide_rm::<F>,
+        },
+        (EncodingKind::Legacy, Form::RR) => float_rr::<F, false>,
+        (EncodingKind::Legacy, Form::RM) => float_rm::<F, false>,
+        _ => return None,
+    })
 }
 
-fn float_rr<F: Float>(state: &mut State, op: &Op) -> Flow {
-    let b = xmm(state, op.src);
-    apply::<F>(state, op, b)
+fn float_rr<F: Float, const VEX: bool>(core: &mut Core, op: &Op) -> Flow {
+    let b = xmm(core, second::<VEX>(op));
+    apply::<F, VEX>(core, op, b)
 }
 
-fn float_rm<F: Float>(state: &mut State, op: &Op) -> Flow {
-    match load(state, op, F::SOURCE) {
-        Some(b) => apply::<F>(state, op, b),
+fn float_rm<F: Float, const VEX: bool>(core: &mut Core, op: &Op) -> Flow {
+    match load::<VEX>(core, op, F::SOURCE) {
+        Some(b) => apply::<F, VEX>(core, op, b),
         None => Flow::Stop,
     }
 }
 
 #[inline(always)]
-fn apply<F: Float>(state: &mut State, op: &Op, b: u128) -> Flow {
-    let mut control = Control::new(state);
-    let result = F::apply(&mut control, xmm(state, op.dst), b, op.imm as u8);
-    if control.finish(state).is_none() {
+fn apply<F: Float, const VEX: bool>(core: &mut Core, op: &Op, b: u128) -> Flow {
+    let mut control = Control::new(core);
+    let result = F::apply(&mut control, first::<VEX>(core, op), b, op.imm as u8);
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    set_xmm(state, op.dst, result);
+    set_result::<VEX>(core, op, result);
+    Flow::Next
+}
+
+fn wide_rr<F: Float>(core: &mut Core, op: &Op) -> Flow {
+    let b = ymm(core, op.extra);
+    apply_wide::<F>(core, op, b)
+}
+
+fn wide_rm<F: Float>(core: &mut Core, op: &Op) -> Flow {
+    match load_wide(core, op, F::WIDE.size(F::SOURCE)) {
+        Some(b) => apply_wide::<F>(core, op, b),
+        None => Flow::Stop,
+    }
+}
+
+#[inline(always)]
+fn apply_wide<F: Float>(core: &mut Core, op: &Op, b: [u128; 2]) -> Flow {
+    let mut control = Control::new(core);
+    let (a, imm) = (ymm(core, op.src), op.imm as u8);
+    let lanes = F::WIDE.operands(a, b, imm, F::SOURCE);
+    let [low, high] = lanes.map(|lane| F::apply(&mut control, lane.a, lane.b, lane.imm));
+    if control.finish(core).is_none() {
+        return Flow::Stop;
+    }
+    set_ymm(core, op.dst, F::WIDE.join(low, high));
     Flow::Next
 }
 
 /// Like [`super::packed::packed_table`], for functions whose first argument is [`Control`].
 macro_rules! float_table {
-    ($($name:ident $(($size:literal))? => $function:expr;)*) => {
+    ($(
+        $name:ident $(| $other:ident)* $(($size:literal))? $([$wide:expr])? => $function:expr;
+    )*) => {
         $(
             struct $name;
             impl $crate::isa::sse::float::Float for $name {
                 $(const SOURCE: usize = $size;)?
+                $(const WIDE: $crate::isa::sse::wide::Wide = $wide;)?
                 #[inline(always)]
                 fn apply(
                     control: &mut $crate::isa::sse::float::Control,
@@ -162,13 +208,15 @@ macro_rules! float_table {
         fn float_function(insn: &iced_x86::Instruction) -> Option<$crate::op::Run> {
             use iced_x86::Mnemonic;
             match insn.mnemonic() {
-                $(Mnemonic::$name => $crate::isa::sse::float::float::<$name>(insn),)*
+                $(Mnemonic::$name $(| Mnemonic::$other)* => {
+                    $crate::isa::sse::float::float::<$name>(insn)
+                })*
                 _ => None,
             }
         }
     };
 }
-pub(super) use float_table;
+pub(in crate::isa) use float_table;
 
 #[inline(always)]
 pub(super) fn call(
@@ -182,69 +230,69 @@ pub(super) fn call(
 }
 
 float_table! {
-    Addps => packed(add::<u32>);
-    Addpd => packed(add::<u64>);
-    Addss(4) => scalar(add::<u32>);
-    Addsd(8) => scalar(add::<u64>);
-    Subps => packed(subtract::<u32>);
-    Subpd => packed(subtract::<u64>);
-    Subss(4) => scalar(subtract::<u32>);
-    Subsd(8) => scalar(subtract::<u64>);
-    Mulps => packed(multiply::<u32>);
-    Mulpd => packed(multiply::<u64>);
-    Mulss(4) => scalar(multiply::<u32>);
-    Mulsd(8) => scalar(multiply::<u64>);
-    Divps => packed(divide::<u32>);
-    Divpd => packed(divide::<u64>);
-    Divss(4) => scalar(divide::<u32>);
-    Divsd(8) => scalar(divide::<u64>);
-    Minps => packed(minimum::<u32>);
-    Minpd => packed(minimum::<u64>);
-    Minss(4) => scalar(minimum::<u32>);
-    Minsd(8) => scalar(minimum::<u64>);
-    Maxps => packed(maximum::<u32>);
-    Maxpd => packed(maximum::<u64>);
-    Maxss(4) => scalar(maximum::<u32>);
-    Maxsd(8) => scalar(maximum::<u64>);
-    Sqrtps => packed(|_, b: u32, env| square_root(b, env));
-    Sqrtpd => packed(|_, b: u64, env| square_root(b, env));
-    Sqrtss(4) => scalar(|_, b: u32, env| square_root(b, env));
-    Sqrtsd(8) => scalar(|_, b: u64, env| square_root(b, env));
-    Rcpps => packed(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
-    Rcpss(4) => scalar(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
-    Rsqrtps => packed(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
-    Rsqrtss(4) => scalar(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
+    Addps | Vaddps => packed(add::<u32>);
+    Addpd | Vaddpd => packed(add::<u64>);
+    Addss | Vaddss(4) => scalar(add::<u32>);
+    Addsd | Vaddsd(8) => scalar(add::<u64>);
+    Subps | Vsubps => packed(subtract::<u32>);
+    Subpd | Vsubpd => packed(subtract::<u64>);
+    Subss | Vsubss(4) => scalar(subtract::<u32>);
+    Subsd | Vsubsd(8) => scalar(subtract::<u64>);
+    Mulps | Vmulps => packed(multiply::<u32>);
+    Mulpd | Vmulpd => packed(multiply::<u64>);
+    Mulss | Vmulss(4) => scalar(multiply::<u32>);
+    Mulsd | Vmulsd(8) => scalar(multiply::<u64>);
+    Divps | Vdivps => packed(divide::<u32>);
+    Divpd | Vdivpd => packed(divide::<u64>);
+    Divss | Vdivss(4) => scalar(divide::<u32>);
+    Divsd | Vdivsd(8) => scalar(divide::<u64>);
+    Minps | Vminps => packed(minimum::<u32>);
+    Minpd | Vminpd => packed(minimum::<u64>);
+    Minss | Vminss(4) => scalar(minimum::<u32>);
+    Minsd | Vminsd(8) => scalar(minimum::<u64>);
+    Maxps | Vmaxps => packed(maximum::<u32>);
+    Maxpd | Vmaxpd => packed(maximum::<u64>);
+    Maxss | Vmaxss(4) => scalar(maximum::<u32>);
+    Maxsd | Vmaxsd(8) => scalar(maximum::<u64>);
+    Sqrtps | Vsqrtps => packed(|_, b: u32, env| square_root(b, env));
+    Sqrtpd | Vsqrtpd => packed(|_, b: u64, env| square_root(b, env));
+    Sqrtss | Vsqrtss(4) => scalar(|_, b: u32, env| square_root(b, env));
+    Sqrtsd | Vsqrtsd(8) => scalar(|_, b: u64, env| square_root(b, env));
+    Rcpps | Vrcpps => packed(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
+    Rcpss | Vrcpss(4) => scalar(|_, b: u32, _| (reciprocal(b), Exceptions::NONE));
+    Rsqrtps | Vrsqrtps => packed(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
+    Rsqrtss | Vrsqrtss(4) => scalar(|_, b: u32, _| (reciprocal_square_root(b), Exceptions::NONE));
 
-    Cmpps => |c, a, b, imm| packed(compare::<u32>(imm))(c, a, b, imm);
-    Cmppd => |c, a, b, imm| packed(compare::<u64>(imm))(c, a, b, imm);
-    Cmpss(4) => |c, a, b, imm| scalar(compare::<u32>(imm))(c, a, b, imm);
-    Cmpsd(8) => |c, a, b, imm| scalar(compare::<u64>(imm))(c, a, b, imm);
-    Roundps => |c, a, b, imm| packed(round::<u32>(imm))(c, a, b, imm);
-    Roundpd => |c, a, b, imm| packed(round::<u64>(imm))(c, a, b, imm);
-    Roundss(4) => |c, a, b, imm| scalar(round::<u32>(imm))(c, a, b, imm);
-    Roundsd(8) => |c, a, b, imm| scalar(round::<u64>(imm))(c, a, b, imm);
+    Cmpps | Vcmpps => |c, a, b, imm| packed(compare::<u32>(imm))(c, a, b, imm);
+    Cmppd | Vcmppd => |c, a, b, imm| packed(compare::<u64>(imm))(c, a, b, imm);
+    Cmpss | Vcmpss(4) => |c, a, b, imm| scalar(compare::<u32>(imm))(c, a, b, imm);
+    Cmpsd | Vcmpsd(8) => |c, a, b, imm| scalar(compare::<u64>(imm))(c, a, b, imm);
+    Roundps | Vroundps => |c, a, b, imm| packed(round::<u32>(imm))(c, a, b, imm);
+    Roundpd | Vroundpd => |c, a, b, imm| packed(round::<u64>(imm))(c, a, b, imm);
+    Roundss | Vroundss(4) => |c, a, b, imm| scalar(round::<u32>(imm))(c, a, b, imm);
+    Roundsd | Vroundsd(8) => |c, a, b, imm| scalar(round::<u64>(imm))(c, a, b, imm);
 
-    Haddps => horizontal(add::<u32>);
-    Haddpd => horizontal(add::<u64>);
-    Hsubps => horizontal(subtract::<u32>);
-    Hsubpd => horizontal(subtract::<u64>);
-    Addsubps => alternating::<u32>;
-    Addsubpd => alternating::<u64>;
-    Dpps => dot_product::<u32>;
-    Dppd => dot_product::<u64>;
+    Haddps | Vhaddps => horizontal(add::<u32>);
+    Haddpd | Vhaddpd => horizontal(add::<u64>);
+    Hsubps | Vhsubps => horizontal(subtract::<u32>);
+    Hsubpd | Vhsubpd => horizontal(subtract::<u64>);
+    Addsubps | Vaddsubps => alternating::<u32>;
+    Addsubpd | Vaddsubpd => alternating::<u64>;
+    Dpps | Vdpps => dot_product::<u32>;
+    Dppd | Vdppd => dot_product::<u64>;
 }
 
-const fn width<T: Element>() -> u32 {
+pub(in crate::isa) const fn width<T: Element>() -> u32 {
     8 * size_of::<T>() as u32
 }
 
-fn lane<T: Element>(value: u128, number: u32) -> T {
+pub(in crate::isa) fn lane<T: Element>(value: u128, number: u32) -> T {
     T::narrow((value >> (width::<T>() * number)) as u64)
 }
 
 /// A register whose lanes are a function of the lane number.
 #[inline(always)]
-fn lanes<T: Element>(mut function: impl FnMut(u32) -> T) -> u128 {
+pub(in crate::isa) fn lanes<T: Element>(mut function: impl FnMut(u32) -> T) -> u128 {
     (0..128 / width::<T>()).fold(0, |all, number| {
         all | u128::from(function(number).widen()) << (width::<T>() * number)
     })
@@ -297,25 +345,34 @@ fn alternating<T: Element>(control: &mut Control, a: u128, b: u128, _: u8) -> u1
 ///
 /// The order of the additions decides which of several NaNs is the result. The SDM leaves this
 /// open; it is the order of Intel's processors (seen on a Xeon of the fourth generation).
-fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> u128 {
-    let mut sums = lanes(|i| {
-        if imm >> (4 + i) & 1 == 0 {
-            return T::narrow(0);
-        }
-        control.take(multiply::<T>(lane(a, i), lane(b, i), control.env))
+fn dot_products<T: Element, const N: usize>(
+    control: &mut Control,
+    a: [u128; N],
+    b: [u128; N],
+    imm: u8,
+) -> [u128; N] {
+    let mut sums = std::array::from_fn(|n| {
+        lanes(|i| {
+            if imm >> (4 + i) & 1 == 0 {
+                return T::narrow(0);
+            }
+            control.take(multiply::<T>(lane(a[n], i), lane(b[n], i), control.env))
+        })
     });
     let mut step = |flip: u32, own_first: bool| {
         if !control.next_step() {
             return;
         }
-        sums = lanes(|i| {
-            let (own, other) = (lane(sums, i), lane(sums, i ^ flip));
-            let (first, second) = if own_first {
-                (own, other)
-            } else {
-                (other, own)
-            };
-            control.take(add::<T>(first, second, control.env))
+        sums = sums.map(|sums| {
+            lanes(|i| {
+                let (own, other) = (lane(sums, i), lane(sums, i ^ flip));
+                let (first, second) = if own_first {
+                    (own, other)
+                } else {
+                    (other, own)
+                };
+                control.take(add::<T>(first, second, control.env))
+            })
         });
     };
     if width::<T>() == 32 {
@@ -324,13 +381,43 @@ fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> 
     } else {
         step(1, true);
     }
-    lanes(|i| {
-        if imm >> i & 1 == 0 {
-            T::narrow(0)
-        } else {
-            lane(sums, i)
-        }
+    sums.map(|sums| {
+        lanes(|i| {
+            if imm >> i & 1 == 0 {
+                T::narrow(0)
+            } else {
+                lane(sums, i)
+            }
+        })
     })
+}
+
+fn dot_product<T: Element>(control: &mut Control, a: u128, b: u128, imm: u8) -> u128 {
+    let [sum] = dot_products::<T, 1>(control, [a], [b], imm);
+    sum
+}
+
+/// `vdpps` with ymm registers: each step is one of both lanes.
+fn wide_dot_product(core: &mut Core, op: &Op, b: [u128; 2]) -> Flow {
+    let mut control = Control::new(core);
+    let result = dot_products::<u32, 2>(&mut control, ymm(core, op.src), b, op.imm as u8);
+    if control.finish(core).is_none() {
+        return Flow::Stop;
+    }
+    set_ymm(core, op.dst, result);
+    Flow::Next
+}
+
+fn dot_product_rr(core: &mut Core, op: &Op) -> Flow {
+    let b = ymm(core, op.extra);
+    wide_dot_product(core, op, b)
+}
+
+fn dot_product_rm(core: &mut Core, op: &Op) -> Flow {
+    match load_wide(core, op, 32) {
+        Some(b) => wide_dot_product(core, op, b),
+        None => Flow::Stop,
+    }
 }
 
 /// All ones if the predicate in the immediate holds, otherwise zero.
@@ -356,18 +443,18 @@ fn round<T: Element>(imm: u8) -> impl Fn(T, T, Env) -> (T, Exceptions) {
 }
 
 #[inline(always)]
-fn relation<T: Element, const ORDERED: bool>(state: &mut State, op: &Op, b: u128) -> Flow {
-    let (a, b) = (lane::<T>(xmm(state, op.dst), 0), lane::<T>(b, 0));
-    let mut control = Control::new(state);
+fn relation<T: Element, const ORDERED: bool>(core: &mut Core, op: &Op, b: u128) -> Flow {
+    let (a, b) = (lane::<T>(xmm(core, op.dst), 0), lane::<T>(b, 0));
+    let mut control = Control::new(core);
     let relation = control.take(if ORDERED {
         compare_ordered(a, b, control.env)
     } else {
         compare_unordered(a, b, control.env)
     });
-    if control.finish(state).is_none() {
+    if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    state.flags = Flags::from_bits(match relation {
+    core.state.flags = Flags::from_bits(match relation {
         Relation::Greater => 0,
         Relation::Less => flags::CF,
         Relation::Equal => flags::ZF,
@@ -376,14 +463,14 @@ fn relation<T: Element, const ORDERED: bool>(state: &mut State, op: &Op, b: u128
     Flow::Next
 }
 
-fn relation_rr<T: Element, const ORDERED: bool>(state: &mut State, op: &Op) -> Flow {
-    let b = xmm(state, op.src);
-    relation::<T, ORDERED>(state, op, b)
+fn relation_rr<T: Element, const ORDERED: bool>(core: &mut Core, op: &Op) -> Flow {
+    let b = xmm(core, op.src);
+    relation::<T, ORDERED>(core, op, b)
 }
 
-fn relation_rm<T: Element, const ORDERED: bool>(state: &mut State, op: &Op) -> Flow {
-    match load(state, op, size_of::<T>()) {
-        Some(b) => relation::<T, ORDERED>(state, op, b),
+fn relation_rm<T: Element, const ORDERED: bool>(core: &mut Core, op: &Op) -> Flow {
+    match load::<true>(core, op, size_of::<T>()) {
+        Some(b) => relation::<T, ORDERED>(core, op, b),
         None => Flow::Stop,
     }
 }

@@ -4,10 +4,10 @@
 //! a `u128`.
 
 /// The bytes of a register, lowest first.
-pub(super) type Bytes = [u8; 16];
+pub(in crate::isa) type Bytes = [u8; 16];
 
 /// An integer lane of a register.
-pub(super) trait Lane: Copy + Ord {
+pub(in crate::isa) trait Lane: Copy + Ord {
     /// Number of lanes in a register.
     const COUNT: usize;
     const ZERO: Self;
@@ -44,7 +44,7 @@ lane!(u8 u16 u32 u64 i8 i16 i32 i64);
 
 /// Turns a function of two registers in memory and the immediate into a function of values.
 #[inline(always)]
-pub(super) fn in_memory(
+pub(in crate::isa) fn in_memory(
     function: impl Fn(&Bytes, &Bytes, u8, &mut Bytes),
 ) -> impl Fn(u128, u128, u8) -> u128 {
     move |a, b, imm| {
@@ -73,7 +73,9 @@ fn apart<F: Fn(&Bytes, &Bytes, u8, &mut Bytes)>(
 
 /// Applies a function to each pair of lanes.
 #[inline(always)]
-pub(super) fn zip<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128, u128, u8) -> u128 {
+pub(in crate::isa) fn zip<T: Lane>(
+    function: impl Fn(T, T) -> T,
+) -> impl Fn(u128, u128, u8) -> u128 {
     in_memory(move |a, b, _, result| {
         for i in 0..T::COUNT {
             function(T::get(a, i), T::get(b, i)).put(result, i);
@@ -83,7 +85,7 @@ pub(super) fn zip<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128, u128, 
 
 /// All ones in the lanes where a relation holds, otherwise zero.
 #[inline(always)]
-pub(super) fn compare<T: Lane>(
+pub(in crate::isa) fn compare<T: Lane>(
     relation: impl Fn(&T, &T) -> bool,
 ) -> impl Fn(u128, u128, u8) -> u128 {
     zip(move |a, b| if relation(&a, &b) { T::ONES } else { T::ZERO })
@@ -104,7 +106,7 @@ pub(super) fn horizontal<T: Lane>(function: impl Fn(T, T) -> T) -> impl Fn(u128,
 /// Selects each lane from both operands: the function maps the lane's number and the immediate to
 /// the number of the source lane; the lanes of the second operand follow those of the first.
 #[inline(always)]
-pub(super) fn pick<T: Lane>(
+pub(in crate::isa) fn pick<T: Lane>(
     number: impl Fn(usize, usize) -> usize,
 ) -> impl Fn(u128, u128, u8) -> u128 {
     in_memory(move |a, b, imm, result| {

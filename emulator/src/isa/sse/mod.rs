@@ -1,4 +1,5 @@
-//! SSE to SSE4.2 on the registers xmm0 to xmm15.
+//! SSE to SSE4.2 on the registers xmm0 to xmm15, and the instructions of AVX and AVX2 with the same
+//! functions.
 //!
 //! Most instructions are one function of two registers and an immediate: [`packed::Packed`] for
 //! integers and bits, [`float::Float`] for what uses MXCSR. A table in each file gives the function
@@ -10,15 +11,16 @@ pub(super) mod convert;
 mod extract;
 pub(super) mod float;
 mod integer;
-mod lanes;
+pub(super) mod lanes;
 mod moves;
-mod packed;
-mod registers;
+pub(super) mod packed;
+pub(super) mod registers;
 mod shift;
-mod shuffle;
+pub(super) mod shuffle;
 mod string;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
+pub(super) mod wide;
 
 use crate::op::{Op, Run};
 use iced_x86::Instruction;
@@ -36,9 +38,24 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         .or_else(|| shuffle::select(insn, op))
         .or_else(|| shift::select(insn))
         .or_else(|| extract::select(insn))
-        .or_else(|| float::select(insn))
+        .or_else(|| float::select(insn, op))
         .or_else(|| convert::select(insn))
         .or_else(|| string::select(insn))
+        .or_else(|| control::select_masked_move(insn, op))
+}
+
+/// The function of a VEX-encoded instruction that has a legacy form. `extra` is the last register
+/// source operand.
+pub(super) fn select_vex(insn: &Instruction, op: &mut Op) -> Option<Run> {
+    moves::select(insn)
+        .or_else(|| integer::select(insn))
+        .or_else(|| shuffle::select(insn, op))
+        .or_else(|| shift::select(insn))
+        .or_else(|| extract::select(insn))
+        .or_else(|| float::select(insn, op))
+        .or_else(|| convert::select(insn))
+        .or_else(|| string::select(insn))
+        .or_else(|| control::select(insn))
         .or_else(|| control::select_masked_move(insn, op))
 }
 

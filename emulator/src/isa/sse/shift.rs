@@ -3,40 +3,41 @@
 
 use super::lanes::{Lane, in_memory};
 use super::packed::{Packed, mm_ri, packed_table};
-use super::registers::{set_xmm, xmm};
+use super::registers::{first, set_result, set_ymm, ymm};
+use super::wide::Wide;
+use crate::core::Core;
 use crate::op::{Flow, Op, Run};
-use crate::operands::{Form, form};
-use crate::state::State;
-use iced_x86::{Instruction, Mnemonic};
+use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
-    if form(insn) != Form::RI {
+    let last = insn.op_count().checked_sub(1)?;
+    if insn.op_kind(last) != OpKind::Immediate8 {
         return packed_function(insn);
     }
     Some(match insn.mnemonic() {
-        Mnemonic::Psllw => by_immediate::<Psllw>(insn),
-        Mnemonic::Pslld => by_immediate::<Pslld>(insn),
-        Mnemonic::Psllq => by_immediate::<Psllq>(insn),
-        Mnemonic::Psrlw => by_immediate::<Psrlw>(insn),
-        Mnemonic::Psrld => by_immediate::<Psrld>(insn),
-        Mnemonic::Psrlq => by_immediate::<Psrlq>(insn),
-        Mnemonic::Psraw => by_immediate::<Psraw>(insn),
-        Mnemonic::Psrad => by_immediate::<Psrad>(insn),
-        Mnemonic::Pslldq => bytes_left,
-        Mnemonic::Psrldq => bytes_right,
+        Mnemonic::Psllw | Mnemonic::Vpsllw => by_immediate::<Psllw>(insn),
+        Mnemonic::Pslld | Mnemonic::Vpslld => by_immediate::<Pslld>(insn),
+        Mnemonic::Psllq | Mnemonic::Vpsllq => by_immediate::<Psllq>(insn),
+        Mnemonic::Psrlw | Mnemonic::Vpsrlw => by_immediate::<Psrlw>(insn),
+        Mnemonic::Psrld | Mnemonic::Vpsrld => by_immediate::<Psrld>(insn),
+        Mnemonic::Psrlq | Mnemonic::Vpsrlq => by_immediate::<Psrlq>(insn),
+        Mnemonic::Psraw | Mnemonic::Vpsraw => by_immediate::<Psraw>(insn),
+        Mnemonic::Psrad | Mnemonic::Vpsrad => by_immediate::<Psrad>(insn),
+        Mnemonic::Pslldq | Mnemonic::Vpslldq => by_immediate::<BytesLeft>(insn),
+        Mnemonic::Psrldq | Mnemonic::Vpsrldq => by_immediate::<BytesRight>(insn),
         _ => return None,
     })
 }
 
 packed_table! {
-    Psllw => shift(|a: u16, count| a.checked_shl(count).unwrap_or(0));
-    Pslld => shift(|a: u32, count| a.checked_shl(count).unwrap_or(0));
-    Psllq => shift(|a: u64, count| a.checked_shl(count).unwrap_or(0));
-    Psrlw => shift(|a: u16, count| a.checked_shr(count).unwrap_or(0));
-    Psrld => shift(|a: u32, count| a.checked_shr(count).unwrap_or(0));
-    Psrlq => shift(|a: u64, count| a.checked_shr(count).unwrap_or(0));
-    Psraw => shift(|a: i16, count| a >> count.min(15));
-    Psrad => shift(|a: i32, count| a >> count.min(31));
+    Psllw | Vpsllw [Wide::Shared] => shift(|a: u16, count| a.checked_shl(count).unwrap_or(0));
+    Pslld | Vpslld [Wide::Shared] => shift(|a: u32, count| a.checked_shl(count).unwrap_or(0));
+    Psllq | Vpsllq [Wide::Shared] => shift(|a: u64, count| a.checked_shl(count).unwrap_or(0));
+    Psrlw | Vpsrlw [Wide::Shared] => shift(|a: u16, count| a.checked_shr(count).unwrap_or(0));
+    Psrld | Vpsrld [Wide::Shared] => shift(|a: u32, count| a.checked_shr(count).unwrap_or(0));
+    Psrlq | Vpsrlq [Wide::Shared] => shift(|a: u64, count| a.checked_shr(count).unwrap_or(0));
+    Psraw | Vpsraw [Wide::Shared] => shift(|a: i16, count| a >> count.min(15));
+    Psrad | Vpsrad [Wide::Shared] => shift(|a: i32, count| a >> count.min(31));
 }
 
 #[inline(always)]
@@ -49,31 +50,45 @@ fn shift<T: Lane>(function: impl Fn(T, u32) -> T) -> impl Fn(u128, u128, u8) -> 
     })
 }
 
-fn by_immediate<P: Packed>(insn: &Instruction) -> Run {
-    if insn.op_register(0).is_mm() {
-        mm_ri::<P>
-    } else {
-        xmm_ri::<P>
+/// `pslldq`; the second operand is the number of bytes.
+struct BytesLeft;
+
+impl Packed for BytesLeft {
+    #[inline(always)]
+    fn apply(a: u128, b: u128, _: u8) -> u128 {
+        a.checked_shl(8 * b as u32).unwrap_or(0)
     }
 }
 
-fn xmm_ri<P: Packed>(state: &mut State, op: &Op) -> Flow {
+/// `psrldq`; the second operand is the number of bytes.
+struct BytesRight;
+
+impl Packed for BytesRight {
+    #[inline(always)]
+    fn apply(a: u128, b: u128, _: u8) -> u128 {
+        a.checked_shr(8 * b as u32).unwrap_or(0)
+    }
+}
+
+fn by_immediate<P: Packed>(insn: &Instruction) -> Run {
+    match (insn.encoding(), insn.op_register(0)) {
+        (_, register) if register.is_mm() => mm_ri::<P>,
+        (_, register) if register.is_ymm() => ymm_ri::<P>,
+        (EncodingKind::VEX, _) => xmm_ri::<P, true>,
+        _ => xmm_ri::<P, false>,
+    }
+}
+
+fn xmm_ri<P: Packed, const VEX: bool>(core: &mut Core, op: &Op) -> Flow {
     let count = u128::from(op.imm as u8);
-    let result = P::apply(xmm(state, op.dst), count, 0);
-    set_xmm(state, op.dst, result);
+    let result = P::apply(first::<VEX>(core, op), count, 0);
+    set_result::<VEX>(core, op, result);
     Flow::Next
 }
 
-fn bytes_left(state: &mut State, op: &Op) -> Flow {
-    let bits = 8 * u32::from(op.imm as u8);
-    let result = xmm(state, op.dst).checked_shl(bits).unwrap_or(0);
-    set_xmm(state, op.dst, result);
-    Flow::Next
-}
-
-fn bytes_right(state: &mut State, op: &Op) -> Flow {
-    let bits = 8 * u32::from(op.imm as u8);
-    let result = xmm(state, op.dst).checked_shr(bits).unwrap_or(0);
-    set_xmm(state, op.dst, result);
+fn ymm_ri<P: Packed>(core: &mut Core, op: &Op) -> Flow {
+    let count = u128::from(op.imm as u8);
+    let result = ymm(core, op.src).map(|lane| P::apply(lane, count, 0));
+    set_ymm(core, op.dst, result);
     Flow::Next
 }

@@ -3,28 +3,41 @@
 //! Source: Intel SDM volume 1, section 12.10, and volume 2, section 4.1.
 
 use super::lanes::{Bytes, Lane};
-use super::registers::{set_xmm, xmm};
+use super::registers::{set_number, xmm};
+use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form};
-use crate::state::{State, reg};
+use crate::state::reg;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     Some(match (insn.mnemonic(), form(insn)) {
-        (Pcmpistri, Form::RR) => compare_rr::<IMPLICIT, false>,
-        (Pcmpistri, Form::RM) => compare_rm::<IMPLICIT, false>,
-        (Pcmpistrm, Form::RR) => compare_rr::<IMPLICIT, true>,
-        (Pcmpistrm, Form::RM) => compare_rm::<IMPLICIT, true>,
-        (Pcmpestri, Form::RR) => compare_rr::<32, false>,
-        (Pcmpestri, Form::RM) => compare_rm::<32, false>,
-        (Pcmpestrm, Form::RR) => compare_rr::<32, true>,
-        (Pcmpestrm, Form::RM) => compare_rm::<32, true>,
-        (Pcmpestri64, Form::RR) => compare_rr::<64, false>,
-        (Pcmpestri64, Form::RM) => compare_rm::<64, false>,
-        (Pcmpestrm64, Form::RR) => compare_rr::<64, true>,
-        (Pcmpestrm64, Form::RM) => compare_rm::<64, true>,
+        (Pcmpistri, Form::RR) => compare_rr::<IMPLICIT, false, false>,
+        (Vpcmpistri, Form::RR) => compare_rr::<IMPLICIT, false, true>,
+        (Pcmpistri, Form::RM) => compare_rm::<IMPLICIT, false, false>,
+        (Vpcmpistri, Form::RM) => compare_rm::<IMPLICIT, false, true>,
+        (Pcmpistrm, Form::RR) => compare_rr::<IMPLICIT, true, false>,
+        (Vpcmpistrm, Form::RR) => compare_rr::<IMPLICIT, true, true>,
+        (Pcmpistrm, Form::RM) => compare_rm::<IMPLICIT, true, false>,
+        (Vpcmpistrm, Form::RM) => compare_rm::<IMPLICIT, true, true>,
+        (Pcmpestri, Form::RR) => compare_rr::<32, false, false>,
+        (Vpcmpestri, Form::RR) => compare_rr::<32, false, true>,
+        (Pcmpestri, Form::RM) => compare_rm::<32, false, false>,
+        (Vpcmpestri, Form::RM) => compare_rm::<32, false, true>,
+        (Pcmpestrm, Form::RR) => compare_rr::<32, true, false>,
+        (Vpcmpestrm, Form::RR) => compare_rr::<32, true, true>,
+        (Pcmpestrm, Form::RM) => compare_rm::<32, true, false>,
+        (Vpcmpestrm, Form::RM) => compare_rm::<32, true, true>,
+        (Pcmpestri64, Form::RR) => compare_rr::<64, false, false>,
+        (Vpcmpestri64, Form::RR) => compare_rr::<64, false, true>,
+        (Pcmpestri64, Form::RM) => compare_rm::<64, false, false>,
+        (Vpcmpestri64, Form::RM) => compare_rm::<64, false, true>,
+        (Pcmpestrm64, Form::RR) => compare_rr::<64, true, false>,
+        (Vpcmpestrm64, Form::RR) => compare_rr::<64, true, true>,
+        (Pcmpestrm64, Form::RM) => compare_rm::<64, true, false>,
+        (Vpcmpestrm64, Form::RM) => compare_rm::<64, true, true>,
         _ => return None,
     })
 }
@@ -48,10 +61,10 @@ fn characters(bytes: &Bytes, imm: u8) -> [i32; 16] {
     })
 }
 
-fn text<const LENGTH: u32>(state: &State, value: u128, register: usize, imm: u8) -> Text {
+fn text<const LENGTH: u32>(core: &Core, value: u128, register: usize, imm: u8) -> Text {
     let characters = characters(&value.to_le_bytes(), imm);
     let count = count(imm);
-    let gpr = state.gpr[register].cast_signed();
+    let gpr = core.state.gpr[register].cast_signed();
     let len = match LENGTH {
         IMPLICIT => {
             let end = characters.iter().position(|&character| character == 0);
@@ -95,12 +108,16 @@ fn matches(a: &Text, b: &Text, imm: u8) -> u32 {
 }
 
 #[inline(always)]
-fn compare<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op, b: u128) -> Flow {
+fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
+    core: &mut Core,
+    op: &Op,
+    b: u128,
+) -> Flow {
     let imm = op.imm as u8;
     let count = count(imm);
     let all = (1 << count) - 1;
-    let a = text::<LENGTH>(state, xmm(state, op.dst), reg::RAX, imm);
-    let b = text::<LENGTH>(state, b, reg::RDX, imm);
+    let a = text::<LENGTH>(core, xmm(core, op.dst), reg::RAX, imm);
+    let b = text::<LENGTH>(core, b, reg::RDX, imm);
     let negated = match imm >> 4 & 3 {
         1 => all,
         3 => (1 << b.len) - 1,
@@ -114,17 +131,17 @@ fn compare<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op, b: u
         } else {
             result.into()
         };
-        set_xmm(state, 0, mask);
+        set_number::<VEX>(core, 0, mask);
     } else {
         let index = match (result, last) {
             (0, _) => count as u32,
             (_, false) => result.trailing_zeros(),
             (_, true) => result.ilog2(),
         };
-        state.set::<32>(reg::RCX as u8, index.into());
+        core.state.set::<32>(reg::RCX as u8, index.into());
     }
     let bit = |set, bit| if set { bit } else { 0 };
-    state.flags = Flags::from_bits(
+    core.state.flags = Flags::from_bits(
         bit(result != 0, flags::CF)
             | bit(b.len < count, flags::ZF)
             | bit(a.len < count, flags::SF)
@@ -141,15 +158,21 @@ fn spread(bits: u32, count: usize) -> u128 {
     set.fold(0, |all, i| all | ones << (width * i))
 }
 
-fn compare_rr<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op) -> Flow {
-    let b = xmm(state, op.src);
-    compare::<LENGTH, MASK>(state, op, b)
+fn compare_rr<const LENGTH: u32, const MASK: bool, const VEX: bool>(
+    core: &mut Core,
+    op: &Op,
+) -> Flow {
+    let b = xmm(core, op.src);
+    compare::<LENGTH, MASK, VEX>(core, op, b)
 }
 
 /// The memory operand need not be aligned.
-fn compare_rm<const LENGTH: u32, const MASK: bool>(state: &mut State, op: &Op) -> Flow {
-    match state.memory.load_bytes(op.address(state)) {
-        Some(bytes) => compare::<LENGTH, MASK>(state, op, u128::from_le_bytes(bytes)),
+fn compare_rm<const LENGTH: u32, const MASK: bool, const VEX: bool>(
+    core: &mut Core,
+    op: &Op,
+) -> Flow {
+    match core.memory.load_bytes(op.address(core)) {
+        Some(bytes) => compare::<LENGTH, MASK, VEX>(core, op, u128::from_le_bytes(bytes)),
         None => Flow::Stop,
     }
 }

@@ -7,73 +7,80 @@ use crate::machine::{Exit, Machine};
 use crate::state::reg;
 use crate::stop::Exception;
 
-const CODE: u64 = 0x10000;
+pub(in crate::isa) const CODE: u64 = 0x10000;
 /// A page; nothing is mapped after it.
-const DATA: u64 = 0x20000;
+pub(in crate::isa) const DATA: u64 = 0x20000;
 const DATA_END: u64 = DATA + 0x1000;
 
 /// A machine about to execute `code`.
 fn machine(code: &[u8]) -> Machine {
     let mut machine = Machine::empty();
-    let memory = &mut machine.state.memory;
+    let memory = &mut machine.core.memory;
     memory
         .map(CODE..CODE + 0x1000, Permissions::READ_EXECUTE)
         .unwrap();
     memory.map(DATA..DATA_END, Permissions::READ_WRITE).unwrap();
     memory.poke(CODE, code).unwrap();
-    machine.state.rip = CODE;
+    machine.core.state.rip = CODE;
     machine
 }
 
 /// The same, with an address in rdi, and with values in xmm0 to xmm2.
 fn machine_at(code: &[u8], address: u64) -> Machine {
     let mut machine = machine(code);
-    machine.state.set_gpr(reg::RDI, address);
+    machine.core.state.set_gpr(reg::RDI, address);
     for (number, byte) in [(0, 0xa0), (1, 0xb0), (2, 0xc0)] {
         let bytes = std::array::from_fn(|i| byte + i as u8);
-        machine.state.xmm[number] = u128::from_le_bytes(bytes);
+        machine
+            .core
+            .state
+            .vectors
+            .set_xmm(number, u128::from_le_bytes(bytes));
     }
     machine
 }
 
 fn fill(machine: &mut Machine, address: u64, value: u128, size: usize) {
     let bytes = value.to_le_bytes();
-    machine.state.memory.poke(address, &bytes[..size]).unwrap();
+    machine.core.memory.poke(address, &bytes[..size]).unwrap();
 }
 
 fn peek(machine: &Machine, address: u64) -> u128 {
     let mut bytes = [0; 16];
-    machine.state.memory.peek(address, &mut bytes).unwrap();
+    machine.core.memory.peek(address, &mut bytes).unwrap();
     u128::from_le_bytes(bytes)
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
+pub(in crate::isa) fn bytes(hex: &str) -> Vec<u8> {
     let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
 /// Sets the register named `name`.
 fn set(machine: &mut Machine, name: &str, value: u128) {
-    let state = &mut machine.state;
+    let core = &mut machine.core;
     match name {
-        "rax" => state.set_gpr(reg::RAX, value as u64),
-        "rcx" => state.set_gpr(reg::RCX, value as u64),
-        "rdx" => state.set_gpr(reg::RDX, value as u64),
-        "mxcsr" => state.mxcsr = value as u32,
-        "flags" => state.set_rflags(value as u64),
-        "xmm0" => state.xmm[0] = value,
-        "xmm1" => state.xmm[1] = value,
-        "xmm2" => state.xmm[2] = value,
+        "rax" => core.state.set_gpr(reg::RAX, value as u64),
+        "rcx" => core.state.set_gpr(reg::RCX, value as u64),
+        "rdx" => core.state.set_gpr(reg::RDX, value as u64),
+        "mxcsr" => core.state.mxcsr = value as u32,
+        "flags" => core.state.set_rflags(value as u64),
+        "xmm0" => core.state.vectors.set_xmm(0, value),
+        "xmm1" => core.state.vectors.set_xmm(1, value),
+        "xmm2" => core.state.vectors.set_xmm(2, value),
         name => panic!("{name}"),
     }
 }
 
 /// The part of the state that instructions on registers change.
 fn visible(machine: &Machine) -> String {
-    let state = &machine.state;
-    let gpr: [u64; 16] = std::array::from_fn(|number| state.gpr(number));
-    let (flags, mxcsr) = (state.rflags(), state.mxcsr);
-    format!("{gpr:x?} {:x?} {flags:x} {mxcsr:x}", state.xmm)
+    let core = &machine.core;
+    let gpr: [u64; 16] = std::array::from_fn(|number| core.state.gpr(number));
+    let (flags, mxcsr) = (core.state.rflags(), core.state.mxcsr);
+    format!(
+        "{gpr:x?} {:x?} {flags:x} {mxcsr:x}",
+        core.state.vectors.lower()
+    )
 }
 
 #[test]
@@ -96,7 +103,7 @@ fn recorded_results() {
             }
         };
         assign(&mut machine, &mut before);
-        let mut expected = Machine::new(machine.state.clone());
+        let mut expected = Machine::new(machine.core.clone());
         assign(&mut expected, &mut after.split_whitespace());
         assert_eq!(machine.run(1, &mut ()), exit, "{line}");
         assert_eq!(visible(&machine), visible(&expected), "{line}");
@@ -112,7 +119,12 @@ fn assert_load(code: &[u8], size: usize, expected: u128) {
     let mut machine = machine_at(code, address);
     fill(&mut machine, address, SOURCE, size);
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-    assert_eq!(machine.state.xmm[1], expected, "{:x}", machine.state.xmm[1]);
+    assert_eq!(
+        machine.core.state.vectors.xmm(1),
+        expected,
+        "{:x}",
+        machine.core.state.vectors.xmm(1)
+    );
 }
 
 const SOURCE: u128 = 0x0f0e_0d0c_0b0a_0908_8786_8584_8382_8180;
@@ -240,13 +252,13 @@ fn mxcsr_has_no_bits_above_16() {
     let mut machine = machine_at(&load, DATA);
     fill(&mut machine, DATA, 0xffbf, 4);
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-    assert_eq!(machine.state.mxcsr, 0xffbf);
+    assert_eq!(machine.core.state.mxcsr, 0xffbf);
 
     let mut machine = machine_at(&load, DATA);
     fill(&mut machine, DATA, 0x1_1f80, 4);
     let exit = machine.run(1, &mut ());
     assert_eq!(exit, Exit::Exception(Exception::GeneralProtection));
-    assert_eq!(machine.state.mxcsr, 0x1f80);
+    assert_eq!(machine.core.state.mxcsr, 0x1f80);
 
     let mut machine = machine_at(&store, DATA);
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
@@ -264,9 +276,10 @@ fn masked_moves_store_bytes_that_have_the_sign() {
         let address = if small { 5 << 32 | 3 } else { DATA + 3 };
         let mut machine = machine_at(code, address);
         machine
+            .core
             .state
             .set_gpr(reg::GS, if small { DATA } else { 1 << 40 });
-        machine.state.xmm[2] = 0x80 << 120 | 0xff7f;
+        machine.core.state.vectors.set_xmm(2, 0x80 << 120 | 0xff7f);
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         assert_eq!(peek(&machine, DATA), 0xb1 << 32);
         assert_eq!(peek(&machine, DATA + 16), 0xbf << 16);
@@ -274,7 +287,7 @@ fn masked_moves_store_bytes_that_have_the_sign() {
     // All 16 bytes must be mapped; the upper half is checked first.
     for (address, fault) in [(DATA_END - 12, DATA_END), (DATA_END, DATA_END + 8)] {
         let mut machine = machine_at(&[0x66, 0x0f, 0xf7, 0xca], address);
-        machine.state.xmm[2] = 0x80;
+        machine.core.state.vectors.set_xmm(2, 0x80);
         match machine.run(1, &mut ()) {
             Exit::Exception(Exception::Memory(found)) => assert_eq!(found.address, fault),
             exit => panic!("{exit:?}"),
@@ -293,9 +306,13 @@ fn comparisons_clear_the_other_flags() {
     ];
     for code in codes {
         let mut machine = machine_at(code, 0);
-        machine.state.set_rflags(flags::ARITHMETIC);
+        machine.core.state.set_rflags(flags::ARITHMETIC);
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-        assert_eq!(machine.state.rflags() & flags::ARITHMETIC, 0, "{code:x?}");
+        assert_eq!(
+            machine.core.state.rflags() & flags::ARITHMETIC,
+            0,
+            "{code:x?}"
+        );
     }
 }
 

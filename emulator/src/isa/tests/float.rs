@@ -45,7 +45,7 @@ fn as_a_processor_executed_them() {
         let word = |text| u16::from_str_radix(text, 16).expect("hexadecimal");
         let (control, status, tags) = (word(before[0]), word(before[1]), word(before[2]));
         let top = usize::from(status >> 11 & 7);
-        let mut image = machine(&[]).state.fx_image();
+        let mut image = machine(&[]).core.fx_image();
         put(&mut image, 0, &control.to_le_bytes());
         put(&mut image, 2, &status.to_le_bytes());
         put(&mut image, 4, &tags.to_le_bytes());
@@ -69,10 +69,10 @@ fn as_a_processor_executed_them() {
         let mut memory = unhex(before[6]);
         let mut flags = u64::from(word(before[7]));
         let mut machine = machine(&unhex(code));
-        machine.state.set_gpr(reg::RDI, DATA);
-        machine.state.set_rflags(flags);
-        machine.state.memory.poke(DATA, &memory).expect("mapped");
-        machine.state.set_fx_image(&image).expect("a good MXCSR");
+        machine.core.state.set_gpr(reg::RDI, DATA);
+        machine.core.state.set_rflags(flags);
+        machine.core.memory.poke(DATA, &memory).expect("mapped");
+        machine.core.set_fx_image(&image).expect("a good MXCSR");
         assert_eq!(machine.run(1, &mut ()), Exit::Limit, "{line}");
 
         let mut after = after.split_whitespace();
@@ -100,11 +100,11 @@ fn as_a_processor_executed_them() {
                 }
             }
         }
-        let mut found = machine.state.fx_image();
+        let mut found = machine.core.fx_image();
         // The pointers to the instruction are not compared.
         put(&mut found, 6, &[0; 18]);
         assert_eq!(found, expected, "{line}");
-        assert_eq!(machine.state.rflags() & !0x202, flags, "{line}");
+        assert_eq!(machine.core.state.rflags() & !0x202, flags, "{line}");
         assert_eq!(bytes::<10>(&machine, DATA).to_vec(), memory, "{line}");
     }
     assert!(lines > 450);
@@ -127,19 +127,19 @@ fn a_pending_exception_waits() {
         let mut code = start.to_vec();
         code.extend_from_slice(waiting);
         let mut machine = machine(&code);
-        machine.state.set_gpr(reg::RDI, DATA);
-        let mut image = machine.state.fx_image();
+        machine.core.state.set_gpr(reg::RDI, DATA);
+        let mut image = machine.core.fx_image();
         // ZE is unmasked.
         put(&mut image, 0, &0x37b_u16.to_le_bytes());
-        machine.state.set_fx_image(&image).expect("a good MXCSR");
-        let begin = machine.state.rip;
+        machine.core.set_fx_image(&image).expect("a good MXCSR");
+        let begin = machine.core.state.rip;
         assert_eq!(machine.run(100, &mut ()), Exit::Exception(Exception::X87));
-        let state = &machine.state;
+        let core = &machine.core;
         assert_eq!(machine.executed(), 5, "{waiting:x?}");
-        assert_eq!(state.rip, begin + 10);
+        assert_eq!(core.state.rip, begin + 10);
         // ES, B and ZE; two registers, since nothing was popped.
-        assert_eq!(state.gpr(reg::RAX), 6 << 11 | 0x8084);
-        let image = state.fx_image();
+        assert_eq!(core.state.gpr(reg::RAX), 6 << 11 | 0x8084);
+        let image = core.fx_image();
         assert_eq!(image[4], 0xc0);
         // FOP and FIP are those of the division.
         assert_eq!(image[6..8], 0x6f9_u16.to_le_bytes());
@@ -153,18 +153,18 @@ fn a_pending_exception_waits() {
 fn where_an_operand_was() {
     // fldl %fs:8(%rdi), a signaling NaN
     let mut machine = machine(&[0x64, 0xdd, 0x47, 0x08]);
-    machine.state.set_gpr(reg::RDI, DATA - 0x1000);
-    machine.state.set_gpr(reg::FS, 0x1000);
+    machine.core.state.set_gpr(reg::RDI, DATA - 0x1000);
+    machine.core.state.set_gpr(reg::FS, 0x1000);
     let signaling = 0x7ff0_0000_0000_0001_u64;
-    let memory = &mut machine.state.memory;
+    let memory = &mut machine.core.memory;
     memory
         .poke(DATA + 8, &signaling.to_le_bytes())
         .expect("mapped");
-    let mut image = machine.state.fx_image();
+    let mut image = machine.core.fx_image();
     put(&mut image, 0, &0x37e_u16.to_le_bytes());
-    machine.state.set_fx_image(&image).expect("a good MXCSR");
+    machine.core.set_fx_image(&image).expect("a good MXCSR");
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-    let image = machine.state.fx_image();
+    let image = machine.core.fx_image();
     assert_eq!(image[6..8], 0x547_u16.to_le_bytes());
     assert_eq!(image[16..24], (DATA - 0x1000 + 8).to_le_bytes());
     assert_eq!(image[2..5], [0x81, 0x80, 0]);
@@ -182,17 +182,17 @@ fn mm_registers_are_x87_registers() {
         (&[0x0f, 0x77], 0, false),
     ] {
         let mut machine = machine(code);
-        machine.state.set_gpr(reg::RDI, DATA);
-        let mut image = machine.state.fx_image();
+        machine.core.state.set_gpr(reg::RDI, DATA);
+        let mut image = machine.core.fx_image();
         // TOP is 3; register 5 is ST(2).
         put(&mut image, 2, &(3_u16 << 11).to_le_bytes());
         image[4] = 0x20;
         for register in 0..8 {
             image[place(register, 3)] = register as u8;
         }
-        machine.state.set_fx_image(&image).expect("a good MXCSR");
+        machine.core.set_fx_image(&image).expect("a good MXCSR");
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-        let after = machine.state.fx_image();
+        let after = machine.core.fx_image();
         assert_eq!(after[2..5], [0, 0, tags], "{code:x?}");
         for register in 0..8 {
             let at = place(register, 0);
@@ -221,12 +221,12 @@ fn mm_registers_and_others() {
         let registers = [(reg::RAX, value), (reg::RCX, u64::MAX)];
         let (_, mut machine) = run(&all, &registers);
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
-        assert_eq!(machine.state.gpr(reg::RCX), expected, "{code:x?}");
+        assert_eq!(machine.core.state.gpr(reg::RCX), expected, "{code:x?}");
     }
     // maskmovq %mm1, %mm0, to rdi
     let mut machine = machine(&[0x48, 0x0f, 0x6e, 0xc8, 0x0f, 0xf7, 0xc1]);
-    machine.state.set_gpr(reg::RAX, value);
-    machine.state.set_gpr(reg::RDI, DATA + 3);
+    machine.core.state.set_gpr(reg::RAX, value);
+    machine.core.state.set_gpr(reg::RDI, DATA + 3);
     let before: [u8; 12] = bytes(&machine, DATA);
     assert_eq!(machine.run(2, &mut ()), Exit::Limit);
     let mut expected = before;

@@ -10,10 +10,10 @@ const RBX: usize = reg::RBX;
 fn nothing_happened(code: &[u8], registers: &[(usize, u64)], expected: Exit) {
     let (exit, after) = run(code, registers);
     assert_eq!(exit, expected);
-    assert_eq!(after.state.rip, CODE);
+    assert_eq!(after.core.state.rip, CODE);
     let mut before = machine(code);
     for &(number, value) in registers {
-        before.state.set_gpr(number, value);
+        before.core.state.set_gpr(number, value);
     }
     assert_eq!(everything(&after), everything(&before));
 }
@@ -72,7 +72,7 @@ fn bit_numbers_move_the_address() {
         let at = (DATA + 0x100).wrapping_add_signed(at);
         let old = u64::from_le_bytes(bytes(&machine(&[]), at));
         assert_eq!(u64::from_le_bytes(bytes(&after, at)), old ^ 1 << bit);
-        assert_eq!(after.state.rflags() & 1, old >> bit & 1, "{number}");
+        assert_eq!(after.core.state.rflags() & 1, old >> bit & 1, "{number}");
     }
     // btc %ax, (%ebx): only 16 bits of the number count, and 32 bits of the address.
     let registers = [
@@ -85,23 +85,23 @@ fn bit_numbers_move_the_address() {
     assert_eq!(bytes(&after, DATA), [old ^ 1]);
     // bt $33, (%rbx): an immediate does not move the address.
     let (_, after) = run(&[0x0f, 0xba, 0x23, 33], &[(RBX, DATA)]);
-    assert_eq!(after.state.rflags() & 1, u64::from(old >> 1 & 1));
+    assert_eq!(after.core.state.rflags() & 1, u64::from(old >> 1 & 1));
 }
 
 #[test]
 fn segments_are_added_behind_the_cut() {
     // xlat %fs:(%ebx) and btc %eax, %fs:(%ebx): 0xffff_fff0 + 0x20 is 0x10.
     let mut table = machine(&[0x64, 0x67, 0xd7]);
-    table.state.set_gpr(reg::FS, DATA);
-    table.state.set_gpr(RBX, 0xffff_fff0);
-    table.state.set_gpr(RAX, 0x20);
+    table.core.state.set_gpr(reg::FS, DATA);
+    table.core.state.set_gpr(RBX, 0xffff_fff0);
+    table.core.state.set_gpr(RAX, 0x20);
     assert_eq!(table.run(1, &mut ()), Exit::Limit);
     let [byte] = bytes(&table, DATA + 0x10);
-    assert_eq!(table.state.gpr(RAX), byte.into());
+    assert_eq!(table.core.state.gpr(RAX), byte.into());
     let mut bit = machine(&[0x64, 0x67, 0x0f, 0xbb, 0x03]);
-    bit.state.set_gpr(reg::FS, DATA);
-    bit.state.set_gpr(RBX, 0xffff_fff0);
-    bit.state.set_gpr(RAX, 0x100);
+    bit.core.state.set_gpr(reg::FS, DATA);
+    bit.core.state.set_gpr(RBX, 0xffff_fff0);
+    bit.core.state.set_gpr(RAX, 0x100);
     assert_eq!(bit.run(1, &mut ()), Exit::Limit);
     assert_eq!(bytes(&bit, DATA + 0x10), [byte ^ 1]);
 }
@@ -127,15 +127,15 @@ fn exchanges_of_two_registers_with_memory() {
         u128::from_le_bytes(bytes(&after, at)),
         u128::from(rcx) << 64 | 5
     );
-    assert_ne!(after.state.rflags() & crate::flags::ZF, 0);
+    assert_ne!(after.core.state.rflags() & crate::flags::ZF, 0);
     let (exit, after) = run(&code, &[(reg::RSI, at), (RBX, 5)]);
     assert_eq!(exit, Exit::Limit);
     assert_eq!(u128::from_le_bytes(bytes(&after, at)), old);
     assert_eq!(
-        (after.state.gpr(RAX), after.state.gpr(reg::RDX)),
+        (after.core.state.gpr(RAX), after.core.state.gpr(reg::RDX)),
         (low, high)
     );
-    assert_eq!(after.state.rflags() & crate::flags::ZF, 0);
+    assert_eq!(after.core.state.rflags() & crate::flags::ZF, 0);
     let general = Exit::Exception(Exception::GeneralProtection);
     nothing_happened(&code, &[(reg::RSI, at + 8)], general);
     // cmpxchg8b (%rsi): if it fails, the upper halves of the registers are cleared.
@@ -145,7 +145,7 @@ fn exchanges_of_two_registers_with_memory() {
         &[(reg::RSI, at + 1), (RAX, ones), (reg::RDX, ones)],
     );
     let found = u64::from_le_bytes(bytes(&after, at + 1));
-    let pair = (after.state.gpr(RAX), after.state.gpr(reg::RDX));
+    let pair = (after.core.state.gpr(RAX), after.core.state.gpr(reg::RDX));
     assert_eq!(pair, (found & 0xffff_ffff, found >> 32));
 }
 
@@ -156,8 +156,8 @@ fn enter_and_pop() {
     let words = [(reg::RSP, rsp), (reg::RBP, DATA + 0x400)];
     let (exit, after) = run(&[0xc8, 0x10, 0, 3], &words);
     assert_eq!(exit, Exit::Limit);
-    assert_eq!(after.state.gpr(reg::RSP), rsp - 4 * 8 - 0x10);
-    assert_eq!(after.state.gpr(reg::RBP), rsp - 8);
+    assert_eq!(after.core.state.gpr(reg::RSP), rsp - 4 * 8 - 0x10);
+    assert_eq!(after.core.state.gpr(reg::RBP), rsp - 8);
     let word = |at| u64::from_le_bytes(bytes(&after, at));
     assert_eq!(word(rsp - 8), DATA + 0x400);
     assert_eq!(word(rsp - 16), word(DATA + 0x400 - 8));
@@ -182,7 +182,7 @@ fn nothing_happened_to_registers(code: &[u8], registers: &[(usize, u64)], addres
     let (exit, after) = run(code, registers);
     assert_eq!(exit, fault(address, Access::Write, FaultKind::Unmapped));
     for &(number, value) in registers {
-        assert_eq!(after.state.gpr(number), value);
+        assert_eq!(after.core.state.gpr(number), value);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_call_to_no_address_has_pushed_already() {
     let registers = [(RBX, 1 << 60), (reg::RSP, DATA + 0x80)];
     let (exit, after) = run(&[0xff, 0xd3], &registers);
     assert_eq!(exit, Exit::Exception(Exception::GeneralProtection));
-    assert_eq!(after.state.gpr(reg::RSP), DATA + 0x80);
-    assert_eq!(after.state.rip, CODE);
+    assert_eq!(after.core.state.gpr(reg::RSP), DATA + 0x80);
+    assert_eq!(after.core.state.rip, CODE);
     assert_eq!(u64::from_le_bytes(bytes(&after, DATA + 0x78)), CODE + 2);
 }

@@ -8,9 +8,9 @@ use crate::stop::Exception;
 /// A machine whose x87 and SSE state differs everywhere from that after a reset.
 fn busy(code: &[u8], address: u64) -> Machine {
     let mut machine = machine(code);
-    machine.state.set_gpr(reg::RDI, address);
-    machine.state.set_gpr(reg::RAX, u64::MAX);
-    machine.state.set_gpr(reg::RDX, u64::MAX);
+    machine.core.state.set_gpr(reg::RDI, address);
+    machine.core.state.set_gpr(reg::RAX, u64::MAX);
+    machine.core.state.set_gpr(reg::RDX, u64::MAX);
     let image: [u8; 512] = std::array::from_fn(|i| i as u8 ^ 0x5a);
     let mut image = image;
     // Control 0xf71, status 0x2001: TOP 4; three registers are empty.
@@ -21,7 +21,7 @@ fn busy(code: &[u8], address: u64) -> Machine {
     // ST(0) zero, ST(1) one.
     image[32..42].fill(0);
     image[48..58].copy_from_slice(b"\0\0\0\0\0\0\0\x80\xff\x3f");
-    machine.state.set_fx_image(&image).expect("a good MXCSR");
+    machine.core.set_fx_image(&image).expect("a good MXCSR");
     machine
 }
 
@@ -51,7 +51,7 @@ fn an_environment() {
         high,
     ];
     assert_eq!(words, expected, "{words:x?}");
-    assert_eq!(machine.state.fx_image()[0], 0x7f);
+    assert_eq!(machine.core.fx_image()[0], 0x7f);
 }
 
 /// What was saved is restored, in both formats; `fnsave` leaves the unit as `fninit` does.
@@ -63,13 +63,13 @@ fn saved_and_restored() {
     ] {
         let code = [save, restore].concat();
         let mut machine = busy(&code, DATA + 1);
-        let before = machine.state.fx_image();
+        let before = machine.core.fx_image();
         let memory: [u8; 112] = bytes(&machine, DATA + 1);
         step(&mut machine);
-        assert_eq!(machine.state.fx_image()[..5], [0x7f, 3, 0, 0, 0]);
+        assert_eq!(machine.core.fx_image()[..5], [0x7f, 3, 0, 0, 0]);
         assert_eq!(bytes::<112>(&machine, DATA + 1)[size..], memory[size..]);
         step(&mut machine);
-        let after = machine.state.fx_image();
+        let after = machine.core.fx_image();
         assert_eq!(after[..6], before[..6]);
         assert_eq!(after[32..], before[32..]);
     }
@@ -81,16 +81,16 @@ fn fxsave_and_fxrstor() {
     // fxsave64 (%rdi); fninit; fxrstor64 (%rdi)
     let code = [0x48, 0x0f, 0xae, 0x07, 0xdb, 0xe3, 0x48, 0x0f, 0xae, 0x0f];
     let mut machine = busy(&code, DATA + 16);
-    let image = machine.state.fx_image();
+    let image = machine.core.fx_image();
     let behind: [u8; 96] = bytes(&machine, DATA + 16 + 416);
     step(&mut machine);
     assert_eq!(bytes::<416>(&machine, DATA + 16), image[..416]);
     assert_eq!(bytes::<96>(&machine, DATA + 16 + 416), behind);
-    machine.state.xmm = [1; 16];
-    machine.state.mxcsr = 0;
+    machine.core.state.vectors.set_lower([1; 16]);
+    machine.core.state.mxcsr = 0;
     step(&mut machine);
     step(&mut machine);
-    assert_eq!(machine.state.fx_image(), image);
+    assert_eq!(machine.core.fx_image(), image);
     let bad = Exit::Exception(Exception::GeneralProtection);
     for code in [[0x0f, 0xae, 0x07], [0x0f, 0xae, 0x0f]] {
         let mut machine = busy(&code, DATA + 8);
@@ -99,10 +99,10 @@ fn fxsave_and_fxrstor() {
     // A reserved bit of MXCSR.
     let mut machine = busy(&[0x0f, 0xae, 0x0f], DATA);
     let area = [0xff; 512];
-    machine.state.memory.poke(DATA, &area).expect("mapped");
-    let before = machine.state.fx_image();
+    machine.core.memory.poke(DATA, &area).expect("mapped");
+    let before = machine.core.fx_image();
     assert_eq!(machine.run(1, &mut ()), bad);
-    assert_eq!(machine.state.fx_image(), before);
+    assert_eq!(machine.core.fx_image(), before);
 }
 
 const XSAVE: [u8; 3] = [0x0f, 0xae, 0x27];
@@ -122,8 +122,8 @@ fn xsave_of_components() {
     ] {
         let mut machine = busy(&code, DATA + 64);
         let zero = [0; 576];
-        machine.state.memory.poke(DATA + 64, &zero).expect("mapped");
-        machine.state.set_gpr(reg::RAX, asked);
+        machine.core.memory.poke(DATA + 64, &zero).expect("mapped");
+        machine.core.state.set_gpr(reg::RAX, asked);
         step(&mut machine);
         let area: [u8; 576] = bytes(&machine, DATA + 64);
         let word = |at: usize| area[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
@@ -133,15 +133,15 @@ fn xsave_of_components() {
         assert_eq!(area[48..160] != zero[48..160], header & 1 != 0);
         assert_eq!(area[160..416] != zero[160..416], header & 2 != 0);
         // Everything is restored; missing components are reset.
-        let image = machine.state.fx_image();
+        let image = machine.core.fx_image();
         machine
-            .state
+            .core
             .memory
-            .poke(machine.state.rip, &XRSTOR)
+            .poke(machine.core.state.rip, &XRSTOR)
             .expect("mapped");
         step(&mut machine);
-        let after = machine.state.fx_image();
-        let initial = Machine::empty().state.fx_image();
+        let after = machine.core.fx_image();
+        let initial = Machine::empty().core.fx_image();
         let is_asked = |bit: u64| asked & bit != 0;
         for (component, bit) in [(0..5, 1), (32..160, 1), (160..416, 2)] {
             let expected = match is_asked(bit) {
@@ -167,13 +167,13 @@ fn components_that_are_not_in_use() {
         (XSAVEC, 2, 0, false, false),
     ] {
         let mut machine = busy(&code, DATA);
-        machine.state.xmm = [0; 16];
-        machine.state.mxcsr = 0x1f80;
-        let memory = &mut machine.state.memory;
+        machine.core.state.vectors.set_lower([0; 16]);
+        machine.core.state.mxcsr = 0x1f80;
+        let memory = &mut machine.core.memory;
         memory.poke(DATA, &[0xcc; 512]).expect("mapped");
         memory.poke(DATA + 512, &[0; 64]).expect("mapped");
         memory.poke(DATA + 512, &[3]).expect("mapped");
-        machine.state.set_gpr(reg::RAX, asked);
+        machine.core.state.set_gpr(reg::RAX, asked);
         step(&mut machine);
         let area: [u8; 576] = bytes(&machine, DATA);
         let found = (area[512], area[32] != 0xcc, area[160] != 0xcc);
@@ -196,17 +196,61 @@ fn bad_headers() {
     ];
     for (at, header, is_good) in cases {
         let mut machine = busy(&XRSTOR, DATA);
-        machine.state.memory.poke(DATA, &[0; 576]).expect("mapped");
+        machine.core.memory.poke(DATA, &[0; 576]).expect("mapped");
         let place = DATA + at as u64;
-        machine.state.memory.poke(place, header).expect("mapped");
-        let before = machine.state.fx_image();
+        machine.core.memory.poke(place, header).expect("mapped");
+        let before = machine.core.fx_image();
         let exit = machine.run(1, &mut ());
         if is_good {
             assert_eq!(exit, Exit::Limit, "{at} {header:x?}");
         } else {
             let bad = Exit::Exception(Exception::GeneralProtection);
             assert_eq!(exit, bad, "{at} {header:x?}");
-            assert_eq!(machine.state.fx_image(), before);
+            assert_eq!(machine.core.fx_image(), before);
         }
+    }
+}
+
+/// With AVX an area has the upper halves of ymm registers at 576, in both forms; they are restored
+/// or reset, and MXCSR belongs to them too unless the area is compacted.
+#[test]
+fn upper_halves_of_ymm() {
+    let upper = |machine: &Machine| -> [u128; 16] {
+        std::array::from_fn(|number| machine.core.state.vectors.ymm(number)[1])
+    };
+    let values: [u128; 16] = std::array::from_fn(|number| u128::MAX / (number as u128 + 2));
+    for (code, asked, has_mxcsr) in [(XSAVE, 4, true), (XSAVEC, 4, false), (XSAVEC, 7, true)] {
+        let mut machine = busy(&code, DATA);
+        let processor = "v3".parse().expect("a level");
+        machine.core.set_processor(processor);
+        machine.core.memory.poke(DATA, &[0; 832]).expect("mapped");
+        for (number, value) in values.into_iter().enumerate() {
+            machine.core.state.vectors.set_ymm(number, [1, value]);
+        }
+        machine.core.state.set_gpr(reg::RAX, asked);
+        step(&mut machine);
+        let area: [u8; 832] = bytes(&machine, DATA);
+        assert_eq!(u64::from(area[512]), asked);
+        assert_eq!(area[24] != 0, has_mxcsr, "{code:x?} {asked}");
+        for (number, value) in values.into_iter().enumerate() {
+            let at = 576 + 16 * number;
+            assert_eq!(area[at..at + 16], value.to_le_bytes());
+        }
+        let rip = machine.core.state.rip;
+        machine.core.memory.poke(rip, &XRSTOR).expect("mapped");
+        machine.core.state.vectors = Default::default();
+        let mut reset = machine.clone();
+        step(&mut machine);
+        assert_eq!(upper(&machine), values);
+        // The header without the component resets it.
+        let present = [asked as u8 & !4];
+        reset
+            .core
+            .memory
+            .poke(DATA + 512, &present)
+            .expect("mapped");
+        reset.core.state.vectors.set_ymm(3, [7, 7]);
+        step(&mut reset);
+        assert_eq!(upper(&reset), [0; 16]);
     }
 }

@@ -7,7 +7,7 @@ fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
     let registers = [(reg::RAX, leaf.into()), (reg::RCX, subleaf.into())];
     let (exit, machine) = run(&[0x0f, 0xa2], &registers);
     assert_eq!(exit, Exit::Limit);
-    [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.state.gpr(number) as u32)
+    [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.core.state.gpr(number) as u32)
 }
 
 /// The requirements of a level in the x86-64 psABI, table 3.1.
@@ -66,14 +66,14 @@ fn time_is_instructions() {
     // nop; nop; rdtscp
     let mut machine = machine(&[0x90, 0x90, 0x0f, 0x01, 0xf9]);
     for number in [reg::RAX, reg::RCX, reg::RDX] {
-        machine.state.set_gpr(number, u64::MAX);
+        machine.core.state.set_gpr(number, u64::MAX);
     }
     for _ in 0..3 {
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     }
-    let state = &machine.state;
-    assert_eq!((state.gpr(reg::RAX), state.gpr(reg::RDX)), (2, 0));
-    assert_eq!(state.gpr(reg::RCX), 0);
+    let core = &machine.core.state;
+    assert_eq!((core.gpr(reg::RAX), core.gpr(reg::RDX)), (2, 0));
+    assert_eq!(core.gpr(reg::RCX), 0);
 }
 
 #[test]
@@ -86,7 +86,10 @@ fn selectors() {
         (&[0x48, 0x8c, 0xc8], 0x33),
     ] {
         let (exit, machine) = run(code, &[(reg::RAX, ones)]);
-        assert_eq!((exit, machine.state.gpr(reg::RAX)), (Exit::Limit, value));
+        assert_eq!(
+            (exit, machine.core.state.gpr(reg::RAX)),
+            (Exit::Limit, value)
+        );
     }
     // mov %eax, %ds and mov %eax, %ss, as a processor does with Linux's descriptors.
     let general = Exit::Exception(Exception::GeneralProtection);
@@ -114,12 +117,12 @@ fn selectors() {
     assert_eq!(run(&[0x8e, 0xc8], &[]).0, invalid);
     // mov %eax, %fs; push %fs; popw %gs
     let mut machine = machine(&[0x8e, 0xe0, 0x0f, 0xa0, 0x66, 0x0f, 0xa9]);
-    machine.state.set_gpr(reg::RAX, 0x2b);
-    machine.state.set_gpr(reg::FS, 0x1000);
-    machine.state.set_gpr(reg::RSP, DATA + 8);
+    machine.core.state.set_gpr(reg::RAX, 0x2b);
+    machine.core.state.set_gpr(reg::FS, 0x1000);
+    machine.core.state.set_gpr(reg::RSP, DATA + 8);
     assert_eq!(machine.run(3, &mut ()), Exit::Limit);
-    assert_eq!(machine.state.gpr(reg::FS), 0);
-    assert_eq!(machine.state.gpr(reg::RSP), DATA + 2);
+    assert_eq!(machine.core.state.gpr(reg::FS), 0);
+    assert_eq!(machine.core.state.gpr(reg::RSP), DATA + 2);
     assert_eq!(bytes(&machine, DATA), 0x2b_u64.to_le_bytes());
 }
 
@@ -127,14 +130,14 @@ fn selectors() {
 fn bases_of_fs_and_gs() {
     // wrfsbase %rax; rdfsbase %ecx
     let mut machine = machine(&[0xf3, 0x48, 0x0f, 0xae, 0xd0, 0xf3, 0x0f, 0xae, 0xc1]);
-    machine.state.set_gpr(reg::RAX, 0x7abc_1234_5678);
+    machine.core.state.set_gpr(reg::RAX, 0x7abc_1234_5678);
     assert_eq!(machine.run(2, &mut ()), Exit::Limit);
-    assert_eq!(machine.state.gpr(reg::FS), 0x7abc_1234_5678);
-    assert_eq!(machine.state.gpr(reg::RCX), 0x1234_5678);
+    assert_eq!(machine.core.state.gpr(reg::FS), 0x7abc_1234_5678);
+    assert_eq!(machine.core.state.gpr(reg::RCX), 0x1234_5678);
     // wrgsbase %rax
     let (exit, machine) = run(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], &[(reg::RAX, 1 << 47)]);
     assert_eq!(exit, Exit::Exception(Exception::GeneralProtection));
-    assert_eq!(machine.state.gpr(reg::GS), 0);
+    assert_eq!(machine.core.state.gpr(reg::GS), 0);
 }
 
 #[test]
@@ -153,14 +156,16 @@ fn the_kernels_own() {
         &[0x48, 0x0f, 0x07], // sysretq
     ] {
         let (exit, machine) = run(code, &[]);
-        assert_eq!((exit, machine.state.rip), (general, CODE), "{code:x?}");
+        assert_eq!((exit, machine.core.state.rip), (general, CODE), "{code:x?}");
     }
     // clac, which is invalid in user mode
     let invalid = Exit::Exception(Exception::InvalidOpcode);
     assert_eq!(run(&[0x0f, 0x01, 0xca], &[]).0, invalid);
-    // rdrand: not available and not announced
-    assert_eq!(run(&[0x0f, 0xc7, 0xf0], &[]).0, Exit::Unsupported);
-    assert_eq!(cpuid(1, 0)[2] & 1 << 30, 0);
+    // rdsspq, a no-op without shadow stacks; incsspq; wrssq %rax, (%rax)
+    let (exit, machine) = run(&[0xf3, 0x48, 0x0f, 0x1e, 0xc8], &[(reg::RAX, 7)]);
+    assert_eq!((exit, machine.core.state.gpr(reg::RAX)), (Exit::Limit, 7));
+    assert_eq!(run(&[0xf3, 0x48, 0x0f, 0xae, 0xe8], &[]).0, invalid);
+    assert_eq!(run(&[0x48, 0x0f, 0x38, 0xf6, 0x00], &[]).0, invalid);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! remainders.
 
 use super::execute::{commit, execute, wait};
+use crate::core::Core;
 use crate::float::x87::{
     self, Env, F80, MemoryOperand, Outcome, add, classify, divide, multiply, remainder,
     round_to_integral, scale, square_root, subtract,
@@ -10,7 +11,6 @@ use crate::float::{Class, Exceptions};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
-use crate::state::State;
 use crate::state::fpu::{C0, C1, C2, C3, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
@@ -27,11 +27,11 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         Fsubr | Fsubrp | Fisubr => binary::<DifferenceReversed>(insn, integer)?,
         Fdiv | Fdivp | Fidiv => binary::<Quotient>(insn, integer)?,
         Fdivr | Fdivrp | Fidivr => binary::<QuotientReversed>(insn, integer)?,
-        Fsqrt => |state, op| unary(state, op, square_root),
-        Frndint => |state, op| unary(state, op, round_to_integral),
-        Fscale => |state, op| {
-            let vendor = state.processor.vendor();
-            execute(state, op, |fpu| {
+        Fsqrt => |core, op| unary(core, op, square_root),
+        Frndint => |core, op| unary(core, op, round_to_integral),
+        Fscale => |core, op| {
+            let vendor = core.processor.vendor();
+            execute(core, op, |fpu| {
                 let outcome = both(fpu, 0, 1).map(|(a, b)| {
                     let unchanged = classify(b).0 == Class::Zero;
                     scale(a, b, env_of(fpu, vendor, unchanged))
@@ -39,8 +39,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
                 fpu.put(0, outcome);
             })
         },
-        Fabs => |state, op| sign(state, op, |a| a & 0x7fff),
-        Fchs => |state, op| sign(state, op, |a| a ^ 0x8000),
+        Fabs => |core, op| sign(core, op, |a| a & 0x7fff),
+        Fchs => |core, op| sign(core, op, |a| a ^ 0x8000),
         Fprem => partial_remainder::<false>,
         Fprem1 => partial_remainder::<true>,
         _ => return None,
@@ -94,8 +94,8 @@ pub(super) fn both(fpu: &Fpu, a: u8, b: u8) -> Option<(F80, F80)> {
     fpu.st(a).zip(fpu.st(b))
 }
 
-fn binary_rr<B: Binary, const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn binary_rr<B: Binary, const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let outcome = both(fpu, op.dst, op.src).map(|(a, b)| B::apply(a, b, fpu.env()));
         if fpu.put(op.dst, outcome) && POP {
             fpu.pop();
@@ -105,7 +105,7 @@ fn binary_rr<B: Binary, const POP: bool>(state: &mut State, op: &Op) -> Flow {
 
 /// A memory operand of arithmetic and comparisons.
 pub(super) trait Source {
-    fn load(state: &mut State, address: u64) -> Option<MemoryOperand>;
+    fn load(core: &mut Core, address: u64) -> Option<MemoryOperand>;
 }
 
 /// binary32.
@@ -118,27 +118,27 @@ pub(super) struct Integer16;
 pub(super) struct Integer32;
 
 impl Source for Single {
-    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
-        Some(MemoryOperand::binary32(state.load::<32>(address)? as u32))
+    fn load(core: &mut Core, address: u64) -> Option<MemoryOperand> {
+        Some(MemoryOperand::binary32(core.load::<32>(address)? as u32))
     }
 }
 
 impl Source for Double {
-    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
-        Some(MemoryOperand::binary64(state.load::<64>(address)?))
+    fn load(core: &mut Core, address: u64) -> Option<MemoryOperand> {
+        Some(MemoryOperand::binary64(core.load::<64>(address)?))
     }
 }
 
 impl Source for Integer16 {
-    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
-        let integer = state.load::<16>(address)? as i16;
+    fn load(core: &mut Core, address: u64) -> Option<MemoryOperand> {
+        let integer = core.load::<16>(address)? as i16;
         Some(exact(integer.into()))
     }
 }
 
 impl Source for Integer32 {
-    fn load(state: &mut State, address: u64) -> Option<MemoryOperand> {
-        let integer = state.load::<32>(address)? as i32;
+    fn load(core: &mut Core, address: u64) -> Option<MemoryOperand> {
+        let integer = core.load::<32>(address)? as i32;
         Some(exact(integer.into()))
     }
 }
@@ -150,14 +150,14 @@ fn exact(integer: i64) -> MemoryOperand {
     }
 }
 
-fn binary_m<B: Binary, S: Source>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn binary_m<B: Binary, S: Source>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let Some(b) = S::load(state, op.address(state)) else {
+    let Some(b) = S::load(core, op.address(core)) else {
         return Flow::Stop;
     };
-    commit(state, op, |fpu| {
+    commit(core, op, |fpu| {
         let env = fpu.env();
         let outcome = fpu.st(0).map(|a| b.arithmetic(B::apply(a, b.value, env)));
         fpu.put(0, outcome);
@@ -166,19 +166,19 @@ fn binary_m<B: Binary, S: Source>(state: &mut State, op: &Op) -> Flow {
 
 /// Writes a function of ST(0) to ST(0).
 pub(super) fn unary(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     function: impl FnOnce(F80, Env) -> Outcome<F80>,
 ) -> Flow {
-    execute(state, op, |fpu| {
+    execute(core, op, |fpu| {
         let outcome = fpu.st(0).map(|a| function(a, fpu.env()));
         fpu.put(0, outcome);
     })
 }
 
 /// Changes the sign without checking the value.
-fn sign(state: &mut State, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
-    unary(state, op, |a, _| Outcome {
+fn sign(core: &mut Core, op: &Op, change: impl FnOnce(u16) -> u16) -> Flow {
+    unary(core, op, |a, _| Outcome {
         value: F80 {
             sign_exponent: change(a.sign_exponent),
             ..a
@@ -197,9 +197,9 @@ fn env_of(fpu: &Fpu, vendor: Vendor, unchanged: bool) -> Env {
     env
 }
 
-fn partial_remainder<const TO_NEAREST: bool>(state: &mut State, op: &Op) -> Flow {
-    let vendor = state.processor.vendor();
-    execute(state, op, |fpu| {
+fn partial_remainder<const TO_NEAREST: bool>(core: &mut Core, op: &Op) -> Flow {
+    let vendor = core.processor.vendor();
+    execute(core, op, |fpu| {
         let result = both(fpu, 0, 1).map(|(a, b)| {
             let unchanged = classify(b).0 == Class::Infinity;
             remainder(a, b, TO_NEAREST, env_of(fpu, vendor, unchanged))

@@ -2,12 +2,12 @@
 
 use super::arithmetic::{Double, Integer16, Integer32, Single, Source, both};
 use super::execute::{commit, execute, wait};
+use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::float::x87::{F80, classify, compare_ordered, compare_unordered};
 use crate::float::{Class, Exceptions, Relation};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form, width};
-use crate::state::State;
 use crate::state::fpu::{C0, C1, C2, C3, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
@@ -18,8 +18,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Fcomp, Form::RR, _) => compare_rr::<true, 1>,
         (Fucom, ..) => compare_rr::<false, 0>,
         (Fucomp, ..) => compare_rr::<false, 1>,
-        (Fcompp, ..) => |state, op| compare_rr::<true, 2>(state, &Op { src: 1, ..*op }),
-        (Fucompp, ..) => |state, op| compare_rr::<false, 2>(state, &Op { src: 1, ..*op }),
+        (Fcompp, ..) => |core, op| compare_rr::<true, 2>(core, &Op { src: 1, ..*op }),
+        (Fucompp, ..) => |core, op| compare_rr::<false, 2>(core, &Op { src: 1, ..*op }),
         (Fcom, Form::M, 32) => compare_m::<Single, false>,
         (Fcomp, Form::M, 32) => compare_m::<Single, true>,
         (Fcom, Form::M, 64) => compare_m::<Double, false>,
@@ -80,37 +80,37 @@ fn relation<const ORDERED: bool>((a, b): (F80, F80)) -> (Relation, Exceptions) {
     }
 }
 
-fn compare_rr<const ORDERED: bool, const POPS: u32>(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn compare_rr<const ORDERED: bool, const POPS: u32>(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let result = both(fpu, 0, op.src).map(relation::<ORDERED>);
         compare(fpu, result, POPS);
     })
 }
 
-fn compare_m<S: Source, const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn compare_m<S: Source, const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let Some(b) = S::load(state, op.address(state)) else {
+    let Some(b) = S::load(core, op.address(core)) else {
         return Flow::Stop;
     };
-    commit(state, op, |fpu| {
+    commit(core, op, |fpu| {
         let result = fpu.st(0).map(|a| b.comparison(compare_ordered(a, b.value)));
         compare(fpu, result, POP.into());
     })
 }
 
 /// `ftst`: compares with zero.
-fn test(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn test(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let result = fpu.st(0).map(|a| compare_ordered(a, F80::default()));
         compare(fpu, result, 0);
     })
 }
 
-fn compare_flags<const ORDERED: bool, const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    let mut flags = state.flags;
-    let flow = execute(state, op, |fpu| {
+fn compare_flags<const ORDERED: bool, const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    let mut flags = core.state.flags;
+    let flow = execute(core, op, |fpu| {
         let c1 = fpu.status_word() & C1;
         let result = both(fpu, 0, op.src).map(relation::<ORDERED>);
         let relation = report(fpu, result, POP.into());
@@ -124,13 +124,13 @@ fn compare_flags<const ORDERED: bool, const POP: bool>(state: &mut State, op: &O
             Relation::Unordered => flags::ZF | flags::PF | flags::CF,
         });
     });
-    state.flags = flags;
+    core.state.flags = flags;
     flow
 }
 
 /// `fxam`: the class and the sign of ST(0).
-fn examine(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn examine(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let (class, negative) = classify(fpu.content(0));
         let class = match class {
             _ if fpu.st(0).is_none() => C3 | C0,
@@ -148,9 +148,9 @@ fn examine(state: &mut State, op: &Op) -> Flow {
 
 /// Copies another register to ST(0) if a condition of the flags holds, which is numbered as in
 /// other instructions.
-fn move_if<const CC: u8>(state: &mut State, op: &Op) -> Flow {
-    let holds = state.flags.condition::<CC>();
-    execute(state, op, |fpu| match both(fpu, 0, op.src) {
+fn move_if<const CC: u8>(core: &mut Core, op: &Op) -> Flow {
+    let holds = core.state.flags.condition::<CC>();
+    execute(core, op, |fpu| match both(fpu, 0, op.src) {
         Some((_, value)) if holds => fpu.set_st(0, value),
         Some(_) => {}
         None => {

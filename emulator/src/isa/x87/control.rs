@@ -2,62 +2,63 @@
 //! instructions that save more than a word.
 
 use super::execute::{execute, wait};
+use crate::core::Core;
 use crate::op::{Flow, Op, Run, flow};
 use crate::operands::{Form, form};
 use crate::state::fpu::C1;
-use crate::state::{State, reg};
+use crate::state::reg;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     Some(match (insn.mnemonic(), form(insn)) {
-        (Fninit, _) => |state, _| {
-            state.fpu.initialize();
+        (Fninit, _) => |core, _| {
+            core.state.fpu.initialize();
             Flow::Next
         },
-        (Fnclex, _) => |state, _| {
-            state.fpu.clear_exceptions();
+        (Fnclex, _) => |core, _| {
+            core.state.fpu.clear_exceptions();
             Flow::Next
         },
-        (Wait, _) => |state, _| flow(wait(state)),
+        (Wait, _) => |core, _| flow(wait(core)),
         // Control instructions of the 8087 and the 80287.
         (Fneni | Fndisi | Fnsetpm, _) => |_, _| Flow::Next,
         (Fldcw, _) => load_control,
-        (Fnstcw, _) => |state, op| {
-            let word = state.fpu.control_word();
-            flow(state.store::<16>(op.address(state), word.into()))
+        (Fnstcw, _) => |core, op| {
+            let word = core.state.fpu.control_word();
+            flow(core.store::<16>(op.address(core), word.into()))
         },
-        (Fnstsw, Form::M) => |state, op| {
-            let word = state.fpu.status_word();
-            flow(state.store::<16>(op.address(state), word.into()))
+        (Fnstsw, Form::M) => |core, op| {
+            let word = core.state.fpu.status_word();
+            flow(core.store::<16>(op.address(core), word.into()))
         },
-        (Fnstsw, _) => |state, _| {
-            let word = state.fpu.status_word();
-            state.set::<16>(reg::RAX as u8, word.into());
+        (Fnstsw, _) => |core, _| {
+            let word = core.state.fpu.status_word();
+            core.state.set::<16>(reg::RAX as u8, word.into());
             Flow::Next
         },
-        (Fnop, _) => |state, op| execute(state, op, |_| {}),
-        (Fincstp, _) => |state, op| rotate(state, op, 1),
-        (Fdecstp, _) => |state, op| rotate(state, op, 7),
+        (Fnop, _) => |core, op| execute(core, op, |_| {}),
+        (Fincstp, _) => |core, op| rotate(core, op, 1),
+        (Fdecstp, _) => |core, op| rotate(core, op, 7),
         (Ffree, _) => free::<false>,
         (Ffreep, _) => free::<true>,
         _ => return None,
     })
 }
 
-fn load_control(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn load_control(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let Some(word) = state.load::<16>(op.address(state)) else {
+    let Some(word) = core.load::<16>(op.address(core)) else {
         return Flow::Stop;
     };
-    state.fpu.set_control_word(word as u16);
+    core.state.fpu.set_control_word(word as u16);
     Flow::Next
 }
 
-fn free<const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn free<const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         fpu.set_conditions(C1, 0);
         fpu.free(op.dst);
         if POP {
@@ -66,8 +67,8 @@ fn free<const POP: bool>(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-fn rotate(state: &mut State, op: &Op, position: u8) -> Flow {
-    execute(state, op, |fpu| {
+fn rotate(core: &mut Core, op: &Op, position: u8) -> Flow {
+    execute(core, op, |fpu| {
         fpu.rotate(position);
         fpu.set_conditions(C1, 0);
     })

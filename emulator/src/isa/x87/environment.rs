@@ -3,11 +3,11 @@
 //! Source: Intel SDM volume 1, figures 8-9 and 8-11.
 
 use super::execute::wait;
+use crate::core::Core;
 use crate::float::Class;
 use crate::float::x87::{F80, classify};
 use crate::op::{Flow, Op, Run};
 use crate::operands::width;
-use crate::state::State;
 use crate::state::fpu::Fpu;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -41,11 +41,11 @@ const fn field(size: usize) -> usize {
     }
 }
 
-fn load<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn load<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let Some(bytes) = state.memory.load_bytes::<SIZE>(op.address(state)) else {
+    let Some(bytes) = core.memory.load_bytes::<SIZE>(op.address(core)) else {
         return Flow::Stop;
     };
     let field = field(SIZE);
@@ -53,7 +53,7 @@ fn load<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
         let at = number * field;
         u16::from_le_bytes([bytes[at], bytes[at + 1]])
     };
-    let fpu = &mut state.fpu;
+    let fpu = &mut core.state.fpu;
     fpu.set_control_word(word(0));
     fpu.set_status_word(word(1));
     let tags = word(2);
@@ -81,8 +81,8 @@ fn load<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
     Flow::Next
 }
 
-fn store<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
-    let fpu = &state.fpu;
+fn store<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
+    let fpu = &core.state.fpu;
     let mut bytes = [0xff; SIZE];
     let field = field(SIZE);
     let mut put = |number: usize, value: u64, size: usize| {
@@ -100,13 +100,13 @@ fn store<const SIZE: usize>(state: &mut State, op: &Op) -> Flow {
     for (position, to) in registers.iter_mut().enumerate() {
         *to = fpu.content(position as u8).to_bytes();
     }
-    if state.memory.store_bytes(op.address(state), bytes).is_none() {
+    if core.memory.store_bytes(op.address(core), bytes).is_none() {
         return Flow::Stop;
     }
     if SIZE > ENVIRONMENT_32 {
-        state.fpu.initialize();
+        core.state.fpu.initialize();
     } else {
-        state.fpu.mask_exceptions();
+        core.state.fpu.mask_exceptions();
     }
     Flow::Next
 }

@@ -9,47 +9,47 @@
 //! unmasked exception (Intel's `cpuid` says so), on AMD's processors by all that write FIP. The
 //! selectors FCS and FDS are always 0.
 
+use crate::core::Core;
 use crate::op::{Flow, Op};
 use crate::processor::Vendor;
-use crate::state::State;
 use crate::state::fpu::Fpu;
 use crate::stop::{Exception, Stop};
 
 /// Raises a pending exception.
-pub(in crate::isa) fn wait(state: &mut State) -> Option<()> {
-    if !state.fpu.is_pending() {
+pub(in crate::isa) fn wait(core: &mut Core) -> Option<()> {
+    if !core.state.fpu.is_pending() {
         return Some(());
     }
-    state.stop = Stop::Exception(Exception::X87);
+    core.stop = Stop::Exception(Exception::X87);
     None
 }
 
 /// Executes an instruction without a memory operand, after a pending exception was raised.
-pub(super) fn execute(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
-    match wait(state) {
-        Some(()) => commit(state, op, run),
+pub(super) fn execute(core: &mut Core, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
+    match wait(core) {
+        Some(()) => commit(core, op, run),
         None => Flow::Stop,
     }
 }
 
 /// Executes the part of an instruction that cannot fault any more, and records where the
 /// instruction is. No exception may be pending before.
-pub(super) fn commit(state: &mut State, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
-    run(&mut state.fpu);
-    let rip = state.rip.wrapping_add(op.offset.into());
-    state.fpu.instruction = rip;
-    if state.fpu.is_pending() || state.processor.vendor() == Vendor::Amd {
-        note_operand(state, op, rip);
+pub(super) fn commit(core: &mut Core, op: &Op, run: impl FnOnce(&mut Fpu)) -> Flow {
+    run(&mut core.state.fpu);
+    let rip = core.state.rip.wrapping_add(op.offset.into());
+    core.state.fpu.instruction = rip;
+    if core.state.fpu.is_pending() || core.processor.vendor() == Vendor::Amd {
+        note_operand(core, op, rip);
     }
     Flow::Next
 }
 
 /// Records the opcode and the memory operand of the instruction at `rip`.
 #[cold]
-fn note_operand(state: &mut State, op: &Op, rip: u64) {
+fn note_operand(core: &mut Core, op: &Op, rip: u64) {
     let mut bytes = (0..u64::from(op.len)).map(|i| {
         let mut byte = [0];
-        let fetched = state.memory.fetch(rip.wrapping_add(i), &mut byte);
+        let fetched = core.memory.fetch(rip.wrapping_add(i), &mut byte);
         fetched.map_or(0, |()| byte[0])
     });
     // No prefix has one of these values.
@@ -57,9 +57,9 @@ fn note_operand(state: &mut State, op: &Op, rip: u64) {
         return;
     };
     let second = bytes.next().unwrap_or(0);
-    state.fpu.opcode = u16::from(first & 7) << 8 | u16::from(second);
+    core.state.fpu.opcode = u16::from(first & 7) << 8 | u16::from(second);
     if second < 0xc0 {
-        let base = state.gpr[(op.extra & 31) as usize];
-        state.fpu.data = op.address(state).wrapping_sub(base);
+        let base = core.state.gpr[(op.extra & 31) as usize];
+        core.state.fpu.data = op.address(core).wrapping_sub(base);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::arithmetic::both;
 use super::execute::{commit, execute, wait};
+use crate::core::Core;
 use crate::float::x87::{
     Env, F80, IntegerWidth, Outcome, from_binary32, from_binary64, from_decimal, from_integer,
     to_binary32, to_binary64, to_decimal, to_integer,
@@ -10,7 +11,6 @@ use crate::float::{Exceptions, Rounding};
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form, width};
 use crate::processor::Vendor;
-use crate::state::State;
 use crate::state::fpu::C1;
 use iced_x86::{Instruction, Mnemonic};
 
@@ -43,20 +43,20 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Fisttp, ..) => store::<Truncated64, 8, true>,
         (Fbstp, ..) => store::<Decimal, 10, true>,
         (Fxch, ..) => exchange,
-        (Fld1, ..) => |state, op| constant(state, op, F80::ONE, false),
-        (Fldz, ..) => |state, op| constant(state, op, F80::default(), false),
-        (Fldl2t, ..) => |state, op| constant(state, op, LOG2_10, false),
-        (Fldl2e, ..) => |state, op| constant(state, op, LOG2_E, true),
-        (Fldpi, ..) => |state, op| constant(state, op, PI, true),
-        (Fldlg2, ..) => |state, op| constant(state, op, LOG10_2, true),
-        (Fldln2, ..) => |state, op| constant(state, op, LOG_2, true),
+        (Fld1, ..) => |core, op| constant(core, op, F80::ONE, false),
+        (Fldz, ..) => |core, op| constant(core, op, F80::default(), false),
+        (Fldl2t, ..) => |core, op| constant(core, op, LOG2_10, false),
+        (Fldl2e, ..) => |core, op| constant(core, op, LOG2_E, true),
+        (Fldpi, ..) => |core, op| constant(core, op, PI, true),
+        (Fldlg2, ..) => |core, op| constant(core, op, LOG10_2, true),
+        (Fldln2, ..) => |core, op| constant(core, op, LOG_2, true),
         _ => return None,
     })
 }
 
 /// A format that can be loaded.
 trait Load {
-    fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)>;
+    fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)>;
 }
 
 /// A format of `N` bytes that can be stored.
@@ -77,27 +77,27 @@ struct Truncated32;
 struct Truncated64;
 
 impl Load for Single {
-    fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)> {
-        Some(from_binary32(state.load::<32>(address)? as u32))
+    fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)> {
+        Some(from_binary32(core.load::<32>(address)? as u32))
     }
 }
 
 impl Load for Double {
-    fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)> {
-        Some(from_binary64(state.load::<64>(address)?))
+    fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)> {
+        Some(from_binary64(core.load::<64>(address)?))
     }
 }
 
 impl Load for Extended {
-    fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)> {
-        let bytes = state.memory.load_bytes(address)?;
+    fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)> {
+        let bytes = core.memory.load_bytes(address)?;
         Some((F80::from_bytes(bytes), Exceptions::NONE))
     }
 }
 
 impl Load for Decimal {
-    fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)> {
-        let bytes = state.memory.load_bytes(address)?;
+    fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)> {
+        let bytes = core.memory.load_bytes(address)?;
         Some((from_decimal(bytes), Exceptions::NONE))
     }
 }
@@ -105,8 +105,8 @@ impl Load for Decimal {
 macro_rules! integers {
     ($($name:ident, $truncated:ident, $width:ident, $integer:ty, $bytes:literal;)*) => {$(
         impl Load for $name {
-            fn load(state: &mut State, address: u64) -> Option<(F80, Exceptions)> {
-                let integer = <$integer>::from_le_bytes(state.memory.load_bytes(address)?);
+            fn load(core: &mut Core, address: u64) -> Option<(F80, Exceptions)> {
+                let integer = <$integer>::from_le_bytes(core.memory.load_bytes(address)?);
                 Some((from_integer(integer.into()), Exceptions::NONE))
             }
         }
@@ -174,19 +174,19 @@ fn with<T, U>(outcome: Outcome<T>, form: impl FnOnce(T) -> U) -> Outcome<U> {
     }
 }
 
-fn load<L: Load>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn load<L: Load>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    match L::load(state, op.address(state)) {
-        Some((value, exceptions)) => commit(state, op, |fpu| fpu.load(value, exceptions)),
+    match L::load(core, op.address(core)) {
+        Some((value, exceptions)) => commit(core, op, |fpu| fpu.load(value, exceptions)),
         None => Flow::Stop,
     }
 }
 
 /// `fld st(i)`.
-fn load_register(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| match fpu.st(op.dst) {
+fn load_register(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| match fpu.st(op.dst) {
         Some(value) => fpu.load(value, Exceptions::NONE),
         None => {
             if fpu.stack_fault(false) {
@@ -196,31 +196,34 @@ fn load_register(state: &mut State, op: &Op) -> Flow {
     })
 }
 
-fn store<S: Store<N>, const N: usize, const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    if wait(state).is_none() {
+fn store<S: Store<N>, const N: usize, const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    if wait(core).is_none() {
         return Flow::Stop;
     }
-    let env = state.fpu.env();
-    let value = state.fpu.st(0);
+    let env = core.state.fpu.env();
+    let value = core.state.fpu.st(0);
     // An empty register gives the result of an invalid operation.
     let outcome = S::convert(value.unwrap_or(F80::INDEFINITE), env);
     let exceptions = match value {
         Some(_) => outcome.exceptions,
         None => Exceptions::INVALID,
     };
-    let stopped = state.fpu.unmasks(exceptions.without(Exceptions::PRECISION));
-    let address = op.address(state);
+    let stopped = core
+        .state
+        .fpu
+        .unmasks(exceptions.without(Exceptions::PRECISION));
+    let address = op.address(core);
     // If nothing is to be stored, AMD's processors still check memory (seen on an EPYC, family 25,
     // model 1).
-    let may = match (stopped, state.processor.vendor()) {
-        (false, _) => state.memory.store_bytes(address, outcome.value),
-        (true, Vendor::Amd) => state.memory.check_store(address, N),
+    let may = match (stopped, core.processor.vendor()) {
+        (false, _) => core.memory.store_bytes(address, outcome.value),
+        (true, Vendor::Amd) => core.memory.check_store(address, N),
         (true, Vendor::Intel) => Some(()),
     };
     if may.is_none() {
         return Flow::Stop;
     }
-    commit(state, op, |fpu| {
+    commit(core, op, |fpu| {
         if value.is_some() {
             fpu.report(outcome.exceptions, outcome.rounded_up);
         } else {
@@ -233,8 +236,8 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(state: &mut State, op: &O
 }
 
 /// `fst st(i)`.
-fn store_register<const POP: bool>(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn store_register<const POP: bool>(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let outcome = fpu.st(0).map(exact);
         if fpu.put(op.dst, outcome) && POP {
             fpu.pop();
@@ -243,8 +246,8 @@ fn store_register<const POP: bool>(state: &mut State, op: &Op) -> Flow {
 }
 
 /// `fstpnce`, which the manual does not name: `fstp st(i)`, which only pops if ST(0) is empty.
-fn move_register(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn move_register(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         fpu.set_conditions(C1, 0);
         if let Some(value) = fpu.st(0) {
             fpu.set_st(op.dst, value);
@@ -254,8 +257,8 @@ fn move_register(state: &mut State, op: &Op) -> Flow {
 }
 
 /// `fxch`. An empty register first gets the default NaN.
-fn exchange(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn exchange(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let goes_on = match both(fpu, 0, op.src) {
             Some(_) => fpu.report(Exceptions::NONE, false),
             None => fpu.stack_fault(false),
@@ -290,8 +293,8 @@ const fn number(sign_exponent: u16, significand: u64) -> F80 {
 
 /// Loads a constant in the current rounding direction. `nearest` is the constant rounded to
 /// nearest, and `rounded_up` says whether that is above it.
-fn constant(state: &mut State, op: &Op, nearest: F80, rounded_up: bool) -> Flow {
-    execute(state, op, |fpu| {
+fn constant(core: &mut Core, op: &Op, nearest: F80, rounded_up: bool) -> Flow {
+    execute(core, op, |fpu| {
         let mut value = nearest;
         match fpu.env().rounding {
             Rounding::Down | Rounding::Zero if rounded_up => value.significand -= 1,

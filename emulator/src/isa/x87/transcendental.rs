@@ -2,27 +2,27 @@
 
 use super::arithmetic::{both, unary};
 use super::execute::execute;
+use crate::core::Core;
 use crate::float::Exceptions;
 use crate::float::x87::{
     Env, F80, Outcome, arc_tan, cos, exponential, extract, logarithm, logarithm_plus_1, sin,
     sin_cos, tan,
 };
 use crate::op::{Flow, Op, Run};
-use crate::state::State;
 use crate::state::fpu::{C2, Fpu};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     Some(match insn.mnemonic() {
-        F2xm1 => |state, op| unary(state, op, exponential),
-        Fyl2x => |state, op| two_to_one(state, op, logarithm),
-        Fyl2xp1 => |state, op| two_to_one(state, op, logarithm_plus_1),
-        Fpatan => |state, op| two_to_one(state, op, |x, y, env| arc_tan(y, x, env)),
-        Fsin => |state, op| one_to_one(state, op, sin),
-        Fcos => |state, op| one_to_one(state, op, cos),
-        Fsincos => |state, op| one_to_two(state, op, sin_cos),
-        Fptan => |state, op| one_to_two(state, op, tan),
+        F2xm1 => |core, op| unary(core, op, exponential),
+        Fyl2x => |core, op| two_to_one(core, op, logarithm),
+        Fyl2xp1 => |core, op| two_to_one(core, op, logarithm_plus_1),
+        Fpatan => |core, op| two_to_one(core, op, |x, y, env| arc_tan(y, x, env)),
+        Fsin => |core, op| one_to_one(core, op, sin),
+        Fcos => |core, op| one_to_one(core, op, cos),
+        Fsincos => |core, op| one_to_two(core, op, sin_cos),
+        Fptan => |core, op| one_to_two(core, op, tan),
         Fxtract => fxtract,
         _ => return None,
     })
@@ -30,11 +30,11 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 
 /// Writes a function of ST(0) and ST(1) to ST(1), and pops ST(0).
 fn two_to_one(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     function: impl FnOnce(F80, F80, Env) -> Outcome<F80>,
 ) -> Flow {
-    execute(state, op, |fpu| {
+    execute(core, op, |fpu| {
         let outcome = both(fpu, 0, 1).map(|(x, y)| function(x, y, fpu.env()));
         if fpu.put(1, outcome) {
             fpu.pop();
@@ -50,11 +50,11 @@ fn out_of_range(fpu: &mut Fpu) {
 
 /// Writes a function of ST(0) to ST(0), if it is in range.
 fn one_to_one(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     function: impl FnOnce(F80, Env) -> Option<Outcome<F80>>,
 ) -> Flow {
-    execute(state, op, |fpu| {
+    execute(core, op, |fpu| {
         let outcome = match fpu.st(0).map(|a| function(a, fpu.env())) {
             Some(None) => return out_of_range(fpu),
             Some(outcome) => outcome,
@@ -67,11 +67,11 @@ fn one_to_one(
 
 /// Writes a function of ST(0) to ST(0) and pushes a second result, if it is in range.
 fn one_to_two(
-    state: &mut State,
+    core: &mut Core,
     op: &Op,
     function: impl FnOnce(F80, Env) -> Option<Outcome<(F80, F80)>>,
 ) -> Flow {
-    execute(state, op, |fpu| {
+    execute(core, op, |fpu| {
         let outcome = match fpu.st(0).map(|a| function(a, fpu.env())) {
             Some(None) if fpu.st(7).is_none() => return out_of_range(fpu),
             Some(outcome) => outcome,
@@ -100,8 +100,8 @@ fn put_two(fpu: &mut Fpu, outcome: Option<Outcome<(F80, F80)>>) {
 }
 
 /// Replaces ST(0) by its exponent and pushes its significand.
-fn fxtract(state: &mut State, op: &Op) -> Flow {
-    execute(state, op, |fpu| {
+fn fxtract(core: &mut Core, op: &Op) -> Flow {
+    execute(core, op, |fpu| {
         let outcome = fpu.st(0).map(|a| {
             let outcome = extract(a);
             let (significand, exponent) = outcome.value;

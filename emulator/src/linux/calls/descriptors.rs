@@ -4,21 +4,21 @@
 //! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`, `fs/eventfd.c`,
 //! `mm/memfd.c`.
 
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
 use crate::linux::resources::RLIMIT_NOFILE;
 
-impl Process {
+impl Kernel {
     pub(super) fn descriptors_max(&self) -> u64 {
-        self.resources[RLIMIT_NOFILE][0]
+        self.process.resources[RLIMIT_NOFILE][0]
     }
 
     /// Assigns the lowest free descriptor to an open file.
     pub(super) fn add_open(&mut self, open: Shared, flags: u64) -> Answer {
         let close_on_exec = flags & u64::from(o::CLOEXEC) != 0;
         let max = self.descriptors_max();
-        self.files.table.insert(open, close_on_exec, 0, max)
+        self.files.own.table.insert(open, close_on_exec, 0, max)
     }
 
     pub(super) fn sys_close_range(&mut self, first: u64, last: u64, flags: u64) -> Answer {
@@ -27,25 +27,25 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let range = u64::from(first as u32)..=u64::from(last as u32);
-        let open: Vec<u64> = self.files.table.open().map(|(fd, _)| fd).collect();
+        let open: Vec<u64> = self.files.own.table.open().map(|(fd, _)| fd).collect();
         for fd in open.into_iter().filter(|fd| range.contains(fd)) {
             if flags & CLOEXEC != 0 {
-                self.files.table.slot_mut(fd)?.close_on_exec = true;
+                self.files.own.table.slot_mut(fd)?.close_on_exec = true;
             } else {
-                self.files.table.close(fd)?;
+                self.files.own.table.close(fd)?;
             }
         }
         Ok(0)
     }
 
     pub(super) fn sys_dup(&mut self, fd: u64) -> Answer {
-        let open = self.files.table.get_named(fd)?;
+        let open = self.files.own.table.get_named(fd)?;
         self.add_open(open, 0)
     }
 
     /// `dup2`, or `dup3` with flags.
     pub(super) fn sys_dup2(&mut self, old: u64, new: u64, flags: Option<u64>) -> Answer {
-        let open = self.files.table.get_named(old)?;
+        let open = self.files.own.table.get_named(old)?;
         let (old, new) = (u64::from(old as u32), u64::from(new as u32));
         if new >= self.descriptors_max() {
             return Err(Errno::EBADF);
@@ -58,7 +58,7 @@ impl Process {
             }
             Some(flags) => flags != 0,
         };
-        self.files.table.set(new, open, close_on_exec);
+        self.files.own.table.set(new, open, close_on_exec);
         Ok(new)
     }
 
@@ -69,7 +69,7 @@ impl Process {
         const GET_OWNER: u32 = 9;
         /// Flags that can be changed.
         const SET: u32 = o::APPEND | o::NONBLOCK;
-        let open = self.files.table.get_named(fd)?;
+        let open = self.files.own.table.get_named(fd)?;
         let command = command as u32;
         let is_path = matches!(open.borrow().kind, Kind::Path);
         if is_path && !matches!(command, 0..=3 | DUPFD_CLOEXEC) {
@@ -82,11 +82,14 @@ impl Process {
                 if from >= max {
                     return Err(Errno::EINVAL);
                 }
-                self.files.table.insert(open, command != DUPFD, from, max)
+                self.files
+                    .own
+                    .table
+                    .insert(open, command != DUPFD, from, max)
             }
-            1 => Ok(self.files.table.slot(fd)?.close_on_exec.into()),
+            1 => Ok(self.files.own.table.slot(fd)?.close_on_exec.into()),
             2 => {
-                self.files.table.slot_mut(fd)?.close_on_exec = arg & 1 != 0;
+                self.files.own.table.slot_mut(fd)?.close_on_exec = arg & 1 != 0;
                 Ok(0)
             }
             3 => Ok(open.borrow().flags.into()),
@@ -172,7 +175,7 @@ impl Process {
 
     pub(super) fn sys_flock(&mut self, fd: u64, operation: u64) -> Answer {
         const NONBLOCK: u32 = 4;
-        self.files.table.get(fd)?;
+        self.files.own.table.get(fd)?;
         match operation as u32 & !NONBLOCK {
             1 | 2 | 8 => Ok(0),
             _ => Err(Errno::EINVAL),
@@ -186,10 +189,10 @@ impl Process {
         const FIOCLEX: u32 = 0x5451;
         const FIOASYNC: u32 = 0x5452;
         const FIOQSIZE: u32 = 0x5460;
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         match command as u32 {
             command @ (FIONCLEX | FIOCLEX) => {
-                self.files.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
+                self.files.own.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
                 Ok(0)
             }
             FIONBIO => {
@@ -246,14 +249,14 @@ impl Process {
         let second = match self.add_open(writer.shared(), flags) {
             Ok(second) => second,
             Err(error) => {
-                self.files.table.close(first)?;
+                self.files.own.table.close(first)?;
                 return Err(error);
             }
         };
         let both = (first | second << 32).to_le_bytes();
         if let Err(error) = self.put(at, &both) {
-            self.files.table.close(first)?;
-            self.files.table.close(second)?;
+            self.files.own.table.close(first)?;
+            self.files.own.table.close(second)?;
             return Err(error);
         }
         Ok(0)
@@ -310,7 +313,7 @@ impl Process {
         if size > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         self.resize(&open, size)
     }
 
@@ -336,7 +339,7 @@ impl Process {
     pub(super) fn sys_fallocate(&mut self, fd: u64, mode: u64, from: u64, size: u64) -> Answer {
         const KEEP_SIZE: u32 = 1;
         const PUNCH: u32 = 2 | KEEP_SIZE;
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let (from, size) = (from.cast_signed(), size.cast_signed());
         if from < 0 || size <= 0 {
             return Err(Errno::EINVAL);
@@ -375,7 +378,7 @@ impl Process {
     }
 
     pub(super) fn sys_fsync(&mut self, fd: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let open = open.borrow();
         match &open.kind {
             Kind::Directory(_) => Ok(0),
@@ -386,7 +389,7 @@ impl Process {
 
     pub(super) fn sys_fadvise(&mut self, fd: u64, size: u64, advice: u64) -> Answer {
         const ADVICE_MAX: u32 = 5;
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let is_pipe = !open.borrow().is_seekable();
         match open.borrow().kind {
             Kind::Event { .. } => {}
@@ -400,7 +403,7 @@ impl Process {
     }
 
     pub(super) fn sys_readahead(&mut self, fd: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let open = open.borrow();
         match () {
             () if !open.can_read() => Err(Errno::EBADF),

@@ -4,34 +4,45 @@
 //! `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
 
 use crate::address_space::TASK_SIZE;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::identity::{KEEP, TIMER_SLACK};
 use crate::linux::numbers as nr;
-use crate::linux::{PARENT_PID, PID, Process};
+use crate::linux::process::Process;
 use crate::state::reg;
 use std::rc::Rc;
 
 /// Size of the processor set, bytes; there is one processor.
 const PROCESSORS: u64 = 8;
 
-impl Process {
+impl Kernel {
     /// Answers calls that need only a line or two; `None` for any other call.
     pub(super) fn answer_about_itself(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, d, ..] = args;
-        let pid = u64::from(PID);
+        let pid = u64::from(self.process.number);
         Some(match number {
-            nr::getpid | nr::gettid | nr::set_tid_address => Ok(pid),
-            nr::getppid => Ok(PARENT_PID.into()),
-            nr::getpgrp => Ok(pid),
-            nr::getpgid => is_itself(a).map(|()| pid),
-            // It leads its process group, but not the session.
-            nr::getsid => is_itself(a).map(|()| PARENT_PID.into()),
-            nr::setpgid => set_group(a, b),
-            nr::setsid => Err(Errno::EPERM),
-            nr::umask => Ok(std::mem::replace(&mut self.files.umask, a as u32 & 0o777).into()),
-            nr::set_robust_list if b == 24 => Ok(0),
+            nr::getpid => Ok(pid),
+            nr::gettid => Ok(self.process.thread.number.into()),
+            nr::set_tid_address => {
+                self.process.thread.cleared_at_exit = a;
+                Ok(self.process.thread.number.into())
+            }
+            nr::getppid => Ok(self.process.parent.into()),
+            nr::getpgrp => Ok(self.process.group.into()),
+            nr::getpgid => self.named(a).map(|process| process.group.into()),
+            nr::getsid => self.named(a).map(|process| process.session.into()),
+            nr::setpgid => self.set_group(a, b),
+            nr::setsid => self.set_session(),
+            nr::umask => Ok(std::mem::replace(&mut self.files.own.umask, a as u32 & 0o777).into()),
+            nr::set_robust_list if b == 24 => {
+                self.process.thread.robust_list = a;
+                Ok(0)
+            }
             nr::set_robust_list => Err(Errno::EINVAL),
-            nr::sched_yield => Ok(0),
+            nr::sched_yield => {
+                self.schedule.give_way();
+                Ok(0)
+            }
             // As in a kernel without it.
             nr::rseq => Err(Errno::ENOSYS),
             // MEMBARRIER_CMD_QUERY: no commands are supported.
@@ -44,21 +55,27 @@ impl Process {
             nr::getcpu => self.sys_getcpu(a, b),
             nr::sched_getaffinity => self.sys_getaffinity(a, b, c),
             nr::sched_setaffinity => self.sys_setaffinity(a, b, c),
-            nr::sched_getscheduler => scheduled(a).map(|()| 0),
+            nr::sched_getscheduler => self.scheduled(a).map(|()| 0),
             nr::sched_get_priority_min => priority_limit(a, 1),
             nr::sched_get_priority_max => priority_limit(a, 99),
             nr::sched_getparam if b == 0 => Err(Errno::EINVAL),
-            nr::sched_getparam => scheduled(a).and_then(|()| self.put_u32(b, 0).map(|()| 0)),
-            nr::getpriority => whose(a, b).map(|()| (20 - self.settings.nice) as u64),
+            nr::sched_getparam => self
+                .scheduled(a)
+                .and_then(|()| self.put_u32(b, 0).map(|()| 0)),
+            nr::getpriority => self
+                .whose(a, b)
+                .map(|()| (20 - self.process.settings.nice) as u64),
             nr::setpriority => self.sys_setpriority(a, b, c),
-            nr::ioprio_get => io_whose(a, b).map(|()| self.settings.io_priority.into()),
+            nr::ioprio_get => self
+                .io_whose(a, b)
+                .map(|()| self.process.settings.io_priority.into()),
             nr::ioprio_set => self.sys_ioprio_set(a, b, c),
             nr::uname => self.sys_uname(a),
             nr::sysinfo => self.sys_sysinfo(a),
             nr::getrusage => self.sys_getrusage(a, b),
             nr::getrlimit => self.sys_getrlimit(a, b),
             nr::setrlimit => self.sys_setrlimit(a, b),
-            nr::prlimit64 => is_itself(a).and_then(|()| self.sys_prlimit(b, c, d)),
+            nr::prlimit64 => self.is_itself(a).and_then(|()| self.sys_prlimit(b, c, d)),
             _ => return self.answer_about_users(number, args),
         })
     }
@@ -67,8 +84,8 @@ impl Process {
     fn answer_about_users(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, ..] = args;
         let ids = [a, b, c].map(|id| id as u32);
-        let capable = self.files.identity.is_capable();
-        let identity = &mut self.files.identity;
+        let capable = self.files.own.identity.is_capable();
+        let identity = &mut self.files.own.identity;
         let (user, group) = (&mut identity.user, &mut identity.group);
         Some(match number {
             nr::getuid => Ok(user.real.into()),
@@ -105,7 +122,7 @@ impl Process {
     }
 
     fn sys_getgroups(&mut self, size: u64, to: u64) -> Answer {
-        let groups = self.files.identity.groups.clone();
+        let groups = self.files.own.identity.groups.clone();
         let size = usize::try_from(size as i32).map_err(|_| Errno::EINVAL)?;
         if size != 0 {
             if size < groups.len() {
@@ -119,7 +136,7 @@ impl Process {
 
     fn sys_setgroups(&mut self, count: u64, from: u64) -> Answer {
         const GROUPS_MAX: u32 = 65536;
-        if !self.files.identity.is_capable() {
+        if !self.files.own.identity.is_capable() {
             return Err(Errno::EPERM);
         }
         if count as u32 > GROUPS_MAX {
@@ -134,7 +151,7 @@ impl Process {
             groups.push(group);
         }
         groups.sort_unstable();
-        self.files.identity.groups = Rc::from(groups);
+        self.files.own.identity.groups = Rc::from(groups);
         Ok(0)
     }
 
@@ -157,11 +174,11 @@ impl Process {
             _ => return Err(Errno::EINVAL),
         };
         if matches!(code, GET_FS | GET_GS) {
-            self.put_u64(address, self.machine.state.gpr(register))?;
+            self.put_u64(address, self.machine.core.state.gpr(register))?;
         } else if address >= TASK_SIZE {
             return Err(Errno::EPERM);
         } else {
-            self.machine.state.set_gpr(register, address);
+            self.machine.core.state.set_gpr(register, address);
         }
         Ok(0)
     }
@@ -172,7 +189,7 @@ impl Process {
         /// Options outside of that range: `PR_SET_VMA` and others.
         const OTHERS: [u32; 3] = [0x5356_4d41, 0x5961_6d61, 0x4155_5856];
         let rest = [third, fourth, fifth] != [0; 3];
-        let set = &mut self.settings;
+        let set = &mut self.process.settings;
         match option as u32 {
             // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG.
             1 if arg > 64 => return Err(Errno::EINVAL),
@@ -186,9 +203,9 @@ impl Process {
             4 if arg > 1 => return Err(Errno::EINVAL),
             4 => set.dumpable = arg as u8,
             // PR_SET_NAME, PR_GET_NAME.
-            15 => self.name = self.name_at(arg, 15)?,
+            15 => self.process.thread.name = self.name_at(arg, 15)?,
             16 => {
-                let mut name = self.name.clone();
+                let mut name = self.process.thread.name.clone();
                 name.resize(16, 0);
                 self.put(arg, &name)?;
             }
@@ -215,12 +232,12 @@ impl Process {
         /// `ADDR_NO_RANDOMIZE`: addresses are always the same. Others, such as `UNAME26`, would
         /// have an effect.
         const WITHOUT_EFFECT: u32 = 0x004_0000;
-        let old = self.settings.personality;
+        let old = self.process.settings.personality;
         if new != ASK {
             if new & !WITHOUT_EFFECT != 0 {
                 self.notice(crate::linux::Notice::Part("another personality"));
             }
-            self.settings.personality = new;
+            self.process.settings.personality = new;
         }
         old.into()
     }
@@ -268,7 +285,7 @@ impl Process {
         if size < PROCESSORS || !size.is_multiple_of(8) {
             return Err(Errno::EINVAL);
         }
-        is_itself(pid)?;
+        self.is_itself(pid)?;
         self.put_u64(to, 1)?;
         Ok(PROCESSORS)
     }
@@ -277,7 +294,7 @@ impl Process {
         let mut set = [0; PROCESSORS as usize];
         let size = u64::from(size as u32).min(PROCESSORS) as usize;
         self.get(from, &mut set[..size])?;
-        is_itself(pid)?;
+        self.is_itself(pid)?;
         match set[0] & 1 {
             0 => Err(Errno::EINVAL),
             _ => Ok(0),
@@ -285,13 +302,13 @@ impl Process {
     }
 
     fn sys_setpriority(&mut self, which: u64, who: u64, nice: u64) -> Answer {
-        whose(which, who)?;
+        self.whose(which, who)?;
         let nice = (nice as i32).clamp(-20, 19);
         // RLIMIT_NICE is 0 for an unprivileged process.
-        if nice < self.settings.nice && !self.files.identity.is_capable() {
+        if nice < self.process.settings.nice && !self.files.own.identity.is_capable() {
             return Err(Errno::EACCES);
         }
-        self.settings.nice = nice;
+        self.process.settings.nice = nice;
         Ok(0)
     }
 
@@ -299,41 +316,113 @@ impl Process {
         let priority = priority as u32;
         match priority >> 13 {
             0 if priority & 7 != 0 => return Err(Errno::EINVAL),
-            1 if !self.files.identity.is_capable() => return Err(Errno::EPERM),
+            1 if !self.files.own.identity.is_capable() => return Err(Errno::EPERM),
             0..=3 => {}
             _ => return Err(Errno::EINVAL),
         }
-        io_whose(which, who)?;
-        self.settings.io_priority = priority;
+        self.io_whose(which, who)?;
+        self.process.settings.io_priority = priority;
         Ok(0)
     }
 }
 
-/// Checks that a pid is the process's own, or 0.
-fn is_itself(pid: u64) -> Answer<()> {
-    match pid as u32 {
-        0 | PID => Ok(()),
-        _ => Err(Errno::ESRCH),
+impl Kernel {
+    /// The process of this number; 0 for the running one.
+    fn named(&self, pid: u64) -> Answer<&Process> {
+        let own = self.process.number;
+        let number = match pid as u32 {
+            0 => own,
+            number => number,
+        };
+        let mut all = self.all_processes();
+        all.find(|process| process.number == number)
+            .ok_or(Errno::ESRCH)
     }
-}
 
-/// Like [`is_itself`], but a negative number is malformed.
-fn scheduled(pid: u64) -> Answer<()> {
-    match pid as i32 {
-        ..0 => Err(Errno::EINVAL),
-        _ => is_itself(pid),
+    /// Checks that a number is that of the process or of one of its threads, or 0.
+    fn is_itself(&self, pid: u64) -> Answer<()> {
+        match pid as u32 {
+            0 => Ok(()),
+            _ if self.has_thread(pid) => Ok(()),
+            _ => Err(Errno::ESRCH),
+        }
     }
-}
 
-/// `setpgid`: the process leads its group and cannot join another.
-fn set_group(pid: u64, group: u64) -> Answer {
-    match (pid as u32, group as i32) {
-        (_, ..0) => Err(Errno::EINVAL),
-        (0 | PID, 0) => Ok(0),
-        (0 | PID, group) if group as u32 == PID => Ok(0),
-        (0 | PID, _) => Err(Errno::EPERM),
-        _ if (pid as i32) < 0 => Err(Errno::EINVAL),
-        _ => Err(Errno::ESRCH),
+    /// Like `is_itself`, but a negative number is malformed.
+    fn scheduled(&self, pid: u64) -> Answer<()> {
+        match pid as i32 {
+            ..0 => Err(Errno::EINVAL),
+            _ => self.is_itself(pid),
+        }
+    }
+
+    /// `setpgid`, of itself or of a child that has not called `execve`.
+    fn set_group(&mut self, pid: u64, group: u64) -> Answer {
+        if (group as i32) < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let own = (self.process.number, self.process.session);
+        let target = match self.named(pid) {
+            Ok(target) => target,
+            Err(_) if (pid as i32) < 0 => return Err(Errno::EINVAL),
+            Err(error) => return Err(error),
+        };
+        let (number, session) = (target.number, target.session);
+        let is_child = target.parent == own.0;
+        if number != own.0 && !is_child {
+            return Err(Errno::ESRCH);
+        }
+        if number != own.0 && target.has_executed {
+            return Err(Errno::EACCES);
+        }
+        if session != own.1 || session == number {
+            return Err(Errno::EPERM);
+        }
+        let group = match group as u32 {
+            0 => number,
+            group => group,
+        };
+        let mut all = self.all_processes();
+        if group != number && !all.any(|p| p.group == group && p.session == session) {
+            return Err(Errno::EPERM);
+        }
+        drop(all);
+        match self.processes.get_mut(&number) {
+            Some(other) => other.process.group = group,
+            None => self.process.group = group,
+        }
+        Ok(0)
+    }
+
+    /// `setsid`.
+    fn set_session(&mut self) -> Answer {
+        let number = self.process.number;
+        if self.all_processes().any(|process| process.group == number) {
+            return Err(Errno::EPERM);
+        }
+        (self.process.session, self.process.group) = (number, number);
+        Ok(number.into())
+    }
+
+    /// Checks the target of `getpriority`: a process, its group, or its user. Each stands for this
+    /// one process.
+    fn whose(&self, which: u64, who: u64) -> Answer<()> {
+        match which as i32 {
+            0 => self.is_itself(who),
+            1 if who as u32 == self.process.group => Ok(()),
+            1 => self.is_itself(who),
+            2 => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Checks the target of `ioprio_get`.
+    fn io_whose(&self, which: u64, who: u64) -> Answer<()> {
+        match which as i32 {
+            1 | 2 => self.whose(which - 1, who),
+            3 => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
     }
 }
 
@@ -343,25 +432,6 @@ fn priority_limit(policy: u64, limit: u64) -> Answer {
         1 | 2 => Ok(limit),
         // SCHED_OTHER, BATCH, IDLE, DEADLINE, EXT.
         0 | 3 | 5..=7 => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// Checks the target of `getpriority`: a process, its group, or its user. Each stands for this one
-/// process.
-fn whose(which: u64, who: u64) -> Answer<()> {
-    match which as i32 {
-        0 | 1 => is_itself(who),
-        2 => Ok(()),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-/// Checks the target of `ioprio_get`.
-fn io_whose(which: u64, who: u64) -> Answer<()> {
-    match which as i32 {
-        1 | 2 => is_itself(who),
-        3 => Ok(()),
         _ => Err(Errno::EINVAL),
     }
 }

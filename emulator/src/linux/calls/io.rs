@@ -2,7 +2,7 @@
 //!
 //! Source: Linux 6.12 `fs/read_write.c`, `fs/splice.c`.
 
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
 use crate::linux::signals::{Info, SIGPIPE};
@@ -12,11 +12,11 @@ const COUNT_MAX: u64 = 0x7fff_f000;
 /// Bytes transferred at once.
 const CHUNK: usize = 1 << 16;
 
-impl Process {
+impl Kernel {
     /// The open file of a call that reads or writes `at` a position.
     fn open_at(&self, fd: u64, at: Option<u64>) -> Answer<Shared> {
         position(at)?;
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         if at.is_some() && !open.borrow().is_seekable() {
             return Err(Errno::ESPIPE);
         }
@@ -54,7 +54,7 @@ impl Process {
             let from = from.map(|from| from.saturating_add(done));
             let read = match self.files.read(open, from, &mut buffer[..want]) {
                 Ok(Some(read)) => read,
-                Ok(None) if done == 0 => return self.wait_or_restart("read"),
+                Ok(None) if done == 0 => return self.wait_or_restart(),
                 Err(error) if done == 0 => return Err(error),
                 _ => break,
             };
@@ -76,10 +76,20 @@ impl Process {
             return Err(Errno::EBADF);
         }
         self.accessible(at, count)?;
-        self.write_from(&open, at, count, to)
+        let done = self.transferred().min(count);
+        let at = at.wrapping_add(done);
+        Ok(done + self.write_from(&open, at, count - done, to, done)?)
     }
 
-    fn write_from(&mut self, open: &Shared, at: u64, count: u64, to: Option<u64>) -> Answer {
+    /// Writes a part of what a call writes, `before` bytes of which are written.
+    fn write_from(
+        &mut self,
+        open: &Shared,
+        at: u64,
+        count: u64,
+        to: Option<u64>,
+        before: u64,
+    ) -> Answer {
         let count = count.min(COUNT_MAX);
         let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
@@ -102,8 +112,15 @@ impl Process {
             match self.write_bytes(open, to, &buffer[..want]) {
                 Ok(Some(0)) if want > 0 => break,
                 Ok(Some(written)) => done += written as u64,
-                Ok(None) if done == 0 => return self.wait_or_restart("write"),
-                Err(error) if done == 0 => return Err(error),
+                Ok(None) => match self.wait_or_restart() {
+                    Err(Errno::WAITS) => {
+                        self.note_transferred(before + done);
+                        return Err(Errno::WAITS);
+                    }
+                    Err(error) if before + done == 0 => return Err(error),
+                    _ => break,
+                },
+                Err(error) if before + done == 0 => return Err(error),
                 _ => break,
             }
             if done == count {
@@ -121,7 +138,7 @@ impl Process {
     ) -> Answer<Option<usize>> {
         let written = self.files.write(open, to, bytes);
         if written == Err(Errno::EPIPE) {
-            self.signals.send(Info::from_kernel(SIGPIPE));
+            self.process.signals.send(Info::from_kernel(SIGPIPE));
         }
         if written.is_ok() {
             self.refresh_mappings(open);
@@ -129,12 +146,9 @@ impl Process {
         written
     }
 
-    /// Waits; only a timer's signal can end this.
-    fn wait_or_restart(&mut self, call: &'static str) -> Answer {
-        if self.sleep_until_signal(None) {
-            return Err(Errno::ERESTARTSYS);
-        }
-        Err(self.blocked(call))
+    /// Waits; a signal restarts the call.
+    fn wait_or_restart(&mut self) -> Answer {
+        self.wait_for_signal(Errno::ERESTARTSYS)
     }
 
     pub(super) fn sys_readv(&mut self, fd: u64, at: u64, count: u64, from: Option<u64>) -> Answer {
@@ -174,7 +188,7 @@ impl Process {
             .len()
             .min(usize::try_from(total).unwrap_or(usize::MAX));
         let Some(read) = self.files.read(open, None, &mut bytes[..room])? else {
-            return self.wait_or_restart("read");
+            return self.wait_or_restart();
         };
         let mut rest = &bytes[..read];
         for &(base, size) in vectors {
@@ -190,10 +204,14 @@ impl Process {
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
         }
-        let mut done = 0;
+        let (mut skipped, mut done) = (self.transferred(), 0);
         for (base, size) in self.vectors(at, count)? {
+            let written_before = skipped.min(size);
+            (skipped, done) = (skipped - written_before, done + written_before);
+            let (base, size) = (base.wrapping_add(written_before), size - written_before);
             let to = to.map(|to| to.saturating_add(done));
-            let written = match self.write_from(&open, base, size, to) {
+            let written = match self.write_from(&open, base, size, to, done) {
+                Err(Errno::WAITS) => return Err(Errno::WAITS),
                 Ok(written) => written,
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
@@ -207,7 +225,7 @@ impl Process {
     }
 
     pub(super) fn sys_lseek(&mut self, fd: u64, offset: u64, whence: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let mut open = open.borrow_mut();
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
@@ -247,7 +265,7 @@ impl Process {
             0 => None,
             at => Some(self.u64_at(at)?),
         };
-        let from = self.files.table.get(from)?;
+        let from = self.files.own.table.get(from)?;
         if !from.borrow().can_read() {
             return Err(Errno::EBADF);
         }
@@ -258,7 +276,7 @@ impl Process {
         if count > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
-        let out = self.files.table.get(out)?;
+        let out = self.files.own.table.get(out)?;
         if !out.borrow().can_write() {
             return Err(Errno::EBADF);
         }
@@ -274,14 +292,14 @@ impl Process {
             let at = position(at)?;
             let before = from.borrow().position;
             let Some(read) = self.files.read(&from, at, &mut buffer[..want])? else {
-                return Err(self.blocked("sendfile"));
+                return self.wait_or_restart();
             };
             if read == 0 {
                 break;
             }
             let written = match self.write_bytes(&out, None, &buffer[..read]) {
                 Ok(Some(written)) => written,
-                Ok(None) => return Err(self.blocked("sendfile")),
+                Ok(None) => return self.wait_or_restart(),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => 0,
             };

@@ -4,7 +4,7 @@
 //! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`, `mm/truncate.c`.
 
 use crate::address_space::{MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared};
 use crate::linux::layout::FileMapping;
@@ -37,7 +37,7 @@ pub(super) struct Content {
 impl From<MapError> for Errno {
     fn from(error: MapError) -> Errno {
         match error {
-            MapError::Range { .. } => Errno::EINVAL,
+            MapError::Range { .. } | MapError::Object => Errno::EINVAL,
             MapError::Hole { .. } | MapError::Areas => Errno::ENOMEM,
         }
     }
@@ -63,9 +63,9 @@ fn range(start: u64, size: u64) -> Answer<Range<u64>> {
     }
 }
 
-impl Process {
+impl Kernel {
     pub(super) fn is_free(&self, range: &Range<u64>) -> bool {
-        let areas = &self.machine.state.memory;
+        let areas = &self.machine.core.memory;
         let before_end = range.end.saturating_sub(1);
         areas.area(before_end).is_none()
             && areas.find_free(range.end - range.start, range.end) == Some(range.start)
@@ -78,7 +78,7 @@ impl Process {
         may: Permissions,
         content: Option<Content>,
     ) -> Answer<()> {
-        let memory = &mut self.machine.state.memory;
+        let memory = &mut self.machine.core.memory;
         let mut named = None;
         let mut behind = None;
         match content {
@@ -95,9 +95,9 @@ impl Process {
                 named = Some(file);
             }
         }
-        self.layout.name(range.clone(), named.clone());
+        self.process.layout.name(range.clone(), named.clone());
         if let Some(behind) = behind {
-            self.layout.set_behind(behind, Some(may));
+            self.process.layout.set_behind(behind, Some(may));
         }
         self.events.push(Event::Mapped {
             range: range.clone(),
@@ -113,8 +113,8 @@ impl Process {
             return Ok(());
         }
         let range = range.start.max(MMAP_MIN_ADDR)..range.end;
-        self.machine.state.memory.unmap(range.clone())?;
-        self.layout.name(range.clone(), None);
+        self.machine.core.memory.unmap(range.clone())?;
+        self.process.layout.name(range.clone(), None);
         self.events.push(Event::Unmapped(range));
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Process {
         {
             return Ok(range);
         }
-        let memory = &self.machine.state.memory;
+        let memory = &self.machine.core.memory;
         let start = memory.find_free(size, top).ok_or(Errno::ENOMEM)?;
         Ok(start..start + size)
     }
@@ -166,7 +166,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let open = match flags & MAP_ANONYMOUS {
-            0 => Some(self.files.table.get(fd)?),
+            0 => Some(self.files.own.table.get(fd)?),
             _ => None,
         };
         if size == 0 {
@@ -257,7 +257,7 @@ impl Process {
     /// Updates the mappings of an open file that was written or resized: pages that the program has
     /// not written to get the new content, and mappings end where the file ends.
     pub(super) fn refresh_mappings(&mut self, open: &Shared) {
-        if !self.layout.has_objects() {
+        if !self.process.layout.has_objects() {
             return;
         }
         let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
@@ -266,7 +266,7 @@ impl Process {
         }
         let attributes = self.files.attributes_of_open(&open.borrow());
         let object = (attributes.device, attributes.inode);
-        for (range, offset) in self.layout.mappings_of(object) {
+        for (range, offset) in self.process.layout.mappings_of(object) {
             let content = self.content(open, offset, range.end - range.start, false);
             // What can no longer be read does not change.
             if let Ok(Some(Content { bytes, .. })) = content {
@@ -279,10 +279,14 @@ impl Process {
     fn refresh_mapping(&mut self, range: &Range<u64>, bytes: Bytes) {
         let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
         let end = range.start.saturating_add(held).min(range.end);
-        let memory = &mut self.machine.state.memory;
-        for (behind, may) in self.layout.behind_in(&(range.start..end.max(range.start))) {
+        let memory = &mut self.machine.core.memory;
+        for (behind, may) in self
+            .process
+            .layout
+            .behind_in(&(range.start..end.max(range.start)))
+        {
             let _ = memory.map_file(behind.clone(), may, Bytes::from_vec(Vec::new()), 0);
-            self.layout.set_behind(behind, None);
+            self.process.layout.set_behind(behind, None);
         }
         if end < range.end {
             let parts: Vec<(Range<u64>, Permissions)> = memory
@@ -294,11 +298,11 @@ impl Process {
                         a.permissions(),
                     )
                 })
-                .filter(|(part, _)| self.layout.behind(part.start).is_none())
+                .filter(|(part, _)| self.process.layout.behind(part.start).is_none())
                 .collect();
             for (part, may) in parts {
                 let _ = memory.map(part.clone(), Permissions::NONE);
-                self.layout.set_behind(part, Some(may));
+                self.process.layout.set_behind(part, Some(may));
             }
         }
         if end > range.start {
@@ -329,20 +333,20 @@ impl Process {
             return Err(Errno::ENOMEM);
         }
         let may = permissions(prot);
-        let files = self.layout.file_at(range.start);
+        let files = self.process.layout.file_at(range.start);
         if let Some(file) = files.filter(|file| file.is_shared && prot & PROT_WRITE != 0) {
             return match file.is_writable {
                 false => Err(Errno::EACCES),
                 true => self.not_modelled("writing to a file through shared memory", Errno::EACCES),
             };
         }
-        let memory = &mut self.machine.state.memory;
+        let memory = &mut self.machine.core.memory;
         memory.protect(range.clone(), may)?;
-        for (behind, _) in self.layout.behind_in(&range) {
+        for (behind, _) in self.process.layout.behind_in(&range) {
             memory.protect(behind.clone(), Permissions::NONE)?;
-            self.layout.set_behind(behind, Some(may));
+            self.process.layout.set_behind(behind, Some(may));
         }
-        let file = self.layout.file_at(range.start);
+        let file = self.process.layout.file_at(range.start);
         self.events.push(Event::Mapped {
             range,
             permissions: may,
@@ -367,7 +371,7 @@ impl Process {
 
     /// The mapped parts of a range, and whether they are all of it.
     fn mapped(&self, range: &Range<u64>) -> (Vec<Range<u64>>, bool) {
-        let areas = self.machine.state.memory.areas();
+        let areas = self.machine.core.memory.areas();
         let parts: Vec<Range<u64>> = areas
             .map(|(area, _)| area.start.max(range.start)..area.end.min(range.end))
             .filter(|part| part.start < part.end)
@@ -385,7 +389,7 @@ impl Process {
         if !matches!(advice, 0..=4 | 8..=25 | 100 | 101) {
             return Err(Errno::EINVAL);
         }
-        let range = Process::whole(start, size, Errno::EINVAL)?;
+        let range = Kernel::whole(start, size, Errno::EINVAL)?;
         if range.is_empty() {
             return Ok(0);
         }
@@ -395,7 +399,7 @@ impl Process {
         let (parts, is_all) = self.mapped(&range);
         if matches!(advice, DONTNEED | DONTNEED_LOCKED) {
             for part in parts {
-                self.machine.state.memory.discard(part)?;
+                self.machine.core.memory.discard(part)?;
             }
         }
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
@@ -411,7 +415,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let rounded = size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
-        let range = Process::whole(start, rounded, Errno::ENOMEM)?;
+        let range = Kernel::whole(start, rounded, Errno::ENOMEM)?;
         let is_all = self.mapped(&range).1;
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
@@ -423,15 +427,15 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let from = start & !(PAGE_SIZE - 1);
-        let range = Process::whole(from, size.saturating_add(start - from), Errno::EINVAL)?;
+        let range = Kernel::whole(from, size.saturating_add(start - from), Errno::EINVAL)?;
         let is_all = self.mapped(&range).1;
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
 
     /// Sets the end of the heap to `wanted` if possible; returns the resulting end.
     pub(super) fn sys_brk(&mut self, wanted: u64) -> Answer {
-        let old = self.layout.brk;
-        if wanted < self.layout.heap || wanted > TASK_SIZE {
+        let old = self.process.layout.brk;
+        if wanted < self.process.layout.heap || wanted > TASK_SIZE {
             return Ok(old);
         }
         let top = |brk: u64| brk.next_multiple_of(PAGE_SIZE);
@@ -443,8 +447,8 @@ impl Process {
             std::cmp::Ordering::Less => self.map(&(from..to), Permissions::READ_WRITE, None),
         };
         if done.is_ok() {
-            self.layout.brk = wanted;
+            self.process.layout.brk = wanted;
         }
-        Ok(self.layout.brk)
+        Ok(self.process.layout.brk)
     }
 }

@@ -18,18 +18,18 @@ mod time;
 mod xattr;
 
 use at::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
-use tasks::{socket, wait4};
+use tasks::socket;
 
 use super::errno::{Answer, Errno};
 use super::files::o;
+use super::kernel::Kernel;
 use super::numbers as nr;
 use super::outcome::{Notice, Outcome};
-use super::process::Process;
 
 /// The flags with which `creat` opens.
 const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
 
-impl Process {
+impl Kernel {
     /// Executes a system call.
     pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
@@ -43,7 +43,7 @@ impl Process {
             nr::writev => self.sys_writev(a, b, c, None),
             nr::preadv => self.sys_readv(a, b, c, Some(d)),
             nr::pwritev => self.sys_writev(a, b, c, Some(d)),
-            nr::close => self.files.table.close(a),
+            nr::close => self.files.own.table.close(a),
             nr::close_range => self.sys_close_range(a, b, c),
             nr::lseek => self.sys_lseek(a, b, c),
             nr::dup => self.sys_dup(a),
@@ -153,21 +153,23 @@ impl Process {
             nr::timer_delete => self.sys_timer_delete(a),
 
             // The process.
-            nr::exit | nr::exit_group => {
-                self.outcome = Some(Outcome::Exited((a & 0xff) as i32));
+            nr::exit => self.sys_exit(a),
+            nr::exit_group => {
+                self.end_process(Outcome::Exited((a & 0xff) as i32));
                 Ok(0)
             }
             nr::execve => self.execve(a, b, c),
-            nr::clone => self.sys_clone(a),
+            nr::clone => self.sys_clone(args),
             nr::clone3 => self.sys_clone3(a, b),
-            nr::fork | nr::vfork => self.no_process(),
-            nr::wait4 => wait4(a, c),
-            nr::waitid => self.sys_waitid(a, b, c, d),
+            nr::fork => self.sys_fork(0),
+            nr::vfork => self.sys_fork(tasks::VFORK),
+            nr::wait4 => self.sys_wait4(a, b, c, d),
+            nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),
             nr::socket => socket(a, b),
             nr::socketpair => self.sys_socketpair(a, b, d),
             nr::connect..=nr::setsockopt | nr::getsockopt => {
-                self.files.table.get(a).and(Err(Errno::ENOTSOCK))
+                self.files.own.table.get(a).and(Err(Errno::ENOTSOCK))
             }
             _ => match self.answer_about_itself(number, args) {
                 Some(answer) => answer,

@@ -1,7 +1,7 @@
 //! Files by name: opening, creating, removing, renaming.
 
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
@@ -9,16 +9,16 @@ use crate::linux::files::{
     is_not_modelled, is_removed, o,
 };
 
-impl Process {
+impl Kernel {
     /// The directory in which a relative path starts.
     fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
         if path.starts_with(b"/") {
             return Ok(b"/".to_vec());
         }
         if fd as u32 == AT_FDCWD as u32 {
-            return Ok(self.files.cwd.clone());
+            return Ok(self.files.own.cwd.clone());
         }
-        let open = self.files.table.get_named(fd)?;
+        let open = self.files.own.table.get_named(fd)?;
         let open = open.borrow();
         match open.kind {
             Kind::Directory(_) | Kind::Path => Ok(open.path.clone()),
@@ -44,12 +44,12 @@ impl Process {
 
     /// The path of an open file.
     fn path_of_open(&self, fd: u64) -> Answer<ResolvedPath> {
-        self.path_of(&self.files.table.get(fd)?)
+        self.path_of(&self.files.own.table.get(fd)?)
     }
 
     /// Like [`Process::path_of_open`], also for a file opened with `O_PATH`.
     fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
-        self.path_of(&self.files.table.get_named(fd)?)
+        self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
     fn path_of(&self, open: &Shared) -> Answer<ResolvedPath> {
@@ -78,7 +78,7 @@ impl Process {
             Node::Special(Special::Text(text)) => self.text(text),
             _ => Vec::new(),
         };
-        let free = self.files.table.has_free(self.descriptors_max());
+        let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
         let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
             Err(Errno::ENODEV) => {
@@ -97,7 +97,7 @@ impl Process {
         let resolved = self.files.path_to_open(base, path, flags);
         if resolved.as_ref().err() == Some(&Errno::ENOENT) {
             let missing = self.files.resolve(base, path, true);
-            if missing.is_ok_and(|resolved| is_not_modelled(&resolved.path)) {
+            if missing.is_ok_and(|resolved| is_not_modelled(self.process.number, &resolved.path)) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
             }
         }
@@ -126,7 +126,7 @@ impl Process {
     }
 
     pub(super) fn sys_getcwd(&mut self, to: u64, size: u64) -> Answer {
-        let mut path = self.files.cwd.clone();
+        let mut path = self.files.own.cwd.clone();
         if is_removed(&path) {
             return Err(Errno::ENOENT);
         }
@@ -144,7 +144,7 @@ impl Process {
     }
 
     pub(super) fn sys_fchdir(&mut self, fd: u64) -> Answer {
-        let open = self.files.table.get_named(fd)?;
+        let open = self.files.own.table.get_named(fd)?;
         let is_directory = matches!(open.borrow().kind, Kind::Directory(_) | Kind::Path);
         if !is_directory {
             return Err(Errno::ENOTDIR);
@@ -159,7 +159,7 @@ impl Process {
         if !self.files.allows(&self.files.attributes(&resolved), 1) {
             return Err(Errno::EACCES);
         }
-        self.files.cwd = resolved.path;
+        self.files.own.cwd = resolved.path;
         Ok(0)
     }
 
@@ -308,7 +308,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         if path == 0 && fd as u32 != AT_FDCWD as u32 {
-            let open = self.files.table.get(fd)?;
+            let open = self.files.own.table.get(fd)?;
             if flags != 0 {
                 return Err(Errno::EINVAL);
             }
@@ -340,13 +340,13 @@ impl Process {
         {
             return Err(Errno::EINVAL);
         }
-        let effective = self.files.identity.clone();
+        let effective = self.files.own.identity.clone();
         if flags & AT_EACCESS == 0 {
-            self.files.identity = effective.as_real();
+            self.files.own.identity = effective.as_real();
         }
         let attributes = self.attributes_to_access(fd, path, flags);
         let allowed = attributes.map(|a| self.files.allows(&a, mode as u32));
-        self.files.identity = effective;
+        self.files.own.identity = effective;
         match allowed? {
             true => Ok(0),
             false => Err(Errno::EACCES),
@@ -356,7 +356,7 @@ impl Process {
     fn attributes_to_access(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
         let attributes = match self.path_at(path)?.is_empty() {
             true if flags & AT_EMPTY_PATH != 0 => {
-                let open = self.files.table.get_named(fd)?;
+                let open = self.files.own.table.get_named(fd)?;
                 self.files.attributes_of_open(&open.borrow())
             }
             _ => {

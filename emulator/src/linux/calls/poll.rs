@@ -1,10 +1,11 @@
 //! `poll`, `select` and related calls: what is ready at once, or nothing until a timer expires.
 
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::clock::{Base, SECOND};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, PIPE_SIZE, Shared};
 use crate::linux::numbers as nr;
+use crate::linux::threads::For;
 
 const POLLIN: u16 = 1;
 const POLLOUT: u16 = 4;
@@ -21,7 +22,7 @@ const MICROSECOND: u64 = 1000;
 /// Number of sets of `select`.
 const SETS: usize = 3;
 
-impl Process {
+impl Kernel {
     fn ready(&self, open: &Shared) -> u16 {
         match &open.borrow().kind {
             Kind::PipeReader(end) => {
@@ -71,12 +72,12 @@ impl Process {
             }
             _ => None,
         };
-        let begin = self.clock.now(Base::Real);
-        if let Some(mask) = mask {
-            self.signals.suspend(mask);
+        let begin = self.wait_begun();
+        if let Some(mask) = mask.filter(|_| !self.has_waited()) {
+            self.process.signals.suspend(mask);
         }
         let is_poll = matches!(number, nr::poll | nr::ppoll);
-        let once = |process: &mut Process, last| match is_poll {
+        let once = |process: &mut Kernel, last| match is_poll {
             true => process.poll_once(a, b),
             false => process.select_once(a, [b, c, d], last),
         };
@@ -84,8 +85,11 @@ impl Process {
             Ok(0) if timeout != Some(0) => self.poll_later(timeout, once),
             answer => answer,
         };
+        if answer == Err(Errno::WAITS) {
+            return answer;
+        }
         if mask.is_some() && answer != Err(Errno::ERESTARTNOHAND) {
-            self.signals.resume();
+            self.process.signals.resume();
         }
         if let Some(timeout) = timeout {
             let left = timeout.saturating_sub(self.clock.now(Base::Real) - begin);
@@ -109,19 +113,16 @@ impl Process {
         }
     }
 
-    /// Waits when nothing is ready: nothing can become ready.
+    /// Waits when nothing is ready.
     fn poll_later(
         &mut self,
         timeout: Option<u64>,
-        once: impl Fn(&mut Process, bool) -> Answer,
+        once: impl Fn(&mut Kernel, bool) -> Answer,
     ) -> Answer {
         let until = timeout.map(|t| self.clock.now(Base::Real).saturating_add(t));
-        if self.sleep_until_signal(until) {
-            return Err(Errno::ERESTARTNOHAND);
-        }
-        match until {
-            None => Err(self.blocked("poll")),
-            Some(_) => once(self, true),
+        match self.wait_until(until, For::Change)? {
+            true => Err(Errno::ERESTARTNOHAND),
+            false => once(self, true),
         }
     }
 
@@ -154,7 +155,7 @@ impl Process {
             let fd = self.u32_at(at)?;
             let [low, high] = self.bytes(at.wrapping_add(4))?;
             let wanted = u16::from_le_bytes([low, high]) | POLLERR | POLLHUP;
-            let events = match self.files.table.get(fd.into()) {
+            let events = match self.files.own.table.get(fd.into()) {
                 _ if fd.cast_signed() < 0 => 0,
                 Ok(open) => self.ready(&open) & wanted,
                 Err(_) => POLLNVAL,
@@ -171,7 +172,7 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         // Descriptors past the table are ignored.
-        let count = (count as u32 as u64).min(self.files.table.room());
+        let count = (count as u32 as u64).min(self.files.own.table.room());
         let words = count.div_ceil(64) as usize;
         let mut results = [const { Vec::new() }; SETS];
         let mut found = 0;
@@ -188,7 +189,7 @@ impl Process {
                 if *word & bit == 0 {
                     continue;
                 }
-                let ready = self.ready(&self.files.table.get_named(fd)?);
+                let ready = self.ready(&self.files.own.table.get_named(fd)?);
                 let wanted = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, 0][index] | POLLNVAL;
                 match ready & wanted {
                     0 => *word &= !bit,

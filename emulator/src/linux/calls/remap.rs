@@ -2,7 +2,7 @@
 
 use super::memory::{Content, MAP_FIXED};
 use crate::address_space::{PAGE_SIZE, TASK_SIZE};
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::Kind;
 use crate::linux::layout::FileMapping;
@@ -12,7 +12,7 @@ const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
 
-impl Process {
+impl Kernel {
     pub(super) fn sys_mremap(
         &mut self,
         start: u64,
@@ -41,12 +41,12 @@ impl Process {
                 return Err(Errno::EINVAL);
             }
         }
-        let area = self.machine.state.memory.area(start);
+        let area = self.machine.core.memory.area(start);
         let (area, may) = area
             .map(|(r, a)| (r, a.permissions()))
             .ok_or(Errno::EFAULT)?;
-        let may = self.layout.behind(start).unwrap_or(may);
-        let named = self.layout.file_at(start);
+        let may = self.process.layout.behind(start).unwrap_or(may);
+        let named = self.process.layout.file_at(start);
         if old_size == 0 && !named.as_ref().is_some_and(|file| file.is_shared) {
             return Err(Errno::EINVAL);
         }
@@ -101,7 +101,7 @@ impl Process {
             return self.is_one_of_zeros(area, range);
         };
         let last = range.end - PAGE_SIZE;
-        let at_end = self.layout.file_at(last);
+        let at_end = self.process.layout.file_at(last);
         at_end.is_some_and(|end| {
             end.object == file.object && end.offset == file.offset + (last - range.start)
         })
@@ -109,7 +109,7 @@ impl Process {
 
     /// Linux merges neighbouring mappings with the same permissions.
     fn is_one_of_zeros(&self, area: &Range<u64>, range: &Range<u64>) -> bool {
-        let memory = &self.machine.state.memory;
+        let memory = &self.machine.core.memory;
         let may = |at| memory.area(at).map(|(_, area)| area.permissions());
         let mut end = area.end;
         while end < range.end {
@@ -117,7 +117,7 @@ impl Process {
                 Some((next, _)) if may(end) == may(area.start) => end = next.end,
                 _ => return false,
             }
-            if self.layout.file_at(end - 1).is_some() {
+            if self.process.layout.file_at(end - 1).is_some() {
                 return false;
             }
         }
@@ -126,7 +126,7 @@ impl Process {
 
     /// The content of a mapped file, starting `skip` bytes after the start of the mapping.
     fn content_again(&mut self, file: &FileMapping, skip: u64, size: u64) -> Answer<Content> {
-        let mut all = self.files.table.open().map(|(_, open)| open);
+        let mut all = self.files.own.table.open().map(|(_, open)| open);
         let open = all.find(|open| {
             let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
             let attributes = self.files.attributes_of_open(&open.borrow());
@@ -153,10 +153,10 @@ impl Process {
         let size = (from.end - from.start).min(to.end - to.start);
         let (mut page, mut there) = ([0; PAGE_SIZE as usize], [0; PAGE_SIZE as usize]);
         for offset in (0..size).step_by(PAGE_SIZE as usize) {
-            if self.layout.behind(from.start + offset).is_some() {
+            if self.process.layout.behind(from.start + offset).is_some() {
                 continue;
             }
-            let memory = &mut self.machine.state.memory;
+            let memory = &mut self.machine.core.memory;
             memory.peek(from.start + offset, &mut page)?;
             memory.peek(to.start + offset, &mut there)?;
             if page != there {

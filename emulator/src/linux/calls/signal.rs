@@ -1,11 +1,14 @@
 //! Signals: actions, masks, sending, waiting.
 
+use crate::linux::Kernel;
 use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{
-    Action, AlternateStack, Info, SA_RESTORER, SIGKILL, SIGNALS, SIGSTOP, UNBLOCKABLE,
+    Action, AlternateStack, Info, SA_RESTORER, SIGCONT, SIGKILL, SIGNALS, SIGSTOP, Signals,
+    UNBLOCKABLE,
 };
-use crate::linux::{PID, Process};
+use crate::linux::threads::For;
 use crate::state::reg;
 
 const SI_USER: i32 = 0;
@@ -22,13 +25,13 @@ fn signal(number: u64) -> Answer<Option<u8>> {
     }
 }
 
-impl Process {
+impl Kernel {
     pub(super) fn sys_sigaction(&mut self, number: u64, new: u64, old: u64, size: u64) -> Answer {
         let signal = signal(number)?.ok_or(Errno::EINVAL)?;
         if size != 8 || new != 0 && matches!(signal, SIGKILL | SIGSTOP) {
             return Err(Errno::EINVAL);
         }
-        let action = *self.signals.action(signal);
+        let action = *self.process.signals.action(signal);
         let set = match new {
             0 => None,
             at => {
@@ -42,13 +45,13 @@ impl Process {
             }
         };
         if let Some(set) = set {
-            *self.signals.action_mut(signal) = Action {
+            *self.process.signals.action_mut(signal) = Action {
                 flags: set.flags & SA_KNOWN,
                 mask: set.mask & !UNBLOCKABLE,
                 ..set
             };
-            if self.signals.is_ignored(signal) {
-                self.signals.drop_pending(signal);
+            if self.process.signals.is_ignored(signal) {
+                self.process.signals.drop_pending(signal);
             }
         }
         if old != 0 {
@@ -62,10 +65,10 @@ impl Process {
         if size != 8 {
             return Err(Errno::EINVAL);
         }
-        let blocked = self.signals.blocked;
+        let blocked = self.process.signals.own.blocked;
         if new != 0 {
             let set = self.u64_at(new)?;
-            self.signals.set_blocked(match how as u32 {
+            self.process.signals.set_blocked(match how as u32 {
                 0 => blocked | set,
                 1 => blocked & !set,
                 2 => set,
@@ -82,7 +85,7 @@ impl Process {
         if size > 8 {
             return Err(Errno::EINVAL);
         }
-        let pending = self.signals.pending() & self.signals.blocked;
+        let pending = self.process.signals.pending() & self.process.signals.own.blocked;
         self.put(to, &pending.to_le_bytes()[..size as usize])?;
         Ok(0)
     }
@@ -92,19 +95,14 @@ impl Process {
             return Err(Errno::EINVAL);
         }
         let set = self.u64_at(set)?;
-        self.signals.suspend(set);
-        self.wait("rt_sigsuspend")
+        if !self.has_waited() {
+            self.process.signals.suspend(set);
+        }
+        self.wait_for_signal(Errno::ERESTARTNOHAND)
     }
 
     pub(super) fn sys_pause(&mut self) -> Answer {
-        self.wait("pause")
-    }
-
-    fn wait(&mut self, call: &'static str) -> Answer {
-        if self.sleep_until_signal(None) {
-            return Err(Errno::ERESTARTNOHAND);
-        }
-        Err(self.blocked(call))
+        self.wait_for_signal(Errno::ERESTARTNOHAND)
     }
 
     pub(super) fn sys_sigtimedwait(
@@ -126,12 +124,15 @@ impl Process {
                     .saturating_add(self.duration_at(at)?),
             ),
         };
-        // These may be unblocked while it waits.
-        let blocked = self.signals.blocked;
-        self.signals.set_blocked(blocked & !set);
-        let woken = self.sleep_until_signal(until);
-        self.signals.blocked = blocked;
-        match self.signals.take(set) {
+        // These are not blocked while it waits.
+        if !self.has_waited() {
+            self.process
+                .signals
+                .suspend(self.process.signals.own.blocked & !set);
+        }
+        let woken = self.wait_until(until, For::Change)?;
+        self.process.signals.resume();
+        match self.process.signals.take(set) {
             Some(found) => {
                 if info != 0 {
                     self.put(info, &found.bytes)?;
@@ -139,21 +140,20 @@ impl Process {
                 Ok(found.signal.into())
             }
             None if woken => Err(Errno::EINTR),
-            None if until.is_some() => Err(Errno::EAGAIN),
-            None => Err(self.blocked("rt_sigtimedwait")),
+            None => Err(Errno::EAGAIN),
         }
     }
 
     pub(super) fn sys_sigaltstack(&mut self, new: u64, old: u64) -> Answer {
-        let rsp = self.machine.state.gpr(reg::RSP);
-        let stack = self.signals.alternate;
+        let rsp = self.machine.core.state.gpr(reg::RSP);
+        let stack = self.process.signals.own.alternate;
         if new != 0 {
             let wanted = AlternateStack {
                 start: self.u64_at(new)?,
                 flags: self.u32_at(new.wrapping_add(8))?,
                 size: self.u64_at(new.wrapping_add(16))?,
             };
-            self.signals.set_alternate(wanted, rsp)?;
+            self.process.signals.set_alternate(wanted, rsp)?;
         }
         if old != 0 {
             let flags = stack.told(rsp);
@@ -164,33 +164,106 @@ impl Process {
 
     pub(super) fn sys_kill(&mut self, pid: u64, number: u64) -> Answer {
         let signal = signal(number)?;
-        // The process itself, its group, or all processes.
-        let pid = pid as i32;
-        if !matches!(pid, -1 | 0) && pid.unsigned_abs() != PID {
-            return Err(Errno::ESRCH);
+        let (own, group) = (self.process.number, self.process.group);
+        let targets: Vec<u32> = match pid as i32 {
+            // All processes but itself and `init`; in Linux it is an error if there are none.
+            -1 => self.numbers_where(|process| process.number != own),
+            0 => self.numbers_where(|process| process.group == group),
+            group @ ..0 => self.numbers_where(|process| process.group == group.unsigned_abs()),
+            number => self.numbers_where(|process| process.number == number.cast_unsigned()),
+        };
+        if targets.is_empty() {
+            let wanted = (pid as i32).unsigned_abs();
+            let is_it = |ended: &Ended| match (pid as i32) < 0 {
+                true => ended.group == wanted,
+                false => ended.number == wanted,
+            };
+            return match self.ended.iter().any(is_it) {
+                true => Ok(0),
+                false => Err(Errno::ESRCH),
+            };
         }
-        self.send_to_itself(signal, SI_USER)
+        let uid = self.files.own.identity.user.real;
+        if let Some(signal) = signal {
+            for target in targets {
+                let info = Info::from_process(signal, SI_USER, own, uid);
+                self.send_to(target, None, info);
+            }
+        }
+        Ok(0)
+    }
+
+    fn numbers_where(&self, is_it: impl Fn(&Process) -> bool) -> Vec<u32> {
+        let all = self.all_processes().filter(|process| is_it(process));
+        all.map(|process| process.number).collect()
+    }
+
+    /// The signals of a process.
+    pub(in crate::linux) fn signals_of(&mut self, process: u32) -> Option<&mut Signals> {
+        if process == self.process.number {
+            return Some(&mut self.process.signals);
+        }
+        let other = self.processes.get_mut(&process)?;
+        Some(&mut other.process.signals)
+    }
+
+    /// Sends a signal to a process, or to one of its threads.
+    pub(in crate::linux) fn send_to(&mut self, process: u32, thread: Option<u32>, info: Info) {
+        let own = self.process.number;
+        if matches!(info.signal, SIGCONT | SIGKILL) {
+            self.continue_process(process);
+        }
+        let process = match self.processes.get_mut(&process) {
+            Some(other) => &mut other.process,
+            None if process == own => &mut self.process,
+            None => return,
+        };
+        match thread {
+            None => process.signals.send(info),
+            Some(thread) => match process.others.get_mut(&thread) {
+                Some(other) => process.signals.send_to_other(info, &mut other.signals),
+                None if process.thread.number == thread => process.signals.send_to_thread(info),
+                None => {}
+            },
+        }
     }
 
     pub(super) fn sys_tkill(&mut self, thread: u64, number: u64) -> Answer {
-        self.sys_tgkill(PID.into(), thread, number)
+        let process = self.process_of(thread).unwrap_or(0);
+        self.sys_tgkill(process.into(), thread, number)
+    }
+
+    /// The process of a thread.
+    fn process_of(&self, thread: u64) -> Option<u32> {
+        let thread = thread as u32;
+        let has_it = |process: &&Process| {
+            process.thread.number == thread || process.others.contains_key(&thread)
+        };
+        self.all_processes()
+            .find(has_it)
+            .map(|process| process.number)
+    }
+
+    /// Checks the target of a signal to a thread.
+    fn target(&self, group: u64, thread: u64) -> Answer<(u32, Option<u32>)> {
+        if (group as i32) < 0 || (thread as i32) <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        match self.process_of(thread) {
+            Some(process) if process == group as u32 => Ok((process, Some(thread as u32))),
+            _ => Err(Errno::ESRCH),
+        }
     }
 
     pub(super) fn sys_tgkill(&mut self, group: u64, thread: u64, number: u64) -> Answer {
-        if (group as i32) <= 0 || (thread as i32) <= 0 {
+        if group as i32 == 0 && self.process_of(thread).is_some() {
             return Err(Errno::EINVAL);
         }
-        if [group, thread].iter().any(|&id| id as u32 != PID) {
-            return Err(Errno::ESRCH);
-        }
-        let signal = signal(number)?;
-        self.send_to_itself(signal, SI_TKILL)
-    }
-
-    fn send_to_itself(&mut self, signal: Option<u8>, code: i32) -> Answer {
-        if let Some(signal) = signal {
-            let uid = self.files.identity.user.real;
-            self.signals.send(Info::from_itself(signal, code, uid));
+        let (process, thread) = self.target(group, thread)?;
+        if let Some(signal) = signal(number)? {
+            let uid = self.files.own.identity.user.real;
+            let info = Info::from_process(signal, SI_TKILL, self.process.number, uid);
+            self.send_to(process, thread, info);
         }
         Ok(0)
     }
@@ -203,25 +276,31 @@ impl Process {
         number: u64,
         info: u64,
     ) -> Answer {
-        self.bytes::<128>(info)?;
-        if (group as i32) <= 0 || (thread as i32) <= 0 {
+        let bytes = self.bytes(info)?;
+        if group as i32 == 0 {
             return Err(Errno::EINVAL);
         }
-        if thread as u32 != PID {
-            return Err(Errno::ESRCH);
+        let (process, thread) = self.target(group, thread)?;
+        if let Some(signal) = signal(number)? {
+            self.send_to(process, thread, Info::given(signal, bytes));
         }
-        self.sys_sigqueue(group, number, info)
+        Ok(0)
     }
 
     pub(super) fn sys_sigqueue(&mut self, pid: u64, number: u64, info: u64) -> Answer {
         let bytes = self.bytes(info)?;
-        if pid as u32 != PID {
+        let process = pid as u32;
+        if self.signals_of(process).is_none() {
             return Err(Errno::ESRCH);
         }
-        let signal = signal(number)?;
-        if let Some(signal) = signal {
-            self.signals.send(Info::given(signal, bytes));
+        if let Some(signal) = signal(number)? {
+            self.send_to(process, None, Info::given(signal, bytes));
         }
         Ok(0)
+    }
+
+    /// Whether the running process has this thread.
+    pub(super) fn has_thread(&self, number: u64) -> bool {
+        self.process_of(number) == Some(self.process.number)
     }
 }

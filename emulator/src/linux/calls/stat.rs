@@ -1,7 +1,7 @@
 //! Information about files: `stat`, `statx`, `statfs`, `getdents64`.
 
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Attributes, Kind, Time};
 
@@ -14,7 +14,7 @@ const ENTRY_MIN: usize = 24;
 /// Size of `struct statx`, bytes.
 const STATX_SIZE: usize = 256;
 
-impl Process {
+impl Kernel {
     /// The attributes of a path, or of an open file if the path is empty and may be.
     fn attributes(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {
         const AT_NO_AUTOMOUNT: u32 = 0x800;
@@ -24,10 +24,10 @@ impl Process {
         }
         if flags & AT_EMPTY_PATH != 0 && (path == 0 || self.path_at(path)?.is_empty()) {
             if fd as u32 == AT_FDCWD as u32 {
-                let resolved = self.files.find(&self.files.cwd, b".", true)?;
+                let resolved = self.files.find(&self.files.own.cwd, b".", true)?;
                 return Ok(self.files.attributes(&resolved));
             }
-            let open = self.files.table.get_named(fd)?;
+            let open = self.files.own.table.get_named(fd)?;
             return Ok(self.files.attributes_of_open(&open.borrow()));
         }
         let resolved = self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?;
@@ -41,7 +41,7 @@ impl Process {
     }
 
     pub(super) fn sys_fstat(&mut self, fd: u64, to: u64) -> Answer {
-        let open = self.files.table.get_named(fd)?;
+        let open = self.files.own.table.get_named(fd)?;
         let attributes = self.files.attributes_of_open(&open.borrow());
         self.put(to, &stat(&attributes))?;
         Ok(0)
@@ -70,7 +70,7 @@ impl Process {
     }
 
     pub(super) fn sys_fstatfs(&mut self, fd: u64, to: u64) -> Answer {
-        let path = self.files.table.get_named(fd)?.borrow().path.clone();
+        let path = self.files.own.table.get_named(fd)?.borrow().path.clone();
         self.put_statfs(&path, to)
     }
 
@@ -93,7 +93,7 @@ impl Process {
     }
 
     pub(super) fn sys_getdents64(&mut self, fd: u64, to: u64, size: u64) -> Answer {
-        let open = self.files.table.get(fd)?;
+        let open = self.files.own.table.get(fd)?;
         let path = open.borrow().path.clone();
         let is_unread = matches!(open.borrow().kind, Kind::Directory(None));
         if is_unread {

@@ -1,16 +1,16 @@
 //! System information: names, memory, limits.
 
 use super::text::{MEMORY, RELEASE, VERSION};
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::clock::{Base, SECOND};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::resources::{DESCRIPTORS_MAX, RESOURCES, RLIMIT_NOFILE};
 
-impl Process {
+impl Kernel {
     pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
         let which = Some(which as u32 as usize).filter(|&w| w < RESOURCES);
         let which = which.ok_or(Errno::EINVAL)?;
-        let now = self.resources[which];
+        let now = self.process.resources[which];
         if new != 0 {
             let (soft, hard) = (self.u64_at(new)?, self.u64_at(new.wrapping_add(8))?);
             if soft > hard || which == RLIMIT_NOFILE && hard > DESCRIPTORS_MAX {
@@ -19,7 +19,7 @@ impl Process {
             if hard > now[1] {
                 return Err(Errno::EPERM);
             }
-            self.resources[which] = [soft, hard];
+            self.process.resources[which] = [soft, hard];
         }
         if old != 0 {
             self.put_words(old, &now)?;
@@ -29,7 +29,7 @@ impl Process {
 
     /// `getrlimit`: the address must be valid.
     pub(super) fn sys_getrlimit(&mut self, which: u64, to: u64) -> Answer {
-        let now = self.resources.get(which as u32 as usize);
+        let now = self.process.resources.get(which as u32 as usize);
         let now = *now.ok_or(Errno::EINVAL)?;
         self.put_words(to, &now)?;
         Ok(0)
@@ -80,7 +80,7 @@ impl Process {
             words[0] = time / SECOND;
             words[1] = time % SECOND / 1000;
             // ru_maxrss, KiB.
-            words[4] = self.machine.state.memory.pages_in_use() as u64 * 4;
+            words[4] = self.machine.core.memory.pages_in_use() as u64 * 4;
         }
         self.put_words(to, &words)?;
         Ok(0)

@@ -1,85 +1,346 @@
-//! Other processes, threads and the network: none exist. Creating one fails as it does at a limit;
-//! errors in the call itself come first.
+//! Threads, processes and the network, which does not exist.
 //!
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`, `net/socket.c`.
 
-use crate::linux::Process;
+use crate::address_space::TASK_SIZE;
+use crate::linux::end::{WCONTINUED, WUNTRACED, Which};
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::observer::Event;
+use crate::linux::process::ParkedProcess;
+use crate::linux::signals::SIGCHLD;
+use crate::linux::threads::{For, Parked, Task, Thread};
+use crate::linux::{Kernel, Outcome};
+use crate::state::{State, reg};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
+const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_NEWNS: u64 = 0x2_0000;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PARENT: u64 = 0x8000;
+/// `CLONE_NEWNS` and the like.
+const NAMESPACES: u64 = 0x7e02_0080;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+/// Maximum number of threads of a process.
+const THREADS_MAX: usize = 16384;
 
-/// Checks for flags that exclude each other (`copy_process`).
-fn check_clone(flags: u64) -> Answer<()> {
-    let has = |flag: u64| flags & flag != 0;
-    let is_wrong = has(CLONE_NEWNS) && has(CLONE_FS)
-        || has(CLONE_THREAD) && !has(CLONE_SIGHAND)
-        || has(CLONE_SIGHAND) && !has(CLONE_VM);
-    if is_wrong { Err(Errno::EINVAL) } else { Ok(()) }
+/// The flags of `vfork`.
+pub(super) const VFORK: u64 = CLONE_VFORK | CLONE_VM;
+/// Maximum number of processes.
+const PROCESSES_MAX: usize = 4096;
+
+/// What `clone` and `clone3` ask for.
+struct Wanted {
+    flags: u64,
+    /// rsp of the new thread; 0 for that of its creator.
+    stack: u64,
+    /// Where its number is stored for the creator, and for itself.
+    parent_number: u64,
+    child_number: u64,
+    /// The base of fs.
+    tls: u64,
 }
 
-impl Process {
-    /// The error when a process or a thread cannot be created: that of `RLIMIT_NPROC`.
-    pub(super) fn no_process(&mut self) -> Answer {
-        self.not_modelled("other processes", Errno::EAGAIN)
+impl Wanted {
+    fn has(&self, flag: u64) -> bool {
+        self.flags & flag != 0
     }
 
-    fn no_task(&mut self, flags: u64) -> Answer {
-        check_clone(flags)?;
-        match flags & CLONE_THREAD {
-            0 => self.no_process(),
-            _ => self.not_modelled("threads", Errno::EAGAIN),
-        }
+    /// Checks for flags that exclude each other (`copy_process`).
+    fn check(&self) -> Answer<()> {
+        let is_wrong = self.has(CLONE_NEWNS) && self.has(CLONE_FS)
+            || self.has(CLONE_THREAD) && !self.has(CLONE_SIGHAND)
+            || self.has(CLONE_SIGHAND) && !self.has(CLONE_VM);
+        if is_wrong { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+impl Kernel {
+    /// `fork` and `vfork`.
+    pub(super) fn sys_fork(&mut self, flags: u64) -> Answer {
+        self.sys_clone([flags, 0, 0, 0, 0, 0])
     }
 
-    pub(super) fn sys_clone(&mut self, flags: u64) -> Answer {
-        self.no_task(flags)
+    pub(super) fn sys_clone(&mut self, args: [u64; 6]) -> Answer {
+        let [flags, stack, parent_number, child_number, tls, _] = args;
+        self.create(&Wanted {
+            flags: flags & 0xffff_ffff,
+            stack,
+            parent_number,
+            child_number,
+            tls,
+        })
     }
 
+    /// Reads a `struct clone_args`.
     pub(super) fn sys_clone3(&mut self, args: u64, size: u64) -> Answer {
         /// `CLONE_ARGS_SIZE_VER0`.
         const SIZE_MIN: u64 = 64;
         const SIZE_MAX: u64 = 4096;
+        /// The lowest byte of the old flags is a signal here, and these are the old flags.
+        const KNOWN: u64 = 0x3_ffff_ff00;
         match size {
             ..SIZE_MIN => return Err(Errno::EINVAL),
             SIZE_MIN..=SIZE_MAX => {}
             _ => return Err(Errno::E2BIG),
         }
         self.bytes::<{ SIZE_MIN as usize }>(args)?;
-        let flags = self.u64_at(args)?;
-        self.no_task(flags)
-    }
-
-    /// There is no process to wait for.
-    pub(super) fn sys_waitid(&mut self, which: u64, id: u64, info: u64, options: u64) -> Answer {
-        const EXITED: u32 = 4;
-        const STOPPED: u32 = 2;
-        const CONTINUED: u32 = 8;
-        const KNOWN: u32 = 0xe100_000f;
-        /// `P_PID`, `P_PGID`, `P_PIDFD`.
-        const BY_NUMBER: [u32; 2] = [1, 2];
-        const BY_DESCRIPTOR: u32 = 3;
-        let (which, options) = (which as u32, options as u32);
-        if options & !KNOWN != 0 || options & (EXITED | STOPPED | CONTINUED) == 0 {
+        let word = |index: u64| self.u64_at(args.wrapping_add(8 * index));
+        let (flags, bottom, length) = (word(0)?, word(5)?, word(6)?);
+        if flags & !KNOWN != 0 || (bottom == 0) != (length == 0) {
             return Err(Errno::EINVAL);
         }
-        match (which, id as i32) {
+        let wanted = Wanted {
+            flags,
+            stack: bottom.wrapping_add(length),
+            child_number: word(2)?,
+            parent_number: word(3)?,
+            tls: word(7)?,
+        };
+        self.create(&wanted)
+    }
+
+    fn create(&mut self, wanted: &Wanted) -> Answer {
+        wanted.check()?;
+        if wanted.has(CLONE_SETTLS) && wanted.tls >= TASK_SIZE {
+            return Err(Errno::EPERM);
+        }
+        match wanted.has(CLONE_THREAD) {
+            true => self.create_thread(wanted),
+            false => self.create_process(wanted),
+        }
+    }
+
+    /// The registers of a new thread.
+    fn child_state(&self, wanted: &Wanted) -> State {
+        let mut state = self.machine.core.state.clone();
+        state.set_gpr(reg::RAX, 0);
+        if wanted.stack != 0 {
+            state.set_gpr(reg::RSP, wanted.stack);
+        }
+        if wanted.has(CLONE_SETTLS) {
+            state.set_gpr(reg::FS, wanted.tls);
+        }
+        state
+    }
+
+    /// The next thread's or process's number, stored for the creator if it wants it.
+    fn next_number(&mut self, wanted: &Wanted) -> Answer<u32> {
+        let number = self.next_number;
+        if wanted.has(CLONE_PARENT_SETTID) {
+            self.put_u32(wanted.parent_number, number)?;
+        }
+        self.next_number += 1;
+        if self.share() == u64::MAX {
+            self.schedule.begin(self.executed());
+        }
+        Ok(number)
+    }
+
+    /// `fork`, `vfork`, and `clone` without `CLONE_THREAD`.
+    fn create_process(&mut self, wanted: &Wanted) -> Answer {
+        if let Some(wait) = &self.process.thread.wait {
+            return self.wait_for_borrower(wait.done);
+        }
+        if wanted.flags & (NAMESPACES | CLONE_PIDFD | CLONE_PARENT) != 0 {
+            return self.not_modelled("processes with namespaces or descriptors", Errno::EINVAL);
+        }
+        let shares = wanted.has(CLONE_VM);
+        if wanted.has(CLONE_FILES) || wanted.has(CLONE_FS) {
+            return self.not_modelled("processes that share files", Errno::EINVAL);
+        }
+        if self.processes.len() + 1 >= PROCESSES_MAX {
+            return self.not_modelled("more processes than the limit", Errno::EAGAIN);
+        }
+        let number = self.next_number(wanted)?;
+        let state = self.child_state(wanted);
+        let memory = &mut self.machine.core.memory;
+        let space = match shares {
+            true => memory.id(),
+            false => memory.fork(),
+        };
+        if wanted.has(CLONE_CHILD_SETTID) {
+            let bytes = number.to_le_bytes();
+            // Linux ignores memory that cannot be written.
+            let _ = memory.with_space(space, |memory| memory.write(wanted.child_number, &bytes));
+        }
+        let waits = wanted.has(CLONE_VFORK);
+        let mut process = self.process.child(number, space, waits);
+        if wanted.has(CLONE_CHILD_CLEARTID) {
+            process.thread.cleared_at_exit = wanted.child_number;
+        }
+        let mut files = self.files.own.clone();
+        files.process = number;
+        let task = Task {
+            process: number,
+            thread: number,
+        };
+        self.events
+            .push(Event::Forked(task, shares, Box::new(state.clone())));
+        let parked = ParkedProcess {
+            process,
+            files,
+            state,
+        };
+        self.processes.insert(number, parked);
+        match waits {
+            true => {
+                self.note_transferred(number.into());
+                self.wait_for_borrower(number.into())
+            }
+            false => Ok(number.into()),
+        }
+    }
+
+    /// `vfork`: waits until the child has its own memory or has ended. Signals do not end this.
+    fn wait_for_borrower(&mut self, child: u64) -> Answer {
+        let other = self.processes.get(&(child as u32));
+        if other.is_none_or(|other| !other.process.borrows) {
+            return Ok(child);
+        }
+        match self.wait_until(None, For::Change) {
+            Ok(_) => Err(Errno::WAITS),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create_thread(&mut self, wanted: &Wanted) -> Answer {
+        if !wanted.has(CLONE_FS) || !wanted.has(CLONE_FILES) {
+            return self.not_modelled("threads with files of their own", Errno::EAGAIN);
+        }
+        if wanted.has(CLONE_PIDFD) {
+            return self.not_modelled("descriptors of threads", Errno::EINVAL);
+        }
+        if self.threads() >= THREADS_MAX {
+            return Err(Errno::EAGAIN);
+        }
+        let number = self.next_number(wanted)?;
+        if wanted.has(CLONE_CHILD_SETTID) {
+            // Linux ignores memory that cannot be written.
+            let _ = self.put_u32(wanted.child_number, number);
+        }
+        let state = self.child_state(wanted);
+        let mut thread = Thread::new(number, self.process.thread.name.clone());
+        if wanted.has(CLONE_CHILD_CLEARTID) {
+            thread.cleared_at_exit = wanted.child_number;
+        }
+        let task = Task {
+            thread: number,
+            ..self.task()
+        };
+        self.events
+            .push(Event::ThreadStarted(task, Box::new(state.clone())));
+        let signals = self.process.signals.own.child();
+        self.process.others.insert(
+            number,
+            Parked {
+                state,
+                signals,
+                thread,
+            },
+        );
+        Ok(number.into())
+    }
+
+    /// Ends the running thread; the process, if it is the last one.
+    pub(super) fn sys_exit(&mut self, status: u64) -> Answer {
+        let status = (status & 0xff) as i32;
+        if self.process.thread.number == self.process.number {
+            self.process.first_ended = Some(status);
+        }
+        if self.process.others.is_empty() {
+            // The status of the process is that of its first thread.
+            let status = self.process.first_ended.unwrap_or(status);
+            self.end_process(Outcome::Exited(status));
+        } else {
+            self.release_futexes();
+            self.process.thread.has_ended = true;
+        }
+        Ok(0)
+    }
+
+    /// `wait4`.
+    pub(super) fn sys_wait4(&mut self, pid: u64, to: u64, options: u64, usage: u64) -> Answer {
+        const KNOWN: u32 = 0xe000_000b;
+        let options = options as u32;
+        if options & !KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let which = match pid as i32 {
+            i32::MIN => return Err(Errno::ESRCH),
+            -1 => Which::Any,
+            0 => Which::Group(self.process.group),
+            group @ ..0 => Which::Group(group.unsigned_abs()),
+            number => Which::Number(number.cast_unsigned()),
+        };
+        let Some(news) = self.wait_for_child(which, options)? else {
+            return Ok(0);
+        };
+        if to != 0 {
+            self.put_u32(to, news.status)?;
+        }
+        if usage != 0 {
+            self.put(usage, &[0; 144])?;
+        }
+        Ok(news.number.into())
+    }
+
+    pub(super) fn sys_waitid(&mut self, args: [u64; 6]) -> Answer {
+        const EXITED: u32 = 4;
+        const KNOWN: u32 = 0xe100_000f;
+        /// `P_PIDFD`.
+        const BY_DESCRIPTOR: u32 = 3;
+        let [which, id, info, options, usage, _] = args;
+        let (which, options) = (which as u32, options as u32);
+        if options & !KNOWN != 0 || options & (EXITED | WUNTRACED | WCONTINUED) == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let which = match (which, id as i32) {
             (1, ..=0) | (2, ..0) | (BY_DESCRIPTOR, ..0) | (4.., _) => return Err(Errno::EINVAL),
             (BY_DESCRIPTOR, _) => {
-                self.files.table.get(id)?;
+                self.files.own.table.get(id)?;
                 return Err(Errno::EBADF);
             }
-            _ => debug_assert!(which == 0 || BY_NUMBER.contains(&which)),
-        }
+            (1, number) => Which::Number(number.cast_unsigned()),
+            (2, 0) => Which::Group(self.process.group),
+            (2, group) => Which::Group(group.cast_unsigned()),
+            _ => Which::Any,
+        };
+        let (news, error) = match self.wait_for_child(which, options) {
+            Ok(news) => (news, Ok(0)),
+            // The memory is written even then.
+            Err(Errno::ECHILD) => (None, Err(Errno::ECHILD)),
+            Err(error) => return Err(error),
+        };
+        let uid = self.files.own.identity.user.real;
         if info != 0 {
             // si_signo, si_errno, si_code; si_pid, si_uid, si_status.
-            self.put(info, &[0; 12])?;
-            self.put(info.wrapping_add(16), &[0; 12])?;
+            let words = news.map_or([0; 6], |news| {
+                let (code, status) = news.code();
+                [
+                    SIGCHLD.into(),
+                    0,
+                    code.cast_unsigned(),
+                    news.number,
+                    uid,
+                    status,
+                ]
+            });
+            let bytes = words.map(u32::to_le_bytes);
+            let (first, second) = bytes.as_flattened().split_at(12);
+            self.put(info, first)?;
+            self.put(info.wrapping_add(16), second)?;
         }
-        Err(Errno::ECHILD)
+        if usage != 0 && news.is_some() {
+            self.put(usage, &[0; 144])?;
+        }
+        error
     }
 
     /// The descriptors are released again, but were written before.
@@ -87,22 +348,13 @@ impl Process {
         if kind as u32 & !(SOCK_TYPE | SOCK_FLAGS) != 0 {
             return Err(Errno::EINVAL);
         }
-        let mut free = (0..self.descriptors_max()).filter(|&fd| self.files.table.slot(fd).is_err());
+        let mut free =
+            (0..self.descriptors_max()).filter(|&fd| self.files.own.table.slot(fd).is_err());
         let (Some(first), Some(second)) = (free.next(), free.next()) else {
             return Err(Errno::EMFILE);
         };
         self.put(to, &(first | second << 32).to_le_bytes())?;
         socket(family, kind)
-    }
-}
-
-/// `wait4`: there is no process to wait for.
-pub(super) fn wait4(pid: u64, options: u64) -> Answer {
-    const KNOWN: u32 = 0xe000_000b;
-    match pid as i32 {
-        _ if options as u32 & !KNOWN != 0 => Err(Errno::EINVAL),
-        i32::MIN => Err(Errno::ESRCH),
-        _ => Err(Errno::ECHILD),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Time and timers, all virtual.
 
+use crate::linux::Kernel;
 use crate::linux::clock::{Base, Clock, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
-use crate::linux::{PID, Process};
+use crate::linux::threads::For;
 
 /// Maximum number of timers of a process.
 const TIMERS_MAX: usize = 256;
@@ -19,7 +20,7 @@ const CLOCKS: u64 = 12;
 /// The clocks of the time of day.
 const TIME_OF_DAY: [u64; 4] = [CLOCK_REALTIME, 5, 8, 11];
 
-impl Process {
+impl Kernel {
     /// The time on a clock: seconds and nanoseconds.
     fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
         let split = |ns: u64| (ns / SECOND, ns % SECOND);
@@ -96,30 +97,6 @@ impl Process {
         })
     }
 
-    /// Sleeps until a time, or until a signal that the process takes. Returns whether a signal
-    /// ended the sleep.
-    pub(in crate::linux) fn sleep_until_signal(&mut self, until: Option<u64>) -> bool {
-        loop {
-            if self.signals.is_deliverable() {
-                return true;
-            }
-            let signals = &self.signals;
-            let timer = self
-                .clock
-                .next_while_sleeping(|signal| signals.would_wake(signal));
-            let next = match (timer, until) {
-                (None, None) => return false,
-                (Some(timer), until) => timer.min(until.unwrap_or(u64::MAX)),
-                (None, Some(until)) => until,
-            };
-            self.clock.sleep_until(next);
-            self.expire_timers();
-            if until.is_some_and(|until| self.clock.now(Base::Real) >= until) {
-                return self.signals.is_deliverable();
-            }
-        }
-    }
-
     /// Sends the signals of expired timers.
     pub(in crate::linux) fn expire_timers(&mut self) {
         if self.clock.until_timer() != Some(0) {
@@ -128,7 +105,10 @@ impl Process {
         for (timer, times) in self.clock.expired() {
             match timer.owner {
                 _ if timer.signal == 0 => {}
-                Owner::Interval(_) => self.signals.send(Info::from_kernel(timer.signal)),
+                Owner::Interval(_) => {
+                    let info = Info::from_kernel(timer.signal);
+                    self.send_to(timer.process, None, info);
+                }
                 Owner::Posix(number) => self.expire_posix(&timer, number, times),
             }
         }
@@ -137,18 +117,22 @@ impl Process {
     /// Sends the signal of an expired timer; if it is still pending, only counts (`si_overrun`).
     fn expire_posix(&mut self, timer: &Timer, number: u64, times: u64) {
         const OVERRUNS_MAX: u64 = i32::MAX as u64;
-        let pending = self.signals.pending_of_timer(number as u32);
+        let Some(signals) = self.signals_of(timer.process) else {
+            return;
+        };
+        let pending = signals.pending_of_timer(number as u32);
         let before = if pending { timer.overruns + 1 } else { 0 };
         let overruns = (before + times - 1).min(OVERRUNS_MAX);
-        if let Some(timer) = self.timer(timer.owner) {
+        if pending {
+            signals.set_overruns(number as u32, overruns as u32);
+        }
+        if let Some(timer) = self.timer_of(timer.process, timer.owner) {
             timer.overruns = overruns;
         }
-        if pending {
-            self.signals.set_overruns(number as u32, overruns as u32);
-            return;
+        if !pending {
+            let info = Info::from_timer(timer.signal, number as u32, overruns as u32, timer.value);
+            self.send_to(timer.process, timer.thread, info);
         }
-        let info = Info::from_timer(timer.signal, number as u32, overruns as u32, timer.value);
-        self.signals.send(info);
     }
 
     pub(super) fn sys_nanosleep(&mut self, clock: u64, flags: u64, at: u64, rest: u64) -> Answer {
@@ -160,10 +144,7 @@ impl Process {
         if clock as u32 as u64 == CLOCK_PROCESS_CPUTIME {
             // No processor time passes while it waits.
             self.duration_at(at)?;
-            return match self.sleep_until_signal(None) {
-                true => Err(Errno::EINTR),
-                false => Err(self.blocked("clock_nanosleep")),
-            };
+            return self.wait_for_signal(Errno::EINTR);
         }
         let now = self.clock.now(Base::Real);
         let is_absolute = flags & TIMER_ABSTIME != 0;
@@ -171,11 +152,12 @@ impl Process {
             true => self.time_at(clock, at)?,
             false => now.saturating_add(self.duration_at(at)?),
         };
-        if !self.sleep_until_signal(Some(until)) {
+        if !self.wait_until(Some(until), For::Change)? {
             return Ok(0);
         }
         if rest != 0 && !is_absolute {
-            let left = until.saturating_sub(self.clock.now(Base::Real));
+            let end = self.wait_end().unwrap_or(until);
+            let left = end.saturating_sub(self.clock.now(Base::Real));
             self.put_words(rest, &[left / SECOND, left % SECOND])?;
         }
         Err(Errno::EINTR)
@@ -192,8 +174,13 @@ impl Process {
         }
     }
 
+    fn timer_of(&mut self, process: u32, owner: Owner) -> Option<&mut Timer> {
+        let mut timers = self.clock.timers.iter_mut();
+        timers.find(|t| t.process == process && t.owner == owner)
+    }
+
     fn timer(&mut self, owner: Owner) -> Option<&mut Timer> {
-        self.clock.timers.iter_mut().find(|t| t.owner == owner)
+        self.timer_of(self.process.number, owner)
     }
 
     /// The interval, and the time until the timer expires.
@@ -218,7 +205,9 @@ impl Process {
 
     fn set_interval(&mut self, which: u64, first: u64, interval: u64) {
         let owner = Owner::Interval(which);
-        self.clock.timers.retain(|t| t.owner != owner);
+        let process = self.process.number;
+        let is_other = |t: &Timer| t.process != process || t.owner != owner;
+        self.clock.timers.retain(is_other);
         if first == 0 {
             return;
         }
@@ -229,12 +218,14 @@ impl Process {
         };
         let next = Some(self.clock.now(base).saturating_add(first));
         self.clock.timers.push(Timer {
+            process: self.process.number,
             owner,
             base,
             clock: CLOCK_REALTIME,
             next,
             interval,
             signal,
+            thread: None,
             value: 0,
             overruns: 0,
         });
@@ -276,21 +267,30 @@ impl Process {
         if self.clock.timers.len() >= TIMERS_MAX {
             return Err(Errno::EAGAIN);
         }
-        let numbers = self.clock.timers.iter().filter_map(|t| match t.owner {
+        let process = self.process.number;
+        let own = self.clock.timers.iter().filter(|t| t.process == process);
+        let numbers = own.filter_map(|t| match t.owner {
             Owner::Posix(number) => Some(number + 1),
             Owner::Interval(_) => None,
         });
         let number = numbers.max().unwrap_or(0);
         // SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID.
-        let (signal, value) = match event {
-            0 => (SIGALRM, number),
+        let (signal, value, thread) = match event {
+            0 => (SIGALRM, number, None),
             at => match self.u32_at(at.wrapping_add(12))? {
-                1 => (0, 0),
-                4 if self.u32_at(at.wrapping_add(16))? != PID => return Err(Errno::EINVAL),
-                0 | 4 => {
+                1 => (0, 0, None),
+                4 if !self.has_thread(self.u32_at(at.wrapping_add(16))?.into()) => {
+                    return Err(Errno::EINVAL);
+                }
+                how @ (0 | 4) => {
                     let signal = u8::try_from(self.u32_at(at.wrapping_add(8))?);
                     let signal = signal.ok().filter(|s| (1..=SIGNALS).contains(s));
-                    (signal.ok_or(Errno::EINVAL)?, self.u64_at(at)?)
+                    let signal = signal.ok_or(Errno::EINVAL)?;
+                    let thread = match how {
+                        4 => Some(self.u32_at(at.wrapping_add(16))?),
+                        _ => None,
+                    };
+                    (signal, self.u64_at(at)?, thread)
                 }
                 _ => return Err(Errno::EINVAL),
             },
@@ -301,12 +301,14 @@ impl Process {
             _ => Base::Real,
         };
         self.clock.timers.push(Timer {
+            process: self.process.number,
             owner: Owner::Posix(number),
             base,
             clock,
             next: None,
             interval: 0,
             signal,
+            thread,
             value,
             overruns: 0,
         });
@@ -362,7 +364,9 @@ impl Process {
     pub(super) fn sys_timer_delete(&mut self, number: u64) -> Answer {
         let owner = Owner::Posix(number);
         self.timer(owner).ok_or(Errno::EINVAL)?;
-        self.clock.timers.retain(|t| t.owner != owner);
+        let process = self.process.number;
+        let is_other = |t: &Timer| t.process != process || t.owner != owner;
+        self.clock.timers.retain(is_other);
         Ok(0)
     }
 }

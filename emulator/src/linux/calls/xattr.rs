@@ -3,7 +3,7 @@
 //! Source: Linux 6.12 `fs/xattr.c`.
 
 use super::at::AT_FDCWD;
-use crate::linux::Process;
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::numbers as nr;
 
@@ -14,7 +14,7 @@ const SIZE_MAX: u64 = 65536;
 /// `XATTR_CREATE` and `XATTR_REPLACE`.
 const SET_FLAGS: u32 = 3;
 
-impl Process {
+impl Kernel {
     /// Answers all calls on extended attributes.
     pub(super) fn sys_xattr(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [file, name, value, size, flags, _] = args;
@@ -26,7 +26,7 @@ impl Process {
         // A descriptor is checked first; a path only has to be readable.
         match number {
             nr::fsetxattr | nr::fgetxattr | nr::flistxattr | nr::fremovexattr => {
-                self.files.table.get(file)?;
+                self.files.own.table.get(file)?;
             }
             _ => {
                 self.path_at(file)?;

@@ -4,8 +4,8 @@
 //! `arch/x86/kernel/fpu/core.c` (`fpu__exception_code`).
 
 use crate::address_space::{Access, Fault, FaultKind, TASK_SIZE};
+use crate::linux::kernel::Kernel;
 use crate::linux::outcome::{Outcome, Why};
-use crate::linux::process::Process;
 use crate::linux::signals::{Info, SI_KERNEL, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::state::reg;
 use crate::stop::Exception;
@@ -24,12 +24,12 @@ const BUS_ADRALN: i32 = 1;
 const BUS_ADRERR: i32 = 2;
 const TRAP_BRKPT: i32 = 1;
 
-impl Process {
+impl Kernel {
     /// Sends the signal for an exception.
     pub(in crate::linux) fn exception(&mut self, exception: Exception) {
-        let rip = self.machine.state.rip;
+        let rip = self.machine.core.state.rip;
         let why = Why::Exception(exception);
-        let [.., old_address] = self.signals.trap;
+        let [.., old_address] = self.process.signals.own.trap;
         // Signal, si_code, si_addr; number and error code of the exception.
         let (signal, code, address, trap, error) = match exception {
             Exception::Divide => (SIGFPE, FPE_INTDIV, rip, 0, 0),
@@ -41,17 +41,19 @@ impl Process {
             Exception::Interrupt(n) => (SIGSEGV, SI_KERNEL, 0, 13, u64::from(n) * 8 + 2),
             Exception::Alignment => (SIGBUS, BUS_ADRALN, 0, 17, 0),
             Exception::X87 => {
-                let raised = self.machine.state.fpu.unmasked_exceptions();
+                let raised = self.machine.core.state.fpu.unmasked_exceptions();
                 (SIGFPE, float_code(raised.into()), rip, 16, 0)
             }
             Exception::Simd => {
-                let mxcsr = self.machine.state.mxcsr;
+                let mxcsr = self.machine.core.state.mxcsr;
                 (SIGFPE, float_code(!(mxcsr >> 7) & mxcsr), rip, 19, 0)
             }
             Exception::Memory(fault) => return self.memory_fault(fault),
         };
-        self.signals.trap = [trap, error, old_address];
-        self.signals.force(Info::fault(signal, code, address, why));
+        self.process.signals.own.trap = [trap, error, old_address];
+        self.process
+            .signals
+            .force(Info::fault(signal, code, address, why));
     }
 
     fn memory_fault(&mut self, fault: Fault) {
@@ -59,10 +61,10 @@ impl Process {
         let Fault {
             address, access, ..
         } = fault;
-        let [.., old_address] = self.signals.trap;
+        let [.., old_address] = self.process.signals.own.trap;
         match fault.kind {
             FaultKind::OutOfPages => {
-                let rip = self.machine.state.rip;
+                let rip = self.machine.core.state.rip;
                 self.outcome = Some(Outcome::OutOfPages { rip });
             }
             FaultKind::NonCanonical => {
@@ -72,13 +74,15 @@ impl Process {
                 } else {
                     (SIGSEGV, 13)
                 };
-                self.signals.trap = [trap, 0, old_address];
-                self.signals.force(Info::fault(signal, SI_KERNEL, 0, why));
+                self.process.signals.own.trap = [trap, 0, old_address];
+                self.process
+                    .signals
+                    .force(Info::fault(signal, SI_KERNEL, 0, why));
             }
             kind => {
                 // Bits of the error code: 0 present, 1 write, 2 user, 4 fetch. Kernel addresses
                 // always count as present.
-                let area = self.machine.state.memory.area(address);
+                let area = self.machine.core.memory.area(address);
                 let is_readable = area.is_some_and(|(_, a)| a.permissions().allow(Access::Read));
                 let is_present = is_readable || address >= TASK_SIZE;
                 let how = match access {
@@ -86,8 +90,8 @@ impl Process {
                     Access::Write => 2,
                     Access::Execute => 16,
                 };
-                self.signals.trap = [14, u64::from(is_present) | how | 4, address];
-                let behind = self.layout.behind(address);
+                self.process.signals.own.trap = [14, u64::from(is_present) | how | 4, address];
+                let behind = self.process.layout.behind(address);
                 let is_behind = behind.is_some_and(|may| may.allow(access));
                 let info = if kind == FaultKind::Protected && is_behind {
                     Info::fault(SIGBUS, BUS_ADRERR, address, Why::BehindFile { address })
@@ -96,7 +100,7 @@ impl Process {
                 } else {
                     Info::fault(SIGSEGV, SEGV_MAPERR, address, why)
                 };
-                self.signals.force(info);
+                self.process.signals.force(info);
             }
         }
     }
@@ -104,26 +108,26 @@ impl Process {
     /// Whether the next instruction accesses the address through ss: by rsp or rbp, or as the top
     /// of the stack. Only the segment prefixes fs and gs count (Intel SDM volume 1, section 3.7.4).
     fn is_stack_access(&self, address: u64) -> bool {
-        let state = &self.machine.state;
+        let core = &self.machine.core;
         let mut bytes = [0; 15];
         let length = (0..bytes.len())
             .take_while(|&i| {
-                let at = state.rip.wrapping_add(i as u64);
-                state.memory.fetch(at, &mut bytes[i..=i]).is_ok()
+                let at = core.state.rip.wrapping_add(i as u64);
+                core.memory.fetch(at, &mut bytes[i..=i]).is_ok()
             })
             .count();
         let bytes = &bytes[..length];
-        let options = state.processor().decoder_options();
-        let insn = Decoder::with_ip(64, bytes, state.rip, options).decode();
+        let options = core.processor().decoder_options();
+        let insn = Decoder::with_ip(64, bytes, core.state.rip, options).decode();
         let operand = (0..insn.op_count()).find(|&n| insn.op_kind(n) == OpKind::Memory);
         let Some(operand) = operand else {
             return insn.is_stack_instruction();
         };
         let value = |register: Register, _, _| match register {
-            Register::FS => Some(state.gpr(reg::FS)),
-            Register::GS => Some(state.gpr(reg::GS)),
+            Register::FS => Some(core.state.gpr(reg::FS)),
+            Register::GS => Some(core.state.gpr(reg::GS)),
             register if register.is_segment_register() => Some(0),
-            register => Some(state.gpr(register.number())),
+            register => Some(core.state.gpr(register.number())),
         };
         let at = insn.virtual_address(operand, 0, value);
         let size = insn.memory_size().size() as u64;

@@ -5,15 +5,17 @@
 //! `arch/x86/include/uapi/asm/sigcontext.h`. The layout of `struct rt_sigframe`: return address,
 //! `ucontext`, `siginfo`; the FPU state is above it, aligned to 64 bytes.
 
+use crate::core::Core;
 use crate::flags;
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::kernel::Kernel;
 use crate::linux::outcome::Why;
-use crate::linux::process::Process;
 use crate::linux::signals::{
     Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
     SS_DISABLE, SS_ONSTACK, Signals,
 };
-use crate::state::{State, reg};
+use crate::processor::Processor;
+use crate::state::reg;
 
 /// The red zone below rsp (psABI, 3.2.2), bytes.
 const RED_ZONE: u64 = 128;
@@ -25,14 +27,15 @@ const UCONTEXT: u64 = 304;
 const SIGCONTEXT: u64 = 40;
 /// Size of the FXSAVE area, bytes.
 const FXSAVE: usize = 512;
-/// Size with the XSAVE header.
-const XSAVE: u64 = FXSAVE as u64 + 64;
-/// Size with `FP_XSTATE_MAGIC2` at the end.
-const FPU: u64 = XSAVE + 4;
+
+/// Size of the FXSAVE area and the XSAVE header.
+const HEADER_END: usize = FXSAVE + 64;
+/// Size of `FP_XSTATE_MAGIC2`, which follows the XSAVE area.
+const MAGIC2: u64 = 4;
 const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;
 const FP_XSTATE_MAGIC2: u32 = 0x4650_5845;
-/// The components x87 and SSE.
-const XFEATURES: u64 = 3;
+/// The components x87 and SSE (`XFEATURE_MASK_FPSSE`).
+const X87_SSE: u64 = 3;
 /// Offset of the software-reserved bytes in the FXSAVE area: magic, sizes, features.
 const SOFTWARE: usize = 464;
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
@@ -42,8 +45,15 @@ const SS: u64 = 0x2b;
 /// Flags that `rt_sigreturn` restores: AC, OF, DF, TF, SF, ZF, AF, PF, CF, RF.
 const RESTORED: u64 = flags::ARITHMETIC | flags::AC | flags::DF | flags::TF | flags::RF;
 
+/// Size of the XSAVE area and what follows it.
+fn fpu_size(processor: &Processor) -> u64 {
+    Core::xsave_size(processor) as u64 + MAGIC2
+}
+
 /// `AT_MINSIGSTKSZ`: size of a frame with all padding (`get_sigframe_size`).
-pub(in crate::linux) const SIZE_MAX: u64 = (FRAME + 15 + FPU + 63).next_multiple_of(16);
+pub(in crate::linux) fn size_max(processor: &Processor) -> u64 {
+    (FRAME + 15 + fpu_size(processor) + 63).next_multiple_of(16)
+}
 
 /// Size of the smallest alternate stack (`MINSIGSTKSZ`).
 const ALTERNATE_MIN: u64 = 2048;
@@ -71,13 +81,13 @@ const REGISTERS: [usize; 16] = [
 impl Signals {
     /// `sigaltstack`, with the current rsp.
     pub(in crate::linux) fn set_alternate(&mut self, new: AlternateStack, rsp: u64) -> Answer {
-        if self.alternate.holds(rsp) {
+        if self.own.alternate.holds(rsp) {
             return Err(Errno::EPERM);
         }
         let mode = new.flags & !SS_AUTODISARM;
-        self.alternate = match mode {
+        self.own.alternate = match mode {
             SS_DISABLE => AlternateStack::none(SS_DISABLE),
-            0 | SS_ONSTACK if new.size < ALTERNATE_MIN.min(SIZE_MAX) => {
+            0 | SS_ONSTACK if new.size < ALTERNATE_MIN => {
                 return Err(Errno::ENOMEM);
             }
             0 | SS_ONSTACK => AlternateStack {
@@ -90,7 +100,7 @@ impl Signals {
     }
 }
 
-impl Process {
+impl Kernel {
     /// Pushes a frame and enters the handler. `None` if the frame cannot be written or there is no
     /// restorer; then only memory may have changed.
     pub(super) fn push_signal_frame(
@@ -99,9 +109,9 @@ impl Process {
         action: &Action,
         old_mask: u64,
     ) -> Option<()> {
-        let alternate = self.signals.alternate;
-        let state = &mut self.machine.state;
-        let rsp = state.gpr(reg::RSP);
+        let alternate = self.process.signals.own.alternate;
+        let core = &mut self.machine.core;
+        let rsp = core.state.gpr(reg::RSP);
         let was_on = alternate.holds(rsp);
         let mut sp = rsp.wrapping_sub(RED_ZONE);
         let mut enters = false;
@@ -109,7 +119,7 @@ impl Process {
             sp = alternate.start.wrapping_add(alternate.size);
             enters = true;
         }
-        let fpu = sp.wrapping_sub(FPU) & !63;
+        let fpu = sp.wrapping_sub(fpu_size(&core.processor())) & !63;
         let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
         if (was_on || enters) && !alternate.contains(frame) {
             return None;
@@ -119,9 +129,9 @@ impl Process {
         }
         let mut words = vec![action.restorer, UC_FLAGS, 0];
         words.extend([alternate.start, alternate.flags.into(), alternate.size]);
-        words.extend(REGISTERS.map(|register| state.gpr(register)));
-        words.extend([state.rip, state.rflags(), CS | SS << 48]);
-        let [trap, error, address] = self.signals.trap;
+        words.extend(REGISTERS.map(|register| core.state.gpr(register)));
+        words.extend([core.state.rip, core.state.rflags(), CS | SS << 48]);
+        let [trap, error, address] = self.process.signals.own.trap;
         words.extend([error, trap, old_mask, address, fpu]);
         words.extend([0; 8]);
         words.push(old_mask);
@@ -130,19 +140,19 @@ impl Process {
         if action.flags & SA_SIGINFO != 0 {
             bytes.extend_from_slice(&info.bytes);
         }
-        state.memory.write(fpu, &fpu_state(state)).ok()?;
-        state.memory.write(frame, &bytes).ok()?;
-        state.set_gpr(reg::RDI, info.signal.into());
-        state.set_gpr(reg::RAX, 0);
-        state.set_gpr(reg::RSI, frame + 8 + UCONTEXT);
-        state.set_gpr(reg::RDX, frame + 8);
-        state.set_gpr(reg::RSP, frame);
-        state.rip = action.handler;
+        core.memory.write(fpu, &fpu_state(core)).ok()?;
+        core.memory.write(frame, &bytes).ok()?;
+        core.state.set_gpr(reg::RDI, info.signal.into());
+        core.state.set_gpr(reg::RAX, 0);
+        core.state.set_gpr(reg::RSI, frame + 8 + UCONTEXT);
+        core.state.set_gpr(reg::RDX, frame + 8);
+        core.state.set_gpr(reg::RSP, frame);
+        core.state.rip = action.handler;
         let cleared = flags::DF | flags::RF | flags::TF;
-        state.set_rflags(state.rflags() & !cleared);
-        state.reset_fx();
+        core.state.set_rflags(core.state.rflags() & !cleared);
+        core.reset_fx();
         if alternate.flags & SS_AUTODISARM != 0 {
-            self.signals.alternate = AlternateStack::none(SS_DISABLE);
+            self.process.signals.own.alternate = AlternateStack::none(SS_DISABLE);
         }
         Some(())
     }
@@ -151,15 +161,18 @@ impl Process {
     pub(in crate::linux) fn sigreturn(&mut self) -> u64 {
         match self.restore_context() {
             Ok(()) => {}
-            Err(_) => self.signals.force(Info::forced(SIGSEGV, Why::Return)),
+            Err(_) => self
+                .process
+                .signals
+                .force(Info::forced(SIGSEGV, Why::Return)),
         }
-        self.signals.restart = None;
-        self.machine.state.gpr(reg::RAX)
+        self.process.signals.own.restart = None;
+        self.machine.core.state.gpr(reg::RAX)
     }
 
     fn restore_context(&mut self) -> Result<(), Errno> {
         // The handler's `ret` has popped the return address.
-        let ucontext = self.machine.state.gpr(reg::RSP);
+        let ucontext = self.machine.core.state.gpr(reg::RSP);
         let context = ucontext.wrapping_add(SIGCONTEXT);
         let mask = self.u64_at(ucontext.wrapping_add(UCONTEXT - 8))?;
         let mut words = [0; 24];
@@ -169,18 +182,19 @@ impl Process {
         let stack = [16, 24, 32].map(|at| self.u64_at(ucontext.wrapping_add(at)));
         let fpu = match words[23] {
             0 => None,
-            at => Some(self.bytes::<FXSAVE>(at)?),
+            at => Some(self.fpu_area(at)?),
         };
-        self.signals.set_blocked(mask);
-        let state = &mut self.machine.state;
+        self.process.signals.set_blocked(mask);
+        let core = &mut self.machine.core;
         for (register, word) in REGISTERS.into_iter().zip(words) {
-            state.set_gpr(register, word);
+            core.state.set_gpr(register, word);
         }
-        state.rip = words[16];
-        state.set_rflags(state.rflags() & !RESTORED | words[17] & RESTORED);
+        core.state.rip = words[16];
+        core.state
+            .set_rflags(core.state.rflags() & !RESTORED | words[17] & RESTORED);
         match fpu {
-            Some(bytes) => state.set_fx_image(&bytes).ok_or(Errno::EINVAL)?,
-            None => state.reset_fx(),
+            Some(area) => restore_fpu(core, &area).ok_or(Errno::EINVAL)?,
+            None => core.reset_fx(),
         }
         let [start, flags, size] = stack;
         let stack = AlternateStack {
@@ -189,22 +203,74 @@ impl Process {
             flags: flags? as u32,
         };
         // Like Linux' `restore_altstack`, which ignores errors.
-        let rsp = self.machine.state.gpr(reg::RSP);
-        let _ = self.signals.set_alternate(stack, rsp);
+        let rsp = self.machine.core.state.gpr(reg::RSP);
+        let _ = self.process.signals.set_alternate(stack, rsp);
         Ok(())
     }
 }
 
-/// The FXSAVE area, with the kernel's mark that it was written by XSAVE.
-fn fpu_state(state: &State) -> Vec<u8> {
-    let mut bytes = vec![0; FPU as usize];
-    bytes[..FXSAVE].copy_from_slice(&state.fx_image());
+/// The XSAVE area, with the kernel's marks (`save_sw_bytes`, `save_xstate_epilog`).
+fn fpu_state(core: &Core) -> Vec<u8> {
+    let mut bytes = core.xsave_image();
+    let size = bytes.len() as u32;
     let software = &mut bytes[SOFTWARE..];
     software[..4].copy_from_slice(&FP_XSTATE_MAGIC1.to_le_bytes());
-    software[4..8].copy_from_slice(&(FPU as u32).to_le_bytes());
-    software[8..16].copy_from_slice(&XFEATURES.to_le_bytes());
-    software[16..20].copy_from_slice(&(XSAVE as u32).to_le_bytes());
-    bytes[FXSAVE..FXSAVE + 8].copy_from_slice(&XFEATURES.to_le_bytes());
-    bytes[XSAVE as usize..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
+    software[4..8].copy_from_slice(&(size + MAGIC2 as u32).to_le_bytes());
+    software[8..16].copy_from_slice(&core.processor().xcr0().to_le_bytes());
+    software[16..20].copy_from_slice(&size.to_le_bytes());
+    bytes.extend(FP_XSTATE_MAGIC2.to_le_bytes());
     bytes
+}
+
+/// The state of a frame: an FXSAVE area, and an XSAVE area if it has the kernel's marks.
+struct Area {
+    bytes: Vec<u8>,
+    /// The components that the frame says it has; `None` for an FXSAVE area.
+    components: Option<u64>,
+}
+
+impl Kernel {
+    /// Reads the state of a frame (`check_xstate_in_sigframe`).
+    fn fpu_area(&mut self, at: u64) -> Result<Area, Errno> {
+        let fx = self.bytes::<FXSAVE>(at)?;
+        let word = |offset: usize| {
+            let bytes = fx[offset..offset + 4].try_into();
+            bytes.map_or(0, u32::from_le_bytes)
+        };
+        let size = word(SOFTWARE + 16);
+        let components = u64::from(word(SOFTWARE + 8)) | u64::from(word(SOFTWARE + 12)) << 32;
+        let whole = Core::xsave_size(&self.machine.core.processor());
+        let is_marked = word(SOFTWARE) == FP_XSTATE_MAGIC1
+            && (HEADER_END..=whole).contains(&(size as usize))
+            && size <= word(SOFTWARE + 4)
+            && self.bytes(at.wrapping_add(size.into()))? == FP_XSTATE_MAGIC2.to_le_bytes();
+        if !is_marked {
+            return Ok(Area {
+                bytes: fx.to_vec(),
+                components: None,
+            });
+        }
+        let mut bytes = vec![0; whole];
+        let area = &mut bytes[..size as usize];
+        let memory = &self.machine.core.memory;
+        memory.read(at, area).map_err(|_| Errno::EFAULT)?;
+        Ok(Area {
+            bytes,
+            components: Some(components),
+        })
+    }
+}
+
+/// Restores the state of a frame; components that it does not have are reset
+/// (`__restore_fpregs_from_user`). `None` if the processor refuses it.
+fn restore_fpu(core: &mut Core, area: &Area) -> Option<()> {
+    let Some(components) = area.components else {
+        let fx = area.bytes.first_chunk()?;
+        core.set_fx_image(fx)?;
+        core.reset_components(!X87_SSE);
+        return Some(());
+    };
+    core.set_xsave_image(&area.bytes, components)?;
+    core.reset_components(!components);
+    Some(())
 }

@@ -191,12 +191,12 @@ impl Files {
 
     /// Whether the process has these permissions: 4 read, 2 write, 1 execute or search.
     pub(in crate::linux) fn allows(&self, attributes: &Attributes, wanted: u32) -> bool {
-        allows(&self.identity, attributes, wanted)
+        allows(&self.own.identity, attributes, wanted)
     }
 
     /// Whether the process owns the file, or is privileged.
     pub(in crate::linux) fn owns(&self, attributes: &Attributes) -> bool {
-        let identity = &self.identity;
+        let identity = &self.own.identity;
         identity.user.file == attributes.uid || identity.is_capable_with_files()
     }
 

@@ -73,7 +73,7 @@ impl Files {
         if is_directory {
             return Ok(inode);
         }
-        for (_, open) in self.table.open() {
+        for (_, open) in self.own.table.open() {
             let is_it = match &open.borrow().kind {
                 Kind::Host(file) => file
                     .metadata()
@@ -128,7 +128,7 @@ impl Files {
             return Err(Errno::EPERM);
         }
         let mut mode = mode & 0o7777;
-        if !self.identity.is_capable_with_files() && !self.identity.is_in(attributes.gid) {
+        if !self.own.identity.is_capable_with_files() && !self.own.identity.is_in(attributes.gid) {
             mode &= !S_ISGID;
         }
         self.change(
@@ -181,10 +181,10 @@ impl Files {
             gid: old_gid,
             ..
         } = self.attributes(&resolved);
-        let is_owner = self.identity.user.file == old_uid;
+        let is_owner = self.own.identity.user.file == old_uid;
         let may_uid = uid == KEEP || is_owner && uid == old_uid;
-        let may_gid = gid == KEEP || is_owner && (gid == old_gid || self.identity.is_in(gid));
-        let may = self.identity.is_capable_with_files() || may_uid && may_gid;
+        let may_gid = gid == KEEP || is_owner && (gid == old_gid || self.own.identity.is_in(gid));
+        let may = self.own.identity.is_capable_with_files() || may_uid && may_gid;
         if !may {
             return Err(Errno::EPERM);
         }

@@ -12,6 +12,9 @@ use std::rc::{Rc, Weak};
 /// Capacity of a pipe, bytes.
 pub(in crate::linux) const PIPE_SIZE: usize = 65536;
 
+/// Linux `PIPE_BUF`.
+const PIPE_ATOMIC: usize = 4096;
+
 /// An open file, shared by descriptors.
 pub(in crate::linux) type Shared = Rc<RefCell<Description>>;
 
@@ -264,7 +267,9 @@ impl Files {
             Kind::PipeWriter(end) => {
                 let mut pipe = end.bytes.borrow_mut();
                 let count = bytes.len().min(PIPE_SIZE - pipe.len().min(PIPE_SIZE));
-                if count == 0 && !bytes.is_empty() {
+                // Short writes are written at once, or not at all.
+                let is_atomic = bytes.len() <= PIPE_ATOMIC && count < bytes.len();
+                if is_atomic || count == 0 && !bytes.is_empty() {
                     return would_block(open.flags);
                 }
                 pipe.extend(&bytes[..count]);

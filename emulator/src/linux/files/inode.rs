@@ -138,10 +138,10 @@ impl Files {
             number: INODES_FROM + self.inodes,
             mode: mode | inherited,
             links: 1,
-            uid: self.identity.user.file,
+            uid: self.own.identity.user.file,
             gid: match passes_on {
                 true => parent.gid,
-                false => self.identity.group.file,
+                false => self.own.identity.group.file,
             },
             accessed: self.now,
             modified: self.now,

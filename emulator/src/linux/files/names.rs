@@ -54,7 +54,7 @@ impl Files {
 
     pub(in crate::linux) fn mkdir(&mut self, base: &[u8], path: &[u8], mode: u32) -> Answer {
         let path = self.new_path(base, path, true)?;
-        let mode = mode & 0o1777 & !self.umask;
+        let mode = mode & 0o1777 & !self.own.umask;
         if self.on_host(&path) {
             fs::DirBuilder::new().mode(mode).create(self.host(&path))?;
         } else {
@@ -194,14 +194,14 @@ impl Files {
                 .is_ok_and(|m| super::attributes::identity(&m) == identity),
             _ => false,
         };
-        metadata.nlink() > 1 || self.table.open().any(|(_, open)| is_it(open))
+        metadata.nlink() > 1 || self.own.table.open().any(|(_, open)| is_it(open))
     }
 
     /// A process that works in the removed directory or has it open finds it empty and cannot
     /// create anything in it.
     fn directory_is_gone(&mut self, path: &[u8], inode: Option<InodeRef>) {
         let is_open = |(_, open): (u64, &super::Shared)| open.borrow().path == path;
-        if self.cwd != path && !self.table.open().any(is_open) {
+        if self.own.cwd != path && !self.own.table.open().any(is_open) {
             return;
         }
         let inode = match inode {
@@ -223,13 +223,13 @@ impl Files {
             let rest = path.strip_prefix(old)?;
             (rest.is_empty() || rest[0] == b'/').then(|| [new, rest].concat())
         };
-        for (_, open) in self.table.open() {
+        for (_, open) in self.own.table.open() {
             let mut open = open.borrow_mut();
             if let Some(path) = below(&open.path) {
                 open.path = path;
             }
         }
-        for path in [&mut self.cwd, &mut self.program] {
+        for path in [&mut self.own.cwd, &mut self.own.program] {
             if let Some(moved) = below(path) {
                 *path = moved;
             }

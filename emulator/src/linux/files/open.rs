@@ -53,8 +53,8 @@ const KNOWN: u32 = o::ACCMODE
 impl Files {
     /// What a path in `/proc/self/fd` leads to: an open stream, or a file that is opened again.
     pub(in crate::linux) fn opened_already(&self, path: &[u8]) -> Option<Answer<Opened>> {
-        let fd = of_descriptor(path)?;
-        let Ok(open) = self.table.get_named(fd) else {
+        let fd = of_descriptor(self.own.process, path)?;
+        let Ok(open) = self.own.table.get_named(fd) else {
             return Some(Err(Errno::ENOENT));
         };
         let path = open.borrow().path.clone();
@@ -112,7 +112,7 @@ impl Files {
         if resolved.node.is_directory() {
             if flags & o::TMPFILE == o::TMPFILE && writes {
                 self.check_may_change(&path)?;
-                let inode = self.new_inode(S_IFREG | mode & 0o7777 & !self.umask, &path);
+                let inode = self.new_inode(S_IFREG | mode & 0o7777 & !self.own.umask, &path);
                 inode.borrow_mut().links = 0;
                 return opened(Kind::Memory(inode), b"/ (deleted)");
             }
@@ -193,7 +193,7 @@ impl Files {
     /// Creates a regular file.
     fn create(&mut self, path: &[u8], mode: u32, flags: u32) -> Answer<Kind> {
         self.check_may_change(parent(path))?;
-        let mode = mode & 0o7777 & !self.umask;
+        let mode = mode & 0o7777 & !self.own.umask;
         if self.on_host(path) {
             let mut options = OpenOptions::new();
             options.read(flags & o::ACCMODE != o::WRONLY).write(true);

@@ -6,7 +6,8 @@
 
 use super::description::{Description, Kind, PipeEnd, Shared};
 use super::inode::{Budget, InodeRef};
-use super::{Entry, Files, Identity, Table, Time};
+use super::{Entry, Files, OwnFiles, Time};
+use crate::linux::process::ParkedProcess;
 use crate::linux::random::Random;
 use crate::linux::streams::StreamsMark;
 use hashbrown::HashMap;
@@ -23,11 +24,7 @@ pub(in crate::linux) struct Saved {
     copied: BTreeMap<(u64, u64), InodeRef>,
     budget: Budget,
     inodes: u64,
-    table: Table,
-    cwd: Vec<u8>,
-    program: Vec<u8>,
-    umask: u32,
-    identity: Identity,
+    own: OwnFiles,
     now: Time,
     streams: StreamsMark,
     random: Random,
@@ -42,78 +39,74 @@ struct Copies {
     ends: HashMap<*const (), Rc<()>>,
 }
 
+type Processes = BTreeMap<u32, ParkedProcess>;
+
 impl Files {
-    pub(in crate::linux) fn save(&self) -> Saved {
-        let Copied {
-            entries,
-            copied,
-            table,
-            budget,
-        } = copy(&self.entries, &self.copied, &self.table, &self.budget);
-        Saved {
-            entries,
-            copied,
-            budget,
+    /// Copies all files, and the processes that do not run with theirs.
+    pub(in crate::linux) fn save(&self, processes: &Processes) -> (Saved, Processes) {
+        let (copied, processes) = copy(
+            &self.entries,
+            &self.copied,
+            &self.own,
+            processes,
+            &self.budget,
+        );
+        let saved = Saved {
+            entries: copied.entries,
+            copied: copied.copied,
+            budget: copied.budget,
             inodes: self.inodes,
-            table,
-            cwd: self.cwd.clone(),
-            program: self.program.clone(),
-            umask: self.umask,
-            identity: self.identity.clone(),
+            own: copied.own,
             now: self.now,
             streams: self.streams.mark(),
             random: self.random.clone(),
-        }
+        };
+        (saved, processes)
     }
 
-    pub(in crate::linux) fn restore(&mut self, saved: &Saved) {
-        let Copied {
-            entries,
-            copied,
-            table,
-            budget,
-        } = copy(&saved.entries, &saved.copied, &saved.table, &saved.budget);
-        self.entries = entries;
-        self.copied = copied;
-        self.budget = budget;
+    /// Restores all files; the processes that do not run, with theirs.
+    pub(in crate::linux) fn restore(&mut self, saved: &Saved, processes: &Processes) -> Processes {
+        let (copied, processes) = copy(
+            &saved.entries,
+            &saved.copied,
+            &saved.own,
+            processes,
+            &saved.budget,
+        );
+        self.entries = copied.entries;
+        self.copied = copied.copied;
+        self.budget = copied.budget;
         self.inodes = saved.inodes;
-        self.table = table;
-        self.cwd.clone_from(&saved.cwd);
-        self.program.clone_from(&saved.program);
-        self.umask = saved.umask;
-        self.identity.clone_from(&saved.identity);
+        self.own = copied.own;
         self.now = saved.now;
         self.streams.restore(&saved.streams);
         self.random = saved.random.clone();
+        processes
     }
-}
 
-/// Writes to a copy do not affect the original, except in files of the host.
-impl Clone for Files {
-    fn clone(&self) -> Self {
-        let Copied {
-            entries,
-            copied,
-            table,
-            budget,
-        } = copy(&self.entries, &self.copied, &self.table, &self.budget);
-        Files {
+    /// A copy of everything. Writes to it do not affect the original, except in files of the host.
+    pub(in crate::linux) fn copy(&self, processes: &Processes) -> (Files, Processes) {
+        let (copied, processes) = copy(
+            &self.entries,
+            &self.copied,
+            &self.own,
+            processes,
+            &self.budget,
+        );
+        let files = Files {
             root: self.root.clone(),
             allow_write: self.allow_write,
-            entries,
-            copied,
-            budget,
+            entries: copied.entries,
+            copied: copied.copied,
+            budget: copied.budget,
             inodes: self.inodes,
-            table,
-            cwd: self.cwd.clone(),
-            program: self.program.clone(),
-            umask: self.umask,
+            own: copied.own,
             owners: self.owners,
-            identity: self.identity.clone(),
             now: self.now,
             streams: self.streams.clone(),
             random: self.random.clone(),
-        }
+        };
+        (files, processes)
     }
 }
 
@@ -121,16 +114,17 @@ impl Clone for Files {
 struct Copied {
     entries: BTreeMap<Vec<u8>, Entry>,
     copied: BTreeMap<(u64, u64), InodeRef>,
-    table: Table,
+    own: OwnFiles,
     budget: Budget,
 }
 
 fn copy(
     entries: &BTreeMap<Vec<u8>, Entry>,
     copied: &BTreeMap<(u64, u64), InodeRef>,
-    table: &Table,
+    own: &OwnFiles,
+    processes: &Processes,
     budget: &Budget,
-) -> Copied {
+) -> (Copied, Processes) {
     let budget = Budget::new(budget.left());
     let mut copies = Copies {
         budget: budget.clone(),
@@ -150,13 +144,23 @@ fn copy(
     let copied = copied.iter();
     let copied = copied.map(|(&key, inode)| (key, copies.inode(inode)));
     let copied = copied.collect();
-    let table = table.copy(|open| copies.open(open));
-    Copied {
+    let own = copies.own(own);
+    let processes = processes.iter().map(|(&number, other)| {
+        let copy = ParkedProcess {
+            process: other.process.clone(),
+            files: copies.own(&other.files),
+            state: other.state.clone(),
+        };
+        (number, copy)
+    });
+    let processes = processes.collect();
+    let copied = Copied {
         entries,
         copied,
-        table,
+        own,
         budget,
-    }
+    };
+    (copied, processes)
 }
 
 fn key<T>(shared: &Rc<T>) -> *const () {
@@ -164,6 +168,17 @@ fn key<T>(shared: &Rc<T>) -> *const () {
 }
 
 impl Copies {
+    fn own(&mut self, own: &OwnFiles) -> OwnFiles {
+        OwnFiles {
+            table: own.table.copy(|open| self.open(open)),
+            cwd: own.cwd.clone(),
+            program: own.program.clone(),
+            umask: own.umask,
+            identity: own.identity.clone(),
+            process: own.process,
+        }
+    }
+
     fn inode(&mut self, inode: &InodeRef) -> InodeRef {
         let budget = &self.budget;
         let copy = || Rc::new(RefCell::new(inode.borrow().copy(budget)));

@@ -5,7 +5,6 @@
 
 use super::description::Kind;
 use super::{Files, join};
-use crate::linux::PID;
 
 /// A generated file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,7 +119,7 @@ const SYSTEM: [(&str, Made); 23] = [
 ];
 
 /// Whether every Linux has something at a path in `/proc` that is not generated here.
-pub(in crate::linux) fn is_not_modelled(path: &[u8]) -> bool {
+pub(in crate::linux) fn is_not_modelled(process: u32, path: &[u8]) -> bool {
     /// What each process has, however the kernel was configured.
     const PROCESS: [&str; 21] = [
         "attr",
@@ -163,7 +162,7 @@ pub(in crate::linux) fn is_not_modelled(path: &[u8]) -> bool {
         "stat",
         "vmstat",
     ];
-    let own = format!("/proc/{PID}/");
+    let own = format!("/proc/{process}/");
     let first = |rest: &[u8]| {
         let name = rest.split(|&b| b == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
@@ -186,9 +185,10 @@ pub(super) fn is_special(path: &[u8]) -> bool {
 
 /// The generated file at a path.
 pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
-    let own = format!("/proc/{PID}");
+    let process = files.own.process;
+    let own = format!("/proc/{process}");
     if path == b"/proc/self" {
-        return Some(Special::Link(PID.to_string().into_bytes()));
+        return Some(Special::Link(process.to_string().into_bytes()));
     }
     let in_own = path.strip_prefix(own.as_bytes());
     let in_own = in_own.filter(|rest| rest.is_empty() || rest[0] == b'/');
@@ -207,10 +207,10 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8]) -> Option<Special> {
             Made::Text(text) => Special::Text(*text),
             Made::Device(device) => Special::Device(*device),
             Made::Link(target) => Special::Link(target.as_bytes().to_vec()),
-            Made::Program => Special::Link(files.program.clone()),
-            Made::WorkingDirectory => Special::Link(files.cwd.clone()),
+            Made::Program => Special::Link(files.own.program.clone()),
+            Made::WorkingDirectory => Special::Link(files.own.cwd.clone()),
             Made::Descriptors => {
-                let open = files.table.open();
+                let open = files.own.table.open();
                 let names = open.map(|(fd, _)| (fd.to_string().into_bytes(), LINK));
                 Special::Directory(names.collect())
             }
@@ -234,7 +234,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8]) -> Option<Special> {
         }
     }
     if path == b"/proc" {
-        inside.push((PID.to_string().into_bytes(), DIRECTORY));
+        inside.push((files.own.process.to_string().into_bytes(), DIRECTORY));
         inside.push((b"self".to_vec(), LINK));
     }
     (!inside.is_empty()).then_some(Special::Directory(inside))
@@ -257,7 +257,7 @@ impl Made {
 /// `/proc/self/fd/N`.
 fn descriptor(files: &Files, name: &[u8]) -> Option<Special> {
     let fd: u64 = std::str::from_utf8(name).ok()?.parse().ok()?;
-    let open = files.table.get_named(fd).ok()?;
+    let open = files.own.table.get_named(fd).ok()?;
     let open = open.borrow();
     Some(Special::Link(match &open.kind {
         Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Stdin | Kind::Stdout | Kind::Stderr => {
@@ -269,14 +269,14 @@ fn descriptor(files: &Files, name: &[u8]) -> Option<Special> {
 }
 
 /// The descriptor that a path stands for: opening it duplicates the descriptor.
-pub(super) fn of_descriptor(path: &[u8]) -> Option<u64> {
+pub(super) fn of_descriptor(process: u32, path: &[u8]) -> Option<u64> {
     match path {
         b"/dev/stdin" => return Some(0),
         b"/dev/stdout" => return Some(1),
         b"/dev/stderr" => return Some(2),
         _ => {}
     }
-    let own = format!("/proc/{PID}/fd/").into_bytes();
+    let own = format!("/proc/{process}/fd/").into_bytes();
     let roots: [&[u8]; 3] = [b"/proc/self/fd/", b"/dev/fd/", &own];
     let name = roots.iter().find_map(|root| path.strip_prefix(*root))?;
     std::str::from_utf8(name).ok()?.parse().ok()

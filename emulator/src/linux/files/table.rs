@@ -11,7 +11,7 @@ pub(in crate::linux) struct Slot {
 }
 
 /// The descriptor table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::linux) struct Table {
     slots: Vec<Option<Slot>>,
 }
@@ -84,6 +84,11 @@ impl Table {
         self.slot(fd)?;
         self.slots[fd as u32 as usize] = None;
         Ok(0)
+    }
+
+    /// Closes all descriptors.
+    pub(in crate::linux) fn close_all(&mut self) {
+        self.slots.clear();
     }
 
     /// Closes the descriptors that `execve` closes.

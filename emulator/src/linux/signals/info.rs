@@ -1,6 +1,5 @@
 //! `siginfo_t`. Source: Linux 6.12 `include/uapi/asm-generic/siginfo.h`.
 
-use super::super::PID;
 use super::super::outcome::Why;
 
 /// Sent by the kernel.
@@ -41,10 +40,22 @@ impl Info {
         Info::new(signal, SI_KERNEL, &[], Why::Sent)
     }
 
-    /// A signal that the process sent to itself: `SI_USER`, `SI_TKILL`.
-    pub(in crate::linux) fn from_itself(signal: u8, code: i32, uid: u32) -> Info {
-        let sender = u64::from(PID) | u64::from(uid) << 32;
+    /// A signal that a process sent: `SI_USER`, `SI_TKILL`.
+    pub(in crate::linux) fn from_process(signal: u8, code: i32, process: u32, uid: u32) -> Info {
+        let sender = u64::from(process) | u64::from(uid) << 32;
         Info::new(signal, code, &sender.to_le_bytes(), Why::Sent)
+    }
+
+    /// `SIGCHLD` for a child: `si_pid`, `si_uid`, `si_status`.
+    pub(in crate::linux) fn of_child(
+        signal: u8,
+        code: i32,
+        child: u32,
+        uid: u32,
+        status: u32,
+    ) -> Info {
+        let payload = [child, uid, status].map(u32::to_le_bytes);
+        Info::new(signal, code, payload.as_flattened(), Why::Sent)
     }
 
     /// The signal of a timer made by `timer_create`.

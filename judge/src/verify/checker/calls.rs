@@ -7,7 +7,7 @@ use crate::verify::code::{Known, NONE};
 use crate::verify::findings::{Check, Site};
 use crate::verify::frames::outer;
 use crate::verify::walks::Window;
-use unwind_sim_emulator::State;
+use unwind_sim_emulator::Core;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::reason::Code;
@@ -17,21 +17,21 @@ use unwind_sim_unwind::truth::{Held, TrueFrame, TrueKind, Truth};
 impl Checker<'_> {
     /// Checks the caller's row after a return address was pushed, with the registers that a walk
     /// has in its frame.
-    pub(super) fn check_call(&mut self, state: &State, known: &Known) {
+    pub(super) fn check_call(&mut self, core: &Core, known: &Known) {
         let frames = self.tracker.frames();
         let [.., held, callee] = frames else { return };
         let (held, callee) = (*held, *callee);
         if self.tracker.in_doubt() || known.behind() == NONE {
             return;
         }
-        let behind = self.code.returns[known.behind() as usize];
+        let behind = self.code.met.returns[known.behind() as usize];
         let sets = [behind.inside, behind.after].map(|set| self.code.set(set).map(|s| s.claims));
         let [Some(inside), Some(after)] = sets else {
             return;
         };
         let gpr = |number| match number {
             4 => callee.cfa,
-            number => state.gpr(number),
+            number => core.state.gpr(number),
         };
         for which in 0..self.finders.len() {
             self.tallies[which].calls += 1;
@@ -45,14 +45,14 @@ impl Checker<'_> {
                         // below everything that a walk reads.
                         if last.0 != number || !self.elide {
                             self.work.whole += 1;
-                            last = (number, simple.wrong(&gpr, &state.memory, &held));
+                            last = (number, simple.wrong(&gpr, &core.memory, &held));
                         }
                         last.1
                     }
                     _ => claim::NOTHING,
                 };
                 if wrong != 0 {
-                    self.count_call(state, known.behind(), which, (check, wrong), &held, &callee);
+                    self.count_call(core, known.behind(), which, (check, wrong), &held, &callee);
                 }
             }
         }
@@ -61,21 +61,21 @@ impl Checker<'_> {
     #[inline(never)]
     fn count_call(
         &mut self,
-        state: &State,
+        core: &Core,
         behind: u32,
         which: usize,
         (check, wrong): (Check, Wrong),
         held: &Held,
         callee: &Held,
     ) {
-        let known = self.code.returns[behind as usize].findings;
+        let known = self.code.met.returns[behind as usize].findings;
         let activation = self.activation(self.tracker.frames().len().checked_sub(2));
         let now = (activation, self.number);
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
-                let found = self.call_contradictions(state, which, check, held, callee);
-                let known = &mut self.code.returns[behind as usize].findings;
+                let found = self.call_contradictions(core, which, check, held, callee);
+                let known = &mut self.code.met.returns[behind as usize].findings;
                 let site = Site {
                     // The place of the call, which was executed.
                     place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),
@@ -96,7 +96,7 @@ impl Checker<'_> {
 
     fn call_contradictions(
         &mut self,
-        state: &State,
+        core: &Core,
         which: usize,
         check: Check,
         held: &Held,
@@ -124,7 +124,7 @@ impl Checker<'_> {
         let truth = Truth::Known(vec![frame, outer(held, 0)]);
         // A walk does not read below its sp.
         let above = Window {
-            memory: &state.memory,
+            memory: &core.memory,
             range: callee.cfa..u64::MAX,
         };
         let subject = Subject {

@@ -1,13 +1,18 @@
 //! Handles the kernel's actions: programs, mappings, signals, system calls.
 
 use super::Checker;
+use super::slots::Site;
 use crate::verify::claim;
+use crate::verify::code::Met;
+use crate::verify::places::Bare;
+use std::collections::HashMap;
 use std::ops::Range;
-use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall};
-use unwind_sim_emulator::{Access, Permissions, State};
-use unwind_sim_unwind::image::{Mapping, Stamp};
+use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
+use unwind_sim_emulator::{Access, AddressSpace, Core, Permissions, State};
+use unwind_sim_record::shadow::{at_call, thread_tracker};
+use unwind_sim_unwind::image::{self, Mapping, Stamp};
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker};
+use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
 
 /// A mapping without a file.
 fn bare(range: Range<u64>) -> Mapping {
@@ -20,9 +25,11 @@ fn bare(range: Range<u64>) -> Mapping {
 }
 
 impl ProcessObserver for Checker<'_> {
-    fn started(&mut self, state: &State, stack_end: u64) {
-        let cpu = state.cpu_at(state.rip);
-        self.earlier = self.earlier.plus(self.tracker.stats());
+    fn started(&mut self, core: &Core, stack_end: u64) {
+        let cpu = core.state.cpu_at(core.state.rip);
+        self.earlier = self.stats();
+        self.others.clear();
+        self.task.thread = self.task.process;
         self.tracker = Tracker::root(&cpu, stack_end);
         self.suspended = Suspended::new();
         self.hits.clear();
@@ -76,21 +83,111 @@ impl ProcessObserver for Checker<'_> {
         self.images_changed(before);
     }
 
+    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+        let tracker = thread_tracker(state, memory);
+        self.others.insert(task, (tracker, Vec::new()));
+    }
+
+    fn forked(&mut self, child: Task, _: bool, _: &State) {
+        let process = OtherProcess {
+            task: child,
+            space: self.space.clone(),
+            bare: self.places.bare(),
+            met: Met::default(),
+            tracker: self.tracker.fork(),
+            sites: self.sites.clone(),
+            others: HashMap::new(),
+            suspended: self.suspended.clone(),
+        };
+        self.processes.insert(child.process, process);
+    }
+
+    fn process_ended(&mut self, process: u32) {
+        if let Some(ended) = self.processes.remove(&process) {
+            self.earlier = self.earlier.plus(&ended.stats());
+        }
+    }
+
+    fn switched(&mut self, task: Task, core: &Core) {
+        self.hits.clear();
+        self.changed = claim::ALL;
+        if task.process != self.task.process {
+            self.switch_process(task.process);
+        }
+        if task == self.task {
+            return;
+        }
+        let cpu = core.state.cpu_at(core.state.rip);
+        let next = self.others.remove(&task);
+        let next = next.unwrap_or_else(|| (Tracker::middle(&cpu, cpu.rsp), Vec::new()));
+        let (tracker, sites) = next;
+        let last = (
+            std::mem::replace(&mut self.tracker, tracker),
+            std::mem::replace(&mut self.sites, sites),
+        );
+        self.others.insert(self.task, last);
+        self.task = task;
+    }
+
+    fn thread_ended(&mut self, task: Task) {
+        if let Some((tracker, _)) = self.others.remove(&task) {
+            self.earlier = self.earlier.plus(tracker.stats());
+        }
+    }
+
     fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
         self.tracker.signal(interrupted, handler, restorer);
         self.changed = claim::ALL;
         self.next_walk = 0;
     }
 
-    fn system_call(&mut self, call: &SystemCall, state: &State) {
-        self.called(state, call);
+    fn system_call(&mut self, call: &SystemCall, core: &Core) {
+        // Other threads may have run since.
+        self.before = at_call(call);
+        self.called(core, call);
         self.rax = call.number;
-        self.step_slow(state, Insn::Syscall, state.rip);
+        self.step_slow(core, Insn::Syscall, core.state.rip);
         self.changed = claim::ALL;
     }
 }
 
+/// What belongs to a process that does not run.
+pub(super) struct OtherProcess {
+    /// Its running thread.
+    task: Task,
+    space: image::AddressSpace,
+    bare: Bare,
+    met: Met,
+    tracker: Tracker,
+    sites: Vec<Site>,
+    others: HashMap<Task, (Tracker, Vec<Site>)>,
+    suspended: Suspended,
+}
+
+impl OtherProcess {
+    /// The statistics of its shadow stacks.
+    pub(super) fn stats(&self) -> Stats {
+        let others = self.others.values().map(|(tracker, _)| tracker.stats());
+        others.fold(*self.tracker.stats(), |sum, stats| sum.plus(stats))
+    }
+}
+
 impl Checker<'_> {
+    fn switch_process(&mut self, number: u32) {
+        let Some(mut other) = self.processes.remove(&number) else {
+            return;
+        };
+        std::mem::swap(&mut self.task, &mut other.task);
+        std::mem::swap(&mut self.space, &mut other.space);
+        std::mem::swap(&mut self.code.met, &mut other.met);
+        std::mem::swap(&mut self.tracker, &mut other.tracker);
+        std::mem::swap(&mut self.sites, &mut other.sites);
+        std::mem::swap(&mut self.others, &mut other.others);
+        std::mem::swap(&mut self.suspended, &mut other.suspended);
+        self.places.exchange(&mut other.bare);
+        self.processes.insert(other.task.process, other);
+    }
+
     /// Records a mapping. Memory without a file is code if it is executable.
     pub(super) fn map(&mut self, mapping: Mapping, permissions: Permissions) {
         let before = self.space.stamp();

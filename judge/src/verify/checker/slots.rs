@@ -14,7 +14,7 @@ use crate::verify::stores::{Hit, Slot, Writer};
 use std::ops::Range;
 use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::SystemCall;
-use unwind_sim_emulator::{AddressSpace, State};
+use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::truth::{Held, TrueKind};
@@ -69,26 +69,26 @@ impl Checker<'_> {
 
     /// Handles the stores of the next instruction. `stores` is their number.
     #[inline]
-    pub(super) fn about_to_store(&mut self, state: &State, set: u32, stores: u32) {
+    pub(super) fn about_to_store(&mut self, core: &Core, set: u32, stores: u32) {
         match self.code.stores(stores) {
             Stores::Nothing => {}
             Stores::String(elements) => {
-                let range = elements.range(state);
+                let range = elements.range(core);
                 if range.end > self.lowest_slot {
-                    self.store(state, set, range);
+                    self.store(core, set, range);
                 }
             }
             Stores::Anything => {
                 self.changed |= claim::SLOTS;
                 if self.class == Insn::Syscall {
-                    self.before_call(state, set);
+                    self.before_call(core, set);
                 }
             }
             Stores::At(operand) => {
-                let address = operand.address(state);
+                let address = operand.address(core);
                 let end = address.wrapping_add(operand.size.into());
                 if end > self.lowest_slot {
-                    self.store(state, set, address..end);
+                    self.store(core, set, address..end);
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Checker<'_> {
     /// Handles a store that does not end below the lowest slot of the innermost frame. `set` is the
     /// set of claims at the instruction.
     #[inline(never)]
-    pub(super) fn store(&mut self, state: &State, set: u32, range: Range<u64>) {
+    pub(super) fn store(&mut self, core: &Core, set: u32, range: Range<u64>) {
         let frames = self.tracker.frames();
         let Some(outermost) = frames.first() else {
             return;
@@ -111,7 +111,7 @@ impl Checker<'_> {
         }
         let mut hits = std::mem::take(&mut self.hits);
         for part in self.tracker.stacks() {
-            self.hits_in(&state.memory, set, &range, part, &mut hits);
+            self.hits_in(&core.memory, set, &range, part, &mut hits);
         }
         self.hits = hits;
     }
@@ -200,7 +200,7 @@ impl Checker<'_> {
 
     /// Before a system call: finds what the kernel may write.
     #[cold]
-    pub(super) fn before_call(&mut self, state: &State, set: u32) {
+    pub(super) fn before_call(&mut self, core: &Core, set: u32) {
         if self.tracker.in_doubt() {
             return;
         }
@@ -208,9 +208,11 @@ impl Checker<'_> {
         let mut hits = std::mem::take(&mut self.hits);
         for index in (0..frames.len()).rev().take(FRAMES_AT_CALL) {
             let Held { slot, cfa, .. } = frames[index];
-            let from = frames.get(index + 1).map_or(state.gpr(4), |held| held.cfa);
+            let from = frames
+                .get(index + 1)
+                .map_or(core.state.gpr(4), |held| held.cfa);
             self.hits_in(
-                &state.memory,
+                &core.memory,
                 set,
                 &(from.min(slot)..cfa),
                 index..index + 1,
@@ -234,29 +236,29 @@ impl Checker<'_> {
 
     /// After the storing instruction at `rip`: records its hits.
     #[cold]
-    pub(super) fn stored(&mut self, state: &State, rip: u64) {
+    pub(super) fn stored(&mut self, core: &Core, rip: u64) {
         let writer = Writer {
             address: rip,
             place: self.places.at(&self.space, rip),
             call: None,
         };
-        self.settle(state, writer, self.number);
+        self.settle(core, writer, self.number);
     }
 
     /// After a system call: records its hits.
-    pub(super) fn called(&mut self, state: &State, call: &SystemCall) {
+    pub(super) fn called(&mut self, core: &Core, call: &SystemCall) {
         let writer = Writer {
             address: self.before.rip,
             place: self.places.at(&self.space, self.before.rip),
             call: Some(call.name),
         };
-        self.settle(state, writer, self.number.saturating_sub(1));
+        self.settle(core, writer, self.number.saturating_sub(1));
     }
 
-    fn settle(&mut self, state: &State, writer: Writer, number: u64) {
+    fn settle(&mut self, core: &Core, writer: Writer, number: u64) {
         let mut hits = std::mem::take(&mut self.hits);
         for mut hit in hits.drain(..) {
-            let Ok(new) = state.memory.read_u64(hit.address) else {
+            let Ok(new) = core.memory.read_u64(hit.address) else {
                 continue;
             };
             if hit.owner == 0 {

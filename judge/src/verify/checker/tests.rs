@@ -189,16 +189,16 @@ fn machine(code: &[u8]) -> Machine {
         memory.map(range, permissions).expect("whole pages");
     }
     memory.poke(CODE, code).expect("it is mapped");
-    let mut state = State::new(memory);
-    state.rip = CODE;
-    state.set_gpr(4, SP);
-    Machine::new(state)
+    let mut core = Core::new(memory);
+    core.state.rip = CODE;
+    core.state.set_gpr(4, SP);
+    Machine::new(core)
 }
 
 /// A checker for the program.
 fn checker<'a>(engines: &'a [Engine], machine: &Machine, code: &[u8], elide: bool) -> Checker<'a> {
     let mut checker = Checker::new(engines, Images::new(None), Setting::default(), elide);
-    checker.started(&machine.state, STACK.end);
+    checker.started(&machine.core, STACK.end);
     checker.map(mapping(code), Permissions::READ_EXECUTE);
     checker
 }

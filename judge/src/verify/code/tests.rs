@@ -32,7 +32,7 @@ fn a_block_that_begins_again_is_known() {
         code.enter(block(5, 0), 3);
         assert_eq!(marks(&mut code, 3), [20, NONE, NONE]);
     }
-    assert_eq!((code.instructions.len(), code.blocks.len()), (5, 6));
+    assert_eq!((code.met.instructions.len(), code.met.blocks.len()), (5, 6));
     // In another generation the numbers belong to other blocks.
     code.enter(block(5, 1), 3);
     assert_eq!(marks(&mut code, 3), [NONE; 3]);
@@ -51,11 +51,11 @@ fn an_instruction_by_itself_is_known_until_the_next_begins() {
         code.enter(None, 1);
         assert_eq!(marks(&mut code, 1), [NONE]);
         mark(&mut code, 0, 30);
-        assert_eq!(code.instructions.len(), 3);
+        assert_eq!(code.met.instructions.len(), 3);
     }
     code.enter(block(0, 0), 2);
     assert_eq!(marks(&mut code, 2), [10, NONE]);
-    assert_eq!(code.instructions.len(), 2);
+    assert_eq!(code.met.instructions.len(), 2);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_is_forgotten_leaves_room_for_the_block_that_is_executed() {
     }
     code.clear();
     assert_eq!(marks(&mut code, 3), [NONE; 3]);
-    assert_eq!(code.instructions.len(), 3);
+    assert_eq!(code.met.instructions.len(), 3);
     // The block is a new one when it starts again.
     mark(&mut code, 0, 20);
     code.enter(block(1, 0), 3);
@@ -85,7 +85,7 @@ fn what_is_known_is_measured() {
     // The instructions, and room for eight block numbers.
     assert_eq!(known, 100 * 16 + 8 * 4);
     for at in 0..100 {
-        code.returns_by_address.insert(at, 0);
+        code.met.returns_by_address.insert(at, 0);
         code.addresses.insert(0, at * 0x1000);
         code.claims.number(Claim::Slow);
         code.claims.number(Claim::Missing);

@@ -10,7 +10,7 @@ fn in_f<'a>(engines: &'a [Engine]) -> (Checker<'a>, Machine) {
     let mut machine = machine(CALLS);
     let mut checker = checker(engines, &machine, CALLS, true);
     assert_eq!(machine.run(2, &mut checker), Exit::Limit);
-    assert_eq!(machine.state.rip, CODE + 0x11);
+    assert_eq!(machine.core.state.rip, CODE + 0x11);
     (checker, machine)
 }
 
@@ -26,7 +26,7 @@ fn a_program_that_begins_leaves_nothing_of_the_one_before_but_its_counts() {
     let (mut checker, machine) = in_f(&engines);
     assert_eq!(checker.tracker.frames().len(), 1);
     let program = super::machine(CALLS);
-    checker.started(&program.state, STACK.end);
+    checker.started(&program.core, STACK.end);
     assert!(checker.tracker.frames().is_empty());
     assert!(checker.space.mappings().is_empty());
     assert!(checker.sites.is_empty() && checker.hits.is_empty());
@@ -50,11 +50,11 @@ fn rows_are_those_of_the_image_that_is_mapped_now() {
     let (mut checker, mut machine) = in_f(&engines);
     let round = |checker: &mut Checker<'_>, machine: &mut Machine, instructions| {
         assert_eq!(machine.run(instructions, checker), Exit::Limit);
-        assert_eq!(machine.state.rip, CODE + 0x16);
+        assert_eq!(machine.core.state.rip, CODE + 0x16);
         finds.load(Relaxed)
     };
     round(&mut checker, &mut machine, 9);
-    machine.state.set_gpr(3, 10);
+    machine.core.state.set_gpr(3, 10);
     // The loop starts again as a separate block.
     round(&mut checker, &mut machine, 8);
     let known = round(&mut checker, &mut machine, 8);
@@ -105,7 +105,7 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
 
 /// Starts g as a signal handler, further down on the same stack. Returns the interrupted pc.
 fn signal(checker: &mut Checker<'_>, machine: &Machine) -> u64 {
-    let interrupted = machine.state.cpu_at(machine.state.rip);
+    let interrupted = machine.core.state.cpu_at(machine.core.state.rip);
     let handler = Cpu {
         rip: CODE + 0x30,
         rsp: interrupted.rsp - 0x400,
@@ -127,7 +127,7 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     assert_eq!(pc, interrupted);
     let outermost = frames[0];
     // What the checker sees of the handler: stores into that slot and into f's return address.
-    let mut state = machine.state;
+    let mut core = machine.core;
     let to = CODE + 0x1b;
     let hit = |address, old| Hit {
         address,
@@ -138,9 +138,9 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     };
     for (address, old) in [(slot, pc), (outermost.slot, outermost.pc)] {
         let bytes = to.to_le_bytes();
-        state.memory.poke(address, &bytes).expect("the stack");
+        core.memory.poke(address, &bytes).expect("the stack");
         checker.hits.push(hit(address, old));
-        checker.stored(&state, CODE + 0x30);
+        checker.stored(&core, CODE + 0x30);
     }
     let frames = checker.tracker.frames();
     let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
@@ -159,15 +159,15 @@ fn a_call_that_returned_says_nothing_of_a_handlers_caller() {
     let engines = engines(vec![Rows::of(right())]);
     let (mut checker, mut machine) = in_f(&engines);
     assert_eq!(machine.run(8, &mut checker), Exit::Limit);
-    assert_eq!(machine.state.rip, CODE + 0x1e);
+    assert_eq!(machine.core.state.rip, CODE + 0x1e);
     let saved = SP - 16..SP - 8;
     let set = checker.last_set;
-    checker.store(&machine.state, set, saved.clone());
+    checker.store(&machine.core, set, saved.clone());
     assert_eq!(checker.hits.len(), 1, "of f while it runs");
     checker.hits.clear();
     signal(&mut checker, &machine);
     assert_eq!(checker.sites.len(), 2);
-    checker.store(&machine.state, set, saved);
+    checker.store(&machine.core, set, saved);
     assert!(checker.hits.is_empty());
 }
 
@@ -194,8 +194,8 @@ fn what_the_kernel_stores_is_the_calls() {
     let mut checker = checker(&engines, &machine, CODE_OF_CALL, true);
     let exit = machine.run(100, &mut checker);
     assert!(matches!(exit, Exit::Kernel(_)), "{exit:?}");
-    let slot = machine.state.gpr(4);
-    let memory = &mut machine.state.memory;
+    let slot = machine.core.state.gpr(4);
+    let memory = &mut machine.core.memory;
     memory.poke(slot, &5u64.to_le_bytes()).expect("the stack");
     let call = SystemCall {
         number: 0,
@@ -203,9 +203,9 @@ fn what_the_kernel_stores_is_the_calls() {
         args: [0, slot, 8, 0, 0, 0],
         result: 8,
         returns: true,
-        before: machine.state.cpu_at(machine.state.rip),
+        before: machine.core.state.cpu_at(machine.core.state.rip),
     };
-    checker.system_call(&call, &machine.state);
+    checker.system_call(&call, &machine.core);
     assert_eq!(checker.changed, claim::ALL);
     let results = finish(checker, machine);
     let store = &results.stores.all[..];

@@ -1,0 +1,299 @@
+//! One space: its areas, its page table, and its changes. Not here: which space runs.
+
+use super::area::{Area, Areas, Backing};
+use super::fault::{Access, Fault, FaultKind};
+use super::frames::Frames;
+use super::limits::PAGE_SIZE;
+use super::objects::{Objects, fill};
+use super::table::{Copies, Held, Table};
+use super::watch::Watch;
+use std::ops::Range;
+
+/// A change of memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Bytes were stored, by an instruction or by the host.
+    Stored(Range<u64>),
+    /// Pages were mapped, unmapped, protected or emptied; their content has to be read again.
+    Mapped(Range<u64>),
+}
+
+#[derive(Debug)]
+pub(super) struct Space {
+    /// The lowest address that can be mapped.
+    pub(super) lowest: u64,
+    pub(super) areas: Areas,
+    /// The pages that belong to the space. Those of objects are in tables of theirs.
+    pub(super) table: Table,
+    pub(super) watch: Watch,
+    /// Changes since the last [`super::AddressSpace::take_changes`], if they are noted.
+    pub(super) changes: Option<Vec<Change>>,
+}
+
+/// A space as it was.
+#[derive(Debug)]
+pub(super) struct SavedSpace {
+    lowest: u64,
+    pub(super) areas: Areas,
+    pub(super) table: Held,
+}
+
+impl Space {
+    pub(super) fn new(lowest: u64, stamp: u64) -> Space {
+        Space {
+            lowest,
+            areas: Areas::default(),
+            table: Table::default(),
+            watch: Watch::new(stamp),
+            changes: None,
+        }
+    }
+
+    /// A copy that shares all pages. It has no decoded code.
+    pub(super) fn fork(&self, stamp: u64, objects: &mut Objects) -> Space {
+        if !objects.is_empty() {
+            for (_, area) in self.areas.iter() {
+                objects.map(area.object());
+            }
+        }
+        Space {
+            lowest: self.lowest,
+            areas: self.areas.clone(),
+            table: self.table.fork(),
+            watch: Watch::new(stamp),
+            changes: None,
+        }
+    }
+
+    pub(super) fn release(self, frames: &mut Frames, objects: &mut Objects) {
+        if !objects.is_empty() {
+            for (_, area) in self.areas.iter() {
+                objects.unmap(area.object(), frames);
+            }
+        }
+        self.table.release(frames);
+    }
+
+    pub(super) fn save(&self) -> SavedSpace {
+        SavedSpace {
+            lowest: self.lowest,
+            areas: self.areas.clone(),
+            table: self.table.hold(),
+        }
+    }
+
+    /// The space as it was, with this stamp and without decoded code.
+    pub(super) fn acquire(saved: &SavedSpace, stamp: u64, frames: &mut Frames) -> Space {
+        Space {
+            lowest: saved.lowest,
+            areas: saved.areas.clone(),
+            table: Table::acquire(&saved.table, frames),
+            watch: Watch::new(stamp),
+            changes: None,
+        }
+    }
+
+    /// A copy for copied frames.
+    pub(super) fn copy(&self, copies: &mut Copies) -> Space {
+        Space {
+            lowest: self.lowest,
+            areas: self.areas.clone(),
+            table: self.table.copy(copies),
+            watch: self.watch.clone(),
+            changes: self.changes.clone(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&mut self, change: impl FnOnce() -> Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change());
+        }
+    }
+
+    /// The area of an address, if it allows the access (`None`: any area).
+    pub(super) fn usable(
+        &self,
+        address: u64,
+        access: Option<Access>,
+        shown: Access,
+    ) -> Result<&Area, Fault> {
+        let fault = |kind| Fault {
+            address,
+            access: access.unwrap_or(shown),
+            kind,
+        };
+        // Bits 63 to 47 must be equal.
+        if !matches!(address.cast_signed() >> 47, 0 | -1) {
+            return Err(fault(FaultKind::NonCanonical));
+        }
+        let (_, area) = self.areas.at(address).ok_or(fault(FaultKind::Unmapped))?;
+        if access.is_some_and(|access| !area.permissions.allow(access)) {
+            return Err(fault(FaultKind::Protected));
+        }
+        Ok(area)
+    }
+
+    /// The frame of an address, if it has one.
+    pub(super) fn frame(&self, address: u64, objects: &Objects) -> Option<u32> {
+        let own = self.table.get(address / PAGE_SIZE);
+        if own.is_some() || objects.is_empty() {
+            return own;
+        }
+        let (_, area) = self.areas.at(address)?;
+        area.object_frame(address, objects)
+    }
+
+    /// The frame of a mapped address, for reading; created if necessary. `None` if there is no
+    /// room.
+    pub(super) fn frame_to_read(
+        &mut self,
+        address: u64,
+        frames: &mut Frames,
+        objects: &mut Objects,
+    ) -> Option<u32> {
+        let page = address / PAGE_SIZE;
+        if let Some(frame) = self.table.get(page) {
+            return Some(frame);
+        }
+        let (_, area) = self.areas.at(address)?;
+        if let Backing::Object { object, origin, .. } = area.backing {
+            return objects.create_frame(object, address.wrapping_sub(origin), frames);
+        }
+        let frame = frames.allocate()?;
+        area.fill_frame(page * PAGE_SIZE, frame, frames, objects);
+        self.table.set(page, frame, frames);
+        Some(frame)
+    }
+
+    /// The frame of a mapped address, for writing, and whether the page has got another one: it is
+    /// created or copied if necessary, and saved for snapshots. `None` if there is no room.
+    pub(super) fn frame_to_write(
+        &mut self,
+        address: u64,
+        frames: &mut Frames,
+        objects: &mut Objects,
+    ) -> Option<(u32, bool)> {
+        let page = address / PAGE_SIZE;
+        let found = self.table.find(page);
+        if let Some((frame, is_alone)) = found
+            && is_alone
+            && frames.is_alone(frame)
+        {
+            frames.save(frame);
+            return Some((frame, false));
+        }
+        let (_, area) = self.areas.at(address)?;
+        if let Backing::Object {
+            object,
+            origin,
+            is_shared: true,
+        } = area.backing
+        {
+            let frame = objects.create_frame(object, address.wrapping_sub(origin), frames)?;
+            frames.save(frame);
+            return Some((frame, false));
+        }
+        let frame = frames.allocate()?;
+        match found {
+            Some((from, _)) => frames.copy(from, frame),
+            None => area.fill_frame(page * PAGE_SIZE, frame, frames, objects),
+        }
+        self.table.set(page, frame, frames);
+        Some((frame, true))
+    }
+
+    /// Whether a store to a mapped address needs a new frame.
+    pub(super) fn needs_frame(&self, address: u64, frames: &Frames, objects: &Objects) -> bool {
+        match self.table.find(address / PAGE_SIZE) {
+            Some((frame, is_alone)) => !is_alone || !frames.is_alone(frame),
+            None => {
+                let area = self.areas.at(address).map(|(_, area)| area);
+                let shared = area.filter(|area| area.is_shared());
+                shared
+                    .and_then(|area| area.object_frame(address, objects))
+                    .is_none()
+            }
+        }
+    }
+
+    /// Whether instructions were decoded from the page of an address, here or, if it is shared, at
+    /// another place.
+    pub(super) fn is_code(&self, address: u64, frames: &Frames, objects: &Objects) -> bool {
+        self.watch.contains(address / PAGE_SIZE)
+            || frames.has_code()
+                && self
+                    .frame(address, objects)
+                    .is_some_and(|frame| frames.code_version(frame).is_some())
+    }
+
+    /// Reports a store of `size` bytes, inside a page that has this frame.
+    pub(super) fn stored(&mut self, address: u64, size: u64, frame: u32, frames: &mut Frames) {
+        match frames.code_version(frame) {
+            None => self.watch.stored(address, size),
+            Some(_) => {
+                frames.code_changed(frame);
+                let in_page = address % PAGE_SIZE;
+                self.watch.stored_to(frame, in_page, size, frames);
+            }
+        }
+    }
+
+    /// Fills `buf` from `address`, see [`super::AddressSpace::read`].
+    pub(super) fn load(
+        &self,
+        frames: &Frames,
+        objects: &Objects,
+        address: u64,
+        buf: &mut [u8],
+        access: Option<Access>,
+    ) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = address.wrapping_add(done as u64);
+            let area = self.usable(at, access, Access::Read)?;
+            let in_page = (at % PAGE_SIZE) as usize;
+            let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
+            let to = &mut buf[done..done + count];
+            match self.table.get(at / PAGE_SIZE) {
+                Some(frame) => to.copy_from_slice(&frames.get(frame)[in_page..][..count]),
+                None => area.fill(at, to, frames, objects),
+            }
+            done += count;
+        }
+        Ok(())
+    }
+}
+
+impl Area {
+    /// The frame of the object that is mapped at an address.
+    fn object_frame(&self, address: u64, objects: &Objects) -> Option<u32> {
+        objects.frame(self.object()?, self.offset_at(address)?)
+    }
+
+    /// Fills `to`, which is inside a page, with what the area holds at `address` if the space has
+    /// no page of its own there.
+    pub(super) fn fill(&self, address: u64, to: &mut [u8], frames: &Frames, objects: &Objects) {
+        match &self.backing {
+            Backing::Zero => to.fill(0),
+            Backing::File { bytes, origin } => fill(bytes, address.wrapping_sub(*origin), to),
+            Backing::Object { object, origin, .. } => {
+                objects.load(*object, address.wrapping_sub(*origin), to, frames);
+            }
+        }
+    }
+
+    /// Like [`Area::fill`], for a whole page in a new frame.
+    fn fill_frame(&self, page: u64, to: u32, frames: &mut Frames, objects: &Objects) {
+        if let Some(frame) = self.object_frame(page, objects) {
+            frames.copy(frame, to);
+            return;
+        }
+        let (content, origin): (&[u8], u64) = match &self.backing {
+            Backing::Zero => (&[], 0),
+            Backing::File { bytes, origin } => (bytes, *origin),
+            Backing::Object { object, origin, .. } => (objects.content(*object), *origin),
+        };
+        fill(content, page.wrapping_sub(origin), frames.get_mut(to));
+    }
+}

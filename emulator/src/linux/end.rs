@@ -1,0 +1,214 @@
+//! The end of a process, and what its parent learns of it.
+//!
+//! Source: Linux 6.12 `kernel/exit.c`, `kernel/signal.c` (`do_notify_parent`).
+
+use super::errno::{Answer, Errno};
+use super::kernel::Kernel;
+use super::observer::Event;
+use super::outcome::Outcome;
+use super::process::Ended;
+use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT};
+use super::threads::{For, Task};
+use super::{INIT, PID};
+
+/// Flags of `wait4` and `waitid`.
+pub(super) const WNOHANG: u32 = 1;
+pub(super) const WUNTRACED: u32 = 2;
+pub(super) const WCONTINUED: u32 = 8;
+pub(super) const WNOWAIT: u32 = 0x100_0000;
+
+/// The codes of `SIGCHLD`.
+const CLD_EXITED: i32 = 1;
+const CLD_KILLED: i32 = 2;
+const CLD_STOPPED: i32 = 5;
+const CLD_CONTINUED: i32 = 6;
+
+/// Which children a parent waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Which {
+    Any,
+    Number(u32),
+    Group(u32),
+}
+
+/// What a parent learns of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct News {
+    pub(super) number: u32,
+    /// As `wait4` returns it.
+    pub(super) status: u32,
+}
+
+impl News {
+    /// `si_code` and `si_status` of `SIGCHLD`.
+    pub(super) fn code(&self) -> (i32, u32) {
+        match (self.status & 0x7f, self.status >> 8 & 0xff) {
+            _ if self.status == CONTINUED => (CLD_CONTINUED, SIGCONT.into()),
+            (0, status) => (CLD_EXITED, status),
+            (0x7f, signal) => (CLD_STOPPED, signal),
+            (signal, _) => (CLD_KILLED, signal),
+        }
+    }
+}
+
+/// The status of a process that was continued.
+const CONTINUED: u32 = 0xffff;
+
+impl Kernel {
+    /// Ends the running process. The run ends with the last one.
+    pub(super) fn end_process(&mut self, outcome: Outcome) {
+        let status = match outcome {
+            Outcome::Exited(status) => (status as u32 & 0xff) << 8,
+            Outcome::Killed { signal, .. } => signal.into(),
+            _ => 0,
+        };
+        let number = self.process.number;
+        if number == PID {
+            self.first_outcome = Some(outcome);
+        }
+        if self.processes.is_empty() {
+            self.outcome = self.first_outcome.take();
+            return;
+        }
+        self.release_futexes();
+        for (thread, _) in std::mem::take(&mut self.process.others) {
+            self.events.push(Event::ThreadEnded(Task {
+                process: number,
+                thread,
+            }));
+        }
+        self.futexes.retain(|waiter| !waiter.is_of(number));
+        self.clock.timers.retain(|timer| timer.process != number);
+        self.files.own.table.close_all();
+        self.process.has_ended = true;
+        self.process.thread.has_ended = true;
+        self.process.borrows = false;
+        self.adopt_children();
+        self.changes += 1;
+        let (parent, group) = (self.process.parent, self.process.group);
+        let ended = Ended {
+            number,
+            parent,
+            group,
+            status,
+        };
+        if self.tell_parent(News { number, status }) {
+            self.ended.push(ended);
+        }
+        self.events.push(Event::ProcessEnded(number));
+    }
+
+    /// Gives the children of the running process to `init`, which waits for those that have ended.
+    fn adopt_children(&mut self) {
+        let number = self.process.number;
+        for other in self.processes.values_mut() {
+            if other.process.parent == number {
+                other.process.parent = INIT;
+            }
+        }
+        self.ended.retain(|ended| ended.parent != number);
+    }
+
+    /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
+    /// ended child.
+    fn tell_parent(&mut self, news: News) -> bool {
+        self.tell_process(self.process.parent, news)
+    }
+
+    /// Sends `SIGCHLD` to a parent.
+    fn tell_process(&mut self, parent: u32, news: News) -> bool {
+        let uid = self.files.own.identity.user.real;
+        let Some(signals) = self.signals_of(parent) else {
+            return false;
+        };
+        let action = *signals.action(SIGCHLD);
+        let (code, status) = news.code();
+        let has_ended = matches!(code, CLD_EXITED | CLD_KILLED);
+        if has_ended || action.flags & SA_NOCLDSTOP == 0 {
+            signals.send(Info::of_child(SIGCHLD, code, news.number, uid, status));
+        }
+        action.handler != SIG_IGN && action.flags & SA_NOCLDWAIT == 0
+    }
+
+    /// Stops the running process.
+    pub(super) fn stop_process(&mut self, signal: u8) {
+        self.process.stopped = Some(signal);
+        self.process.untold = true;
+        self.changes += 1;
+        let status = u32::from(signal) << 8 | 0x7f;
+        let number = self.process.number;
+        self.tell_parent(News { number, status });
+    }
+
+    /// Continues a process that was stopped.
+    pub(super) fn continue_process(&mut self, number: u32) {
+        let process = match self.processes.get_mut(&number) {
+            Some(other) => &mut other.process,
+            None => &mut self.process,
+        };
+        if process.stopped.take().is_none() {
+            return;
+        }
+        process.untold = true;
+        let parent = process.parent;
+        self.changes += 1;
+        let status = CONTINUED;
+        self.tell_process(parent, News { number, status });
+    }
+
+    /// The next news of a child of the running process; `WNOHANG` is not looked at.
+    ///
+    /// # Errors
+    /// `ECHILD` if there is no such child.
+    pub(super) fn news(&mut self, which: Which, options: u32) -> Answer<Option<News>> {
+        let parent = self.process.number;
+        let is_it = |number, group| match which {
+            Which::Any => true,
+            Which::Number(wanted) => wanted == number,
+            Which::Group(wanted) => wanted == group,
+        };
+        let mut ended = self.ended.iter();
+        let found = ended.position(|e| e.parent == parent && is_it(e.number, e.group));
+        if let Some(index) = found {
+            let Ended { number, status, .. } = self.ended[index];
+            if options & WNOWAIT == 0 {
+                self.ended.remove(index);
+            }
+            return Ok(Some(News { number, status }));
+        }
+        let mut has_any = false;
+        for other in self.processes.values_mut() {
+            let child = &mut other.process;
+            if child.parent != parent || !is_it(child.number, child.group) {
+                continue;
+            }
+            has_any = true;
+            let status = match child.stopped {
+                Some(signal) if options & WUNTRACED != 0 => u32::from(signal) << 8 | 0x7f,
+                None if options & WCONTINUED != 0 => CONTINUED,
+                _ => continue,
+            };
+            if child.untold {
+                child.untold = options & WNOWAIT != 0;
+                let number = child.number;
+                return Ok(Some(News { number, status }));
+            }
+        }
+        match has_any {
+            true => Ok(None),
+            false => Err(Errno::ECHILD),
+        }
+    }
+
+    /// Waits for news of a child; `None` if there are none and it must not wait.
+    pub(super) fn wait_for_child(&mut self, which: Which, options: u32) -> Answer<Option<News>> {
+        if let Some(news) = self.news(which, options)? {
+            return Ok(Some(news));
+        }
+        if options & WNOHANG != 0 {
+            return Ok(None);
+        }
+        self.wait_until(None, For::Change)?;
+        Err(Errno::ERESTARTSYS)
+    }
+}

@@ -1,0 +1,201 @@
+//! The process: its machine and the kernel's state of it. Not here: running it (`run`).
+
+use super::clock::Clock;
+use super::errno::{Answer, Errno};
+use super::files::{Files, FilesOptions, Node};
+use super::history::KernelState;
+use super::identity::Identity;
+use super::observer::Event;
+use super::options::{Limits, ProcessOptions};
+use super::outcome::{Notice, Outcome};
+use super::process::{Ended, ParkedProcess, Process};
+use super::random::Random;
+use super::resources;
+use super::schedule::Schedule;
+use super::streams::{Patience, Streams};
+use super::threads::Task;
+use super::waiter::Waiter;
+use super::{PARENT_PID, PID};
+use crate::address_space::AddressSpace;
+use crate::core::Core;
+use crate::machine::Machine;
+use crate::state::reg;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// Maximum number of different notices.
+const NOTICES_MAX: usize = 1000;
+
+/// The kernel with the processes that it runs: one that it started, and its descendants.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The processor: the registers of the running thread, the memory of its process.
+    pub machine: Machine,
+    pub(super) files: Files,
+    /// The process that runs.
+    pub(super) process: Process,
+    /// The processes that do not run, by number.
+    pub(super) processes: BTreeMap<u32, ParkedProcess>,
+    /// The processes that have ended, until their parents wait for them.
+    pub(super) ended: Vec<Ended>,
+    pub(super) clock: Clock,
+    pub(super) limits: Limits,
+    /// The number of the next thread or process.
+    pub(super) next_number: u32,
+    /// The thread that the observer knows to run.
+    pub(super) told: Task,
+    pub(super) schedule: Schedule,
+    /// The threads that wait for futexes, those that have waited longest first.
+    pub(super) futexes: VecDeque<Waiter>,
+    /// Increased whenever something happens that a thread may wait for.
+    pub(super) changes: u64,
+    pub(super) events: Vec<Event>,
+    /// How the first process ended.
+    pub(super) first_outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) notices: Vec<Notice>,
+    /// A copy of everything except memory, if nothing has changed since it was made.
+    pub(super) saved: Option<Rc<KernelState>>,
+}
+
+impl Kernel {
+    /// A process that continues from `state`, which was not started here, such as the state in a
+    /// core. Its open files are the standard streams of the options; it sees the names below the
+    /// root.
+    pub fn resume(core: Core, options: ProcessOptions) -> Kernel {
+        let stack = core.memory.area(core.state.gpr(reg::RSP));
+        let stack = stack.map(|(range, _)| range).unwrap_or_default();
+        let mut process = Kernel::new(options);
+        process.process.layout.stack = stack;
+        // The end of its heap is unknown, so it cannot grow.
+        process.process.layout.heap = u64::MAX;
+        // The recording does not say on which processor it ran.
+        let mut core = core;
+        core.set_processor(process.machine.core.processor());
+        process.process.space = core.memory.id();
+        core.seed = process.machine.core.seed;
+        process.machine = Machine::new(core);
+        process
+    }
+
+    /// Continues a process that is blocked in a call, as if a signal had interrupted the call.
+    /// Returns false if it is not blocked.
+    pub fn interrupt(&mut self) -> bool {
+        if !matches!(self.outcome, Some(Outcome::Blocked { .. })) {
+            return false;
+        }
+        self.outcome = None;
+        self.saved = None;
+        self.process.signals.own.restart = None;
+        let (process, thread) = (self.process.number, self.process.thread.number);
+        self.futexes.retain(|waiter| !waiter.is(process, thread));
+        self.process.thread.wait = None;
+        self.machine
+            .core
+            .state
+            .set_gpr(reg::RAX, Errno::EINTR.to_rax());
+        true
+    }
+
+    /// A process without a program.
+    pub(super) fn new(options: ProcessOptions) -> Kernel {
+        let mut random = Random::new(options.seed);
+        // What the program draws does not depend on what is drawn to start it.
+        let mut seed = [0; 8];
+        random.fill(&mut seed);
+        let clock = Clock::default();
+        let files = Files::new(FilesOptions {
+            root: options.root,
+            allow_write: options.allow_write,
+            identity: Identity::new(options.uid, options.gid),
+            bytes_max: options.limits.file_bytes,
+            now: clock.time(),
+            streams: Streams::new(
+                options.stdin,
+                [options.stdout, options.stderr],
+                options.limits.output_bytes,
+                Patience {
+                    deadline: options.stream_deadline,
+                    stop: options.stream_stop,
+                },
+            ),
+            random,
+        });
+        let mut memory = AddressSpace::new(options.limits.pages);
+        memory.set_history_max(options.limits.history_bytes);
+        let resources = resources::resources(&options.limits);
+        let space = memory.id();
+        let mut core = Core::with_processor(memory, options.processor);
+        core.seed = options.seed;
+        Kernel {
+            process: Process::new(PID, PARENT_PID, space, resources),
+            machine: Machine::new(core),
+            files,
+            processes: BTreeMap::new(),
+            ended: Vec::new(),
+            clock,
+            limits: options.limits,
+            next_number: PID + 1,
+            told: Task::FIRST,
+            schedule: Schedule::new(options.seed),
+            futexes: VecDeque::new(),
+            changes: 0,
+            events: Vec::new(),
+            first_outcome: None,
+            outcome: None,
+            notices: Vec::new(),
+            saved: None,
+        }
+    }
+
+    /// Instructions executed so far.
+    pub fn executed(&self) -> u64 {
+        self.machine.executed()
+    }
+
+    /// The captured standard output.
+    pub fn stdout(&self) -> &[u8] {
+        self.files.streams.captured(false)
+    }
+
+    /// The captured standard error.
+    pub fn stderr(&self) -> &[u8] {
+        self.files.streams.captured(true)
+    }
+
+    /// What it used that is not modelled.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
+    }
+
+    /// The path of the file mapped at an address, and the offset in it.
+    pub fn mapped_file(&self, address: u64) -> Option<(Vec<u8>, u64)> {
+        let file = self.process.layout.file_at(address)?;
+        Some((file.path.to_vec(), file.offset))
+    }
+
+    /// The content of a file as the process sees it, including what it wrote in memory.
+    pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let resolved = self.files.find(b"/", path, true).ok()?;
+        match &resolved.node {
+            Node::Memory(inode) => Some(inode.borrow().data().to_vec()),
+            Node::Host(metadata) if metadata.is_file() => {
+                self.files.read_whole(&resolved.path).ok()
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_MAX && !self.notices.contains(&notice) {
+            self.notices.push(notice);
+        }
+    }
+
+    /// Fails with this error because a part of a call is not modelled, and leaves a notice that the
+    /// run may differ from Linux.
+    pub(super) fn not_modelled<T>(&mut self, what: &'static str, errno: Errno) -> Answer<T> {
+        self.notice(Notice::Part(what));
+        Err(errno)
+    }
+}

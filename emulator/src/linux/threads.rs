@@ -1,0 +1,294 @@
+//! The threads of a process: what the kernel knows of each. One runs; its registers are in the
+//! machine, and those of the others wait here. Not here: which one runs (`schedule`).
+
+use super::errno::{Answer, Errno};
+use super::kernel::Kernel;
+use super::process::Process;
+use super::signals::{OwnSignals, Signals};
+use super::{PID, clock::Base};
+use crate::state::State;
+use unwind_sim_unwind::truth::Cpu;
+
+/// Names a thread of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Task {
+    /// The number of its process.
+    pub process: u32,
+    /// Its own number; that of a process's first thread is the process's.
+    pub thread: u32,
+}
+
+impl Task {
+    /// The thread with which a run begins.
+    pub const FIRST: Task = Task {
+        process: PID,
+        thread: PID,
+    };
+}
+
+/// A system call that a thread has made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) number: u64,
+    pub(super) args: [u64; 6],
+    /// The state before it, with rip after the `syscall`.
+    pub(super) before: Cpu,
+}
+
+/// What a thread waits for in a call. The call is answered again when that may have happened.
+#[derive(Clone, Debug)]
+pub(super) struct Wait {
+    pub(super) made: Made,
+    /// When it began, in [`Base::Real`].
+    pub(super) begun: u64,
+    /// When it ends at the latest, in [`Base::Real`].
+    until: Option<u64>,
+    /// [`Kernel::changes`] when the call was last answered.
+    seen: u64,
+    /// Bytes that the call has already transferred.
+    pub(super) done: u64,
+    pub(super) what: For,
+}
+
+/// What ends a wait, besides signals and time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum For {
+    /// A change by another thread.
+    Change,
+    /// A thread that wakes a futex.
+    Futex,
+    /// Nothing: the futex was woken.
+    Woken,
+}
+
+/// What the kernel knows of a thread, besides its registers and signals.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) number: u32,
+    /// At most 15 bytes.
+    pub(super) name: Vec<u8>,
+    /// The address of a word that is cleared, and woken as a futex, when the thread ends; 0 for
+    /// none.
+    pub(super) cleared_at_exit: u64,
+    /// The address of its list of robust futexes; 0 for none.
+    pub(super) robust_list: u64,
+    /// The call that is being answered.
+    pub(super) made: Option<Made>,
+    pub(super) wait: Option<Wait>,
+    /// It has ended; another one must run.
+    pub(super) has_ended: bool,
+}
+
+impl Thread {
+    pub(super) fn new(number: u32, name: Vec<u8>) -> Thread {
+        Thread {
+            number,
+            name,
+            cleared_at_exit: 0,
+            robust_list: 0,
+            made: None,
+            wait: None,
+            has_ended: false,
+        }
+    }
+}
+
+/// A thread that does not run.
+#[derive(Clone, Debug)]
+pub(super) struct Parked {
+    pub(super) state: State,
+    pub(super) signals: OwnSignals,
+    pub(super) thread: Thread,
+}
+
+/// A thread that waits, for a report.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The thread.
+    pub task: Task,
+    /// The call in which it waits.
+    pub call: &'static str,
+    /// Its registers, after the `syscall`.
+    pub state: State,
+}
+
+impl Kernel {
+    /// The thread that runs.
+    pub fn task(&self) -> Task {
+        Task {
+            process: self.process.number,
+            thread: self.process.thread.number,
+        }
+    }
+
+    /// The threads that wait in a call, by number. If the run ended because none can go on, these
+    /// are all.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let mut all = Vec::new();
+        let mut add = |process: &Process, thread: &Thread, state: &State| {
+            if let Some(wait) = &thread.wait {
+                all.push(Waiting {
+                    task: Task {
+                        process: process.number,
+                        thread: thread.number,
+                    },
+                    call: super::numbers::name(wait.made.number).unwrap_or(""),
+                    state: state.clone(),
+                });
+            }
+        };
+        let running = (&self.process, &self.machine.core.state);
+        let parked = self.processes.values();
+        let parked = parked.map(|parked| (&parked.process, &parked.state));
+        for (process, state) in parked.chain([running]) {
+            add(process, &process.thread, state);
+            for other in process.others.values() {
+                add(process, &other.thread, &other.state);
+            }
+        }
+        all.sort_by_key(|waiting| waiting.task);
+        all
+    }
+
+    /// The number of threads of the running process.
+    pub(super) fn threads(&self) -> usize {
+        self.process.others.len() + usize::from(!self.process.thread.has_ended)
+    }
+
+    /// Whether the call that is answered has waited before.
+    pub(super) fn has_waited(&self) -> bool {
+        self.process.thread.wait.is_some()
+    }
+
+    /// When the call that is answered began to wait, or now.
+    pub(super) fn wait_begun(&self) -> u64 {
+        let now = self.clock.now(Base::Real);
+        self.process
+            .thread
+            .wait
+            .as_ref()
+            .map_or(now, |wait| wait.begun)
+    }
+
+    /// When the wait of the call that is answered ends.
+    pub(super) fn wait_end(&self) -> Option<u64> {
+        self.process.thread.wait.as_ref()?.until
+    }
+
+    /// The bytes that the call transferred before it waited.
+    pub(super) fn transferred(&self) -> u64 {
+        self.process
+            .thread
+            .wait
+            .as_ref()
+            .map_or(0, |wait| wait.done)
+    }
+
+    /// Notes what the call has transferred, before it waits.
+    pub(super) fn note_transferred(&mut self, done: u64) {
+        let before = std::mem::replace(&mut self.wait_mut(None).done, done);
+        // Others may wait for what was transferred.
+        self.changes += u64::from(before != done);
+    }
+
+    /// The wait of the call that is answered, begun now if it has none.
+    fn wait_mut(&mut self, until: Option<u64>) -> &mut Wait {
+        let begun = self.clock.now(Base::Real);
+        let made = self.process.thread.made.unwrap_or(Made {
+            number: 0,
+            args: [0; 6],
+            before: self.machine.core.state.cpu_at(0),
+        });
+        self.process.thread.wait.get_or_insert(Wait {
+            made,
+            begun,
+            until,
+            seen: 0,
+            done: 0,
+            what: For::Change,
+        })
+    }
+
+    /// Waits until a time, or until a signal that the thread takes: true for a signal. `until`
+    /// counts only when the call is answered for the first time.
+    ///
+    /// # Errors
+    /// [`Errno::WAITS`] as long as neither has come: the call is answered again, from its
+    /// beginning, when something has changed.
+    pub(super) fn wait_until(&mut self, until: Option<u64>, what: For) -> Answer<bool> {
+        let until = self
+            .process
+            .thread
+            .wait
+            .as_ref()
+            .map_or(until, |wait| wait.until);
+        if self.process.signals.is_deliverable() {
+            return Ok(true);
+        }
+        if until.is_some_and(|until| self.clock.now(Base::Real) >= until) {
+            return Ok(false);
+        }
+        let changes = self.changes;
+        let wait = self.wait_mut(until);
+        (wait.seen, wait.what) = (changes, what);
+        Err(Errno::WAITS)
+    }
+
+    /// Waits for a signal, without another end.
+    pub(super) fn wait_for_signal(&mut self, interrupted: Errno) -> Answer {
+        self.wait_until(None, For::Change)?;
+        Err(interrupted)
+    }
+
+    /// Whether a thread can run, or its call may have an answer.
+    pub(super) fn is_ready(
+        &self,
+        thread: &Thread,
+        signals: &Signals,
+        own: &OwnSignals,
+        left: u64,
+    ) -> bool {
+        let Some(wait) = &thread.wait else {
+            return !thread.has_ended;
+        };
+        let now = self.clock.now(Base::Real);
+        let has_changed = match wait.what {
+            For::Change => wait.seen != self.changes,
+            For::Futex => false,
+            For::Woken => true,
+        };
+        has_changed
+            || wait.until.is_some_and(|until| until <= now)
+            || signals.is_deliverable_to(own, left)
+    }
+
+    /// A thread of any process.
+    pub(super) fn thread_mut(&mut self, process: u32, thread: u32) -> Option<&mut Thread> {
+        let process = match process == self.process.number {
+            true => &mut self.process,
+            false => &mut self.processes.get_mut(&process)?.process,
+        };
+        if process.thread.number == thread {
+            return Some(&mut process.thread);
+        }
+        let other = process.others.get_mut(&thread)?;
+        Some(&mut other.thread)
+    }
+
+    /// All processes: the running one first.
+    pub(super) fn all_processes(&self) -> impl Iterator<Item = &Process> {
+        let parked = self.processes.values().map(|parked| &parked.process);
+        std::iter::once(&self.process).chain(parked)
+    }
+
+    /// The earliest time at which a wait ends, in [`Base::Real`].
+    pub(super) fn next_end_of_wait(&self) -> Option<u64> {
+        let threads = self.all_processes().flat_map(|process| {
+            let others = process.others.values().map(|other| &other.thread);
+            others.chain([&process.thread])
+        });
+        threads
+            .filter_map(|thread| thread.wait.as_ref()?.until)
+            .min()
+    }
+}

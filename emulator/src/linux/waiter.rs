@@ -1,0 +1,24 @@
+//! A thread that waits for a futex. Not here: waiting and waking (`calls::futex`).
+
+use crate::address_space::SpaceId;
+
+/// A thread that waits for a futex.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    pub(super) process: u32,
+    pub(super) space: SpaceId,
+    /// The address of the word.
+    pub(super) at: u64,
+    pub(super) bits: u32,
+    pub(super) thread: u32,
+}
+
+impl Waiter {
+    pub(super) fn is(&self, process: u32, thread: u32) -> bool {
+        (self.process, self.thread) == (process, thread)
+    }
+
+    pub(super) fn is_of(&self, process: u32) -> bool {
+        self.process == process
+    }
+}
