@@ -12,54 +12,63 @@ use unwind_sim_unwind::regs::Reg;
 const FRAMES_MAX: usize = 4;
 
 /// One of the states known at an instruction.
-pub(super) struct Known {
+pub(crate) struct Known<T> {
     /// What all ways to here know.
-    pub(super) state: State,
-    /// The last jump of the way that brought the last news to a row.
-    pub(super) trail: Option<u32>,
+    pub(crate) state: State,
+    /// What is known of the ways beside it. When rows are proven: the last jump of the way that brought
+    /// the last news to a row.
+    pub(crate) way: T,
     /// The number of the part of the function.
-    pub(super) part: u32,
+    pub(crate) part: u32,
     /// The address (svma).
-    pub(super) pc: u64,
+    pub(crate) pc: u64,
     /// The number of the next one known there, which differs in what a row must say.
-    pub(super) next: Option<u32>,
+    pub(crate) next: Option<u32>,
     is_waiting: bool,
 }
 
 /// All states known in the functions that are followed together.
-#[derive(Default)]
-pub(super) struct Meetings {
-    known: Vec<Known>,
+pub(crate) struct Meetings<T> {
+    known: Vec<Known<T>>,
     /// What has news, by part, address and number.
     waiting: BinaryHeap<Reverse<(u32, u64, u32)>>,
 }
 
-impl Meetings {
+impl<T> Default for Meetings<T> {
+    fn default() -> Meetings<T> {
+        Meetings {
+            known: Vec::new(),
+            waiting: BinaryHeap::new(),
+        }
+    }
+}
+
+impl<T> Meetings<T> {
     /// Forgets everything.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.known.clear();
         self.waiting.clear();
     }
 
-    pub(super) fn get(&self, number: u32) -> &Known {
+    pub(crate) fn get(&self, number: u32) -> &Known<T> {
         &self.known[number as usize]
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> &mut Known {
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Known<T> {
         &mut self.known[number as usize]
     }
 
     /// All that is known where `first` is.
-    pub(super) fn all(&self, first: Option<u32>) -> impl Iterator<Item = &Known> {
+    pub(crate) fn all(&self, first: Option<u32>) -> impl Iterator<Item = &Known<T>> {
         let known = |number: u32| &self.known[number as usize];
         std::iter::successors(first.map(known), move |k| k.next.map(known))
     }
 
     /// Adds a state known at `pc`, and returns its number.
-    pub(super) fn add(&mut self, part: usize, pc: u64, state: &State, trail: Option<u32>) -> u32 {
+    pub(crate) fn add(&mut self, part: usize, pc: u64, state: &State, way: T) -> u32 {
         self.known.push(Known {
             state: state.clone(),
-            trail,
+            way,
             part: part as u32,
             pc,
             next: None,
@@ -69,14 +78,14 @@ impl Meetings {
     }
 
     /// Whether `number` would be the next to be followed.
-    pub(super) fn is_next(&self, number: u32) -> bool {
+    pub(crate) fn is_next(&self, number: u32) -> bool {
         let known = self.get(number);
         let key = (known.part, known.pc, number);
         self.waiting.peek().is_none_or(|first| key <= first.0)
     }
 
     /// Lets `number` wait for its turn.
-    pub(super) fn wait(&mut self, number: u32) {
+    pub(crate) fn wait(&mut self, number: u32) {
         let known = self.get_mut(number);
         if !known.is_waiting {
             known.is_waiting = true;
@@ -86,7 +95,7 @@ impl Meetings {
     }
 
     /// What is known at `number`, which is followed now, although it may wait.
-    pub(super) fn take(&mut self, number: u32) -> &Known {
+    pub(crate) fn take(&mut self, number: u32) -> &Known<T> {
         let known = &mut self.known[number as usize];
         if known.is_waiting {
             known.is_waiting = false;
@@ -96,7 +105,7 @@ impl Meetings {
     }
 
     /// The number of what is to be followed next.
-    pub(super) fn next(&mut self) -> Option<u32> {
+    pub(crate) fn next(&mut self) -> Option<u32> {
         let Reverse((.., number)) = self.waiting.pop()?;
         self.get_mut(number).is_waiting = false;
         Some(number)
@@ -130,7 +139,7 @@ impl Walker<'_, '_> {
         let here = &mut self.parts[part];
         let pc = here.body.range.start + offset as u64;
         let first = here.body.meeting(self.program.file, offset)?;
-        let is_live = |old: &Known| !old.state.is_dead;
+        let is_live = |old: &Known<_>| !old.state.is_dead;
         if state.is_dead && self.meetings.all(*first).any(is_live) {
             return None;
         }
@@ -143,7 +152,7 @@ impl Walker<'_, '_> {
                 Some(true) => {
                     // Mostly, the news is about a register that no row is about.
                     if known.state.version() != version {
-                        known.trail = trail;
+                        known.way = trail;
                     }
                     return Some(number);
                 }
@@ -172,7 +181,7 @@ impl Walker<'_, '_> {
         if known.state == before {
             return None;
         }
-        known.trail = trail;
+        known.way = trail;
         if !moved {
             here.verdict.doubt(Doubt::Frames, pc);
         }

@@ -7,7 +7,7 @@
 mod calls;
 mod jumps;
 mod kernel;
-mod meet;
+pub(crate) mod meet;
 mod rows;
 mod sight;
 
@@ -123,7 +123,7 @@ pub struct Walker<'p, 'f> {
     program: &'p Program<'f>,
     machine: Machine<'f>,
     parts: Vec<Part<'p>>,
-    meetings: Meetings,
+    meetings: Meetings<Option<u32>>,
     suspects: Vec<Suspect>,
     /// Ways to follow if nothing else leads there: behind calls that never return, and to labels.
     unreached: Vec<Job>,
@@ -328,7 +328,7 @@ impl<'p, 'f> Walker<'p, 'f> {
     /// Follows a way from where it met others until it ends or meets the next.
     fn run(&mut self, meeting: u32) {
         let known = self.meetings.get(meeting);
-        let (part, mut pc, mut trail) = (known.part as usize, known.pc, known.trail);
+        let (part, mut pc, mut trail) = (known.part as usize, known.pc, known.way);
         let mut state = known.state.clone();
         let mut judged = None;
         let mut is_first = true;
@@ -354,7 +354,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                     return self.meetings.wait(met);
                 }
                 let known = self.meetings.take(met);
-                trail = known.trail;
+                trail = known.way;
                 state.clone_from(&known.state);
                 judged = None;
             }
