@@ -127,6 +127,15 @@ impl Edges {
         out
     }
 
+    /// The addresses (svma) in `range` of instructions from which ways lead on that the code does not
+    /// show, in no order.
+    pub fn places(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
+        let branches = self.branches.range(range.clone()).map(|at| *at.0);
+        let fixups = self.fixups.range(range.clone()).map(|at| *at.0);
+        let alternatives = self.alternatives.range(range.clone()).map(|at| *at.0);
+        branches.chain(fixups).chain(alternatives)
+    }
+
     fn read_alternatives(&mut self, file: &File) {
         let Some(range) = file.section_range(".altinstructions") else {
             return;

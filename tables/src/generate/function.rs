@@ -85,6 +85,44 @@ impl Function {
         range.contains(&address).then_some(rule)
     }
 
+    /// Makes the last row, or the last instructions without one, end at `end` (svma). Returns whether
+    /// there are any.
+    pub(super) fn extend(&mut self, end: u64) -> bool {
+        let row = self.rows.last_mut().map(|row| &mut row.0);
+        let silent = self.silent.last_mut();
+        let last = row.into_iter().chain(silent).max_by_key(|range| range.end);
+        if let Some(last) = last {
+            last.end = end;
+            return true;
+        }
+        false
+    }
+
+    /// Ends it at `end` (svma), if it is longer.
+    pub(super) fn clip(&mut self, end: u64) {
+        if self.range.end <= end {
+            return;
+        }
+        self.range.end = end;
+        for (range, _) in &mut self.rows {
+            range.end = range.end.min(end);
+        }
+        for range in &mut self.silent {
+            range.end = range.end.min(end);
+        }
+        self.rows.retain(|(range, _)| !range.is_empty());
+        self.silent.retain(|range| !range.is_empty());
+        self.gaps.retain(|gap| gap.1 < end);
+        self.breaches.retain(|breach| breach.0 < end);
+    }
+
+    /// Ends it behind its last instruction that ways lead to.
+    pub(super) fn close(&mut self) {
+        let rows = self.rows.iter().map(|row| row.0.end);
+        let silent = self.silent.iter().map(|range| range.end);
+        self.range.end = rows.chain(silent).max().unwrap_or(self.range.start);
+    }
+
     /// Adds a row behind the others; one that says the same as its neighbour makes that longer.
     pub(super) fn push(&mut self, range: Range<u64>, rule: Rule) {
         match self.rows.last_mut() {

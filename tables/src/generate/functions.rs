@@ -1,8 +1,25 @@
-//! The functions of a file: from its symbols, or from a table that it has.
+//! The functions of a file: from its symbols, from a table that it has, and from what enters code that
+//! both leave out.
 
 use crate::file::File;
 use crate::proof::program::{Entry, Program};
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// The maximum length of a function whose end is not known, bytes.
+const OPEN_LEN_MAX: u64 = 1 << 20;
+/// The sections with the code that the loader calls first and last (System V gABI, chapter 4,
+/// "Special Sections").
+const INIT_CODE: [&str; 2] = [".init", ".fini"];
+/// The sections with the addresses of functions that the loader calls.
+const INIT_ARRAYS: [&str; 3] = [".preinit_array", ".init_array", ".fini_array"];
+/// The length of an address, bytes.
+const WORD: usize = 8;
+/// The maximum length of such a section that is read, bytes.
+const INIT_ARRAY_MAX: u64 = 1 << 20;
+
+/// Sections of a kernel with code that belongs to functions elsewhere; objtool gives it no rows.
+pub(super) const NOT_EXECUTED: [&str; 2] = [".altinstr_replacement", ".altinstr_aux"];
 
 /// Where the boundaries of functions come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +28,10 @@ pub enum Boundaries {
     Symbols,
     /// The first table that the file has; symbols if it has none.
     Table,
+    /// The first table that the file has, unless that is ORC, whose pieces are not functions; symbols
+    /// with a size, where it has none; and elsewhere code that is entered as a function: where the
+    /// program starts, what the loader calls, and what followed code calls.
+    All,
 }
 
 /// A function to follow.
@@ -24,6 +45,8 @@ pub struct Unit {
     pub entry: Entry,
     /// The address (svma) of its language-specific data.
     pub lsda: Option<u64>,
+    /// Whether nothing says where it ends: it is no longer than its range.
+    pub is_open: bool,
 }
 
 /// The functions of `file`, by address, without overlaps. Of functions that share code, the first
@@ -32,6 +55,8 @@ pub fn find(file: &File, boundaries: Boundaries) -> Vec<Unit> {
     let program = match boundaries {
         Boundaries::Symbols => None,
         Boundaries::Table => Some(Program::new(file)),
+        Boundaries::All if file.is_relocatable() || is_kernel(file) => None,
+        Boundaries::All => Some(Program::with_unlisted(file)),
     };
     match program.filter(|p| !p.functions.is_empty()) {
         None => from_symbols(file),
@@ -43,9 +68,72 @@ pub fn find(file: &File, boundaries: Boundaries) -> Vec<Unit> {
                 name: name(file, unit.range.start),
                 entry: unit.entry,
                 lsda: unit.lsda,
+                is_open: false,
             })
             .collect(),
     }
+}
+
+/// Whether it has ORC, whose pieces are not functions.
+fn is_kernel(file: &File) -> bool {
+    file.section_range(".orc_unwind_ip").is_some()
+}
+
+/// The code (svma) that is entered when the program starts, and that the loader calls.
+pub fn entries(file: &File) -> Vec<u64> {
+    let mut entries: Vec<u64> = file.start().into_iter().collect();
+    let init = file.code().iter();
+    let init = init.filter(|code| INIT_CODE.contains(&code.name.as_str()));
+    entries.extend(init.map(|code| code.range.start));
+    if file.is_relocatable() {
+        return entries;
+    }
+    for array in INIT_ARRAYS
+        .iter()
+        .filter_map(|name| file.section_range(name))
+    {
+        let words =
+            (array.start..array.end.min(array.start.saturating_add(INIT_ARRAY_MAX))).step_by(WORD);
+        entries.extend(words.filter_map(|word| file.pointer(word)));
+    }
+    entries
+}
+
+/// Adds functions that start at `starts` (svma) to `units`, which are in order, where those have no
+/// code: up to the next function, or to the end of the section. Returns the starts of the functions
+/// that are new, or shorter than they were.
+pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u64> {
+    let mut changed = Vec::new();
+    for &start in starts {
+        let code = file.code_at(start);
+        let Some(code) = code.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) else {
+            continue;
+        };
+        let after = units.partition_point(|u| u.range.start <= start);
+        let before = after.checked_sub(1).and_then(|at| units.get_mut(at));
+        if let Some(before) = before.filter(|before| start < before.range.end) {
+            if !before.is_open || before.range.start == start {
+                continue;
+            }
+            before.range.end = start;
+            changed.push(before.range.start);
+        }
+        let next = units.get(after).map_or(u64::MAX, |u| u.range.start);
+        let end = code.range.end.min(next);
+        let end = end.min(start.saturating_add(OPEN_LEN_MAX));
+        let unit = Unit {
+            range: start..end,
+            name: name(file, start),
+            entry: Entry::Call,
+            lsda: None,
+            is_open: true,
+        };
+        units.insert(after, unit);
+        changed.push(start);
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    changed
 }
 
 fn from_symbols(file: &File) -> Vec<Unit> {
@@ -63,6 +151,7 @@ fn from_symbols(file: &File) -> Vec<Unit> {
                 name: symbol.name.clone(),
                 entry,
                 lsda: None,
+                is_open: false,
             })
         })
         .collect();

@@ -2,6 +2,7 @@
 //!
 //! - [`function`]: the rows of one function;
 //! - [`functions`]: the functions of a file;
+//! - [`outside`]: code in no function;
 //! - [`walk`]: follows a function along all its ways;
 //! - [`rows`]: the row for what is known at an instruction;
 //! - [`breach`]: what objtool warns about;
@@ -18,6 +19,7 @@ pub mod compare;
 pub mod function;
 pub mod functions;
 pub mod object;
+pub mod outside;
 pub mod rows;
 pub mod walk;
 pub mod write;
@@ -34,14 +36,16 @@ use crate::proof::program::Entry;
 use breach::Breach;
 use functions::Unit;
 use hashbrown::HashMap;
+use outside::Outside;
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use unwind_sim_unwind::rule::Rule;
 use walk::{Followed, Walker};
 
-/// The maximum number of times that all functions are followed until it is known which return.
-const ROUNDS_MAX: usize = 8;
+/// The maximum number of times that functions are followed until it is known which return, and all are
+/// found.
+const ROUNDS_MAX: usize = 64;
 
 /// The number of units that a thread takes at a time.
 const BATCH: usize = 16;
@@ -59,6 +63,8 @@ const PLT: &str = "@plt";
 pub struct Generated {
     /// The functions, by address.
     pub functions: Vec<Function>,
+    /// Code in no function, by section.
+    pub outside: Vec<Outside>,
 }
 
 /// What to generate from.
@@ -104,13 +110,17 @@ pub(crate) fn generate_with(
     options: Options,
     each: Option<Each<'_>>,
 ) -> Result<Generated, HintError> {
-    let units = functions::find(file, options.boundaries);
     let edges = Edges::read(file);
     let hints = Hints::read(file, options.encoding)?;
     let sources = (&edges, &hints);
-    let (never, rows) = settle(file, &units, sources, options.pads);
+    let Settled {
+        units,
+        never,
+        mut followed,
+    } = settle(file, sources, options);
     if let Some(each) = each {
         let mut walker = Walker::new(file, &units, sources, &never);
+        walker.keep_states();
         for index in 0..units.len() {
             if walker.follow(index).is_some() {
                 each(&mut walker);
@@ -118,8 +128,11 @@ pub(crate) fn generate_with(
         }
     }
     let mut found = Collected::default();
-    for function in rows.into_iter().flatten() {
-        found.add(function);
+    for unit in &units {
+        let kept = followed.remove(&unit.range.start).unwrap_or_default();
+        for function in kept.functions {
+            found.add(function, &units);
+        }
     }
     for unit in &units {
         if functions::is_untyped(file, unit.range.start) {
@@ -128,7 +141,8 @@ pub(crate) fn generate_with(
     }
     let plts = units.iter().filter(|unit| unit.entry == Entry::Plt);
     let plts: BTreeSet<u64> = plts.map(|unit| unit.range.start).collect();
-    let mut generated = found.finish();
+    let mut generated = found.finish(&units);
+    generated.outside = outside::find(file, &units, &generated.functions);
     for function in &mut generated.functions {
         let name = &function.name;
         let is_stub = plts.contains(&function.range.start)
@@ -141,48 +155,89 @@ pub(crate) fn generate_with(
     Ok(generated)
 }
 
-/// Follows all functions, and those that call functions that turn out never to return again, until
-/// nothing changes. Returns the starts (svma) of those that never return, and what following each
-/// unit gave last.
-fn settle(
-    file: &File,
-    units: &[Unit],
-    sources: (&Edges, &Hints),
-    pads: bool,
-) -> (BTreeSet<u64>, Vec<Vec<Function>>) {
-    let mut never = BTreeSet::new();
-    let mut callees: Vec<Vec<u64>> = vec![Vec::new(); units.len()];
-    let mut rows: Vec<Vec<Function>> = vec![Vec::new(); units.len()];
-    let mut todo: Vec<usize> = (0..units.len()).collect();
-    for round in 0..ROUNDS_MAX {
-        let mut fresh = BTreeSet::new();
-        for done in follow_all(&todo, || Walker::new(file, units, sources, &never), pads) {
+/// What is known when all functions were followed.
+struct Settled {
+    /// The functions, by address.
+    units: Vec<Unit>,
+    /// The starts (svma) of those that never return.
+    never: BTreeSet<u64>,
+    /// What following each gave last, by its start (svma).
+    followed: HashMap<u64, Kept>,
+}
+
+/// What is kept of a function that was followed.
+#[derive(Default)]
+struct Kept {
+    callees: Vec<u64>,
+    functions: Vec<Function>,
+}
+
+/// Follows all functions; then those that were found by that, and those that call functions that turn
+/// out never to return again, until nothing changes.
+fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
+    let mut settled = Settled {
+        units: functions::find(file, options.boundaries),
+        never: BTreeSet::new(),
+        followed: HashMap::new(),
+    };
+    let finds_more = options.boundaries == Boundaries::All;
+    if finds_more {
+        let entries = functions::entries(file).into_iter().collect();
+        functions::open(file, &mut settled.units, &entries);
+    }
+    let mut todo: Vec<usize> = (0..settled.units.len()).collect();
+    for _ in 0..ROUNDS_MAX {
+        let (mut fresh, mut entered) = (BTreeSet::new(), BTreeSet::new());
+        let (units, never) = (&settled.units, &settled.never);
+        let all = follow_all(
+            &todo,
+            || Walker::new(file, units, sources, never),
+            options.pads,
+        );
+        for done in all {
             let Some(unit) = units.get(done.index) else {
                 continue;
             };
-            if let Some(rows) = rows.get_mut(done.index) {
-                *rows = done.functions;
-            }
+            let start = unit.range.start;
+            let kept = settled.followed.entry(start).or_default();
+            kept.functions = done.functions;
             let Some(followed) = done.followed else {
                 continue;
             };
-            if !followed.returns && !never.contains(&unit.range.start) {
-                fresh.insert(unit.range.start);
+            if !followed.returns && !never.contains(&start) {
+                fresh.insert(start);
             }
-            if let Some(callees) = callees.get_mut(done.index).filter(|_| round == 0) {
-                *callees = followed.callees;
+            entered.extend(followed.entered);
+            // Behind calls that never return are no others.
+            if kept.callees.is_empty() {
+                kept.callees = followed.callees;
             }
         }
-        if fresh.is_empty() {
+        let mut starts = match finds_more {
+            true => functions::open(file, &mut settled.units, &entered),
+            false => Vec::new(),
+        };
+        let calls_fresh = |kept: &Kept| kept.callees.iter().any(|callee| fresh.contains(callee));
+        if !fresh.is_empty() {
+            let concerned = settled
+                .followed
+                .iter()
+                .filter(|(_, kept)| calls_fresh(kept));
+            starts.extend(concerned.map(|(start, _)| *start));
+        }
+        settled.never.append(&mut fresh);
+        if starts.is_empty() {
             break;
         }
-        let is_concerned =
-            |(_, callees): &(usize, &Vec<u64>)| callees.iter().any(|callee| fresh.contains(callee));
-        let concerned = callees.iter().enumerate().filter(is_concerned);
-        todo = concerned.map(|(index, _)| index).collect();
-        never.append(&mut fresh);
+        starts.sort_unstable();
+        starts.dedup();
+        let number = |start: u64| {
+            let units = &settled.units;
+            units.binary_search_by_key(&start, |u| u.range.start).ok()
+        };
+        todo = starts.into_iter().filter_map(number).collect();
     }
-    (never, rows)
+    settled
 }
 
 /// What following a unit gave.
@@ -218,22 +273,26 @@ fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: 
 #[derive(Default)]
 struct Collected {
     functions: Vec<Function>,
-    /// By start and end (svma).
-    index: HashMap<(u64, u64), usize>,
+    /// By start (svma).
+    index: HashMap<u64, usize>,
 }
 
 impl Collected {
-    /// Adds a function, or the rows of another way into one that is there.
-    fn add(&mut self, new: Function) {
-        let key = (new.range.start, new.range.end);
+    /// Adds a function, or the rows of another way into one that is there. One whose end was not known
+    /// when it was followed has that of its unit.
+    fn add(&mut self, mut new: Function, units: &[Unit]) {
+        let start = new.range.start;
+        if let Ok(unit) = units.binary_search_by_key(&start, |unit| unit.range.start) {
+            new.clip(units[unit].range.end);
+        }
         match self
             .index
-            .get(&key)
+            .get(&start)
             .and_then(|&at| self.functions.get_mut(at))
         {
             Some(old) => old.merge(new),
             None => {
-                self.index.insert(key, self.functions.len());
+                self.index.insert(start, self.functions.len());
                 self.functions.push(new);
             }
         }
@@ -241,20 +300,31 @@ impl Collected {
 
     /// Adds assembly that nothing leads into.
     fn add_unfollowed(&mut self, unit: &Unit) {
-        if !self.index.contains_key(&(unit.range.start, unit.range.end)) {
-            self.add(Function {
+        let start = unit.range.start;
+        if !self.index.contains_key(&start) {
+            self.index.insert(start, self.functions.len());
+            self.functions.push(Function {
                 range: unit.range.clone(),
                 name: unit.name.clone(),
-                gaps: vec![(Gap::Hint, unit.range.start)],
+                gaps: vec![(Gap::Hint, start)],
                 ..Function::default()
             });
         }
     }
 
-    fn finish(self) -> Generated {
+    fn finish(self, units: &[Unit]) -> Generated {
         let mut functions = self.functions;
+        for unit in units.iter().filter(|unit| unit.is_open) {
+            let found = self.index.get(&unit.range.start);
+            if let Some(function) = found.and_then(|&at| functions.get_mut(at)) {
+                function.close();
+            }
+        }
         functions.sort_by_key(|f| f.range.start);
-        Generated { functions }
+        Generated {
+            functions,
+            outside: Vec::new(),
+        }
     }
 }
 

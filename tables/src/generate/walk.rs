@@ -1,4 +1,5 @@
-//! Follows a function from its entry along every way, and keeps what is known at each instruction.
+//! Follows a function from its entry along every way. States are kept where ways meet; of every
+//! instruction, only its row is.
 //!
 //! Unlike the walker of [`crate::proof`] it has no rows to go by: a call returns unless its callee is
 //! known not to, and ways that disagree spoil all that they lead to.
@@ -15,15 +16,17 @@ use crate::file::File;
 use crate::hints::{Hint, Hints};
 use crate::kernel::{Alternative, Edges};
 use crate::proof::access::general;
-use crate::proof::body::Body;
+use crate::proof::body::{Bits, Body};
 use crate::proof::exec::{Machine, push, refine};
 use crate::proof::lsda::{CallSite, call_sites};
 use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
+use crate::proof::walk::meet::Meetings;
 use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::Rule;
 
@@ -31,6 +34,8 @@ use unwind_sim_unwind::rule::Rule;
 const STEPS_MAX: u32 = 1 << 20;
 /// The maximum number of functions that are followed together: a function and its cold parts.
 const PARTS_MAX: usize = 32;
+/// The maximum length of a function whose memory is kept for another, bytes.
+const SPARE_MAX: usize = 1 << 18;
 /// What `iretq` takes off the stack, bytes.
 const IRET_LEN: i32 = 40;
 /// The maximum number of instructions of an alternative.
@@ -42,6 +47,9 @@ pub struct Followed {
     pub returns: bool,
     /// The functions that it calls (svma).
     pub callees: Vec<u64>,
+    /// Code of no function that it enters as one (svma): by a call, or a jump with everything as at
+    /// its own entry.
+    pub entered: Vec<u64>,
 }
 
 /// What is known before an instruction.
@@ -50,8 +58,15 @@ pub struct Known {
     pub state: State,
     /// Length of the instruction, bytes.
     pub len: u8,
-    /// What is known beside the state.
-    pub standing: Standing,
+}
+
+/// What was found at an instruction, and those that follow it until something else is.
+#[derive(Clone, Copy, PartialEq)]
+struct Found {
+    /// The row.
+    rule: Option<Rule>,
+    /// Why there is none, if that is to be told.
+    gap: Option<Gap>,
 }
 
 /// What is known at an instruction beside the state.
@@ -71,29 +86,16 @@ impl Standing {
     };
 }
 
-impl Known {
-    /// The row.
-    fn rule(&self) -> Option<Rule> {
-        rows::row(&self.state, self.standing.frame).filter(|_| !self.standing.is_spoilt)
-    }
-
-    /// Whether the row is certainly that of `other`.
-    fn has_row_of(&self, other: &Known) -> bool {
-        self.standing == other.standing && self.state.is_same_for_rows(&other.state)
-    }
-}
-
 struct Part {
     unit: usize,
     body: Body,
     sites: Vec<CallSite>,
     gaps: Vec<(Gap, u64)>,
-}
-
-struct Job {
-    at: u64,
-    state: State,
-    standing: Standing,
+    /// For each byte: the number of what was found at the instruction that starts there, plus one;
+    /// 0 if no way leads to it.
+    found: Vec<u32>,
+    /// Bit n: a hint, or a section of the kernel, says something of the instruction at byte n.
+    is_told_of: Bits,
 }
 
 enum Next {
@@ -110,14 +112,18 @@ pub struct Walker<'g> {
     never: &'g BTreeSet<u64>,
     machine: Machine<'g>,
     parts: Vec<Part>,
-    /// What is known, in the order in which ways led there first.
-    known: Vec<Known>,
-    /// For each address (svma) of an instruction that ways lead to: its place in `known`.
-    places: HashMap<u64, usize>,
+    /// What is known where ways meet.
+    meetings: Meetings<Standing>,
+    /// What was found, see [`Part::found`].
+    found: Vec<Found>,
+    /// What is known before every instruction (svma), if that is wanted.
+    states: Option<HashMap<u64, Known>>,
+    /// Memory of functions followed before.
+    spare: Vec<(Body, Vec<u32>)>,
     /// Rules inside of instructions, where an alternative has other boundaries.
     inside: BTreeMap<u64, Option<Rule>>,
-    jobs: Vec<Job>,
     callees: Vec<u64>,
+    entered: Vec<u64>,
     returns: bool,
     steps: u32,
     /// Rules that the code breaks, and where (svma).
@@ -147,11 +153,13 @@ impl<'g> Walker<'g> {
             never,
             machine,
             parts: Vec::new(),
-            known: Vec::new(),
-            places: HashMap::new(),
+            meetings: Meetings::default(),
+            found: Vec::new(),
+            states: None,
+            spare: Vec::new(),
             inside: BTreeMap::new(),
-            jobs: Vec::new(),
             callees: Vec::new(),
+            entered: Vec::new(),
             returns: false,
             steps: 0,
             breaches: BTreeMap::new(),
@@ -165,12 +173,22 @@ impl<'g> Walker<'g> {
         &self.machine.anchors
     }
 
+    /// Keeps what is known before every instruction from now on, for [`Walker::known`].
+    pub fn keep_states(&mut self) {
+        self.states = Some(HashMap::new());
+    }
+
     /// Follows function `index`. `None` if it is entered only from others, or has no code.
     pub fn follow(&mut self, index: usize) -> Option<Followed> {
         self.machine.reset();
-        self.parts.clear();
-        self.known.clear();
-        self.places.clear();
+        let parts = self.parts.drain(..);
+        let spare = parts.filter(|part| part.body.len() <= SPARE_MAX);
+        self.spare.extend(spare.map(|part| (part.body, part.found)));
+        self.meetings.clear();
+        self.found.clear();
+        if let Some(states) = &mut self.states {
+            states.clear();
+        }
         self.inside.clear();
         self.returns = false;
         self.steps = 0;
@@ -192,94 +210,107 @@ impl<'g> Walker<'g> {
             return None;
         }
         self.open(index)?;
-        for at in starts.into_iter().rev() {
-            self.job(at, State::entry(), Standing::ENTRY);
+        for at in starts {
+            self.meet(at, &State::entry(), Standing::ENTRY);
         }
-        while let Some(job) = self.jobs.pop() {
-            self.run(job);
+        while let Some(meeting) = self.meetings.next() {
+            self.run(meeting);
         }
         self.examine_alternatives();
         Some(Followed {
             returns: self.returns,
             callees: std::mem::take(&mut self.callees),
+            entered: std::mem::take(&mut self.entered),
         })
     }
 
-    /// What is known before the instruction at `address` (svma) of the function followed last.
+    /// What is known before the instruction at `address` (svma) of the function followed last, if
+    /// [`Walker::keep_states`] was called.
     pub fn known(&self, address: u64) -> Option<&Known> {
-        self.known.get(*self.places.get(&address)?)
+        self.states.as_ref()?.get(&address)
+    }
+
+    /// What was found at the instruction at `address` (svma).
+    fn found(&self, address: u64) -> Option<&Found> {
+        let part = self.parts.get(self.part_at(address)?)?;
+        let number = *part.found.get(part.body.offset(address)?)?;
+        self.found.get((number as usize).checked_sub(1)?)
     }
 
     /// The rows of the function followed last, and of its cold parts. With `pads`, padding between
     /// two rows, and at the end, gets the row before it, as from compilers.
     pub fn functions(&mut self, pads: bool) -> Vec<Function> {
-        let places = self.places.iter().map(|(&at, &place)| (at, place));
-        let mut places: Vec<(u64, usize)> = places.collect();
-        places.sort_unstable();
-        let functions = self.parts.iter().filter_map(|part| {
+        let mut parts = std::mem::take(&mut self.parts);
+        let functions = parts.iter_mut().filter_map(|part| {
             let unit = self.units.get(part.unit)?;
             let mut out = Function {
                 range: unit.range.clone(),
                 name: unit.name.clone(),
-                gaps: part.gaps.clone(),
+                gaps: std::mem::take(&mut part.gaps),
                 ..Function::default()
             };
             let bounds = (unit.range.start, "")..(unit.range.end, "");
             let here = self.breaches.range(bounds);
             let here = here.map(|((at, _), breach)| (*at, breach.clone()));
             out.breaches.extend(here);
-            let first = places.partition_point(|&(at, _)| at < unit.range.start);
-            let here = places.iter().skip(first);
-            let here = here.take_while(|&&(at, _)| at < unit.range.end);
-            // Nothing calls the function at which the program starts.
-            let start = self.file.start();
-            let outermost = start.is_some_and(|start| unit.range.contains(&start));
-            let outermost = outermost.then_some(Rule::OUTERMOST);
-            // Most instructions change nothing that a row says.
-            let mut before: Option<(&Known, Option<Rule>)> = None;
-            for &(at, place) in here {
-                let Some(known) = self.known.get(place) else {
-                    continue;
-                };
-                let rule = match before {
-                    _ if outermost.is_some() => outermost,
-                    Some((same, rule)) if known.has_row_of(same) => rule,
-                    _ => known.rule(),
-                };
-                before = Some((known, rule));
-                self.add_rows(&mut out, at, known, rule);
+            self.add_rows(part, &mut out);
+            if pads {
+                out.pad(|at| part.body.skip_padding(self.file, at));
             }
             Some(out)
         });
-        let mut functions: Vec<Function> = functions.collect();
-        if pads {
-            for (function, part) in functions.iter_mut().zip(&mut self.parts) {
-                function.pad(|at| part.body.skip_padding(self.file, at));
-            }
-        }
+        let functions = functions.collect();
+        self.parts = parts;
         functions
     }
 
-    fn add_rows(&self, out: &mut Function, at: u64, known: &Known, rule: Option<Rule>) {
-        let end = (at + u64::from(known.len)).min(out.range.end);
-        if rule.is_none() {
+    fn add_rows(&self, part: &mut Part, out: &mut Function) {
+        // Nothing calls the function at which the program starts.
+        let start = self.file.start();
+        let is_outermost = start.is_some_and(|start| out.range.contains(&start));
+        let mut last = (0, 0);
+        for (offset, &number) in part.found.iter().enumerate().filter(|(_, n)| **n != 0) {
+            let Some(found) = self.found.get(number as usize - 1) else {
+                continue;
+            };
+            let at = out.range.start + offset as u64;
+            let len = part
+                .body
+                .insn(self.file, offset)
+                .map_or(1, |insn| insn.len());
+            let end = (at + len as u64).min(out.range.end);
+            // Most instructions change nothing that a row says.
+            if (number, at) == last && self.inside.is_empty() && out.extend(end) {
+                last.1 = end;
+                continue;
+            }
+            last = (number, end);
+            let found = match is_outermost {
+                true => Found {
+                    rule: Some(Rule::OUTERMOST),
+                    gap: None,
+                },
+                false => *found,
+            };
+            self.add_row(out, at..end, found);
+        }
+    }
+
+    fn add_row(&self, out: &mut Function, range: Range<u64>, found: Found) {
+        let Range { start: at, end } = range;
+        if found.rule.is_none() {
             out.silent.push(at..end);
         }
-        if rule.is_none() && known.standing.frame != Frame::Undefined {
-            let gap = if known.standing.is_spoilt {
-                Gap::Disagree
-            } else {
-                Gap::Frame
-            };
-            if !out.gaps.iter().any(|g| g.0 == gap) {
-                out.gaps.push((gap, at));
-            }
+        if let Some(gap) = found.gap
+            && !out.gaps.iter().any(|g| g.0 == gap)
+        {
+            out.gaps.push((gap, at));
         }
         // A jump over a prefix leads into an instruction: what comes last counts.
         if let Some(last) = out.rows.last_mut() {
             last.0.end = last.0.end.min(at);
         }
-        let (mut start, mut rule) = (at, rule);
+        let (mut start, mut rule) = (at, found.rule);
         for (&inside, &next) in self.inside.range(at + 1..end.max(at + 1)) {
             if let Some(rule) = rule {
                 out.push(start..inside, rule);
@@ -302,15 +333,39 @@ impl<'g> Walker<'g> {
             return None;
         }
         let unit = self.units.get(index)?;
-        let body = Body::new(self.file, unit.range.clone())?;
+        let (mut body, mut found) = self.spare.pop().unwrap_or_default();
+        if !body.read(self.file, unit.range.clone()) {
+            return None;
+        }
+        found.clear();
+        found.resize(body.len(), 0);
         let sites = unit
             .lsda
             .and_then(|lsda| call_sites(self.file, lsda, unit.range.start));
+        let mut is_told_of = Bits::default();
+        let mut tell = |at: u64, len: usize| {
+            if is_told_of.is_empty() {
+                is_told_of = Bits::new(len);
+            }
+            is_told_of.set((at - unit.range.start) as usize);
+        };
+        for at in self.edges.places(&unit.range) {
+            tell(at, body.len());
+        }
+        for (&at, hint) in self.hints.at.range(unit.range.clone()) {
+            tell(at, body.len());
+            body.lead(at);
+            if let Hint::Restore(Some(save)) = hint {
+                body.lead(*save);
+            }
+        }
         self.parts.push(Part {
             unit: index,
             body,
             sites: sites.unwrap_or_default(),
             gaps: Vec::new(),
+            found,
+            is_told_of,
         });
         Some(self.parts.len() - 1)
     }
@@ -328,50 +383,61 @@ impl<'g> Walker<'g> {
         }
     }
 
-    fn job(&mut self, at: u64, state: State, standing: Standing) {
-        self.jobs.push(Job {
-            at,
-            state,
-            standing,
-        });
-    }
-
-    /// Follows one way until it ends or meets another.
-    fn run(&mut self, job: Job) {
-        let (mut pc, mut state, mut standing) = (job.at, job.state, job.standing);
-        let Some(mut part) = self.part_at(pc) else {
-            return;
-        };
+    /// Follows a way from where it met others until it ends or meets the next.
+    fn run(&mut self, meeting: u32) {
+        let known = self.meetings.get(meeting);
+        let (part, mut pc, mut standing) = (known.part as usize, known.pc, known.way);
+        let mut state = known.state.clone();
+        let mut row = None;
+        let mut is_first = true;
+        let file = self.file;
         loop {
-            let file = self.file;
-            let body = self.parts.get_mut(part).map(|p| &mut p.body);
-            let found = body.and_then(|body| {
-                let offset = body.offset(pc)?;
-                Some(body.insn(file, offset))
-            });
-            let Some(insn) = found else {
-                match self.part_at(pc) {
-                    Some(other) if other != part => part = other,
-                    _ => {
-                        self.fall_through(part, pc, standing);
-                        return self.leave(part, pc.wrapping_sub(1), pc, state, standing);
-                    }
+            let Some(here) = self.parts.get_mut(part) else {
+                return;
+            };
+            let Some(offset) = here.body.offset(pc) else {
+                if self.part_at(pc).is_some() {
+                    return self.meet(pc, &state, standing);
                 }
-                continue;
+                self.fall_through(part, pc, standing);
+                return self.leave(part, pc.wrapping_sub(1), pc, &state, standing);
             };
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 return self.gap(part, Gap::Limit, pc);
             }
-            let Some(insn) = insn else {
+            let Some(insn) = here.body.insn(file, offset) else {
                 return self.gap(part, Gap::Undecodable, pc);
             };
-            if !self.obey(part, pc, &mut state, &mut standing)
-                || !self.arrive(pc, insn.len() as u8, &mut state, &mut standing)
-            {
-                return;
+            let is_told_of = here.is_told_of.has(offset);
+            if !is_first && here.body.is_leader(offset) {
+                let Some(met) = self.arrive(part, offset, &state, standing) else {
+                    return;
+                };
+                if !self.meetings.is_next(met) {
+                    return self.meetings.wait(met);
+                }
+                let known = self.meetings.take(met);
+                standing = known.way;
+                state.clone_from(&known.state);
+                row = None;
             }
-            self.side_ways(part, pc, &insn, &state, standing);
+            is_first = false;
+            if let Some(states) = &mut self.states {
+                let (state, len) = (state.clone(), insn.len() as u8);
+                states.insert(pc, Known { state, len });
+            }
+            let number = self.number(&mut row, &state, standing);
+            if let Some(place) = self
+                .parts
+                .get_mut(part)
+                .and_then(|p| p.found.get_mut(offset))
+            {
+                *place = number;
+            }
+            if is_told_of {
+                self.side_ways(part, pc, &insn, &state, standing);
+            }
             let next = self.step(part, &insn, &mut state, standing);
             self.examine(&insn, &state, standing);
             match self.told(&insn, next) {
@@ -379,6 +445,37 @@ impl<'g> Walker<'g> {
                 Next::End => return,
             }
         }
+    }
+
+    /// The number of what is found in `state`. `row` has the version of the state in which something was
+    /// found last on this way, and the number of that.
+    fn number(&mut self, row: &mut Option<(u32, u32)>, state: &State, standing: Standing) -> u32 {
+        let version = state.version();
+        if let Some((same, number)) = *row
+            && same == version
+        {
+            return number;
+        }
+        let rule = match standing.is_spoilt {
+            true => None,
+            false => rows::row(state, standing.frame),
+        };
+        let is_gap = rule.is_none() && standing.frame != Frame::Undefined;
+        let gap = is_gap.then_some(match standing.is_spoilt {
+            true => Gap::Disagree,
+            false => Gap::Frame,
+        });
+        let found = Found { rule, gap };
+        let last = row.and_then(|row| self.found.get(row.1 as usize - 1));
+        let number = match row {
+            Some((_, number)) if last == Some(&found) => *number,
+            _ => {
+                self.found.push(found);
+                self.found.len() as u32
+            }
+        };
+        *row = Some((version, number));
+        number
     }
 
     /// What the code itself does not show: static branches, faults, alternatives.
@@ -392,11 +489,11 @@ impl<'g> Walker<'g> {
     ) {
         let edges = self.edges;
         if let Some(&fixup) = edges.fixups.get(&pc) {
-            self.go(part, pc, fixup, state.clone(), standing);
+            self.go(part, pc, fixup, state, standing);
         }
         if let Some(&target) = edges.branches.get(&pc) {
-            self.go(part, pc, target, state.clone(), standing);
-            self.go(part, pc, insn.next_ip(), state.clone(), standing);
+            self.go(part, pc, target, state, standing);
+            self.go(part, pc, insn.next_ip(), state, standing);
         }
         for alternative in edges.alternatives.get(&pc).into_iter().flatten() {
             self.alternative(part, alternative, state.clone(), standing);
@@ -423,7 +520,7 @@ impl<'g> Walker<'g> {
                 self.inside.entry(place).or_insert(rule);
             }
             if pc >= replacement.end {
-                return self.go(part, original.start, original.end, state, standing);
+                return self.go(part, original.start, original.end, &state, standing);
             }
             let bytes = self.file.bytes(pc);
             let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
@@ -481,7 +578,7 @@ impl<'g> Walker<'g> {
                 Next::Go(next)
             }
             FlowControl::UnconditionalBranch => {
-                self.branch(part, insn, state.clone(), standing);
+                self.branch(part, insn, state, standing);
                 Next::End
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
@@ -494,7 +591,7 @@ impl<'g> Walker<'g> {
                         taken.set(Reg::Rcx, Value::Computed);
                         state.set(Reg::Rcx, Value::Computed);
                     }
-                    self.branch(part, insn, taken, standing);
+                    self.branch(part, insn, &taken, standing);
                 }
                 Next::Go(next)
             }

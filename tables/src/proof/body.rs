@@ -60,6 +60,11 @@ impl Bits {
         }
     }
 
+    /// Whether it was made for no numbers.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many there are.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()

@@ -1,6 +1,6 @@
 //! Arriving at an instruction: what hints say there, and what other ways know.
 
-use super::{Known, Next, Standing, Walker};
+use super::{Next, Standing, Walker};
 use crate::generate::breach::Breach;
 use crate::generate::function::Gap;
 use crate::generate::rows::{self, Frame};
@@ -12,47 +12,74 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base, Rule};
 
 impl Walker<'_> {
-    /// Replaces what is known by what the hint at `pc` says. Returns whether the way goes on.
-    pub(super) fn obey(
-        &mut self,
-        part: usize,
-        pc: u64,
-        state: &mut State,
-        standing: &mut Standing,
-    ) -> bool {
-        let Some(&hint) = self.hints.at.get(&pc) else {
-            return true;
+    /// Continues at `target` (svma) of a part that is followed, once it is its turn.
+    pub(super) fn meet(&mut self, target: u64, state: &State, standing: Standing) {
+        let Some(number) = self.part_at(target) else {
+            return;
         };
+        let Some(part) = self.parts.get_mut(number) else {
+            return;
+        };
+        let Some(offset) = part.body.offset(target) else {
+            return;
+        };
+        if !part.body.is_leader(offset) {
+            part.body.lead(target);
+            // Ways have gone on here before: they meet this one.
+            if part.found.get(offset).is_some_and(|found| *found != 0) {
+                let start = part.body.range.start;
+                let mut before = (start..target).rev();
+                let first = before.find_map(|at| {
+                    let offset = part.body.offset(at).filter(|_| part.body.is_met(at))?;
+                    *part.body.meeting(self.file, offset)?
+                });
+                if let Some(first) = first {
+                    self.meetings.wait(first);
+                }
+            }
+        }
+        if let Some(met) = self.arrive(number, offset, state, standing) {
+            self.meetings.wait(met);
+        }
+    }
+
+    /// What is known at the save that a hint refers to.
+    fn saved(&mut self, save: u64) -> Option<(State, Standing)> {
+        let part = self.part_at(save)?;
+        let body = &mut self.parts.get_mut(part)?.body;
+        let offset = body.offset(save)?;
+        let number = (*body.meeting(self.file, offset)?)?;
+        let known = self.meetings.get(number);
+        Some((known.state.clone(), known.way))
+    }
+
+    /// What is known at `pc` by the `hint` there, whatever ways have led to it; `None` if the way ends.
+    fn obey(&mut self, part: usize, pc: u64, hint: Hint) -> Option<(State, Standing)> {
+        let mut state = State::entry();
         let frame = match hint {
             Hint::Undefined => Frame::Undefined,
             Hint::EndOfStack => Frame::Outermost,
-            Hint::Function => {
-                *state = State::entry();
-                Frame::Function
-            }
+            Hint::Function => Frame::Function,
             Hint::Restore(save) => {
-                let Some(saved) = save.and_then(|save| self.known(save)) else {
+                let saved = save.and_then(|save| self.saved(save));
+                if saved.is_none() {
                     self.gap(part, Gap::Hint, pc);
-                    return false;
-                };
-                *state = saved.state.clone();
-                *standing = saved.standing;
-                return true;
+                }
+                return saved;
             }
             Hint::Frame { kind, cfa } => {
-                *state = self.hinted(pc, cfa);
+                state = self.hinted(pc, cfa);
                 Frame::Hinted(kind)
             }
         };
         if matches!(frame, Frame::Undefined | Frame::Outermost) {
-            *state = State::entry();
             state.set(Reg::Rsp, Value::Unknown);
         }
-        *standing = Standing {
+        let standing = Standing {
             frame,
             is_spoilt: false,
         };
-        true
+        Some((state, standing))
     }
 
     /// The state in which the CFA (or the address of saved registers) is where a hint says. What the
@@ -96,34 +123,52 @@ impl Walker<'_> {
         }
     }
 
-    /// Joins the state with what is known at `pc`. Returns whether that is news, in `state`.
+    /// Joins the state with what is known `offset` bytes from the start of a part. Returns the number of
+    /// what is known, if that is news.
     pub(super) fn arrive(
         &mut self,
-        pc: u64,
-        len: u8,
-        state: &mut State,
-        standing: &mut Standing,
-    ) -> bool {
-        let place = *self.places.entry(pc).or_insert(self.known.len());
-        let Some(known) = self.known.get_mut(place) else {
-            self.known.push(Known {
-                state: state.clone(),
-                len,
-                standing: *standing,
-            });
-            return true;
-        };
-        let is_same = || known.standing == *standing && known.state == *state;
-        if known.standing.is_spoilt || is_same() {
-            return false;
+        part: usize,
+        offset: usize,
+        state: &State,
+        standing: Standing,
+    ) -> Option<u32> {
+        let here = self.parts.get_mut(part)?;
+        let pc = here.body.range.start + offset as u64;
+        if here.is_told_of.has(offset)
+            && let Some(&hint) = self.hints.at.get(&pc)
+        {
+            let (state, standing) = self.obey(part, pc, hint)?;
+            return self.join_at(part, offset, &state, standing);
         }
-        let joined = match known.standing == *standing {
+        self.join_at(part, offset, state, standing)
+    }
+
+    fn join_at(
+        &mut self,
+        part: usize,
+        offset: usize,
+        state: &State,
+        standing: Standing,
+    ) -> Option<u32> {
+        let body = &mut self.parts.get_mut(part)?.body;
+        let pc = body.range.start + offset as u64;
+        let first = body.meeting(self.file, offset)?;
+        let Some(number) = *first else {
+            let new = self.meetings.add(part, pc, state, standing);
+            *first = Some(new);
+            return Some(new);
+        };
+        let known = self.meetings.get_mut(number);
+        let is_same = || known.way == standing && known.state == *state;
+        if known.way.is_spoilt || is_same() {
+            return None;
+        }
+        let joined = match known.way == standing {
             true => join(&mut known.state, state, standing.frame),
             false => None,
         };
         match joined {
             Some((changed, breach)) => {
-                state.clone_from(&known.state);
                 // What follows is joined again, and differs as much.
                 let is_told = |known: &Breach| matches!(known, Breach::RegMismatch(..));
                 if let Some(breach) = breach
@@ -131,17 +176,16 @@ impl Walker<'_> {
                 {
                     self.breaches.insert((pc, breach.as_str()), breach);
                 }
-                changed
+                changed.then_some(number)
             }
             None => {
                 if !standing.is_spoilt {
-                    let old = (&known.state, known.standing.frame);
+                    let old = (&known.state, known.way.frame);
                     let breach = Breach::between(old, (state, standing.frame));
                     self.breaches.insert((pc, breach.as_str()), breach);
                 }
-                known.standing.is_spoilt = true;
-                *standing = known.standing;
-                true
+                known.way.is_spoilt = true;
+                Some(number)
             }
         }
     }

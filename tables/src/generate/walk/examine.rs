@@ -18,11 +18,11 @@ impl Walker<'_> {
         if standing.is_spoilt {
             return;
         }
-        let sp_increment = insn.stack_pointer_increment();
         match standing.frame {
             Frame::Function => {}
             Frame::Undefined | Frame::Outermost
-                if sp_increment != 0 && insn.flow_control() == FlowControl::Next =>
+                if insn.stack_pointer_increment() != 0
+                    && insn.flow_control() == FlowControl::Next =>
             {
                 return self.breach_in_function(insn.ip(), Breach::UndefinedStack);
             }
@@ -160,18 +160,15 @@ impl Walker<'_> {
         let before = (start..pc).rev().take(16);
         before
             .into_iter()
-            .find(|at| self.places.contains_key(at))
+            .find(|at| self.found(*at).is_some())
             .unwrap_or(start)
     }
 
     /// Whether alternatives have the frames of the code that they replace.
     pub(super) fn examine_alternatives(&mut self) {
         let differ = self.inside.iter().filter(|(at, rule)| {
-            let known = self.known(**at);
-            known.is_some_and(|known| {
-                let row = known.rule();
-                !known.standing.is_spoilt && rule.is_some() && row.is_some() && row != **rule
-            })
+            let row = self.found(**at).and_then(|found| found.rule);
+            rule.is_some() && row.is_some() && row != **rule
         });
         let places: Vec<u64> = differ.map(|(at, _)| *at).collect();
         for place in places {

@@ -14,6 +14,8 @@ use unwind_sim_unwind::regs::Reg;
 
 /// The length of the distance at the end of a near jump or call, bytes.
 const REL32_LEN: u64 = 4;
+/// The minimum length of a jump or call with such a distance, bytes.
+const REL32_INSN_MIN: usize = 5;
 
 fn is_known(name: &str) -> bool {
     kernel::never_returns(name) || no_return::is_known(name)
@@ -41,6 +43,9 @@ fn stub(name: &str) -> Option<Stub> {
 impl<'g> Walker<'g> {
     /// The function of another object that a direct jump or call goes to.
     pub(super) fn import(&self, insn: &Instruction) -> Option<&'g str> {
+        if insn.len() < REL32_INSN_MIN {
+            return None;
+        }
         self.file.import(insn.next_ip().wrapping_sub(REL32_LEN))
     }
 
@@ -55,6 +60,19 @@ impl<'g> Walker<'g> {
         self.never.contains(&target) || self.file.names_at(target).any(is_known)
     }
 
+    /// Whether a jump of `part` to `target` certainly stays in it, without entering it anew.
+    fn is_inside(&self, part: usize, target: u64) -> bool {
+        let range = self.parts.get(part).map(|part| &part.body.range);
+        range.is_some_and(|range| range.start < target && target < range.end)
+    }
+
+    /// Remembers that `target` is entered as a function is.
+    fn enter(&mut self, target: u64) {
+        if self.unit_at(target).is_none() && self.file.code_at(target).is_some() {
+            self.entered.push(target);
+        }
+    }
+
     pub(super) fn call(
         &mut self,
         part: usize,
@@ -65,7 +83,7 @@ impl<'g> Walker<'g> {
         let (pc, next) = (insn.ip(), insn.next_ip());
         if self.hints.intra_calls.contains(&pc) {
             push(state, 8, Value::Computed);
-            self.go(part, pc, insn.near_branch64(), state.clone(), standing);
+            self.go(part, pc, insn.near_branch64(), state, standing);
             return Next::End;
         }
         let direct = insn.op0_kind() == OpKind::NearBranch64;
@@ -80,6 +98,7 @@ impl<'g> Walker<'g> {
                     return Next::Go(next);
                 }
                 self.callees.push(target);
+                self.enter(target);
                 self.never_returns(target)
             }
             None => self.machine.import(insn, state).is_some_and(is_known),
@@ -101,7 +120,7 @@ impl<'g> Walker<'g> {
         let after = sites.partition_point(|s| s.calls.start <= pc);
         let site = after.checked_sub(1).and_then(|i| sites.get(i));
         if let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) {
-            self.go(part, pc, pad, state.clone(), standing);
+            self.go(part, pc, pad, state, standing);
         }
     }
 
@@ -110,24 +129,27 @@ impl<'g> Walker<'g> {
         &mut self,
         part: usize,
         insn: &Instruction,
-        state: State,
+        state: &State,
         standing: Standing,
     ) {
         let target = insn.near_branch64();
         let imported = self.import(insn);
+        if imported.is_none() && self.is_inside(part, target) {
+            return self.meet(target, state, standing);
+        }
         let is_imported = imported.is_some();
         let named = self.file.names_at(target).filter(|_| !is_imported);
         let stub = imported.into_iter().chain(named).find_map(stub);
         match stub {
             Some(Stub::Return) => {
                 self.returns = true;
-                self.examine_return(insn, &state, standing);
+                self.examine_return(insn, state, standing);
             }
             Some(Stub::Jump(reg)) => {
-                self.jump_to(part, insn, state.reg(reg), imported, &state, standing);
+                self.jump_to(part, insn, state.reg(reg), imported, state, standing);
             }
             None if is_imported => {
-                self.examine_tail_call(insn.ip(), &state, standing);
+                self.examine_tail_call(insn.ip(), state, standing);
                 self.returns |= !imported.is_some_and(is_known);
             }
             None => self.go(part, insn.ip(), target, state, standing),
@@ -140,11 +162,11 @@ impl<'g> Walker<'g> {
         part: usize,
         from: u64,
         target: u64,
-        state: State,
+        state: &State,
         standing: Standing,
     ) {
         match self.part_at(target) {
-            Some(_) => self.job(target, state, standing),
+            Some(_) => self.meet(target, state, standing),
             None => self.leave(part, from, target, state, standing),
         }
     }
@@ -155,7 +177,7 @@ impl<'g> Walker<'g> {
         part: usize,
         from: u64,
         target: u64,
-        state: State,
+        state: &State,
         standing: Standing,
     ) {
         let unit = self.unit_at(target);
@@ -164,9 +186,12 @@ impl<'g> Walker<'g> {
         });
         if is_entry {
             if unit.is_some() && from.wrapping_add(1) != target {
-                self.examine_tail_call(from, &state, standing);
+                self.examine_tail_call(from, state, standing);
             }
             self.callees.push(target);
+            if state.is_as_at_entry() {
+                self.enter(target);
+            }
             self.returns |= !self.never_returns(target);
             return;
         }
@@ -174,7 +199,7 @@ impl<'g> Walker<'g> {
             return;
         };
         match self.open(index) {
-            Some(_) => self.job(target, state, standing),
+            Some(_) => self.meet(target, state, standing),
             None => self.gap(part, Gap::Limit, from),
         }
     }
@@ -234,7 +259,7 @@ impl<'g> Walker<'g> {
             self.gap(part, Gap::IndirectJump, insn.ip());
         }
         for target in targets.addresses {
-            self.go(part, insn.ip(), target, state.clone(), standing);
+            self.go(part, insn.ip(), target, state, standing);
         }
     }
 }
