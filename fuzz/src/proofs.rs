@@ -42,7 +42,7 @@ pub fn generate(data: &[u8]) {
     let Ok(file) = File::read("fuzzed", Arc::new(data.to_vec())) else {
         return;
     };
-    let all = [Boundaries::Symbols, Boundaries::Table];
+    let all = [Boundaries::Symbols, Boundaries::Table, Boundaries::All];
     let options = all.into_iter().flat_map(|boundaries| {
         let orc = Target::ALL
             .into_iter()

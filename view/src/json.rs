@@ -25,7 +25,8 @@ pub use doctor::{
     ComplaintLine, DoctorLine, FunctionCountLine, PlacedRowLine, SubjectLine, doctor,
 };
 pub use generating::{
-    GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationWarningLine,
+    GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationOutsideLine,
+    GenerationWarningLine,
 };
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,

@@ -125,6 +125,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
         sections: written::section_lines(&written.converted.sections),
         losses: losses.collect(),
         comparison: None,
+        outside: Vec::new(),
         command: output::command_line(),
     });
     serde_json::to_writer(&mut out, &line)?;

@@ -13,12 +13,13 @@ use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::generate::breach::Breach;
 use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
+use unwind_sim_tables::generate::outside::Outside;
 use unwind_sim_tables::generate::write::{Written, write_in_file};
 use unwind_sim_tables::generate::{Boundaries, Function, GAPS, Gap, Generated, Options, generate};
 use unwind_sim_tables::table::Table;
 use unwind_sim_view::json::{
     self, ConversionLine, ConversionLossLine, GenerationClassLine, GenerationComparisonLine,
-    GenerationDifferenceLine, GenerationWarningLine, LossCountLine,
+    GenerationDifferenceLine, GenerationOutsideLine, GenerationWarningLine, LossCountLine,
 };
 
 /// Write a copy of an ELF file with an unwind table made from its code alone. Functions with
@@ -31,11 +32,13 @@ Formats: orc:LAYOUT (4.14, 5.12, 6.3, 6.4 or 7.1, the first Linux that reads its
 alone is 6.4), sframe-v1, sframe-v2, sframe-v3, eh_frame. Relocatable objects and kernel modules \
 get ORC only.
 
+Code in no function has no row; the end of the output says how much there is, by section.
+
 Examples:
   unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables generate module.ko --to orc:5.12 --compare -o new.ko
   unwind-sim tables generate vmlinux --to orc --compare -o new
-  unwind-sim tables generate /usr/bin/git --to sframe-v3 --functions table -o git")]
+  unwind-sim tables generate /usr/bin/git --to sframe-v3 -o git")]
 pub(crate) struct Args {
     /// The executable, shared object, relocatable object or kernel module.
     #[arg(value_name = "ELF")]
@@ -46,10 +49,11 @@ pub(crate) struct Args {
     /// The file to write; it may be the one that is read.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Where the boundaries of functions come from: symbols with a size, or the FDEs of the table that
-    /// the file has. By default symbols for objects and kernels, the table for programs.
-    #[arg(long, value_name = "SOURCE")]
-    functions: Option<Functions>,
+    /// Where the boundaries of functions come from: symbols with a size, the FDEs of the table that the
+    /// file has, or both (of objects and kernels only symbols) and, elsewhere, code that the loader or
+    /// other code enters as a function.
+    #[arg(long, value_name = "SOURCE", default_value = "all")]
+    functions: Functions,
     /// Compare with the table of this format that the file has, address by address.
     #[arg(long)]
     compare: bool,
@@ -68,6 +72,7 @@ pub(crate) struct Args {
 enum Functions {
     Symbols,
     Table,
+    All,
 }
 
 /// How many functions are listed for each reason; the rest are counted.
@@ -77,20 +82,14 @@ fn target(name: &str) -> Result<Target, String> {
     Target::from_name(name).ok_or_else(|| format!("not one of {}", known()))
 }
 
-/// Whether it has ORC, whose pieces are not functions.
-fn is_kernel(file: &File) -> bool {
-    file.section_range(".orc_unwind_ip").is_some()
-}
-
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let what = "an ELF program, library or object";
     FileKind::expect(&args.path, what, &[FileKind::Elf])?;
     let (file, data) = written::read(&args.path)?;
     let boundaries = match args.functions {
-        Some(Functions::Symbols) => Boundaries::Symbols,
-        Some(Functions::Table) => Boundaries::Table,
-        None if file.is_relocatable() || is_kernel(&file) => Boundaries::Symbols,
-        None => Boundaries::Table,
+        Functions::Symbols => Boundaries::Symbols,
+        Functions::Table => Boundaries::Table,
+        Functions::All => Boundaries::All,
     };
     let options = Options::new(boundaries, args.to);
     let (generated, compared) = match args.compare {
@@ -221,6 +220,7 @@ impl Shown<'_> {
             comparison: self
                 .compared
                 .map(|(comparison, _)| comparison_line(comparison)),
+            outside: self.generated.outside.iter().map(outside_line).collect(),
             command: output::command_line(),
         });
         write_line(&mut out, &line)?;
@@ -269,6 +269,7 @@ impl Shown<'_> {
         for gap in GAPS {
             self.tell_gap(&mut out, gap)?;
         }
+        self.tell_outside(&mut out)?;
         for (lost, (functions, rows, bytes)) in report.by_reason() {
             writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
             writeln!(
@@ -309,6 +310,23 @@ impl Shown<'_> {
         Ok(())
     }
 
+    fn tell_outside(&self, out: &mut dyn Write) -> Result<()> {
+        let outside = &self.generated.outside;
+        if outside.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "no row: code in no function")?;
+        for found in outside.iter().take(LISTED_MAX) {
+            let (bytes, first, section) = (found.code_bytes, found.first, &found.section);
+            writeln!(out, "  {section}: {bytes} bytes, the first at {first:#x}")?;
+        }
+        let more = outside.len().saturating_sub(LISTED_MAX);
+        if more > 0 {
+            writeln!(out, "  and {more} more sections; --json lists all")?;
+        }
+        Ok(())
+    }
+
     fn tell_comparison(&self, out: &mut dyn Write, comparison: &Comparison) -> Result<()> {
         let (total, share) = (comparison.total(), 100.0 * comparison.share());
         writeln!(
@@ -343,6 +361,15 @@ fn write_line(out: &mut dyn Write, line: &json::Line) -> Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     writeln!(out)?;
     Ok(())
+}
+
+fn outside_line(found: &Outside) -> GenerationOutsideLine {
+    GenerationOutsideLine {
+        section: Some(found.section.clone()).filter(|name| !name.is_empty()),
+        bytes: found.bytes,
+        code_bytes: found.code_bytes,
+        first: hex(found.first),
+    }
 }
 
 fn comparison_line(comparison: &Comparison) -> GenerationComparisonLine {

@@ -1,7 +1,7 @@
 //! The lines of `tables convert` and `tables merge`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
-use super::generating::GenerationComparisonLine;
+use super::generating::{GenerationComparisonLine, GenerationOutsideLine};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -69,6 +69,9 @@ pub struct ConversionLine {
     /// With `tables generate --compare`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<GenerationComparisonLine>,
+    /// With `tables generate`: code in no function, which has no row, by section.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<GenerationOutsideLine>,
     /// The command that reproduces this output.
     pub command: String,
 }

@@ -68,7 +68,9 @@ impl<'g> Walker<'g> {
 
     /// Remembers that `target` is entered as a function is.
     fn enter(&mut self, target: u64) {
-        if self.unit_at(target).is_none() && self.file.code_at(target).is_some() {
+        let unit = self.unit_at(target);
+        let is_new = unit.is_none_or(|(_, unit)| unit.is_open && unit.range.start != target);
+        if is_new && self.file.code_at(target).is_some() {
             self.entered.push(target);
         }
     }
