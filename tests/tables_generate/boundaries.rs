@@ -9,7 +9,7 @@ use unwind_sim_tables::generate::{Boundaries, Generated, Options, generate};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{RuleKind, Value};
 
-/// Only `listed` has an FDE. No symbol has a size, so none is a boundary.
+/// Three functions have an FDE. No symbol has a size, so none is a boundary.
 const PROGRAM: &str = "\
         .macro function name
         .globl \\name
@@ -47,6 +47,17 @@ const PROGRAM: &str = "\
         function listed
         .cfi_startproc
         mov $1, %eax
+        ret
+        .cfi_endproc
+        function runs_on
+        .cfi_startproc
+        test %edi, %edi
+        je listed
+        .cfi_endproc
+        function padding
+        nop
+        function run_into
+        .cfi_startproc
         ret
         .cfi_endproc
         function initial
@@ -99,6 +110,8 @@ fn code_that_is_entered_as_a_function_is_one() {
         ("tail", rsp(8)),
         ("nobody", None),
         ("listed", rsp(8)),
+        ("runs_on", rsp(8)),
+        ("padding", rsp(8)),
         ("initial", rsp(8)),
         ("behind_a_sub", rsp(48)),
         // A jump with a frame of its own enters no function.
@@ -110,10 +123,11 @@ fn code_that_is_entered_as_a_function_is_one() {
     }
     let start = all.rule_at(address(&file, "_start")).map(|rule| rule.kind);
     assert_eq!(start, Some(RuleKind::Outermost));
-    // The table alone has one.
+    // The table alone has three.
     let table = generated(&file, Boundaries::Table);
     let starts: Vec<u64> = table.functions.iter().map(|f| f.range.start).collect();
-    assert_eq!(starts, [address(&file, "listed")]);
+    let listed = ["listed", "runs_on", "run_into"];
+    assert_eq!(starts, listed.map(|name| address(&file, name)));
     for boundaries in [&all, &table] {
         let mut end = 0;
         for function in &boundaries.functions {

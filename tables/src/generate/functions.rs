@@ -75,7 +75,7 @@ pub fn find(file: &File, boundaries: Boundaries) -> Vec<Unit> {
 }
 
 /// Whether it has ORC, whose pieces are not functions.
-fn is_kernel(file: &File) -> bool {
+pub(super) fn is_kernel(file: &File) -> bool {
     file.section_range(".orc_unwind_ip").is_some()
 }
 

@@ -13,12 +13,13 @@ mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
-use super::exec::{Machine, asks_for_loop, refine};
+use super::exec::{Machine, asks_for_loop};
 use super::lsda::{CallSite, call_sites};
 use super::program::{Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
+use super::ways::split;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::Meetings;
@@ -411,14 +412,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let mut taken = state.clone();
-                    let condition = insn.condition_code();
-                    refine(&mut taken, condition, true);
-                    refine(state, condition, false);
-                    if insn.is_loop() || insn.is_loopcc() {
-                        taken.set(Reg::Rcx, Value::Computed);
-                        state.set(Reg::Rcx, Value::Computed);
-                    }
+                    let taken = split(insn, state);
                     self.jump(part, insn, insn.near_branch64(), &taken, trail);
                 }
                 Next::Go(next)
