@@ -19,6 +19,7 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::{Verdict, align_chain};
 use unwind_sim_view::explain;
+use unwind_sim_view::listing::Shown;
 
 const RECURSION: &str = "frame/recursion-gives-the-same-pc-many-times";
 const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
@@ -118,7 +119,7 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
             setting: &setting,
             outcome: &outcome,
         };
-        text = explain::explain(view, &walk, None);
+        text = explain::explain(view, &walk, None, Shown::All);
         Ok(())
     };
     input

@@ -136,7 +136,7 @@ fn the_kernels_mapping_reaches_to_its_last_symbol_once_symbols_are_read() {
 fn losses_are_told_by_event() {
     let (_, report) = printed("edges", "edges.kallsyms.txt", &[], None).unwrap();
     let wanted = "lost: 12 records of task-clock; number of times a buffer was full: 2
-lost: 1 samples of cpu-clock
+lost: 1 sample of cpu-clock
 lost: 12 samples of task-clock
 left out by the recording's filter: 3 samples of cpu-clock
 ";

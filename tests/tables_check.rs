@@ -237,6 +237,18 @@ fn the_self_test_prints_its_score() {
         .find(|line| line.trim_start().starts_with("all "));
     let all = all.expect("a line for all kinds");
     assert!(all.contains(" caught ") && all.ends_with(" %"), "{text}");
+    // A kind for which there was no place has no score.
+    for line in text.lines().filter(|line| line.contains(" caught ")) {
+        let counts = line
+            .split_whitespace()
+            .filter_map(|w| w.parse::<u64>().ok());
+        let expected = match counts.sum::<u64>() {
+            0 => " missed         -",
+            _ => " %",
+        };
+        assert!(line.ends_with(expected), "{text}");
+    }
+    assert!(text.lines().any(|line| line.ends_with(" -")), "{text}");
 }
 
 #[test]

@@ -354,3 +354,55 @@ fn what_differs_is_listed_as_json() {
         "{text}"
     );
 }
+
+/// Functions with and without rows in the table, with and without symbols; behind them code that
+/// nothing enters.
+const PARTLY: &str = "
+.globl _start
+_start: call listed; call bare; xor %edi,%edi; mov $60,%eax; syscall
+listed: .cfi_startproc; push %rbx; .cfi_adjust_cfa_offset 8; .cfi_rel_offset %rbx,0
+        call .Lhidden; pop %rbx; .cfi_adjust_cfa_offset -8; ret; .cfi_endproc
+bare:   push %rbp; sub $16,%rsp; add $16,%rsp; pop %rbp; ret
+.Lhidden: sub $24,%rsp; add $24,%rsp; ret
+        .balign 16
+.Lnobody: inc %eax; ret
+.type listed,@function; .size listed,bare-listed
+";
+
+/// A table that leaves out functions is no reason to leave them out again.
+#[test]
+fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
+    let scratch = Scratch::new();
+    let program = scratch.cc("partly.S", PARTLY, &["-nostdlib", "-static", "-no-pie"]);
+    let program = program.expect("cc links");
+    let (input, output) = (program.to_string_lossy(), scratch.path("out"));
+    let make = |how: &[&str]| {
+        let fixed = ["tables", "generate", &input, "--to", "sframe-v3", "-o"];
+        let output = output.to_string_lossy();
+        unwind_sim(&[&fixed[..], &[&output], how].concat())
+    };
+    let text = make(&["--functions", "table"]);
+    assert!(text.contains("generated: 1 function,"), "{text}");
+    let text = make(&[]);
+    assert!(text.contains("generated: 4 functions"), "{text}");
+    assert!(
+        text.contains("no row: 3 bytes of .text in no function"),
+        "{text}"
+    );
+    let generated = open(&output);
+    let table = Table::read_as(
+        &generated,
+        Target::from_name("sframe-v3").expect("a format").kind(),
+        None,
+    );
+    let table = table.expect("it was written");
+    let address = |name: &str| {
+        let all = generated.image().symbols().iter();
+        all.filter(|symbol| symbol.name == name)
+            .map(|symbol| symbol.address)
+            .next()
+    };
+    let bare = address("bare").expect("a symbol");
+    let row = table.row_at(bare + 5).expect("a row");
+    assert!(row.rule.to_string().contains("cfa=rsp+32"), "{}", row.rule);
+}

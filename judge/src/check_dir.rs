@@ -9,6 +9,7 @@ use crate::run::{Column, RunError};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
@@ -62,13 +63,13 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} sample {} from {}: {} {} ({} frames found, {} true)",
+            "{} sample {} from {}: {} {} ({} found, {} true)",
             self.file.display(),
             self.sample,
             self.start.as_str(),
             self.verdict.as_str(),
             self.verdict,
-            self.found,
+            counted(self.found, "frame"),
             self.truth
         )?;
         if let Some(code) = self.cause {
@@ -135,8 +136,10 @@ impl fmt::Display for Report {
         let (wrong, judged) = (self.wrong.len(), self.judged);
         writeln!(
             f,
-            "{}: {wrong} of {judged} chains wrong, in {} files with {} samples",
-            self.unwinder, self.files, self.samples
+            "{}: {wrong} of {judged} chains wrong, in {} with {}",
+            self.unwinder,
+            counted(self.files, "file"),
+            counted(self.samples, "sample")
         )?;
         for wrong in &self.wrong {
             writeln!(f, "  {wrong}")?;
@@ -254,7 +257,7 @@ fn is_case(path: &Path) -> bool {
 
 fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Result<(), RunError> {
     let input = Input::open(file, &OpenOptions::default())?;
-    if let Some(cut) = input.cut() {
+    if let Some(cut) = input.gaps().problems.first() {
         let first = format!("{cut}");
         report.unread.push(Unread {
             file: file.into(),

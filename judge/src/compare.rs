@@ -172,10 +172,9 @@ impl Comparison {
         groups
     }
 
-    /// Whether anything was judged: a chain, or the known part of one.
+    /// Whether any chain was judged. One that agrees with the truth as far as that is known is not.
     pub fn judged(&self) -> bool {
-        let is_judged = |t: &Tally| t.judged() > 0 || t.found_permyriad().is_some();
-        self.tallies.iter().any(is_judged)
+        self.tallies.iter().any(|tally| tally.judged() > 0)
     }
 }
 

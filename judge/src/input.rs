@@ -6,7 +6,9 @@ use unwind_sim_recordings::branches::Stitching;
 use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
-use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::files::{FileProblem, FinderOptions};
+use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
@@ -143,6 +145,16 @@ impl Input {
         }
     }
 
+    /// How the recording was made.
+    pub fn made(&self) -> Made {
+        self.recording.made()
+    }
+
+    /// The problems with the files that the recording names, as far as it was read.
+    pub fn file_problems(&self) -> Vec<FileProblem> {
+        self.recording.file_problems()
+    }
+
     /// The recording's metadata.
     pub fn meta(&self) -> &Meta {
         self.recording.meta()
@@ -153,9 +165,9 @@ impl Input {
         self.recording.sample_count()
     }
 
-    /// Why the end is missing, if the recording was cut short and that is known before it is read.
-    pub fn cut(&self) -> Option<&TraceError> {
-        self.recording.cut()
+    /// What the recording lacks. Whether its file was cut short is known before it is read.
+    pub fn gaps(&self) -> Gaps {
+        self.recording.gaps()
     }
 
     /// Calls `look` with the first sample. `None` if there is no sample or it cannot be read.

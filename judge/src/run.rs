@@ -12,6 +12,7 @@ use crate::unjudged::Unjudged;
 use crate::unwinders::EXPECTED_TO_ERR;
 use std::cell::{Cell, RefCell};
 use unwind_sim_perf_data::callchain::{Callchain, Context};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::Shelf;
@@ -395,20 +396,31 @@ pub fn head(run: &Run, comparison: &Comparison) -> String {
     let n = comparison.samples;
     match &run.against {
         Against::Truth => format!(
-            "{n} samples: truth complete in {complete}, known to a depth in {known}, unknown in {unknown}"
+            "{}: truth complete in {complete}, known to a depth in {known}, unknown in {unknown}",
+            counted(n, "sample")
         ),
         Against::Engine(engine) if complete + known == 0 => {
             format!(
-                "no truth: agreement only\n{n} samples, compared with {}",
+                "no truth: agreement only\n{}, compared with {}",
+                counted(n, "sample"),
                 engine.name()
             )
         }
-        Against::Engine(engine) => format!("{n} samples, compared with {}", engine.name()),
-        Against::Perf => format!("{n} samples, compared with the chains that perf recorded"),
+        Against::Engine(engine) => {
+            format!("{}, compared with {}", counted(n, "sample"), engine.name())
+        }
+        Against::Perf => format!(
+            "{}, compared with the chains that perf recorded",
+            counted(n, "sample")
+        ),
         Against::Proof(proof) => format!(
-            "{n} samples: known to the root in {complete}, to a depth in {known}, unknown in {unknown}\n{}",
+            "{}: known to the root in {complete}, to a depth in {known}, unknown in {unknown}\n{}",
+            counted(n, "sample"),
             proof.tally().text()
         ),
-        Against::Kernel => format!("{n} samples, compared with what the kernel's unwinder gave"),
+        Against::Kernel => format!(
+            "{}, compared with what the kernel's unwinder gave",
+            counted(n, "sample")
+        ),
     }
 }

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 /// Where an import finds its images.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Folder in which paths are looked up first.
+    /// Folder in which paths are looked up first. What is not there is taken from its original
+    /// path if the build ID is the recorded one.
     pub symfs: Option<PathBuf>,
     /// The kernel image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
@@ -26,8 +27,18 @@ pub struct OpenOptions {
     pub force: bool,
     /// Of a perf.data, also take samples that have a user callchain but no registers.
     pub chains: bool,
+    /// Report files without recorded build ID that were changed later than the recording.
+    pub check_age: bool,
     /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
+}
+
+impl OpenOptions {
+    /// When the recording at `path` was last written, if files are to be compared with it.
+    pub(crate) fn recorded_at(&self, path: &Path) -> Option<std::time::SystemTime> {
+        let metadata = std::fs::metadata(path).ok().filter(|_| self.check_age)?;
+        metadata.modified().ok()
+    }
 }
 
 /// Why an import failed.
@@ -89,6 +100,7 @@ pub fn into<W: Write>(
     }
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
+    import.files.recorded = options.recorded_at(path);
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);
     import.kaslr = options.kaslr;
@@ -145,15 +157,20 @@ fn write<W: Write>(
     }
 }
 
-/// Converts the file at `path` to a temporary trace, which is deleted on drop.
+/// Converts the file at `path` to a temporary trace, which is deleted on drop. Also returns what
+/// was imported.
 ///
 /// # Errors
 /// See [`into`].
-pub fn to_trace(path: &Path, kind: FileKind, options: &OpenOptions) -> Result<Trace, ImportError> {
+pub fn to_trace(
+    path: &Path,
+    kind: FileKind,
+    options: &OpenOptions,
+) -> Result<(Trace, Imported), ImportError> {
     let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, &file);
     let mut writer = TraceWriter::new(out, &meta(path, kind))?;
-    into(path, kind, options, &mut writer)?;
+    let imported = into(path, kind, options, &mut writer)?;
     writer.finish()?;
-    Ok(Trace::open(file.path())?)
+    Ok((Trace::open(file.path())?, imported))
 }

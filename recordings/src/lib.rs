@@ -8,10 +8,13 @@
 
 pub mod branches;
 pub mod convert;
+pub mod counted;
 pub mod file_kind;
 pub mod files;
+pub mod gaps;
 pub mod import;
 pub mod kernel;
+pub mod made;
 pub mod mapped;
 pub mod model;
 pub mod names;

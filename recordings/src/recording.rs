@@ -2,22 +2,27 @@
 
 use crate::convert::{self, ImportError, OpenOptions};
 use crate::file_kind::FileKind;
+use crate::files::FileProblem;
 use crate::files::{FinderOptions, ImageFinder};
-use crate::import::{ImportItem, perf};
+use crate::gaps::Gaps;
+use crate::import::{ImportItem, Imported, perf};
+use crate::made::Made;
 use crate::mapped::map_file;
 use crate::model::Item;
 use crate::trace::{Chunk, Meta, Trace, TraceError};
 use crate::view::View;
 use crate::world::World;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
 use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
 /// A recording that can be read sample by sample.
 pub enum Recording {
-    /// A trace: opened, or converted from another format.
+    /// A trace.
     Trace(Box<Trace>),
+    /// A core or a capture, converted to a trace, and how that went.
+    Converted(Box<(Trace, Imported)>),
     /// A perf.data, read again at each pass.
     PerfData(Box<PerfData>),
 }
@@ -28,8 +33,11 @@ pub struct PerfData {
     meta: Meta,
     files: FinderOptions,
     chains: bool,
+    /// Chains of samples whose user part was recorded later; joined when first needed.
+    deferred: OnceCell<perf::Deferred>,
     /// Keeps images between passes.
     finder: Cell<Option<ImageFinder>>,
+    gaps: RefCell<Gaps>,
 }
 
 /// Receives samples in recording order; may stop the iteration.
@@ -51,9 +59,15 @@ impl Recording {
             FileKind::PerfData => {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
                 let bytes = map_file(path).map_err(io)?;
-                perf::parse((*bytes).as_ref())?;
+                let file = perf::parse((*bytes).as_ref())?;
+                let problems = file
+                    .cut()
+                    .into_iter()
+                    .chain(file.problems().iter().copied());
+                let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
+                    recorded: options.recorded_at(path),
                     ..FinderOptions::system()
                 };
                 Ok(Recording::PerfData(Box::new(PerfData {
@@ -61,10 +75,14 @@ impl Recording {
                     meta: convert::meta(path, kind),
                     files,
                     chains: options.chains,
+                    deferred: OnceCell::new(),
                     finder: Cell::default(),
+                    gaps: RefCell::new(gaps),
                 })))
             }
-            _ => Ok(convert::to_trace(path, kind, options)?.into()),
+            _ => Ok(Recording::Converted(Box::new(convert::to_trace(
+                path, kind, options,
+            )?))),
         }
     }
 
@@ -72,23 +90,64 @@ impl Recording {
     pub fn meta(&self) -> &Meta {
         match self {
             Recording::Trace(trace) => trace.meta(),
+            Recording::Converted(converted) => converted.0.meta(),
             Recording::PerfData(perf) => &perf.meta,
+        }
+    }
+
+    /// The trace that is read; `None` for a perf.data.
+    fn trace(&self) -> Option<&Trace> {
+        match self {
+            Recording::Trace(trace) => Some(trace),
+            Recording::Converted(converted) => Some(&converted.0),
+            Recording::PerfData(_) => None,
+        }
+    }
+
+    /// How the recording was made.
+    pub fn made(&self) -> Made {
+        match self {
+            Recording::PerfData(perf) => perf::parse((*perf.bytes).as_ref())
+                .map(|file| Made::of_perf(&file))
+                .unwrap_or_default(),
+            Recording::Trace(trace) => Made {
+                engine: trace.meta().engine,
+                ..Made::default()
+            },
+            Recording::Converted(converted) => Made {
+                engine: converted.0.meta().engine,
+                is_cut: converted.1.problems.iter().any(|problem| problem.is_cut()),
+                ..Made::default()
+            },
+        }
+    }
+
+    /// The problems with the files that mappings name, as far as the recording was read. None for a
+    /// trace, which has its images.
+    pub fn file_problems(&self) -> Vec<FileProblem> {
+        match self {
+            Recording::Trace(_) => Vec::new(),
+            Recording::Converted(converted) => converted.1.file_problems.clone(),
+            Recording::PerfData(perf) => {
+                let finder = perf.finder.take();
+                let problems = finder.as_ref().map(|f| f.problems().to_vec());
+                perf.finder.set(finder);
+                problems.unwrap_or_default()
+            }
         }
     }
 
     /// The number of samples, if known without reading the recording.
     pub fn sample_count(&self) -> Option<u64> {
-        match self {
-            Recording::Trace(trace) => Some(trace.len()),
-            Recording::PerfData(_) => None,
-        }
+        self.trace().map(Trace::len)
     }
 
-    /// Why the end is missing, if the trace was cut short.
-    pub fn cut(&self) -> Option<&TraceError> {
+    /// What the recording lacks. Whether its file was cut short is known before it is read.
+    pub fn gaps(&self) -> Gaps {
         match self {
-            Recording::Trace(trace) => trace.cut(),
-            Recording::PerfData(_) => None,
+            Recording::Trace(trace) => Gaps::of_trace(trace),
+            Recording::Converted(converted) => converted.1.clone().into(),
+            Recording::PerfData(perf) => perf.gaps.borrow().clone(),
         }
     }
 
@@ -99,6 +158,7 @@ impl Recording {
     pub fn views(&self, take: &mut TakeView<'_>) -> Result<u64, ImportError> {
         match self {
             Recording::Trace(trace) => views_of_trace(trace, take),
+            Recording::Converted(converted) => views_of_trace(&converted.0, take),
             Recording::PerfData(perf) => Ok(perf.views(take)?),
         }
     }
@@ -108,7 +168,7 @@ impl Recording {
     /// # Errors
     /// See [`Recording::views`].
     pub fn view(&self, number: u64, take: &mut TakeView<'_>) -> Result<Option<u64>, ImportError> {
-        if let Recording::Trace(trace) = self {
+        if let Some(trace) = self.trace() {
             if number >= trace.len() {
                 return Ok(Some(trace.len()));
             }
@@ -193,7 +253,12 @@ impl PerfData {
         let mut number = 0;
         let finder = self.finder.take();
         let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
-        perf::items(&file, &mut finder, self.chains, &mut |item| {
+        let options = perf::ItemOptions {
+            chains: self.chains,
+            deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
+        };
+        let mut ended = false;
+        let imported = perf::items(&file, &mut finder, &options, &mut |item| {
             match item {
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),
@@ -207,12 +272,18 @@ impl PerfData {
                         world: Some(&world),
                     };
                     number += 1;
-                    return take(&view);
+                    let flow = take(&view);
+                    ended = flow.is_break();
+                    return flow;
                 }
             }
             ControlFlow::Continue(())
         });
+        self.gaps.borrow_mut().pass(imported, ended);
         self.finder.set(Some(finder));
         Ok(number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use super::suggest;
+use super::{output, suggest};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,11 @@ use unwind_sim_judge::cases;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::kernel;
+use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::kernel::Version;
@@ -25,7 +27,8 @@ pub(crate) struct InputArgs {
     /// A trace, a case (.s), a perf.data or an ELF core.
     #[arg(value_name = "TRACE|CASE")]
     pub(crate) path: PathBuf,
-    /// Look for images below this folder first.
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     pub(crate) symfs: Option<PathBuf>,
     /// Only this sample, counted from 0.
@@ -130,6 +133,7 @@ impl KernelArgs {
             },
             kaslr: self.kaslr,
             chains: false,
+            check_age: false,
             force: self.force,
             offsets: self.offset.iter().cloned().collect(),
         })
@@ -145,16 +149,46 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     Ok((number(a, 0)?, number(b, u64::MAX)?))
 }
 
+/// Opens the recording at `path`. Reports on stderr if it was cut short.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Input> {
+    let input = Input::open(path, options).with_context(|| path.display().to_string())?;
+    output::tell_problems(path, &input.gaps().problems);
+    Ok(input)
+}
+
 impl InputArgs {
-    /// Opens the recording.
+    /// Opens the recording. Reports on stderr if it was cut short.
     pub(crate) fn open(&self) -> Result<Input> {
-        let options = self.kernel.options(self.symfs.clone())?;
-        let input = Input::open(&self.path, &options)
-            .with_context(|| format!("{}", self.path.display()))?;
-        if let Some(cut) = input.cut() {
-            anstream::eprintln!("the recording was cut short; what is there is used: {cut}");
-        }
+        self.open_with(|_| {})
+    }
+
+    /// Opens the recording, with options that `change` changes.
+    pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
+        let input = self.reopen_with(change)?;
+        output::tell_problems(&self.path, &input.gaps().problems);
         Ok(input)
+    }
+
+    /// Opens the recording again: its problems were reported.
+    pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
+        let mut options = self.kernel.options(self.symfs.clone())?;
+        change(&mut options);
+        Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
+    }
+
+    /// Opens the recording, and reads it with `read`. Reports on stderr what it lacks.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&Input) -> Result<R>) -> Result<R> {
+        let input = self.open()?;
+        let done = read(&input);
+        let gaps = input.gaps();
+        output::tell_left_out(&self.path, &gaps);
+        if gaps.skipped.contains_key(&Skip::NoRegisters) {
+            let path = quoted_path(&self.path);
+            anstream::eprintln!(
+                "next: unwind-sim doctor {path}, for the chains that perf recorded"
+            );
+        }
+        done
     }
 
     /// Whether the recording holds kernel stacks.

@@ -104,9 +104,12 @@ fn default_against(input: &Input) -> &'static str {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    let input = args.input.open()?;
+    args.input.read(|input| compare(args, given, input))
+}
+
+fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let against = args.judge.name();
-    let against = against.unwrap_or_else(|| default_against(&input));
+    let against = against.unwrap_or_else(|| default_against(input));
     let run = Run {
         engines: args.walk.engines(&args.input, &unwinders::DEFAULT)?,
         variants: args.walk.variants()?,
@@ -117,7 +120,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
     let filter = args.input.filter();
     let origin = Origin {
-        program: baseline::program(&input),
+        program: baseline::program(input),
         options: run.options(&filter),
     };
     let known = args.baseline.as_deref();
@@ -129,7 +132,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         Some(all) => Progress::up_to("samples", all.min(filter.limit.unwrap_or(all))),
         None => Progress::new("samples", false),
     };
-    let comparison = run.compare_telling(&input, &filter, &mut |n| progress.tell(n))?;
+    let comparison = run.compare_telling(input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
     let columns = run.column_names();
     let mut out = output::stdout();

@@ -4,19 +4,23 @@ use super::again::{BROKEN, Given};
 use super::args::{InputArgs, WalkArgs};
 use super::output;
 use super::status::Status;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::ffi::OsString;
 use std::io::Write;
 use unwind_sim_judge::compare::GroupBy;
-use unwind_sim_judge::doctor::{self, Complaint, PERF};
+use unwind_sim_judge::doctor::{self, Complaint, PERF, Report};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::progress::Progress;
+use unwind_sim_recordings::trace::Engine;
+use unwind_sim_view::text::plural;
 use unwind_sim_view::{doctor as show, json};
 
-/// The unwinders that are tried without `--unwinder`.
-const DEFAULT: [&str; 2] = ["dwarf", "fp"];
+/// The unwinders that are tried without `--unwinder`, and before them those that are tried if branch
+/// records were recorded.
+const DEFAULT: [&str; 3] = ["dwarf", "fp", "dwarf+fp"];
+const BRANCHES: [&str; 2] = ["lbr", "lbr:stitch"];
 /// The number of complaints on one screen.
 const SHOWN: usize = 5;
 
@@ -25,7 +29,8 @@ const SHOWN: usize = 5;
 /// The chains that perf recorded are examined if there are any, or else those of the first
 /// unwinder. They are judged by the recorded truth, or by the frames that the code proves (see
 /// `compare --against proof`); beyond those, a chain that does not end at a root is broken. Broken
-/// stacks are gathered by kind and file, those with the most first.
+/// stacks are gathered by kind and file, those with the most first. What to do is not what the
+/// recording already did, nor an unwinder that was tried and is worse.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,20 +55,44 @@ pub(crate) struct Args {
 
 /// Opens the recording. A perf.data without registers still has the chains that perf recorded.
 fn open(args: &InputArgs) -> Result<(Input, bool)> {
-    let input = args.open()?;
+    let input = args.open_with(|options| options.check_age = true)?;
     let is_empty = input.first(|_| ()).is_none();
     if !is_empty || file_kind(&args.path)? != FileKind::PerfData {
         return Ok((input, false));
     }
-    let options = unwind_sim_recordings::convert::OpenOptions {
-        chains: true,
-        ..args.kernel.options(args.symfs.clone())?
+    let input = args.reopen_with(|options| {
+        options.check_age = true;
+        options.chains = true;
+    })?;
+    Ok((input, true))
+}
+
+/// Why there is nothing to show, and what to do.
+fn nothing(args: &Args, input: &Input, report: &Report) -> String {
+    let (samples, made) = (report.samples, &report.made);
+    if samples == 0 && input.first(|_| ()).is_some() {
+        return "no sample passes --sample, --tid, --time or --limit".to_owned();
+    }
+    let head = format!("{samples} sample{}", plural(samples));
+    if let Some(main) = report.main() {
+        let (asked, perf) = (args.walk.unwinder.join(","), &report.subjects[main]);
+        return format!(
+            "{head}, none of which {asked} can walk, as they lack what it needs; of the stacks by \
+             {}, {} are whole and {} broken (leave out --unwinder to see why)",
+            perf.name, perf.whole, perf.broken
+        );
+    }
+    let advice = match made.engine {
+        Engine::PerfData if made.stack_copy == 0 => {
+            ": record with `perf record --call-graph dwarf,16384`"
+        }
+        Engine::PerfData => ": perf copied stacks, but sampled no program in user space",
+        Engine::Core if made.is_cut => {
+            ": the core was cut short; let the next one be written whole (`ulimit -c unlimited`)"
+        }
+        _ => "",
     };
-    let input = Input::open(&args.path, &options);
-    Ok((
-        input.with_context(|| args.path.display().to_string())?,
-        true,
-    ))
+    format!("{head}, none of which has a user stack to judge{advice}")
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
@@ -72,8 +101,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         true => "truth",
         false => "proof",
     };
+    let branches = input.made().branch_calls;
+    let default: Vec<&str> = match branches {
+        true => BRANCHES.into_iter().chain(DEFAULT).collect(),
+        false => DEFAULT.to_vec(),
+    };
     let run = Run {
-        engines: args.walk.engines(&args.input, &DEFAULT)?,
+        engines: args.walk.engines(&args.input, &default)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::from_name(against)?,
@@ -83,14 +117,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut progress = Progress::new("samples", false);
     let report = doctor::examine(&input, &filter, &run, &mut |n| progress.tell(n))?;
     drop(progress);
+    output::tell_left_out(&args.input.path, &input.gaps());
     let mut out = output::stdout();
-    // With --unwinder, the first of those given; perf's chains are only counted.
-    let by_name = (!args.walk.unwinder.is_empty()).then_some(1);
-    let walked = |&subject: &usize| {
-        let subject = &report.subjects[subject];
-        subject.whole + subject.broken > 0
+    // With --unwinder, the first of those given that walked a stack; perf's chains are only counted.
+    let main = match args.walk.unwinder.is_empty() {
+        true => report.main(),
+        false => report.main_of(1),
     };
-    let main = by_name.filter(walked).or_else(|| report.main());
     if args.json {
         for line in json::doctor(&report, &output::command_line()) {
             serde_json::to_writer(&mut out, &line)?;
@@ -126,12 +159,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         };
         write!(out, "{}", show::doctor_text(&report, main, limit, &explain))?;
     } else {
-        writeln!(
-            out,
-            "{} samples, none of which has a user stack to judge: record with `perf record \
-             --call-graph dwarf,16384`",
-            report.samples
-        )?;
+        writeln!(out, "{}", nothing(args, &input, &report))?;
     }
     out.flush()?;
     Ok(match main {

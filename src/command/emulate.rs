@@ -10,6 +10,7 @@ use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
 use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim_record::emulate::{self, Bounds, Run};
 use unwind_sim_record::program::End;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::progress::Progress;
 
 /// Run a program in the emulated machine.
@@ -114,10 +115,10 @@ fn tell(args: &Args, run: &Run) {
     }
     if args.stats {
         anstream::eprintln!(
-            "{} instructions in {:.3} s, {:.1} million a second",
-            run.instructions,
+            "{} in {:.3} s, {:.1} million a second",
+            counted(run.instructions, "instruction"),
             run.time.as_secs_f64(),
-            run.mips(),
+            run.mips()
         );
         anstream::eprintln!(
             "{} pages of memory, {} KiB of decoded code",

@@ -7,9 +7,11 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::input::Input;
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::unwinders;
 use unwind_sim_unwind::reason::Code;
+use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{explain, pages};
 
 /// Explain a reason code, or one walk: the rules, their rows, the words read, and the right answer.
@@ -33,7 +35,12 @@ pub(crate) struct Args {
     /// Only this frame of the chain; the number after the last frame explains the end.
     #[arg(long, value_name = "K")]
     frame: Option<usize>,
-    /// Look for images below this folder first.
+    /// Show every frame. By default, of frames that repeat, as in a deep recursion, only the first
+    /// and the last are shown.
+    #[arg(long)]
+    all: bool,
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     #[command(flatten)]
@@ -77,16 +84,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         limit: None,
         kernel: args.kernel.clone(),
     };
-    let recording = input.open()?;
+    input.read(|recording| walk(args, &input, recording, &mut out))
+}
+
+/// Explains the walks of the unwinders on the sample.
+fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) -> Result<Status> {
     let run = Run {
-        engines: args.walk.engines(&input, &[unwinders::REFERENCE])?,
+        engines: args.walk.engines(input, &[unwinders::REFERENCE])?,
         variants: args.walk.variants()?,
-        setting: args.walk.setting(what)?,
+        setting: args.walk.setting(&input.path)?,
         against: Against::from_name(args.judge.name().unwrap_or("truth"))?,
         group_by: GroupBy::default(),
     };
     let columns = run.columns();
-    run.for_each(&recording, &input.filter(), &mut |view, column, outcome| {
+    let shown = if args.all { Shown::All } else { Shown::Folded };
+    run.for_each(recording, &input.filter(), &mut |view, column, outcome| {
         let engine = &run.engines[columns[column].engine];
         let variant = columns[column].variant_for(view);
         let walk = explain::Walk {
@@ -95,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             setting: &run.setting,
             outcome,
         };
-        writeln!(out, "{}", explain::explain(view, &walk, args.frame))?;
+        writeln!(out, "{}", explain::explain(view, &walk, args.frame, shown))?;
         if let Against::Proof(proof) = &run.against
             && let Some(ending) = proof.ending()
         {

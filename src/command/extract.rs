@@ -1,12 +1,12 @@
 //! `extract`: one sample, or all, as a separate trace or case.
 
+use super::args::open;
 use super::status::Status;
 use super::suggest;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::case::Case;
 use unwind_sim_judge::extract::{self, Written};
-use unwind_sim_judge::input::Input;
 use unwind_sim_recordings::convert::OpenOptions;
 
 /// Extract one sample, or all, into a small trace or a case, to keep or to share.
@@ -37,8 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let input = Input::open(&args.path, &OpenOptions::default())
-        .with_context(|| args.path.display().to_string())?;
+    let input = open(&args.path, &OpenOptions::default())?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
         bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use unwind_sim_judge::input::file_kind;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
+use unwind_sim_recordings::gaps::Gaps;
 
 /// Import a perf.data, an ELF core, a kernel capture or a vmcore into a trace. Its truth is
 /// unknown; chains that perf recorded are kept for comparison.
@@ -26,15 +27,13 @@ pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
     output: PathBuf,
-    /// Look for images below this folder first.
+    /// Look for images below this folder first. One that is not there is taken from its original
+    /// path if its build ID is the recorded one.
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
     #[command(flatten)]
     kernel: KernelArgs,
 }
-
-/// How many problems with files are listed; the rest are counted.
-const TOLD_MAX: usize = 10;
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
@@ -48,22 +47,14 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         Ok(imported)
     })?;
     output::tell_trace(imported.samples, &args.output, "");
-    for (why, n) in &imported.skipped {
-        anstream::eprintln!("{n} left out: {}", why.description());
-    }
-    for problem in &imported.problems {
-        anstream::eprintln!("{problem}");
-    }
-    for problem in imported.file_problems.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{problem}");
-    }
-    let more = imported.file_problem_count.saturating_sub(TOLD_MAX as u64);
-    if more > 0 {
-        anstream::eprintln!("and {more} more files");
-    }
+    output::tell_files(&imported.file_problems, imported.file_problem_count);
+    let samples = imported.samples;
+    let gaps = Gaps::from(imported);
+    output::tell_problems(&args.path, &gaps.problems);
+    output::tell_left_out(&args.path, &gaps);
     let next = given.command(&COMPARE, &[path_argument(&args.output)], &[]);
-    output::tell_next(imported.samples, &next);
-    Ok(if imported.samples == 0 {
+    output::tell_next(samples, &next);
+    Ok(if samples == 0 {
         Status::NothingJudged
     } else {
         Status::AsExpected

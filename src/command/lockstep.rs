@@ -7,6 +7,7 @@ use std::io::Write;
 use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Output};
 use unwind_sim_proof::lockstep::{self, Request, Run};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::progress::Progress;
 
 /// Run a program in the emulated machine and on this computer's processor, and compare all
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             && number - told >= every
         {
             told = number;
-            anstream::eprintln!("{number} instructions");
+            anstream::eprintln!("{}", counted(number, "instruction"));
         }
     };
     let run = lockstep::run(program.program, &request, &mut progress)?;
@@ -89,8 +90,9 @@ fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
     let (compared, led, exceptions) = (run.compared, run.led, run.exceptions);
     writeln!(
         out,
-        "{compared} instructions compared, {led} answered by the machine, {exceptions} \
+        "{} compared, {led} answered by the machine, {exceptions} \
          exceptions: {}",
+        counted(compared, "instruction"),
         match &run.difference {
             None => "no difference",
             Some(_) => "they differ",

@@ -7,6 +7,9 @@ use std::path::Path;
 use unwind_sim_emulator::linux::Notice;
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::shell::quoted;
+use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::files::FileProblem;
+use unwind_sim_recordings::gaps::{Gaps, Problem};
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::trace::{Meta, TraceFile, TraceWriter};
 
@@ -117,11 +120,8 @@ pub(crate) fn trace_file<T>(
     if done.is_err() {
         let samples = file.samples();
         if let Some(partial) = file.abandon() {
-            let s = unwind_sim_view::text::plural(samples);
-            anstream::eprintln!(
-                "{samples} sample{s} recorded before the error: {}",
-                partial.display()
-            );
+            let samples = counted(samples, "sample");
+            anstream::eprintln!("{samples} recorded before the error: {}", partial.display());
         }
     }
     done
@@ -145,9 +145,63 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
     match samples {
         0 => anstream::eprintln!("no sample was taken, so {shown} was not written{ended}"),
         n => {
-            let s = unwind_sim_view::text::plural(n);
-            anstream::eprintln!("{n} sample{s} in {shown}{ended}");
+            anstream::eprintln!("{} in {shown}{ended}", counted(n, "sample"));
         }
+    }
+}
+
+/// The maximum number of problems of one kind that are listed; the rest are counted.
+pub(crate) const TOLD_MAX: usize = 10;
+
+/// Reports why parts of the recording at `path` cannot be read. What is missing at the end of the
+/// file has one cause, so it is one message.
+pub(crate) fn tell_problems(path: &Path, problems: &[Problem]) {
+    let (cut, damaged): (Vec<_>, Vec<_>) = problems.iter().partition(|p| p.is_cut());
+    if let Some((first, others)) = cut.split_first() {
+        let more = match others.len() as u64 {
+            0 => String::new(),
+            n => format!("; parts of it that are missing too: {n}"),
+        };
+        let named = named(path, first);
+        anstream::eprintln!("the recording was cut short; what is there is used: {named}{more}");
+    }
+    for problem in damaged.iter().take(TOLD_MAX) {
+        anstream::eprintln!("{}", named(path, problem));
+    }
+    let more = damaged.len().saturating_sub(TOLD_MAX) as u64;
+    if more > 0 {
+        anstream::eprintln!("and {}", counted(more, "more problem"));
+    }
+}
+
+/// A problem with the recording at `path`, with its file. Traces name theirs themselves.
+fn named(path: &Path, problem: &Problem) -> String {
+    match problem {
+        Problem::Trace(cut) => cut.to_string(),
+        Problem::Import(problem) => format!("{}: {problem}", path.display()),
+    }
+}
+
+/// Reports what was found missing while the recording at `path` was read.
+pub(crate) fn tell_left_out(path: &Path, gaps: &Gaps) {
+    // That records are missing at the end of a file that was cut short was said before.
+    let is_cut = gaps.problems.iter().any(Problem::is_cut);
+    let later = gaps.later.iter().filter(|p| !(is_cut && p.is_cut()));
+    tell_problems(path, &later.cloned().collect::<Vec<_>>());
+    for (why, n) in &gaps.skipped {
+        anstream::eprintln!("{n} left out: {}", why.description());
+    }
+}
+
+/// Reports image files that were not found or could not be read: the first ones, and how many
+/// there are in all.
+pub(crate) fn tell_files(problems: &[FileProblem], count: u64) {
+    for problem in problems.iter().take(TOLD_MAX) {
+        anstream::eprintln!("{problem}");
+    }
+    let more = count.saturating_sub(TOLD_MAX as u64);
+    if more > 0 {
+        anstream::eprintln!("and {}", counted(more, "more file"));
     }
 }
 
@@ -155,5 +209,27 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
 pub(crate) fn tell_next(samples: u64, command: &str) {
     if samples > 0 {
         anstream::eprintln!("next: {command}");
+    }
+}
+
+/// Reports what could not be read of the recording at `path`.
+///
+/// # Errors
+/// If its end could not be read.
+#[cfg(feature = "perf")]
+pub(crate) fn tell_summary(path: &Path, summary: &unwind_sim_perf_data::Summary) -> Result<()> {
+    if let Some(cut) = summary.cut {
+        tell_problems(
+            path,
+            &[unwind_sim_recordings::import::ImportError::Perf(cut).into()],
+        );
+    }
+    if let Some(error) = summary.first_skipped {
+        let records = counted(summary.skipped, "record");
+        anstream::eprintln!("{records} left out, the first: {error}");
+    }
+    match summary.stop {
+        unwind_sim_perf_data::Stop::Error(error) => Err(error.into()),
+        _ => Ok(()),
     }
 }

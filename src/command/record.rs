@@ -18,6 +18,7 @@ use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_perf_model::lbr::Depth;
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::trace::Meta;
 
@@ -242,7 +243,7 @@ impl Args {
     /// The part of the run for which the truth is known.
     fn truth_text(&self, instructions: u64) -> String {
         let from = self.from.as_deref().unwrap_or("the start");
-        format!("from {from}, {instructions} instructions")
+        format!("from {from}, {}", counted(instructions, "instruction"))
     }
 
     /// Warns, before the run, of places that are neither in the program nor in the libraries it is
@@ -267,7 +268,10 @@ impl Args {
         }
         if let Some(unknown) = told.unknown {
             let steps = told.instructions;
-            anstream::eprintln!("{steps} instructions, truth unknown at {unknown} of them");
+            anstream::eprintln!(
+                "{}, truth unknown at {unknown} of them",
+                counted(steps, "instruction")
+            );
         }
         let file = quoted_path(&self.output);
         output::tell_next(told.samples, &format!("unwind-sim compare {file}"));

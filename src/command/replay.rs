@@ -9,18 +9,17 @@ use super::status::Status;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::io::Write;
+use std::path::Path;
 use unwind_sim_judge::compare::{Comparison, GroupBy};
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_judge::input::{FileKind, RECORDING, RECORDINGS};
+use unwind_sim_judge::input::{FileKind, Input, RECORDING, RECORDINGS};
 use unwind_sim_judge::run::{Against, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
+use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{json, kernel as show, profile, text};
-
-/// How many problems with files are listed; the rest are counted.
-const TOLD_MAX: usize = 10;
 
 /// What `replay` writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,18 +141,20 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     match args.format {
         Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {
             #[cfg(feature = "machine")]
-            _ if args.confirm.is_wanted() => confirm::run(args, &run, out),
-            None => chains(args, &run, out),
-            Some(Print::Perf) => as_perf(args, &run, out),
+            _ if args.confirm.is_wanted() => {
+                (args.input).read(|input| confirm::run(args, &run, input, out))
+            }
+            None => (args.input).read(|input| chains(args, &run, input, out)),
+            Some(Print::Perf) => (args.input).read(|input| as_perf(args, &run, input, out)),
             Some(_) if args.json => {
                 bail!("--as with --json needs --as perf")
             }
-            Some(_) => as_kernel(args, &run, out),
+            Some(_) => (args.input).read(|input| as_kernel(args, &run, input, out)),
         }),
         Format::Profile(format) => output::to_file_or(path, output::raw_stdout(), |out| {
             let (source, format) = (args.source(), format.into());
             let written = profile::write(&source, &run, format, args.threads, out)?;
-            Ok(told(written))
+            Ok(told(&args.input.path, &written))
         }),
     }
 }
@@ -178,20 +179,10 @@ impl Args {
 }
 
 /// Reports on stderr what is missing from a profile.
-fn told(written: profile::Written) -> Status {
-    for (why, n) in &written.skipped {
-        anstream::eprintln!("{n} left out: {}", why.description());
-    }
-    if let Some(error) = &written.cut_short {
-        anstream::eprintln!("{error}");
-    }
-    for problem in written.file_problems.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{problem}");
-    }
-    let more = written.file_problem_count.saturating_sub(TOLD_MAX as u64);
-    if more > 0 {
-        anstream::eprintln!("and {more} more files");
-    }
+fn told(path: &Path, written: &profile::Written) -> Status {
+    output::tell_problems(path, &written.gaps.problems);
+    output::tell_left_out(path, &written.gaps);
+    output::tell_files(&written.file_problems, written.file_problem_count);
     if written.stacks == 0 {
         Status::NothingJudged
     } else {
@@ -199,38 +190,37 @@ fn told(written: profile::Written) -> Status {
     }
 }
 
-fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
-    let input = args.input.open()?;
+fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let columns = run.columns();
     let names = run.column_names();
     let mut comparison = Comparison::new(columns.len());
     let mut last = None;
-    run.for_each(
-        &input,
-        &args.input.filter(),
-        &mut |view, column, outcome| {
-            if last != Some(view.number) {
-                last = Some(view.number);
-                comparison.add_sample(view);
-                if !args.json {
-                    writeln!(out, "{}", text::sample_line(view))?;
-                    for recorded in &view.sample.recorded {
-                        write!(out, "{}", text::recorded_text(view.space, recorded))?;
-                    }
+    run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
+        if last != Some(view.number) {
+            last = Some(view.number);
+            comparison.add_sample(view);
+            if !args.json {
+                writeln!(out, "{}", text::sample_line(view))?;
+                for recorded in &view.sample.recorded {
+                    write!(out, "{}", text::recorded_text(view.space, recorded))?;
                 }
             }
-            comparison.add(column, view, outcome, GroupBy::Cause);
-            if args.json {
-                let unwinder = run.engines[columns[column].engine].name();
-                let start = columns[column].variant_for(view).as_str();
-                serde_json::to_writer(&mut *out, &json::chain(view, unwinder, start, outcome))?;
-                writeln!(out)?;
-            } else {
-                write!(out, "{}", text::chain_text(&names[column], view, outcome))?;
-            }
-            Ok(())
-        },
-    )?;
+        }
+        comparison.add(column, view, outcome, GroupBy::Cause);
+        if args.json {
+            let unwinder = run.engines[columns[column].engine].name();
+            let start = columns[column].variant_for(view).as_str();
+            serde_json::to_writer(&mut *out, &json::chain(view, unwinder, start, outcome))?;
+            writeln!(out)?;
+        } else {
+            write!(
+                out,
+                "{}",
+                text::chain_text(&names[column], view, outcome, Shown::All)
+            )?;
+        }
+        Ok(())
+    })?;
     if args.json {
         let line = json::summary(&comparison, None, &output::command_line());
         serde_json::to_writer(&mut *out, &line)?;
@@ -248,13 +238,12 @@ fn chains(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
 }
 
 /// `--as`: prints walks, and does not judge them.
-fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+fn as_kernel(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let print = match args.print {
         Some(Print::Reliable) => kernel::Print::Reliable,
         Some(Print::Trace) => kernel::Print::Trace,
         Some(Print::StackWalk | Print::Perf) | None => kernel::Print::StackWalk,
     };
-    let input = args.input.open()?;
     let (columns, names) = (run.columns(), run.column_names());
     let mut cache = Cache::new();
     let mut count = 0;
@@ -281,7 +270,7 @@ fn as_kernel(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
 }
 
 /// `--as perf`: prints callchains, and judges them where the recording has perf's own.
-fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
+fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let options = CallchainOptions {
         max_stack: args.max_stack,
         max_contexts: args.max_contexts,
@@ -292,7 +281,6 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         },
         crosstask: args.crosstask,
     };
-    let input = args.input.open()?;
     let columns = run.columns();
     let mut cache = Cache::new();
     let (mut count, mut equal, mut different, mut wrong) = (0, 0, 0, 0);
@@ -334,7 +322,7 @@ fn as_perf(args: &Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
         Ok(())
     })?;
     if equal + different > 0 {
-        anstream::eprintln!("{equal} callchains equal what perf recorded, {different} differ");
+        anstream::eprintln!("callchains: {equal} as perf recorded them, {different} different");
     }
     Ok(match (count, different + wrong) {
         (0, _) => Status::NothingJudged,

@@ -14,6 +14,7 @@ use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::view::MemoryView;
@@ -111,14 +112,14 @@ fn tell(run: &verify::Run, seconds: f64) {
     let results = &run.results;
     let rate = results.instructions as f64 / seconds / 1e6;
     anstream::eprintln!(
-        "{} instructions in {seconds:.3} s, {rate:.1} million a second",
-        results.instructions
+        "{} in {seconds:.3} s, {rate:.1} million a second",
+        counted(results.instructions, "instruction")
     );
     let (memory, addresses) = (&results.memory, results.addresses.max(1));
     anstream::eprintln!(
-        "{} distinct instructions; {memory}; {} bytes for each instruction",
-        results.addresses,
-        memory.total() as u64 / addresses
+        "{}; {memory}; {} for each instruction",
+        counted(results.addresses, "distinct instruction"),
+        counted(memory.total() as u64 / addresses, "byte")
     );
     anstream::eprintln!("{}", results.work);
 }
@@ -132,7 +133,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         );
     }
     if engines.len() > verify::UNWINDERS_MAX {
-        bail!("at most {} unwinders at a time", verify::UNWINDERS_MAX);
+        bail!(
+            "at most {} at a time",
+            counted(verify::UNWINDERS_MAX, "unwinder")
+        );
     }
     let Some(view) = MemoryView::from_name(&args.view) else {
         bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);

@@ -226,7 +226,9 @@ impl Table {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for function in overlapping {
             let end = function.error.as_ref().map_or(u64::MAX, |e| e.0);
-            for row in self.rows(function) {
+            let all = self.rows(function);
+            rows.reserve(all.len());
+            for row in all {
                 let row = Row {
                     start: row.start.max(range.start),
                     end: row.end.min(range.end).min(end),

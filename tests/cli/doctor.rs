@@ -1,10 +1,16 @@
 //! `doctor`: which code broke how many stacks.
 
-use crate::{THROWS, ends_with, run, snapshot, status, stderr, without_places};
+mod chains;
+
+use crate::{THROWS, ends_with, run, snapshot_text, status, stderr, without_places};
 use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MISSING: &str = "corpus/perfdata/norow.data";
 const CHAINS: &str = "corpus/perfdata/fp-pipe.data";
+const DEFERRED: &str = "corpus/perfdata/threads4-switch-defer.data";
+const BRANCHES: &str = "corpus/perfdata/LBR-stitch-grow.data";
 
 fn lines(args: &[&str]) -> Vec<Value> {
     let text = ends_with(1, &[args, &["--json"]].concat());
@@ -14,8 +20,30 @@ fn lines(args: &[&str]) -> Vec<Value> {
 
 #[test]
 fn one_screen_says_what_broke_the_stacks() {
-    snapshot("doctor-throws", &["doctor", THROWS]);
     let text = ends_with(1, &["doctor", THROWS]);
+    // Who wrote the libraries, and what their code proves, is known only where they are installed.
+    let known = |line: &str| match line.trim_start().split_once(' ') {
+        Some(("do:", _)) => "          do: ..\n".to_owned(),
+        Some(("written", rest)) => match rest.split_once("; eh_frame ") {
+            Some((_, row)) => format!("          written ..; eh_frame {row}"),
+            None => "          written ..\n".to_owned(),
+        },
+        _ => line.to_owned(),
+    };
+    let masked: String = text.split_inclusive('\n').map(known).collect();
+    snapshot_text(
+        "doctor-throws",
+        &format!("unwind-sim doctor {THROWS}"),
+        &masked,
+    );
+    assert!(
+        text.contains("GCC builds its start files without rows"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("--unwinder dwarf+fp") && !text.contains("--call-graph"),
+        "{text}"
+    );
     assert!(text.lines().count() <= 40, "{text}");
 }
 
@@ -114,4 +142,235 @@ fn explain_says_where_the_proof_ends() {
         .lines()
         .find(|l| l.starts_with("the proof ends with frame "));
     assert!(line.is_some(), "{shown}");
+}
+
+/// User chains that the kernel recorded at the return to user space belong to their samples.
+#[test]
+fn deferred_chains_are_joined() {
+    let report = lines(&["doctor", DEFERRED, "--symfs", "corpus"]);
+    let last = report.last().expect("a line");
+    assert_eq!(last["unwinders"][0]["unwinder"], "perf");
+    let count = |name: &str| last["unwinders"][0][name].as_u64().expect("a number");
+    assert_eq!(count("whole") + count("broken"), 137);
+    assert_eq!(last["samples"], 137);
+}
+
+/// A recording of branch records is judged by them, and not advised to record or stitch them again.
+#[test]
+fn branch_records_are_judged_by_themselves() {
+    let report = lines(&["doctor", BRANCHES, "--symfs", "corpus"]);
+    assert_eq!(report[0]["unwinder"], "lbr");
+    assert_eq!(report[0]["kind"], "branch-records");
+    let advice = report[0]["advice"].as_str().expect("text");
+    assert!(!advice.contains("lbr"), "{advice}");
+    assert!(advice.contains("--call-graph dwarf"), "{advice}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_said() {
+    let asked = ends_with(3, &["doctor", CHAINS, "--unwinder", "dwarf"]);
+    assert!(asked.contains("none of which dwarf can walk"), "{asked}");
+    let none = ends_with(3, &["doctor", CHAINS, "--tid", "4000000000"]);
+    assert!(none.starts_with("no sample passes"), "{none}");
+    assert!(!none.contains("record"), "{none}");
+    let one = ends_with(
+        1,
+        &["doctor", MISSING, "--sample", "0", "--symfs", "corpus"],
+    );
+    assert!(
+        one.starts_with("1 sample; 1 of 1 stack by dwarf is broken"),
+        "{one}"
+    );
+}
+
+/// What is wrong with a file, and by which build ID to look for it.
+#[test]
+fn files_are_told_apart_by_what_is_wrong() {
+    const ID: &str = "afb71b40c3a2e2decec8e66e3af62acfe35d6ac6";
+    let folder = tempfile::tempdir().expect("a folder");
+    let symfs = folder.path().to_str().expect("text");
+    let of = |report: &[Value]| report.iter().find(|c| c["image"] == "/opt/norow").cloned();
+    let missing = of(&lines(&["doctor", MISSING, "--symfs", symfs])).expect("a complaint");
+    assert_eq!(missing["kind"], "no-file");
+    let advice = missing["advice"].as_str().expect("text");
+    assert!(advice.contains(&format!("executable {ID})")), "{advice}");
+    let opt = folder.path().join("opt");
+    std::fs::create_dir(&opt).expect("a folder");
+    std::fs::write(opt.join("norow"), "no ELF").expect("a file");
+    let damaged = of(&lines(&["doctor", MISSING, "--symfs", symfs])).expect("a complaint");
+    assert_eq!(damaged["kind"], "unreadable-file");
+    let note = damaged["notes"][0].as_str().expect("text");
+    assert!(note.contains("not an ELF file"), "{note}");
+}
+
+/// A program whose function `bottom` is called when its stack is as a test wants it.
+fn stack_of(folder: &Path, body: &str) -> PathBuf {
+    let (source, program) = (folder.join("p.c"), folder.join("p"));
+    let head = "volatile long sink;\n\
+                __attribute__((noinline)) void bottom(void) { sink++; }\n";
+    std::fs::write(&source, format!("{head}{body}")).expect("a source");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-g", "-w", "-fno-stack-protector", "-o"]);
+    let built = cc.arg(&program).arg(&source).status();
+    assert!(built.expect("cc is installed").success());
+    let trace = folder.join("trace.bin");
+    let [trace_arg, program] = [&trace, &program].map(|p| p.to_str().expect("text"));
+    let record = [
+        "record", "--engine", "emulator", "--at", "bottom", "-o", trace_arg, "--", program,
+    ];
+    run(&record);
+    trace
+}
+
+#[test]
+fn endless_recursion_is_not_a_fault_of_a_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = stack_of(
+        folder.path(),
+        "__attribute__((noinline)) long down(long n) {\n\
+           if (n == 0) { bottom(); return 0; }\n\
+           long r = down(n - 1); sink++; return r + n; }\n\
+         int main(void) { return down(3000) < 0; }\n",
+    );
+    let trace = trace.to_str().expect("text");
+    let args = ["doctor", trace, "--unwinder", "dwarf", "--max-frames"];
+    let report = lines(&[&args[..], &["1500"]].concat());
+    assert_eq!(report[0]["kind"], "endless-recursion", "{report:?}");
+    assert_eq!(report[0]["functions"][0]["function"], "down");
+    assert_eq!(report[0]["author"], "compiler");
+    // The debug information names the compiler, with whatever name it has.
+    assert!(report[0]["producer"].is_string(), "{report:?}");
+    // Too few frames to know.
+    let report = lines(&[&args[..], &["500"]].concat());
+    assert_eq!(report[0]["kind"], "frame-limit", "{report:?}");
+}
+
+#[test]
+fn an_overwritten_return_address_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = stack_of(
+        folder.path(),
+        "__attribute__((noinline)) void poke(volatile long *at) { at[1] = 0x4141414141414141; }\n\
+         __attribute__((noinline)) void smash(void) {\n\
+           poke(__builtin_frame_address(0)); bottom(); sink++; }\n\
+         int main(void) { smash(); sink++; return 0; }\n",
+    );
+    let report = lines(&["doctor", trace.to_str().expect("text")]);
+    assert_eq!(report[0]["kind"], "overwritten-return", "{report:?}");
+    assert_eq!(report[0]["functions"][0]["function"], "smash");
+    let note = report[0]["notes"][0].as_str().expect("text");
+    assert!(note.contains("0x4141414141414141"), "{note}");
+}
+
+const CODE: u64 = 0x40_1000;
+const STACK: u64 = 0x7ffd_0000_0000;
+
+/// A core (ELF, `NT_PRSTATUS` of Linux `include/uapi/linux/elfcore.h`) of a thread with code in
+/// memory without a file, whose stack has `words` from rsp upwards.
+fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
+    const PAGE: usize = 4096;
+    let mut status = vec![0; 336];
+    status[32..36].copy_from_slice(&7_u32.to_le_bytes());
+    for (register, value) in [(4, rbp), (16, rip), (17, 0x33), (18, 0x202), (19, rsp)] {
+        let at = 112 + 8 * register;
+        status[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
+    }
+    let word32 = |n: usize| u32::try_from(n).expect("small").to_le_bytes();
+    let note = [
+        &word32(5)[..],
+        &word32(status.len()),
+        &word32(1),
+        b"CORE\0\0\0\0",
+        &status,
+    ]
+    .concat();
+    // Type and flags; offset, address, physical address, size in the file and in memory; alignment.
+    let header =
+        |kind: u32, flags: u32, offset: usize, address: u64, file: usize, memory: usize| {
+            let (offset, file, memory) = (offset as u64, file as u64, memory as u64);
+            let words = [offset, address, 0, file, memory, 4].map(u64::to_le_bytes);
+            [
+                &kind.to_le_bytes()[..],
+                &flags.to_le_bytes(),
+                words.as_flattened(),
+            ]
+            .concat()
+        };
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    out.extend([4, 0, 62, 0, 1, 0, 0, 0]);
+    out.extend([0, 64, 0].map(u64::to_le_bytes).as_flattened());
+    out.extend([0, 0, 0, 0, 64, 0, 56, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend(header(4, 4, 64 + 3 * 56, 0, note.len(), 0));
+    out.extend(header(1, 5, PAGE, CODE, 0, PAGE));
+    out.extend(header(1, 6, PAGE, STACK, PAGE, PAGE));
+    out.extend(note);
+    out.resize(PAGE, 0);
+    let mut stack = vec![0; PAGE];
+    let at = usize::try_from(rsp.saturating_sub(STACK)).expect("small");
+    for (word, place) in words.iter().zip(stack[at..].chunks_exact_mut(8)) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    out.extend(stack);
+    out
+}
+
+fn complaint_about(core: &[u8], more: &[&str]) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("core");
+    std::fs::write(&path, core).expect("a core");
+    let args = [&["doctor", path.to_str().expect("text")], more].concat();
+    let first = lines(&args).swap_remove(0);
+    let advice = first["advice"].as_str().expect("text");
+    assert!(
+        !advice.contains("perf record") && !advice.contains("--call-graph"),
+        "{advice}"
+    );
+    first
+}
+
+#[test]
+fn a_jump_to_no_code_is_blamed_on_its_caller() {
+    let called = complaint_about(&core(0, STACK + 64, 0, &[CODE + 16]), &[]);
+    assert_eq!(called["kind"], "bad-jump");
+    assert_eq!(called["image"], "//anon");
+    let note = called["notes"][0].as_str().expect("text");
+    assert!(note.starts_with("the pc is 0x0, a null pointer"), "{note}");
+    let jumped = complaint_about(&core(0x1234_5678, STACK + 64, 0, &[7]), &[]);
+    assert_eq!(jumped["kind"], "bad-jump");
+    let note = jumped["notes"][0].as_str().expect("text");
+    assert!(
+        note.contains("not an address of code; the word at rsp is not"),
+        "{note}"
+    );
+}
+
+#[test]
+fn a_core_that_was_cut_short_is_told_from_one_that_lacks_memory() {
+    let frame = STACK + 1024;
+    let mut cut = core(CODE + 16, STACK + 64, frame, &[]);
+    cut.truncate(cut.len() - 3584);
+    let found = complaint_about(&cut, &["--unwinder", "fp"]);
+    assert_eq!(found["kind"], "cut-core", "{found}");
+    let elsewhere = core(CODE + 16, STACK + 64, STACK + 0x10_0000, &[]);
+    let found = complaint_about(&elsewhere, &["--unwinder", "fp"]);
+    assert_eq!(found["kind"], "not-recorded", "{found}");
+}
+
+/// A stack that overflowed: rsp is below the lowest page, the frame pointer still on the stack.
+#[test]
+fn an_overflowed_stack_is_walked() {
+    let below = STACK - 32;
+    let mut overflowed = core(CODE + 16, below, STACK, &[]);
+    let stack = overflowed.len() - 4096;
+    let saved = [STACK + 32, CODE + 32].map(u64::to_le_bytes);
+    overflowed[stack..stack + 16].copy_from_slice(saved.as_flattened());
+    let next = [0, CODE + 48].map(u64::to_le_bytes);
+    overflowed[stack + 32..stack + 48].copy_from_slice(next.as_flattened());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("core");
+    std::fs::write(&path, overflowed).expect("a core");
+    let path = path.to_str().expect("text");
+    let replayed = run(&["replay", path, "--unwinder", "fp"]);
+    let text = crate::stdout(&replayed);
+    assert!(text.contains("401020") && text.contains("401030"), "{text}");
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod emulate;
 mod extract;
 mod files;
+mod gaps;
 mod harm;
 mod help;
 mod json;

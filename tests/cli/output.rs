@@ -61,7 +61,7 @@ fn callchains_as_perf_has_them() {
     snapshot("explain-callchain", &args);
     let all = run(&["replay", TRACE, "--as", "perf"]);
     let told = stderr(&all);
-    assert_eq!(told, "40 callchains equal what perf recorded, 0 differ\n");
+    assert_eq!(told, "callchains: 40 as perf recorded them, 0 different\n");
     let one = run(&["replay", TRACE, "--as", "trace", "--json"]);
     assert_eq!(status(&one), 2, "{}", stderr(&one));
 }

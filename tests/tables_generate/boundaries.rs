@@ -155,7 +155,8 @@ fn code_in_no_function_is_counted() {
         &out,
     ];
     let text = unwind_sim(&words);
-    let told = format!("  .text: {NOBODY_LEN} bytes, the first at {nobody:#x}\n");
+    let told =
+        format!("no row: {NOBODY_LEN} bytes of .text in no function, the first at {nobody:#x}\n");
     assert!(text.contains(&told), "{text}");
     let text = unwind_sim(&[&words[..], &["--json"]].concat());
     let last = text.lines().last().expect("a summary");

@@ -96,7 +96,7 @@ three:  .asciz  \"/three.so\"",
     // Names and listings are available though nothing is mapped at the end.
     let text = text(&folder.verify("maps", "dwarf", true));
     assert!(
-        text.contains("at in_two+0x1 and at 1 more addresses"),
+        text.contains("at in_two+0x1 and at 1 more address"),
         "{text}"
     );
     assert!(text.contains("> "), "{text}");

@@ -172,6 +172,17 @@ impl Elf {
         Some(address.wrapping_sub(svma))
     }
 
+    /// Whether an executable segment has all pages of a mapping of `length` bytes at `file_offset`
+    /// in the file. If not, it was another file that was mapped.
+    pub fn has_room_for(&self, length: u64, file_offset: u64) -> bool {
+        let end = file_offset.checked_add(length);
+        self.segments.iter().any(|s| {
+            let last = s.offset.checked_add(s.file_size.max(s.memory_size));
+            let last = last.and_then(|last| last.checked_next_multiple_of(PAGE));
+            s.is_executable() && s.offset & !(PAGE - 1) <= file_offset && end <= last
+        })
+    }
+
     /// Whether the mapping of `length` bytes at `file_offset` in the file covers exactly the pages
     /// of an executable segment.
     pub fn is_code(&self, length: u64, file_offset: u64) -> bool {

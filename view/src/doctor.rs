@@ -22,11 +22,13 @@ pub fn doctor_text(
     let all = subject.whole + subject.broken;
     let _ = writeln!(
         out,
-        "{} sample{}; {} of {all} stacks by {} are broken ({})",
+        "{} sample{}; {} of {all} stack{} by {} {} broken ({})",
         report.samples,
         plural(report.samples),
         subject.broken,
+        plural(all),
         subject.name,
+        if subject.broken == 1 { "is" } else { "are" },
         percent(subject.broken, all)
     );
     out.push_str("               whole    broken\n");
@@ -48,7 +50,7 @@ pub fn doctor_text(
     }
     let complaints: Vec<&Complaint> = report.of(main).collect();
     for complaint in complaints.iter().take(limit) {
-        write_complaint(&mut out, complaint, report, explain);
+        write_complaint(&mut out, complaint, explain);
     }
     let left = complaints.len().saturating_sub(limit);
     if left > 0 {
@@ -66,7 +68,6 @@ pub fn doctor_text(
 fn write_complaint(
     out: &mut String,
     complaint: &Complaint,
-    report: &Report,
     explain: &dyn Fn(&Complaint) -> Option<String>,
 ) {
     let example = &complaint.example;
@@ -104,6 +105,9 @@ fn write_complaint(
         };
         let _ = writeln!(out, "          in {}{more}", named.join(", "));
         let _ = write!(out, "          written by {}", example.author);
+        if let Some(producer) = &example.producer {
+            let _ = write!(out, "; {}", short(producer));
+        }
         if let Some(row) = &example.row {
             let _ = write!(out, "; {}", row_place(row));
         }
@@ -112,8 +116,10 @@ fn write_complaint(
             let _ = writeln!(out, "          {} {values}", example.code);
         }
     }
-    let advice = complaint.kind.advice(&complaint.image, report.copied);
-    let _ = writeln!(out, "          do: {advice}");
+    for note in &complaint.notes {
+        let _ = writeln!(out, "          {note}");
+    }
+    let _ = writeln!(out, "          do: {}", complaint.advice);
     if let Some(command) = explain(complaint) {
         let _ = writeln!(out, "          {command}");
     }

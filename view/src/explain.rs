@@ -1,8 +1,9 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
+use crate::fold::Piece;
 use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
-use crate::listing::{self, Row};
+use crate::listing::{self, Row, Shown};
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Contradiction;
@@ -31,7 +32,7 @@ pub struct Walk<'a> {
 }
 
 /// The explanation of a walk, or only of frame number `frame` of its chain.
-pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String {
+pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Shown) -> String {
     let Walk {
         engine,
         variant,
@@ -43,7 +44,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String
     let mut out = format!(
         "{}\n{}",
         sample_line(view),
-        chain_text(&name, view, outcome)
+        chain_text(&name, view, outcome, shown)
     );
     if frame.is_none() && !outcome.chain.events.is_empty() {
         out.push_str("\nwhat happened:\n");
@@ -72,11 +73,19 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>) -> String
         out.push_str(&text);
     }
     let rows = listing::rows(view, outcome);
-    let frames = outcome.chain.frames.iter().enumerate();
-    for (i, f) in frames.filter(|(i, _)| frame.is_none_or(|wanted| wanted == *i)) {
-        out.push('\n');
-        let row = rows.iter().copied().find(|row| row.found() == Some(i));
-        frame_text(&mut out, view, i, f, row);
+    for piece in listing::pieces(view, outcome, &rows, frame.map_or(shown, |_| Shown::All)) {
+        match piece {
+            Piece::Item(at) => {
+                let found = rows[at].found();
+                if let Some(i) = found.filter(|i| frame.is_none_or(|wanted| wanted == *i)) {
+                    out.push('\n');
+                    frame_text(&mut out, view, i, &outcome.chain.frames[i], rows[at]);
+                }
+            }
+            Piece::Repeated { count, period } => {
+                let _ = writeln!(out, "\n{}", listing::repeated_line(count, period));
+            }
+        }
     }
     if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
         out.push('\n');
@@ -108,7 +117,7 @@ fn from_rsp(view: &View<'_>, address: u64) -> String {
     format!("{address:#x} (rsp{distance:+})")
 }
 
-fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: Option<Row>) {
+fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: Row) {
     let place = Location::of(view.space, frame.pc);
     let what = if frame.pc.is_instruction() {
         "instruction"
@@ -127,7 +136,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
                 "the record"
             };
             let _ = writeln!(out, "  by {whose} of the call at {from:#x}");
-            let wrong = matches!(row, Some(Row::Extra { .. } | Row::Wrong { .. }));
+            let wrong = matches!(row, Row::Extra { .. } | Row::Wrong { .. });
             out.push_str(match (wrong, stitched) {
                 (false, _) => "",
                 (true, false) => {
@@ -165,10 +174,10 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
         let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
     }
     match row {
-        Some(Row::Same { truth: t, .. }) => {
+        Row::Same { truth: t, .. } => {
             let _ = writeln!(out, "  true: it is frame {t} of the true chain");
         }
-        Some(Row::Wrong { truth: t, .. }) => {
+        Row::Wrong { truth: t, .. } => {
             let truth = &view.sample.truth;
             let (pc, place) = listing::true_place(view, t);
             let _ = write!(out, "  WRONG: true frame {t} is {pc:#x}, {place}");
@@ -177,8 +186,8 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: O
             }
             out.push('\n');
         }
-        Some(Row::Extra { .. }) => out.push_str("  WRONG: no true frame is here\n"),
-        Some(Row::Absent { .. } | Row::Unjudged { .. }) | None => {}
+        Row::Extra { .. } => out.push_str("  WRONG: no true frame is here\n"),
+        Row::Absent { .. } | Row::Unjudged { .. } => {}
     }
 }
 

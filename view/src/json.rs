@@ -20,13 +20,14 @@ mod verification;
 pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summary};
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
-pub use converting::{ConversionLine, ConversionLossLine, LossCountLine, MergeLine, SectionLine};
+pub use converting::{
+    ConversionLine, ConversionLossLine, LossCountLine, MergeLine, OutsideLine, SectionLine,
+};
 pub use doctor::{
     ComplaintLine, DoctorLine, FunctionCountLine, PlacedRowLine, SubjectLine, doctor,
 };
 pub use generating::{
-    GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationOutsideLine,
-    GenerationWarningLine,
+    GenerationClassLine, GenerationComparisonLine, GenerationDifferenceLine, GenerationWarningLine,
 };
 pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,

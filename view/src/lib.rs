@@ -10,6 +10,7 @@ pub mod confirmation;
 pub mod demo;
 pub mod doctor;
 pub mod explain;
+mod fold;
 pub mod inspect;
 pub mod json;
 pub mod kernel;

@@ -1,8 +1,10 @@
 //! Lists the frames that a walk found, line by line, beside the true ones.
 
+use crate::fold::{Piece, fold};
 use std::fmt::Write as _;
 use std::ops::Range;
 use unwind_sim_judge::engine::Outcome;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
@@ -115,39 +117,88 @@ fn image(place: &Location) -> String {
     }
 }
 
+/// How much of a listing is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shown {
+    /// All frames.
+    All,
+    /// Of frames that repeat, as in a deep recursion, the first and the last ones.
+    Folded,
+}
+
+/// The rows as pieces: those that repeat are folded, if that is wanted.
+pub(crate) fn pieces(view: &View<'_>, outcome: &Outcome, rows: &[Row], shown: Shown) -> Vec<Piece> {
+    if shown == Shown::All {
+        return (0..rows.len()).map(Piece::Item).collect();
+    }
+    let key = |row: &Row| {
+        let found = row.found().map(|found| &outcome.chain.frames[found]);
+        let by = found.map(|frame| (frame.pc.value(), found_by(frame)));
+        let truth = match *row {
+            Row::Wrong { truth, .. } | Row::Absent { truth } => {
+                Some(view.sample.truth.frames()[truth].pc)
+            }
+            _ => None,
+        };
+        (std::mem::discriminant(row), by, truth)
+    };
+    fold(&rows.iter().map(key).collect::<Vec<_>>())
+}
+
+/// The line of frames that are left out because they repeat the ones before them.
+pub(crate) fn repeated_line(count: usize, period: usize) -> String {
+    let above = match period {
+        1 => "frame".to_owned(),
+        n => counted(n, "frame"),
+    };
+    format!(
+        "... {} that repeat the {above} above (--all shows them)",
+        counted(count, "frame")
+    )
+}
+
 /// The lines of a walk's frames.
-pub(crate) fn listing(view: &View<'_>, outcome: &Outcome) -> String {
+pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
     let left = |mark: char, i: usize| {
         let frame = &outcome.chain.frames[i];
         let place = Location::of(view.space, frame.pc);
         frame_line(mark, i, frame.pc.value(), &place, found_by(frame))
     };
+    let line = |row: &Row| match *row {
+        Row::Same { found, .. } | Row::Unjudged { found } => left(' ', found),
+        Row::Wrong { found, .. } => left('w', found),
+        Row::Extra { found } => left('+', found),
+        Row::Absent { truth } => {
+            let (pc, place) = true_place(view, truth);
+            frame_line('-', truth, pc, &place, "true, absent")
+        }
+    };
     let rows = rows(view, outcome);
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|row| match *row {
-            Row::Same { found, .. } | Row::Unjudged { found } => left(' ', found),
-            Row::Wrong { found, .. } => left('w', found),
-            Row::Extra { found } => left('+', found),
-            Row::Absent { truth } => {
-                let (pc, place) = true_place(view, truth);
-                frame_line('-', truth, pc, &place, "true, absent")
+    let pieces = pieces(view, outcome, &rows, shown);
+    let lines: Vec<(String, Option<usize>)> = pieces
+        .into_iter()
+        .map(|piece| match piece {
+            Piece::Item(at) => match rows[at] {
+                Row::Wrong { truth, .. } => (line(&rows[at]), Some(truth)),
+                _ => (line(&rows[at]), None),
+            },
+            Piece::Repeated { count, period } => {
+                (format!("      {}", repeated_line(count, period)), None)
             }
         })
         .collect();
-    let is_wrong = |row: &Row| matches!(row, Row::Wrong { .. });
-    let wrong = rows.iter().zip(&lines).filter(|(row, _)| is_wrong(row));
-    let widths = wrong.map(|(_, line)| line.chars().count());
+    let wrong = lines.iter().filter(|(_, truth)| truth.is_some());
+    let widths = wrong.map(|(line, _)| line.chars().count());
     let width = widths.max().unwrap_or(0).min(LEFT_MAX);
     let mut out = String::new();
-    for (row, line) in rows.iter().zip(&lines) {
-        match *row {
-            Row::Wrong { truth, .. } => {
+    for (line, truth) in &lines {
+        match *truth {
+            Some(truth) => {
                 let (pc, place) = true_place(view, truth);
                 let image = image(&place);
                 let _ = writeln!(out, "{line:width$}  | true {truth}: {pc:x}  {place}{image}");
             }
-            _ => {
+            None => {
                 out.push_str(line);
                 out.push('\n');
             }

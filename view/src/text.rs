@@ -3,11 +3,12 @@
 mod matrix;
 
 use crate::kernel::{state_line, wrong_user_regs_text};
-use crate::listing;
+use crate::listing::{self, Shown};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
 use unwind_sim_judge::engine::Outcome;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
@@ -77,7 +78,7 @@ pub fn row_place(source: &RowSource) -> String {
 
 /// One chain with its verdict. A wrong frame is marked `w`, with the true one beside it; extra
 /// frames are marked `+`, and absent true frames `-`.
-pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
+pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
     let chain = &outcome.chain;
     let mut out = format!(
         "{name}: {} {}  {}{}\n",
@@ -86,7 +87,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome) -> String {
         end_line(chain.frames.len(), &chain.end),
         end_note(outcome)
     );
-    out.push_str(&listing::listing(view, outcome));
+    out.push_str(&listing::listing(view, outcome, shown));
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
@@ -115,7 +116,7 @@ pub fn sample_line(view: &View<'_>) -> String {
     let truth = match &sample.truth {
         Truth::Unknown => "truth unknown".to_owned(),
         Truth::Known(frames) => format!("truth known to depth {}", frames.len()),
-        Truth::Complete(frames) => format!("truth {} frames", frames.len()),
+        Truth::Complete(frames) => format!("truth {}", counted(frames.len(), "frame")),
     };
     let fake = if sample.regs.is_fake() {
         ", fake registers"

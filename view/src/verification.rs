@@ -9,6 +9,7 @@ use unwind_sim_judge::verify::groups::{Group, groups};
 use unwind_sim_judge::verify::listing::listing;
 use unwind_sim_judge::verify::{Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
+use unwind_sim_recordings::counted::counted;
 
 /// How many groups are shown for each unwinder, unless all are requested.
 const GROUPS_MAX: usize = 20;
@@ -32,9 +33,9 @@ pub fn text(subject: &Subject<'_>) -> String {
     let results = subject.results;
     let truth = &results.truth;
     let mut out = format!(
-        "{} instructions at {} addresses; truth unknown at {}, self-check failures {}\n\n",
-        results.instructions,
-        results.addresses,
+        "{} at {}; truth unknown at {}, self-check failures {}\n\n",
+        counted(results.instructions, "instruction"),
+        counted(results.addresses, "address"),
         truth.unknown,
         truth.failures()
     );
@@ -157,7 +158,7 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
     }
     let more = sorted.len().saturating_sub(shown);
     if more > 0 {
-        let _ = writeln!(out, "  and {more} more instructions (--all)");
+        let _ = writeln!(out, "  and {} (--all)", counted(more, "more instruction"));
     }
 }
 
@@ -215,11 +216,11 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     let Some(first) = group.first() else { return };
     let more = match group.findings.len() {
         1 => String::new(),
-        n => format!(" and at {} more addresses", n - 1),
+        n => format!(" and at {}", counted(n - 1, "more address")),
     };
     let images = match group.images.len() {
         0 | 1 => String::new(),
-        n => format!(" in {n} images"),
+        n => format!(" in {}", counted(n, "image")),
     };
     let _ = writeln!(
         out,

@@ -1,8 +1,11 @@
-//! Who wrote the code and the rows at a place, as far as the file says.
+//! Who wrote the code and the rows at a place, as far as the file and its debug information say.
 
+use super::proven_row::Checker;
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use std::fmt;
+use std::sync::Arc;
+use unwind_sim_recordings::files::{FinderOptions, Producer, producer};
 use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
 
 /// The maximum number of bytes read of `.comment`.
@@ -17,6 +20,9 @@ const START_FILES: [&str; 4] = [
     "__do_global_dtors_aux",
     "frame_dummy",
 ];
+
+/// The source of those functions.
+pub(super) const START_FILE: &str = "crtstuff.c";
 
 /// Who wrote a row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,36 +53,105 @@ impl Author {
             Author::Unknown(_) => "unknown",
         }
     }
+}
 
-    /// Who wrote what is at `address` (avma) of a mapping.
-    pub(super) fn of(mapping: Option<&Mapping>, address: u64) -> Author {
-        let unknown = Author::Unknown(Vec::new());
-        let Some(mapping) = mapping else {
-            return unknown;
-        };
-        if mapping.name == "[vdso]" {
-            return Author::Kernel;
+/// The language of code, as far as it matters for what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Language {
+    /// Compiled by GCC.
+    Gcc,
+    /// Compiled by clang.
+    Clang,
+    /// Compiled by rustc.
+    Rust,
+    /// Compiled by Go's own compiler.
+    Go,
+    /// The file does not say.
+    #[default]
+    Unknown,
+}
+
+impl Language {
+    /// The language by the words of a producer or of `.comment`.
+    fn of(words: &str) -> Language {
+        let signs = [
+            ("rustc", Language::Rust),
+            ("Go cmd/compile", Language::Go),
+            ("clang", Language::Clang),
+            ("GCC: ", Language::Gcc),
+            ("GNU C", Language::Gcc),
+            ("GNU Fortran", Language::Gcc),
+            ("GNU GIMPLE", Language::Gcc),
+            ("GNU Ada", Language::Gcc),
+        ];
+        let found = signs.into_iter().find(|(sign, _)| words.contains(sign));
+        found.map_or(Language::Unknown, |(_, language)| language)
+    }
+}
+
+/// Who wrote the code at a place, in which language, and with which compiler.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Origin {
+    pub(super) author: Author,
+    pub(super) language: Language,
+    /// `DW_AT_producer` of its unit.
+    pub(super) producer: Option<String>,
+}
+
+impl Origin {
+    /// An author of whom nothing else is known.
+    pub(super) fn by(author: Author) -> Origin {
+        Origin {
+            author,
+            language: Language::Unknown,
+            producer: None,
         }
-        let Some(image) = &mapping.image else {
-            return match mapping.name.starts_with('/') {
+    }
+}
+
+/// A place in code, kept until the origin of its code is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    pub(super) image: Option<Arc<Image>>,
+    name: String,
+    svma: u64,
+}
+
+impl Spot {
+    /// The place of `address` (avma) in a mapping.
+    pub(super) fn of(mapping: &Mapping, address: u64) -> Spot {
+        Spot {
+            image: mapping.image.clone(),
+            name: mapping.name.clone(),
+            svma: mapping.svma(address),
+        }
+    }
+
+    /// Who wrote the code there. `checker` finds whole files, `files` says where debug files are.
+    pub(super) fn origin(&self, checker: &mut Checker, files: &FinderOptions) -> Origin {
+        let unknown = Author::Unknown(Vec::new());
+        if self.name == "[vdso]" {
+            return Origin::by(Author::Kernel);
+        }
+        let Some(image) = &self.image else {
+            return Origin::by(match self.name.starts_with('/') {
                 true => unknown,
                 false => Author::Jit,
-            };
+            });
         };
-        let svma = mapping.svma(address);
-        match image.symbol(svma).map(|s| s.name.as_str()) {
-            Some(name) if name.ends_with("@plt") => return Author::Linker,
+        match image.symbol(self.svma).map(|s| s.name.as_str()) {
+            Some(name) if name.ends_with("@plt") => return Origin::by(Author::Linker),
             Some(name) if START_FILES.contains(&name) => {
-                return Author::Compiler("crtstuff.c".into());
+                return Origin::by(Author::Compiler(START_FILE.into()));
             }
             _ => {}
         }
-        of_image(image, svma).unwrap_or(unknown)
+        of_image(&checker.whole(image), self.svma, files).unwrap_or_else(|| Origin::by(unknown))
     }
 }
 
 /// What the file of an image says; `None` if the image has no file.
-fn of_image(image: &Image, svma: u64) -> Option<Author> {
+fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     let mut texts = image.sections().iter();
     let text = texts.find(|s| s.kind == SectionKind::Text)?;
     let bytes: &[u8] = (**text.data.owner()).as_ref();
@@ -88,21 +163,71 @@ fn of_image(image: &Image, svma: u64) -> Option<Author> {
         .and_then(|s| s.name().ok())
         .unwrap_or_default();
     if name.starts_with(".plt") || name == ".iplt" {
-        return Some(Author::Linker);
+        return Some(Origin::by(Author::Linker));
     }
-    if let Some(source) = source_of(&elf, svma) {
-        let ending = source.rsplit_once('.').map_or("", |(_, ending)| ending);
-        return Some(match ending {
-            "S" | "s" | "asm" | "nasm" => Author::Assembly(source),
-            _ => Author::Compiler(source),
-        });
+    let made = producer(bytes, svma, image.build_id(), files);
+    let comment = comment(&elf);
+    let mut language = match &made {
+        Some(made) => Language::of(&made.text),
+        None => Language::of(&comment.join(" ")),
+    };
+    if language == Language::Unknown && elf.section_by_name(".gopclntab").is_some() {
+        language = Language::Go;
     }
+    let source = source_of(&elf, svma);
+    // The units of rustc that its symbol tables name: `CRATE.HASH-cgu.0`.
+    if source.as_ref().is_some_and(|s| s.contains("-cgu.")) {
+        language = Language::Rust;
+    }
+    let is_c = |s: &String| {
+        ["c", "cc", "cpp", "cxx", "C"]
+            .iter()
+            .any(|e| s.ends_with(&format!(".{e}")))
+    };
+    if made.is_none() && language == Language::Rust && source.as_ref().is_some_and(is_c) {
+        language = Language::of(&comment.join(" ").replace("rustc", ""));
+    }
+    let author = match source.or_else(|| made.as_ref().and_then(name_of)) {
+        Some(source) if is_assembly(&source, made.as_ref()) => Author::Assembly(source),
+        Some(source) => Author::Compiler(source),
+        None => Author::Unknown(comment),
+    };
+    Some(Origin {
+        author,
+        language,
+        producer: made.map(|made| made.text),
+    })
+}
+
+/// The name of a unit's source file, without its folder.
+fn name_of(made: &Producer) -> Option<String> {
+    let name = made.source.rsplit('/').next().unwrap_or_default();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+fn is_assembly(source: &str, made: Option<&Producer>) -> bool {
+    let ending = source.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let by_assembler = |text: &str| {
+        ["GNU AS ", "NASM ", "yasm "]
+            .iter()
+            .any(|a| text.starts_with(a))
+    };
+    matches!(ending, "S" | "s" | "asm" | "nasm") || made.is_some_and(|m| by_assembler(&m.text))
+}
+
+/// The compilers that `.comment` names. A linker also names itself there.
+fn comment(elf: &ElfFile64<'_>) -> Vec<String> {
     let comment = elf.section_by_name(".comment").and_then(|s| s.data().ok());
-    let comment = comment.unwrap_or_default();
+    compilers(comment.unwrap_or_default())
+}
+
+/// The compilers among the words of a `.comment` section.
+fn compilers(comment: &[u8]) -> Vec<String> {
     let comment = &comment[..comment.len().min(COMMENT_MAX)];
     let words = comment.split(|&b| b == 0).filter(|word| !word.is_empty());
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    Some(Author::Unknown(words.take(PRODUCERS_MAX).collect()))
+    let compilers = words.filter(|word| !word.starts_with("Linker: "));
+    compilers.take(PRODUCERS_MAX).collect()
 }
 
 /// The source file that the symbol table names for a local symbol at `svma`.
@@ -134,5 +259,44 @@ impl fmt::Display for Author {
                 write!(f, "unknown (the file has code by {})", producers.join("; "))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linker_is_no_compiler() {
+        let comment = b"\0Linker: LLD 15.0.6\0clang version 15.0.6\0rustc version 1.95\0third\0";
+        assert_eq!(
+            compilers(comment),
+            ["clang version 15.0.6", "rustc version 1.95"]
+        );
+        assert!(compilers(b"Linker: LLD 15.0.6\0").is_empty());
+    }
+
+    #[test]
+    fn producers_say_the_language() {
+        let all = [
+            ("GNU C17 12.2.0 -mtune=generic -g -O2", Language::Gcc),
+            ("GCC: (Debian 12.2.0) 12.2.0", Language::Gcc),
+            ("GNU Fortran2008 12.2.0", Language::Gcc),
+            ("clang version 15.0.6", Language::Clang),
+            ("clang LLVM (rustc version 1.95.0)", Language::Rust),
+            ("Go cmd/compile go1.19.8; regabi", Language::Go),
+            ("something else", Language::Unknown),
+        ];
+        for (words, language) in all {
+            assert_eq!(Language::of(words), language, "{words}");
+        }
+        let by = |text: &str| Producer {
+            text: text.into(),
+            source: "../a/memmove.x".into(),
+        };
+        assert!(is_assembly("a.S", None) && !is_assembly("a.c", None));
+        assert!(is_assembly("memmove.x", Some(&by("GNU AS 2.40"))));
+        assert!(!is_assembly("memmove.x", Some(&by("GNU C17 12.2.0"))));
+        assert_eq!(name_of(&by("")), Some("memmove.x".into()));
     }
 }

@@ -1,12 +1,9 @@
-//! The kinds of broken stacks, and what to do about each.
+//! The kinds of broken stacks.
 
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Image, SectionKind};
 use unwind_sim_unwind::reason::Code;
-
-/// The largest stack copy of perf, bytes (a 16-bit size, rounded down to words).
-const COPY_MAX: u64 = 65_528;
 
 /// What broke a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,11 +28,47 @@ pub enum Kind {
     NotRecorded,
     /// There were more calls than the processor records branches.
     BranchRecords,
+    /// A file is there, but cannot be read, or is damaged.
+    UnreadableFile,
+    /// The kernel cut the callchain at its limit.
+    ChainCut,
+    /// A function calls itself, or a few each other, as far as the walk goes.
+    EndlessRecursion,
+    /// The walk found more frames than its limit.
+    FrameLimit,
+    /// A return address on the stack was overwritten.
+    OverwrittenReturn,
+    /// A jump or call to an address without code.
+    BadJump,
+    /// A core's file ends before the memory that is needed.
+    CutCore,
     /// The chain ended, or went wrong, for another reason.
     Other,
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 18] = [
+        Kind::NoFramePointer,
+        Kind::CopyTooShort,
+        Kind::BelowCopy,
+        Kind::NoTable,
+        Kind::NoRow,
+        Kind::WrongRow,
+        Kind::NoFile,
+        Kind::Jit,
+        Kind::NotRecorded,
+        Kind::BranchRecords,
+        Kind::UnreadableFile,
+        Kind::ChainCut,
+        Kind::EndlessRecursion,
+        Kind::FrameLimit,
+        Kind::OverwrittenReturn,
+        Kind::BadJump,
+        Kind::CutCore,
+        Kind::Other,
+    ];
+
     /// The stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -49,6 +82,13 @@ impl Kind {
             Kind::Jit => "jit",
             Kind::NotRecorded => "not-recorded",
             Kind::BranchRecords => "branch-records",
+            Kind::UnreadableFile => "unreadable-file",
+            Kind::ChainCut => "chain-cut",
+            Kind::EndlessRecursion => "endless-recursion",
+            Kind::FrameLimit => "frame-limit",
+            Kind::OverwrittenReturn => "overwritten-return",
+            Kind::BadJump => "bad-jump",
+            Kind::CutCore => "cut-core",
             Kind::Other => "other",
         }
     }
@@ -66,6 +106,13 @@ impl Kind {
             Kind::Jit => "generated code without unwind table",
             Kind::NotRecorded => "registers or memory that were not recorded",
             Kind::BranchRecords => "more calls than branch records",
+            Kind::UnreadableFile => "a file that cannot be read",
+            Kind::ChainCut => "callchains that the kernel cut at its limit",
+            Kind::EndlessRecursion => "endless recursion",
+            Kind::FrameLimit => "more frames than the limit",
+            Kind::OverwrittenReturn => "an overwritten return address",
+            Kind::BadJump => "a jump or call to an address without code",
+            Kind::CutCore => "a core that was cut short",
             Kind::Other => "chains that end or go wrong for another reason",
         }
     }
@@ -74,7 +121,11 @@ impl Kind {
     pub const fn has_place(self) -> bool {
         !matches!(
             self,
-            Kind::CopyTooShort | Kind::NotRecorded | Kind::BranchRecords
+            Kind::CopyTooShort
+                | Kind::NotRecorded
+                | Kind::BranchRecords
+                | Kind::ChainCut
+                | Kind::CutCore
         )
     }
 
@@ -95,65 +146,11 @@ impl Kind {
             | Code::ExpressionFailed => Kind::WrongRow,
             Code::Unmapped | Code::RegistersMissing => Kind::NotRecorded,
             Code::LbrDepth | Code::NoBranchRecords => Kind::BranchRecords,
+            Code::FrameLimit => Kind::FrameLimit,
             Code::NoImage | Code::NoTable | Code::NoRow | Code::NoRowForExecuted => {
                 without_row(space, pc)
             }
             _ => Kind::Other,
-        }
-    }
-
-    /// What to do. `image` is the path of the file, `copied` the longest stack copy in bytes.
-    pub fn advice(self, image: &str, copied: u64) -> String {
-        let system = ["/usr/", "/lib", "/opt/", "/nix/", "/snap/"];
-        let is_systems = system.iter().any(|folder| image.starts_with(folder));
-        match self {
-            Kind::NoFramePointer if is_systems => {
-                "record with `--call-graph dwarf,16384` (Intel: `lbr`), or use a build with \
-                 frame pointers"
-                    .into()
-            }
-            Kind::NoFramePointer => {
-                "build it with -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer, or record \
-                 with `--call-graph dwarf,16384`"
-                    .into()
-            }
-            Kind::CopyTooShort if copied >= COPY_MAX => {
-                "no longer copy is possible: record with `--call-graph fp` or `lbr`".into()
-            }
-            Kind::CopyTooShort => {
-                let more = (copied.next_power_of_two().max(4096) * 4).min(COPY_MAX);
-                format!("record with `--call-graph dwarf,{more}` (this recording: {copied})")
-            }
-            Kind::BelowCopy => {
-                "no longer copy helps: use an unwinder that takes popped registers as they are, \
-                 or `--call-graph lbr`"
-                    .into()
-            }
-            Kind::NoTable => {
-                "build it with -fasynchronous-unwind-tables; or, if it has frame pointers, \
-                 record with `--call-graph fp`"
-                    .into()
-            }
-            Kind::NoRow => "its author must write .cfi directives; until then use \
-                            `--unwinder dwarf+fp`"
-                .into(),
-            Kind::WrongRow => format!(
-                "report it to its author with `unwind-sim tables check --explain {image}`; \
-                 until then record with `--call-graph fp` or `lbr`"
-            ),
-            Kind::NoFile => {
-                "install the same build (debuginfod-find executable BUILD-ID), or name the \
-                 folder with --symfs"
-                    .into()
-            }
-            Kind::Jit => "run it with frame pointers (java -XX:+PreserveFramePointer, node \
-                          --interpreted-frames-native-stack) and `--call-graph fp`"
-                .into(),
-            Kind::NotRecorded => "record with `--call-graph dwarf,16384`".into(),
-            Kind::BranchRecords => "report with --stitch-lbr, or record with \
-                                    `--call-graph dwarf,16384`"
-                .into(),
-            Kind::Other => "look at one; or record with `--call-graph dwarf,16384`".into(),
         }
     }
 }
@@ -239,21 +236,5 @@ mod tests {
         let generated = space("//anon", None);
         assert_eq!(kind(&generated, 0x1010), Kind::Jit);
         assert_eq!(kind(&generated, 0x3010), Kind::Jit);
-    }
-
-    #[test]
-    fn a_longer_copy_is_asked_for_until_there_is_none() {
-        let asked = |copied| Kind::CopyTooShort.advice("", copied);
-        assert!(asked(512).contains("dwarf,16384"), "{}", asked(512));
-        assert!(asked(8192).contains("dwarf,32768"), "{}", asked(8192));
-        assert!(asked(32_768).contains("dwarf,65528"), "{}", asked(32_768));
-        assert!(!asked(65_528).contains("dwarf"), "{}", asked(65_528));
-    }
-
-    #[test]
-    fn a_systems_file_is_not_built_again() {
-        let advice = |image| Kind::NoFramePointer.advice(image, 0);
-        assert!(advice("/home/me/prog").contains("-fno-omit-frame-pointer"));
-        assert!(!advice("/usr/lib/libc.so.6").contains("-fno-omit-frame-pointer"));
     }
 }

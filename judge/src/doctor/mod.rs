@@ -4,9 +4,12 @@
 //! or else by the frames that the code proves; where neither reaches, by why they end. Broken
 //! stacks are gathered by kind and file. Which row is to blame is found as `compare` finds it.
 
+mod advice;
 mod author;
 mod fault;
+mod gather;
 mod kind;
+mod proven_row;
 mod recorded;
 
 pub use author::Author;
@@ -15,17 +18,16 @@ pub use kind::Kind;
 use crate::ground::ProofTally;
 use crate::input::Input;
 use crate::run::{Against, Run, RunError};
-use fault::{Fault, Judged};
+use fault::Reading;
+use gather::{Gathered, Source};
 use std::collections::BTreeMap;
-use unwind_sim_recordings::view::{Filter, View};
-use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_recordings::made::Made;
+use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::row::RowSource;
 
-/// The maximum number of functions that are counted apart in one complaint.
-const FUNCTIONS_MAX: usize = 1 << 16;
 /// The name of the chains that perf recorded.
 pub const PERF: &str = "perf";
 
@@ -53,10 +55,16 @@ pub struct Complaint {
     pub stacks: u64,
     /// The known frames that they lack, and the number of stacks for which that is known.
     pub lost: (u64, u64),
+    /// The number of stacks that lack nothing but the caller of the innermost function.
+    pub leaves: u64,
     /// The functions, with numbers of stacks.
     pub functions: BTreeMap<String, u64>,
     /// The example: a stack of the function with the most.
     pub example: Example,
+    /// What else is known: of the example, and of the file.
+    pub notes: Vec<String>,
+    /// What to do.
+    pub advice: String,
 }
 
 impl Complaint {
@@ -84,6 +92,8 @@ pub struct Example {
     pub values: Option<String>,
     /// Who wrote the row, or the code.
     pub author: Author,
+    /// The compiler of the function, as its debug information names it.
+    pub producer: Option<String>,
 }
 
 /// What was found.
@@ -97,6 +107,8 @@ pub struct Report {
     pub complaints: Vec<Complaint>,
     /// The longest stack copy, bytes.
     pub copied: u64,
+    /// How the recording was made.
+    pub made: Made,
     /// How far the code proves the chains, if there was no truth.
     pub proof: Option<ProofTally>,
 }
@@ -105,7 +117,13 @@ impl Report {
     /// The subject whose stacks a profile shows: perf's chains if there are any, or else the first
     /// unwinder that walked one.
     pub fn main(&self) -> Option<usize> {
-        self.subjects.iter().position(|s| s.whole + s.broken > 0)
+        self.main_of(0)
+    }
+
+    /// The first subject from number `first` onwards that has a stack.
+    pub fn main_of(&self, first: usize) -> Option<usize> {
+        let mut numbered = self.subjects.iter().enumerate().skip(first);
+        numbered.find_map(|(index, s)| (s.whole + s.broken > 0).then_some(index))
     }
 
     /// The complaints about one subject.
@@ -113,9 +131,6 @@ impl Report {
         self.complaints.iter().filter(move |c| c.subject == subject)
     }
 }
-
-/// Complaints as they grow: by subject, kind and file, each with an example of each function.
-type Gathered = BTreeMap<(usize, Kind, String), (Complaint, BTreeMap<String, Example>)>;
 
 /// Examines the samples that pass `filter`. Calls `tell` with the number of samples so far.
 ///
@@ -137,10 +152,12 @@ pub fn examine(
         subjects: std::iter::once(named(PERF))
             .chain(run.column_names().iter().map(|n| named(n)))
             .collect(),
+        made: input.made(),
         ..Report::default()
     };
+    let made = report.made.clone();
     let columns = run.columns();
-    let mut gathered = Gathered::new();
+    let mut gathered = Gathered::default();
     let mut last = None;
     run.for_each(input, filter, &mut |view, column, outcome| {
         if last.replace(view.number) != Some(view.number) {
@@ -148,111 +165,31 @@ pub fn examine(
             tell(report.samples);
             let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
             report.copied = report.copied.max(copied as u64);
-            if let Some(judged) = recorded::judge(view, &dwarf, &mut cache) {
-                count(&mut report.subjects[0], 0, view, judged, &mut gathered);
+            if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
+                gathered.count(&mut report.subjects[0], 0, view, judged);
             }
         }
         let name = run.engines[columns[column].engine].name();
-        let by_frame_pointer = name == "fp" || name.starts_with("fp:");
-        let judged = fault::judge(view, outcome, by_frame_pointer, &dwarf, &mut cache);
+        let reading = Reading {
+            is_by_frame_pointer: name == "fp" || name.starts_with("fp:"),
+            made: &made,
+            proof_ended: match &run.against {
+                Against::Proof(proof) => proof.ending(),
+                _ => None,
+            },
+        };
+        let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
         let index = column + 1;
-        count(
-            &mut report.subjects[index],
-            index,
-            view,
-            judged,
-            &mut gathered,
-        );
+        gathered.count(&mut report.subjects[index], index, view, judged);
         Ok(())
     })?;
     if let Against::Proof(proof) = &run.against {
         report.proof = Some(proof.tally());
     }
-    report.complaints = finish(gathered);
+    let source = Source {
+        files: input.files(),
+        problems: input.file_problems(),
+    };
+    report.complaints = gathered.finish(&report, &source);
     Ok(report)
-}
-
-fn count(
-    subject: &mut Subject,
-    index: usize,
-    view: &View<'_>,
-    judged: Judged,
-    gathered: &mut Gathered,
-) {
-    match judged {
-        Judged::Whole => subject.whole += 1,
-        Judged::NotWalked => {}
-        Judged::Broken(fault) => {
-            subject.broken += 1;
-            gather(index, view, fault, gathered);
-        }
-    }
-}
-
-fn gather(subject: usize, view: &View<'_>, fault: Fault, gathered: &mut Gathered) {
-    let (image, function) = match fault.kind.has_place() {
-        true => kind::place(view.space, fault.pc),
-        false => (String::new(), String::new()),
-    };
-    let key = (subject, fault.kind, image.clone());
-    let kind = fault.kind;
-    let new_example = || Example {
-        sample: view.number,
-        code: fault.code,
-        function: function.clone(),
-        row: fault.row,
-        values: fault.values.clone(),
-        author: match kind.has_place() {
-            true => author_at(view, fault.pc),
-            false => Author::Unknown(Vec::new()),
-        },
-    };
-    let (complaint, examples) = gathered.entry(key).or_insert_with(|| {
-        let complaint = Complaint {
-            subject,
-            kind,
-            image,
-            stacks: 0,
-            lost: (0, 0),
-            functions: BTreeMap::new(),
-            example: new_example(),
-        };
-        (complaint, BTreeMap::new())
-    });
-    complaint.stacks += 1;
-    if let Some(lost) = fault.lost {
-        complaint.lost.0 += lost;
-        complaint.lost.1 += 1;
-    }
-    if complaint.functions.len() < FUNCTIONS_MAX || complaint.functions.contains_key(&function) {
-        *complaint.functions.entry(function.clone()).or_default() += 1;
-        if !examples.contains_key(&function) {
-            examples.insert(function.clone(), new_example());
-        }
-    }
-}
-
-fn author_at(view: &View<'_>, pc: CodeAddress) -> Author {
-    let at = pc.symbol_address();
-    Author::of(view.space.find(at), at)
-}
-
-/// The complaints, with the example of the function that broke the most stacks.
-fn finish(gathered: Gathered) -> Vec<Complaint> {
-    let mut complaints: Vec<Complaint> = gathered
-        .into_values()
-        .map(|(mut complaint, mut examples)| {
-            let functions = complaint.functions.iter();
-            let most = functions.max_by_key(|(name, count)| (**count, std::cmp::Reverse(*name)));
-            if let Some(example) = most.and_then(|(name, _)| examples.remove(name)) {
-                complaint.example = example;
-            }
-            complaint
-        })
-        .collect();
-    complaints.sort_by(|a, b| {
-        let key = |c: &Complaint| (c.subject, std::cmp::Reverse(c.stacks), c.kind);
-        key(a).cmp(&key(b)).then_with(|| a.image.cmp(&b.image))
-    });
-    complaints
 }

@@ -1,15 +1,18 @@
 //! The user chain that perf recorded with frame pointers: judged by the truth as far as it is known,
 //! and otherwise by which of its functions have frame pointers.
 
+use super::advice::CHAIN_MAX;
 use super::fault::{Fault, Judged};
 use super::kind::Kind;
 use crate::run::user_part;
+use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::Row;
@@ -27,15 +30,20 @@ const ROOTS: [&str; 6] = [
     "thread_start",
 ];
 
-/// The number of addresses that perf stores for a sample by default.
-const ADDRESSES_MAX: usize = 127;
+/// Addresses from here upwards are context markers.
+const CONTEXT_MAX: u64 = -4095_i64 as u64;
 
 /// What became of the recorded chain. `None` if there is none, or it was left to the stack copy.
-pub(super) fn judge(view: &View<'_>, finder: &dyn Finder, cache: &mut Cache) -> Option<Judged> {
+pub(super) fn judge(
+    view: &View<'_>,
+    made: &Made,
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> Option<Judged> {
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf")?;
     let user = user_part(&recorded.ips);
-    let has_stack = !view.sample.regions.is_empty();
-    if user.is_empty() || user.len() == 1 && has_stack {
+    let has_more = !view.sample.regions.is_empty() || !view.sample.branches.is_empty();
+    if user.is_empty() || user.len() == 1 && has_more {
         return None;
     }
     let truth = &view.sample.truth;
@@ -47,6 +55,7 @@ pub(super) fn judge(view: &View<'_>, finder: &dyn Finder, cache: &mut Cache) -> 
         let fault = by_code(
             view.space,
             &known[..at.clamp(1, known.len())],
+            0,
             finder,
             cache,
         );
@@ -54,26 +63,26 @@ pub(super) fn judge(view: &View<'_>, finder: &dyn Finder, cache: &mut Cache) -> 
         let unknown = || Fault::at(Kind::Other, Code::WrongReturnAddress, last);
         let mut fault = fault.unwrap_or_else(unknown);
         fault.lost = Some(u64::from(ground.known.saturating_sub(ground.found)));
-        return Some(Judged::Broken(fault));
+        return Some(Judged::Broken(Box::new(fault)));
     }
     if known.len() > 1 && verdict == Verdict::Ok {
         return Some(Judged::Whole);
     }
-    Some(judge_alone(
-        view.space,
-        &user,
-        recorded.ips.len(),
-        finder,
-        cache,
-    ))
+    let stored = recorded.ips.iter().filter(|&&ip| ip < CONTEXT_MAX).count() as u64;
+    // The kernel's default limit may have been raised: a longer chain was not cut there.
+    let is_full = match made.max_stack {
+        0 => stored == CHAIN_MAX,
+        asked => stored >= asked.into(),
+    };
+    Some(judge_alone(view.space, &user, is_full, finder, cache))
 }
 
 /// Judges a chain without a truth: it must end at a root, and its innermost function must have a
-/// frame pointer, or else its caller is missing.
+/// frame pointer, or else its caller is missing. `is_full` if the kernel had no room for more.
 fn judge_alone(
     space: &AddressSpace,
     user: &[u64],
-    stored: usize,
+    is_full: bool,
     finder: &dyn Finder,
     cache: &mut Cache,
 ) -> Judged {
@@ -81,19 +90,26 @@ fn judge_alone(
     let is_root = row(space, last, finder, cache)
         .is_some_and(|r| r.rule.kind == RuleKind::Outermost)
         || is_named_root(space, last);
-    let without = by_code(space, user, finder, cache);
+    if is_full && !is_root {
+        return Judged::Broken(Box::new(Fault::at(Kind::ChainCut, Code::FrameLimit, last)));
+    }
+    let without = by_code(space, user, 0, finder, cache);
     let is_leaf = |fault: &Fault| fault.pc == CodeAddress::Instruction(user[0]);
     match without {
         // A chain that reaches a root has lost nothing but the caller of a leaf.
-        Some(fault) if !is_root || is_leaf(&fault) => Judged::Broken(fault),
+        Some(mut fault) if !is_root || is_leaf(&fault) => {
+            // What starts a program has no frame pointer, and nothing of interest behind it.
+            let is_start = |&index: &usize| is_named_root(space, return_or_top(user, index));
+            let own = (1..user.len()).rev().find(|index| !is_start(index));
+            let own = &user[..=own.unwrap_or(0)];
+            fault.is_leaf = is_root && by_code(space, own, 1, finder, cache).is_none();
+            Judged::Broken(Box::new(fault))
+        }
         _ if is_root => Judged::Whole,
-        _ => Judged::Broken(by_files(space, user).unwrap_or_else(|| {
-            let code = match stored >= ADDRESSES_MAX {
-                true => Code::FrameLimit,
-                false => Code::NotAtRoot,
-            };
-            Fault::at(Kind::Other, code, last)
-        })),
+        _ => {
+            let unknown = || Fault::at(Kind::Other, Code::NotAtRoot, last);
+            Judged::Broken(Box::new(by_files(space, user).unwrap_or_else(unknown)))
+        }
     }
 }
 
@@ -108,14 +124,15 @@ fn by_files(space: &AddressSpace, user: &[u64]) -> Option<Fault> {
     })
 }
 
-/// The innermost of these frames that has no frame pointer, or that lies in no known code.
+/// The innermost of these frames, from number `first` outwards, that has no frame pointer, or that lies in no known code.
 fn by_code(
     space: &AddressSpace,
     pcs: &[u64],
+    first: usize,
     finder: &dyn Finder,
     cache: &mut Cache,
 ) -> Option<Fault> {
-    (0..pcs.len()).find_map(|index| {
+    (first..pcs.len()).find_map(|index| {
         let pc = return_or_top(pcs, index);
         let row = row(space, pc, finder, cache);
         let (kind, code) = match &row {
@@ -150,7 +167,13 @@ pub(super) fn row(
     find_row(finder, space.find(at)?, at, cache).ok()
 }
 
-fn is_named_root(space: &AddressSpace, pc: CodeAddress) -> bool {
+/// A word of the sample's memory.
+pub(super) fn read_word(view: &View<'_>, address: u64) -> Option<u64> {
+    view.sample.memory().read_u64(address).ok()
+}
+
+/// Whether the function at `pc` is a root, or one that only roots call, by its name.
+pub(super) fn is_named_root(space: &AddressSpace, pc: CodeAddress) -> bool {
     let function = Location::of(space, pc).function;
     function.is_some_and(|name| ROOTS.iter().any(|root| name.starts_with(root)))
 }
@@ -161,3 +184,6 @@ fn return_or_top(pcs: &[u64], index: usize) -> CodeAddress {
         index => CodeAddress::Return(pcs[index]),
     }
 }
+
+#[cfg(test)]
+mod tests;

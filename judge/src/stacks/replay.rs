@@ -4,13 +4,13 @@ use super::batch::Batch;
 use super::leader::Leader;
 use super::task::Consumer;
 use super::unwind::{How, Unwinding};
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 use unwind_sim_perf_data::{PerfError, PerfFile, Stop};
 use unwind_sim_recordings::files::{FileProblem, FinderOptions};
-use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::import::{ImportError, Skip};
 use unwind_sim_recordings::view::Filter;
 
 /// The maximum number of waiting batches for each worker.
@@ -28,21 +28,19 @@ pub struct ReplayOptions<'a> {
 }
 
 /// Counts of the samples of a replay.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Samples that could be walked, including those outside `--sample` and `--limit`, but without
     /// those of other threads and times.
     pub samples: u64,
     /// Walked stacks.
     pub stacks: u64,
-    /// Skipped samples, by reason.
-    pub skipped: BTreeMap<Skip, u64>,
+    /// What could not be read, and the skipped samples.
+    pub gaps: Gaps,
     /// The first thousand problems with image files.
     pub file_problems: Vec<FileProblem>,
     /// The number of problems with image files.
     pub file_problem_count: u64,
-    /// Why the rest of the recording could not be read.
-    pub cut_short: Option<PerfError>,
 }
 
 impl Counts {
@@ -50,7 +48,7 @@ impl Counts {
         self.samples += unwinding.seen;
         self.stacks += unwinding.stacks;
         for (&why, count) in &unwinding.skipped {
-            *self.skipped.entry(why).or_default() += count;
+            *self.gaps.skipped.entry(why).or_default() += count;
         }
     }
 }
@@ -142,12 +140,15 @@ fn read(
     let (finder, skipped) = leader.finish();
     counts.file_problems = finder.problems().to_vec();
     counts.file_problem_count = finder.problem_count();
-    counts.skipped = skipped;
+    counts.gaps.skipped = skipped;
     if summary.skipped != 0 {
-        *counts.skipped.entry(Skip::Damaged).or_default() += summary.skipped;
+        *counts.gaps.skipped.entry(Skip::Damaged).or_default() += summary.skipped;
     }
+    let mut problem = |error: PerfError| counts.gaps.add(ImportError::Perf(error));
+    file.problems().iter().copied().for_each(&mut problem);
+    summary.first_skipped.map(&mut problem);
     if let Stop::Error(error) = summary.stop {
-        counts.cut_short = Some(error);
+        problem(error);
     }
 }
 

@@ -49,6 +49,7 @@ pub(super) fn replay<C: Consumer>(
         one(&options.how, view, &task, &mut cache, consumer);
         Ok(())
     })?;
+    counts.gaps = input.gaps();
     counts.samples = input.sample_count().unwrap_or(counts.stacks);
     Ok(counts)
 }

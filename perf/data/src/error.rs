@@ -39,10 +39,12 @@ pub enum PerfErrorKind {
         /// Bytes available.
         have: u64,
     },
-    /// A section is outside the file.
+    /// A section ends outside the file.
     SectionOutOfFile {
         /// Its size.
         size: u64,
+        /// Number of its bytes that are outside.
+        missing: u64,
         /// Size of the file.
         file: u64,
     },
@@ -109,6 +111,21 @@ pub enum ZstdFault {
     Stalled,
 }
 
+impl PerfErrorKind {
+    /// Whether bytes are missing at the end of a file that was otherwise right: its recorder was
+    /// killed, or its copy is incomplete.
+    pub const fn is_cut(&self) -> bool {
+        matches!(
+            self,
+            Self::Short { .. }
+                | Self::SectionOutOfFile { .. }
+                | Self::DataSizeZero
+                | Self::RecordPastEnd { .. }
+                | Self::UnfinishedRecord { .. }
+        )
+    }
+}
+
 impl fmt::Display for PerfErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -131,10 +148,14 @@ impl fmt::Display for PerfErrorKind {
                 )
             }
             Self::Short { need, have } => write!(f, "cut short: needs {need} bytes, has {have}"),
-            Self::SectionOutOfFile { size, file } => {
+            Self::SectionOutOfFile {
+                size,
+                missing,
+                file,
+            } => {
                 write!(
                     f,
-                    "section of {size} bytes lies outside the file of {file} bytes"
+                    "{missing} of {size} bytes lie outside the file of {file} bytes"
                 )
             }
             Self::DataSizeZero => {
@@ -150,7 +171,11 @@ impl fmt::Display for PerfErrorKind {
                 write!(f, "record size {size} is below the 8 bytes of its header")
             }
             Self::RecordPastEnd { size, left } => {
-                write!(f, "record of {size} bytes, but only {left} bytes are left")
+                let missing = size.saturating_sub(left);
+                write!(
+                    f,
+                    "record of {size} bytes, but only {left} bytes are left: {missing} are missing"
+                )
             }
             Self::Count { count, room } => {
                 write!(f, "count {count} does not fit: there is room for {room}")

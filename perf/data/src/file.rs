@@ -11,6 +11,9 @@ use super::sample::Sample;
 use super::walk::{RawRecord, Records, record_type as rt};
 use super::{file_mode, pipe_mode};
 
+/// The part of a file-mode file that has the records, in errors.
+pub(super) const DATA_SECTION: &str = "data section";
+
 /// How the file was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -111,6 +114,21 @@ impl<'a> PerfFile<'a> {
     /// Non-fatal problems with the header.
     pub fn problems(&self) -> &[PerfError] {
         &self.problems
+    }
+
+    /// Why the last records are missing, if the file was cut short and that can be told without
+    /// unpacking: in file mode from the header, in pipe mode by going from record to record.
+    pub fn cut(&self) -> Option<PerfError> {
+        match self.mode {
+            Mode::File => self.data_problem(),
+            Mode::Pipe => self.records().find_map(Result::err),
+        }
+    }
+
+    /// What the header says wrongly about the range of the records.
+    pub(super) fn data_problem(&self) -> Option<PerfError> {
+        let is_data = |problem: &&PerfError| problem.part == DATA_SECTION;
+        self.problems.iter().find(is_data).copied()
     }
 
     /// File offsets of the start of the first record and of the end of the last.
@@ -293,11 +311,16 @@ pub(super) fn section<'a>(
     let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
     range
         .and_then(|(start, size)| bytes.get(start..start.checked_add(size)?))
-        .ok_or_else(|| {
-            let kind = PerfErrorKind::SectionOutOfFile {
-                size,
-                file: bytes.len() as u64,
-            };
-            PerfError::new(kind, offset, part)
-        })
+        .ok_or_else(|| PerfError::new(outside(bytes, offset, size), offset, part))
+}
+
+/// The error that a section of `size` bytes at `offset` ends outside the file.
+pub(super) fn outside(bytes: &[u8], offset: u64, size: u64) -> PerfErrorKind {
+    let file = bytes.len() as u64;
+    let missing = offset.saturating_add(size).saturating_sub(file).min(size);
+    PerfErrorKind::SectionOutOfFile {
+        size,
+        missing,
+        file,
+    }
 }

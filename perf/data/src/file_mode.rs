@@ -3,7 +3,7 @@
 use super::attr::EventAttr;
 use super::error::{PerfError, PerfErrorKind};
 use super::features::Features;
-use super::file::{Mode, Parts, section};
+use super::file::{DATA_SECTION, Mode, Parts, outside, section};
 use super::le::{self, Cursor};
 
 /// Minimum header size, bytes: up to the feature bits, which the oldest files lack.
@@ -38,19 +38,16 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
     let data_start = match usize::try_from(data_offset) {
         Ok(start) if start <= bytes.len() => start,
         _ => {
-            let kind = PerfErrorKind::SectionOutOfFile {
-                size: data_size,
-                file: bytes.len() as u64,
-            };
-            return Err(PerfError::new(kind, data_offset, "data section"));
+            let kind = outside(bytes, data_offset, data_size);
+            return Err(PerfError::new(kind, data_offset, DATA_SECTION));
         }
     };
     let mut features = Features::default();
-    let data_end = match section(bytes, data_offset, data_size, "data section") {
+    let data_end = match section(bytes, data_offset, data_size, DATA_SECTION) {
         // The size is written last: zero means that the recorder was killed.
         Ok([]) => {
             let kind = PerfErrorKind::DataSizeZero;
-            problems.push(PerfError::new(kind, data_offset, "data section"));
+            problems.push(PerfError::new(kind, data_offset, DATA_SECTION));
             bytes.len()
         }
         Ok(data) => {

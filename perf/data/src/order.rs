@@ -48,6 +48,8 @@ pub struct Summary {
     pub early_flushes: u64,
     /// Why the iteration ended.
     pub stop: Stop,
+    /// Why records after the last one are missing, if the header tells; see [`PerfFile::cut`].
+    pub cut: Option<PerfError>,
 }
 
 impl PerfFile<'_> {
@@ -80,6 +82,7 @@ impl PerfFile<'_> {
                 stop
             }
         };
+        out.summary.cut = self.data_problem();
         out.summary.stop = if out.stopped { Stop::Asked } else { stop };
         out.summary
     }
@@ -148,6 +151,7 @@ impl Default for Summary {
             late: 0,
             early_flushes: 0,
             stop: Stop::End,
+            cut: None,
         }
     }
 }

@@ -202,7 +202,7 @@ impl<'a> Iterator for Records<'a> {
         if trailing > (rest.len() - size) as u64 {
             let left = rest.len() as u64;
             return self.fail(PerfErrorKind::RecordPastEnd {
-                size: trailing,
+                size: trailing.saturating_add(size as u64),
                 left,
             });
         }

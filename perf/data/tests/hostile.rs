@@ -182,11 +182,11 @@ fn framing_errors_say_where() {
         ),
         (
             &le(&[9 | 64 << 48]),
-            "record of 64 bytes, but only 8 bytes are left".into(),
+            "record of 64 bytes, but only 8 bytes are left: 56 are missing".into(),
         ),
         (
             &[1, 2, 3],
-            "record of 8 bytes, but only 3 bytes are left".into(),
+            "record of 8 bytes, but only 3 bytes are left: 5 are missing".into(),
         ),
     ];
     for (tail, message) in cases {
@@ -263,6 +263,7 @@ fn ids_outside_the_file_or_listed_many_times_are_refused() {
         error.kind,
         PerfErrorKind::SectionOutOfFile {
             size: 16,
+            missing: 16,
             file: bytes.len() as u64
         }
     );

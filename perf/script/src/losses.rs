@@ -4,6 +4,7 @@ use super::names;
 use std::collections::BTreeMap;
 use std::fmt;
 use unwind_sim_perf_data::{Event, PerfFile, Record};
+use unwind_sim_recordings::counted::counted;
 
 /// Bit of the misc word of `PERF_RECORD_LOST_SAMPLES`: the samples were not lost, but dropped by a
 /// BPF filter that the user asked for (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
@@ -60,17 +61,19 @@ impl fmt::Display for Lines<'_, '_> {
             let of = name(at);
             writeln!(
                 f,
-                "lost: {records} records of {of}; number of times a buffer was full: {times}"
+                "lost: {} of {of}; number of times a buffer was full: {times}",
+                counted(records, "record")
             )?;
         }
         for (at, samples) in &losses.samples {
-            writeln!(f, "lost: {samples} samples of {}", name(at))?;
+            writeln!(f, "lost: {} of {}", counted(samples, "sample"), name(at))?;
         }
         for (at, samples) in &losses.filtered {
             let of = name(at);
             writeln!(
                 f,
-                "left out by the recording's filter: {samples} samples of {of}"
+                "left out by the recording's filter: {} of {of}",
+                counted(samples, "sample")
             )?;
         }
         Ok(())

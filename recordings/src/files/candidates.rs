@@ -23,11 +23,20 @@ pub(super) fn candidates(
     let here = is_path && (plain.is_none() || has_id);
     (0..4).flat_map(move |stage| match stage {
         0 if has_proc && options.live => in_proc(request, path),
-        1 if here => vec![below(options.symfs.as_deref(), path)],
+        1 if here => at_its_path(options, path, has_id),
         2 if has_id => in_trees(options, request.build_id, is_path),
         3 if has_id && has_proc && !options.live => in_proc(request, path),
         _ => Vec::new(),
     })
+}
+
+/// The path below `--symfs`, then the path itself if a build ID can tell whether it is the file.
+fn at_its_path(options: &FinderOptions, path: &Path, has_id: bool) -> Vec<PathBuf> {
+    let first = below(options.symfs.as_deref(), path);
+    let real = options.symfs.is_some() && options.real_root && has_id;
+    std::iter::once(first)
+        .chain(real.then(|| path.to_owned()))
+        .collect()
 }
 
 /// Paths in `/proc` of the process.

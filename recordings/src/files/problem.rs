@@ -11,8 +11,21 @@ use unwind_sim_unwind::elf::ElfError;
 pub struct FileProblem {
     /// The file, or the kernel's name for the mapping.
     pub path: String,
+    /// The recorded build ID; empty if unknown.
+    pub build_id: Vec<u8>,
     /// What is wrong.
     pub kind: FileProblemKind,
+}
+
+impl FileProblem {
+    /// A problem with the file at `path`, which had this build ID when it was recorded.
+    pub fn new(path: &str, build_id: &[u8], kind: FileProblemKind) -> FileProblem {
+        FileProblem {
+            path: path.to_owned(),
+            build_id: build_id.to_vec(),
+            kind,
+        }
+    }
 }
 
 /// The kinds of [`FileProblem`].
@@ -72,6 +85,20 @@ pub enum FileProblemKind {
         /// The mapping's offset in the file, bytes.
         offset: u64,
     },
+    /// The file is used, but no segment has room for what was mapped: it may be another build.
+    #[error(
+        "{length:#x} bytes were mapped from file offset {offset:#x}, more than the segment there \
+         has, and no build id was recorded: it may be another build"
+    )]
+    OtherSegments {
+        /// The mapping's offset in the file, bytes.
+        offset: u64,
+        /// The length of the mapping, bytes.
+        length: u64,
+    },
+    /// The file is used, but was changed after the recording was made.
+    #[error("changed after the recording, which has no build id to check: it may be another build")]
+    Newer,
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
@@ -94,6 +121,11 @@ impl FileProblemKind {
         }
     }
 
+    /// Whether the file is used nevertheless, although it may be another one than was mapped.
+    pub const fn is_doubt(&self) -> bool {
+        matches!(self, Self::OtherSegments { .. } | Self::Newer)
+    }
+
     /// A stable name, for counting.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -105,6 +137,8 @@ impl FileProblemKind {
             Self::Unpack { .. } => "unpack",
             Self::UnpackLimit { .. } => "unpack-limit",
             Self::NoSegment { .. } => "no-segment",
+            Self::OtherSegments { .. } => "other-segments",
+            Self::Newer => "newer",
             Self::JitLine { .. } => "jit-line",
             Self::JitLimit { .. } => "jit-limit",
         }

@@ -371,6 +371,141 @@ fn symfs_is_the_root_of_all_paths() {
     assert_eq!(only_problem(&finder), &FileProblemKind::NotFound);
 }
 
+/// What is not below the root is taken from its own path, but only if it is the recorded build.
+#[test]
+fn below_symfs_is_only_looked_first() {
+    let dir = Dir::new("symfs-first");
+    let path = dir.build("p", &[]);
+    let id = elf::read(
+        "p",
+        Arc::new(std::fs::read(&path).expect("it")),
+        &elf::ReadOptions::default(),
+    );
+    let id = id.expect("ELF").parts.build_id;
+    let finder = |real_root| {
+        ImageFinder::new(FinderOptions {
+            symfs: Some(dir.path("root")),
+            real_root,
+            ..FinderOptions::default()
+        })
+    };
+    let found =
+        |finder: &mut ImageFinder, id: &[u8]| finder.mapping_for(&request(&path, id)).0.is_some();
+    assert!(found(&mut finder(true), &id));
+    assert!(!found(&mut finder(false), &id));
+    let mut wrong = finder(true);
+    assert!(!found(&mut wrong, &[7; 20]), "another build");
+    assert_eq!(only_problem(&wrong).as_str(), "build-id-mismatch");
+    assert_eq!(wrong.problems()[0].build_id, [7; 20]);
+    assert!(
+        !found(&mut finder(true), &[]),
+        "no build ID says that it is the file"
+    );
+    // The file below the root comes first, whatever is at the path.
+    let below = dir
+        .path("root")
+        .join(path.strip_prefix("/").expect("absolute"));
+    std::fs::create_dir_all(below.parent().expect("a folder")).expect("a directory");
+    std::fs::write(&below, "no ELF").expect("a file");
+    let mut unnamed = finder(true);
+    assert!(!found(&mut unnamed, &[]));
+    assert_eq!(only_problem(&unnamed).as_str(), "elf");
+}
+
+/// A file without recorded build ID is used, but what can be checked is.
+#[test]
+fn a_file_that_may_have_been_replaced_is_reported() {
+    let dir = Dir::new("replaced");
+    let path = dir.build("p", &[]);
+    let modified = std::fs::metadata(&path)
+        .and_then(|m| m.modified())
+        .expect("a time");
+    let elf = elf::read(
+        "p",
+        Arc::new(std::fs::read(&path).expect("it")),
+        &elf::ReadOptions::default(),
+    );
+    let elf = elf.expect("ELF");
+    let code = elf
+        .segments
+        .iter()
+        .find(|s| s.is_executable())
+        .expect("code");
+    let pages = code.offset & !4095..(code.offset + code.file_size).next_multiple_of(4096);
+    let problems = |seconds: i64, length: u64, id: &[u8]| {
+        let time = std::time::Duration::from_secs(seconds.unsigned_abs());
+        let recorded = if seconds < 0 {
+            modified - time
+        } else {
+            modified + time
+        };
+        let mut finder = ImageFinder::new(FinderOptions {
+            recorded: Some(recorded),
+            ..FinderOptions::default()
+        });
+        let start = 0x5555_0000_0000 + pages.start;
+        let request = MappingRequest {
+            range: start..start + length,
+            file_offset: pages.start,
+            executable: true,
+            ..request(&path, id)
+        };
+        for _ in 0..2 {
+            assert!(finder.mapping_for(&request).0.is_some(), "it is used");
+        }
+        let names = finder.problems().iter().map(|p| p.kind.as_str());
+        names.collect::<Vec<_>>()
+    };
+    let length = pages.end - pages.start;
+    assert!(problems(1, length, &[]).is_empty());
+    assert_eq!(problems(-1, length, &[]), ["newer"]);
+    assert_eq!(problems(1, length + 4096, &[]), ["other-segments"]);
+    assert!(problems(-1, length + 4096, &elf.parts.build_id).is_empty());
+}
+
+/// The unit of a function names its compiler, also in a separate or compressed debug file.
+#[test]
+fn producers_are_read_where_debug_information_is() {
+    let dir = Dir::new("producer");
+    let path = dir.build("p", &["-g", "-gz=zlib"]);
+    let bytes = std::fs::read(&path).expect("it");
+    let elf = elf::read("p", Arc::new(bytes.clone()), &elf::ReadOptions::default()).expect("ELF");
+    let svma = |name: &str| {
+        elf.parts
+            .symbols
+            .iter()
+            .find(|s| s.name == name)
+            .expect("a symbol")
+            .address
+    };
+    let id = &elf.parts.build_id;
+    let options = FinderOptions {
+        debug_dirs: vec![dir.path("debug")],
+        ..FinderOptions::default()
+    };
+    let made = producer(&bytes, svma("main"), id, &options).expect("a producer");
+    assert!(made.source.ends_with("p.c"), "{made:?}");
+    assert!(!made.text.is_empty());
+    // `_start` is of the C library, which has another unit or none.
+    let start = producer(&bytes, svma("_start"), id, &options);
+    assert!(start.is_none_or(|p| p.source != made.source));
+    dir.run("strip", &["-g", "-o", "stripped", "p"]);
+    let stripped = std::fs::read(dir.path("stripped")).expect("it");
+    assert_eq!(producer(&stripped, svma("main"), id, &options), None);
+    let tree = candidates::in_tree(&dir.path("debug"), id, ".debug").expect("a build ID");
+    std::fs::create_dir_all(tree.parent().expect("a folder")).expect("a directory");
+    let tree = tree.to_str().expect("text");
+    dir.run("objcopy", &["--only-keep-debug", "p", tree]);
+    assert_eq!(producer(&stripped, svma("main"), id, &options), Some(made));
+    // Cut or changed anywhere: no answer or an answer, never a panic.
+    for at in (0..bytes.len()).step_by(97) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0xff;
+        let _ = producer(&changed, svma("main"), &[], &options);
+        let _ = producer(&bytes[..at], svma("main"), &[], &options);
+    }
+}
+
 #[test]
 fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     let dir = Dir::new("memory");

@@ -43,6 +43,20 @@ pub enum ImportError {
     },
 }
 
+impl ImportError {
+    /// Whether bytes are missing at the end of a file that was otherwise right.
+    pub fn is_cut(&self) -> bool {
+        match self {
+            ImportError::Perf(error) => error.kind.is_cut(),
+            ImportError::Core { what, .. } => matches!(
+                what,
+                CoreErrorKind::Cut { .. } | CoreErrorKind::OutOfFile { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
 /// What is wrong with an ELF core, with the offending value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -62,6 +76,16 @@ pub enum CoreErrorKind {
     /// Something lies outside the file.
     #[error("lies outside the file of {file} bytes; was the file truncated?")]
     OutOfFile {
+        /// Size of the file, bytes.
+        file: u64,
+    },
+    /// The file ends before the last byte that the headers list.
+    #[error(
+        "{missing} bytes from here on lie outside the file of {file} bytes; was the file truncated?"
+    )]
+    Cut {
+        /// Number of bytes outside the file.
+        missing: u64,
         /// Size of the file, bytes.
         file: u64,
     },

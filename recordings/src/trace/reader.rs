@@ -20,7 +20,7 @@ pub struct Trace {
     pub(crate) file: Owner,
     pub(crate) entries: Vec<Entry>,
     path: Option<PathBuf>,
-    cut: Option<TraceError>,
+    cut: Option<Arc<TraceError>>,
     meta: Meta,
     images: Vec<Arc<Image>>,
     pub(crate) spans: Vec<Span>,
@@ -87,9 +87,11 @@ impl Trace {
         let blocks = index::find(&file);
         let mut trace = Trace {
             images: read_images(&file, &blocks.entries)?,
-            cut: blocks.cut.map(|cut| TraceError {
-                file: path.clone(),
-                ..cut
+            cut: blocks.cut.map(|cut| {
+                Arc::new(TraceError {
+                    file: path.clone(),
+                    ..cut
+                })
             }),
             entries: blocks.entries,
             meta: Meta::default(),
@@ -141,7 +143,7 @@ impl Trace {
 
     /// Why the trace ends early, if it was not finished or its end is damaged. Everything before
     /// that point can be read.
-    pub fn cut(&self) -> Option<&TraceError> {
+    pub fn cut(&self) -> Option<&Arc<TraceError>> {
         self.cut.as_ref()
     }
 

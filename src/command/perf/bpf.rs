@@ -69,15 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         handled.print(&mut out)?;
     }
     out.flush()?;
-    let summary = &handled.summary;
-    if let Some(error) = summary.first_skipped {
-        let n = summary.skipped;
-        let s = unwind_sim_view::text::plural(n);
-        anstream::eprintln!("{n} record{s} left out, the first: {error}");
-    }
-    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
-        return Err(error.into());
-    }
+    output::tell_summary(&args.path, &handled.summary)?;
     Ok(match (handled.samples(), handled.faults()) {
         (0, _) => Status::NothingJudged,
         (_, 0) => Status::AsExpected,

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use unwind_sim_perf_model::Mutant;
 use unwind_sim_perf_tool::fuzz::{self, Plan};
+use unwind_sim_recordings::counted::counted;
 
 /// Run random schedules of the sampling model against its oracle.
 ///
@@ -66,13 +67,17 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let seconds = start.elapsed().as_secs_f64();
     if seconds >= 1.0 {
         let per_second = schedules as f64 / seconds;
-        anstream::eprintln!("{schedules} schedules in {seconds:.1} s, {per_second:.0} per second");
+        anstream::eprintln!(
+            "{} in {seconds:.1} s, {per_second:.0} per second",
+            counted(schedules, "schedule")
+        );
     }
     let mut out = output::raw_stdout();
     let Some(failure) = failure else {
         writeln!(
             out,
-            "{schedules} schedules of {} events: no rule broken",
+            "{} of {} events: no rule broken",
+            counted(schedules, "schedule"),
             plan.events
         )?;
         out.flush()?;

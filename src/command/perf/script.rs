@@ -12,6 +12,7 @@ use unwind_sim_perf_tool::recording::Recording;
 use unwind_sim_perf_tool::script::{
     self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
 };
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::symbols::Places;
 
@@ -220,7 +221,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let report = output::to_file_or(path, output::raw_stdout(), |out| {
         print(args, &recording, &options, places, out)
     })?;
-    report.map_or(Ok(Status::AsExpected), |report| tell(&report))
+    report.map_or(Ok(Status::AsExpected), |report| {
+        tell(Path::new(recording.name()), &report)
+    })
 }
 
 /// Prints the requested header and samples; returns the report on the samples.
@@ -243,20 +246,12 @@ fn print(
 }
 
 /// Reports on standard error what was left out or lost.
-fn tell(report: &Report) -> Result<Status> {
+fn tell(path: &Path, report: &Report) -> Result<Status> {
     anstream::eprint!("{}", report.losses);
     if report.guests != 0 {
-        let (n, s) = (report.guests, unwind_sim_view::text::plural(report.guests));
-        anstream::eprintln!("{n} sample{s} of guests left out");
+        let samples = counted(report.guests, "sample");
+        anstream::eprintln!("{samples} of guests left out");
     }
-    let summary = &report.summary;
-    if let Some(error) = &summary.first_skipped {
-        let n = summary.skipped;
-        let s = unwind_sim_view::text::plural(n);
-        anstream::eprintln!("{n} record{s} left out, the first: {error}");
-    }
-    if let unwind_sim_perf_data::Stop::Error(error) = &summary.stop {
-        return Err((*error).into());
-    }
+    output::tell_summary(path, &report.summary)?;
     Ok(Status::AsExpected)
 }

@@ -53,15 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     stitching.print(show, &output::command_line(), &mut out)?;
     out.flush()?;
-    let summary = &stitching.summary;
-    if let Some(error) = summary.first_skipped {
-        let n = summary.skipped;
-        let s = unwind_sim_view::text::plural(n);
-        anstream::eprintln!("{n} record{s} left out, the first: {error}");
-    }
-    if let unwind_sim_perf_data::Stop::Error(error) = summary.stop {
-        return Err(error.into());
-    }
+    output::tell_summary(&args.path, &stitching.summary)?;
     let tally = stitching.tally();
     let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
     Ok(if tally.deferred == 0 {

@@ -6,6 +6,7 @@ use super::{Args, Told};
 use anyhow::{Result, bail};
 use unwind_sim_host as host;
 use unwind_sim_record::{At, TraceRecorder, gdb};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::kernel;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
@@ -63,9 +64,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         unknown: args.truth.then_some(summary.unknown),
     });
     anstream::eprintln!(
-        "{} entries from user space, {} interrupts and exceptions in the kernel",
-        summary.entries,
-        summary.interrupts
+        "{} from user space, {} and exceptions in the kernel",
+        counted(summary.entries, "entry"),
+        counted(summary.interrupts, "interrupt")
     );
     if summary.left_early > 0 {
         let n = summary.left_early;

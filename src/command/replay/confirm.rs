@@ -6,8 +6,9 @@ use crate::command::status::Status;
 use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim_judge::confirm::{self, Source};
-use unwind_sim_judge::input::{FileKind, file_kind};
+use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::Run;
+use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{confirmation, json, text};
 
 /// What is confirmed, and for how long.
@@ -39,8 +40,12 @@ impl ConfirmArgs {
 }
 
 /// Resumes each stack, and judges its chains by where execution returns to.
-pub(super) fn run(args: &super::Args, run: &Run, out: &mut dyn Write) -> Result<Status> {
-    let input = args.input.open()?;
+pub(super) fn run(
+    args: &super::Args,
+    run: &Run,
+    input: &Input,
+    out: &mut dyn Write,
+) -> Result<Status> {
     let symfs = args.input.symfs.clone();
     let mut source = match file_kind(&args.input.path)? {
         FileKind::Core => Source::core(&args.input.path, symfs)?,
@@ -54,50 +59,48 @@ pub(super) fn run(args: &super::Args, run: &Run, out: &mut dyn Write) -> Result<
         serde_json::to_writer(&mut *out, line)?;
         writeln!(out)
     };
-    run.for_each(
-        &input,
-        &args.input.filter(),
-        &mut |view, column, outcome| {
-            if last.replace(view.number) != Some(view.number) {
-                let state = source.state(view).map_err(|error| error.to_string());
-                let cpu = args.confirm.cpu.processor();
-                let most = args.confirm.max_instructions;
-                let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
-                if args.json {
-                    let went = went.as_ref().map_err(Clone::clone);
-                    line(out, &json::Line::resumed(view, went))?;
-                } else {
-                    writeln!(out, "{}", text::sample_line(view))?;
-                    match &went {
-                        Ok(went) => {
-                            write!(out, "{}", confirmation::resumed_text(view.space, went))?
-                        }
-                        Err(error) => writeln!(out, "not resumed: {error}")?,
-                    }
-                }
-                resumed = went.ok();
-            }
-            let unwinder = run.engines[columns[column].engine].name();
-            let start = columns[column].variant_for(view).as_str();
-            match args.json {
-                true => line(out, &json::chain(view, unwinder, start, outcome))?,
-                false => write!(out, "{}", text::chain_text(&names[column], view, outcome))?,
-            }
-            if let Some(resumed) = &resumed {
-                let frames = &outcome.chain.frames;
-                let judged = confirm::judge(frames, resumed);
-                tally.add(unwinder, &judged);
-                if args.json {
-                    let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
-                    line(out, &confirmed)?;
-                } else {
-                    let told = confirmation::judgement_text(view.space, frames, &judged);
-                    write!(out, "{told}")?;
+    run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
+        if last.replace(view.number) != Some(view.number) {
+            let state = source.state(view).map_err(|error| error.to_string());
+            let cpu = args.confirm.cpu.processor();
+            let most = args.confirm.max_instructions;
+            let went = state.map(|s| confirm::resume(s, cpu, most, root.path()));
+            if args.json {
+                let went = went.as_ref().map_err(Clone::clone);
+                line(out, &json::Line::resumed(view, went))?;
+            } else {
+                writeln!(out, "{}", text::sample_line(view))?;
+                match &went {
+                    Ok(went) => write!(out, "{}", confirmation::resumed_text(view.space, went))?,
+                    Err(error) => writeln!(out, "not resumed: {error}")?,
                 }
             }
-            Ok(())
-        },
-    )?;
+            resumed = went.ok();
+        }
+        let unwinder = run.engines[columns[column].engine].name();
+        let start = columns[column].variant_for(view).as_str();
+        match args.json {
+            true => line(out, &json::chain(view, unwinder, start, outcome))?,
+            false => write!(
+                out,
+                "{}",
+                text::chain_text(&names[column], view, outcome, Shown::All)
+            )?,
+        }
+        if let Some(resumed) = &resumed {
+            let frames = &outcome.chain.frames;
+            let judged = confirm::judge(frames, resumed);
+            tally.add(unwinder, &judged);
+            if args.json {
+                let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
+                line(out, &confirmed)?;
+            } else {
+                let told = confirmation::judgement_text(view.space, frames, &judged);
+                write!(out, "{told}")?;
+            }
+        }
+        Ok(())
+    })?;
     if args.json {
         let sums = json::Line::confirmation(&tally, &output::command_line());
         line(out, &sums)?;

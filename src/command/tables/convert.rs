@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_tables::convert::in_file::{Written, convert_in_file};
 use unwind_sim_tables::convert::{FunctionLoss, Options, Target};
 use unwind_sim_tables::file::File;
@@ -160,13 +161,24 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
     let path = args.output.display();
     writeln!(out, "{path}: {from} as {to}")?;
     let (functions, rows) = (report.functions_read, report.rows_read);
-    writeln!(out, "  read: {functions} functions, {rows} rows")?;
+    writeln!(
+        out,
+        "  read: {}, {}",
+        counted(functions, "function"),
+        counted(rows, "row")
+    )?;
     let (functions, rows) = (report.functions_written, report.rows_written);
-    writeln!(out, "  written: {functions} functions, {rows} rows")?;
+    writeln!(
+        out,
+        "  written: {}, {}",
+        counted(functions, "function"),
+        counted(rows, "row")
+    )?;
     let equal = written.comparison.equal;
     writeln!(
         out,
-        "  the same rule at {equal} addresses, no other rule at any"
+        "  the same rule at {}, no other rule at any",
+        counted(equal, "address")
     )?;
     written::tell_sections(&mut out, &written.converted.sections)?;
     if written.reused {
@@ -183,7 +195,10 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
         writeln!(out, "lost: {what}: {why}")?;
         writeln!(
             out,
-            "  {functions} functions, {rows} rows, {bytes} addresses"
+            "  {}, {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row"),
+            counted(bytes, "address")
         )?;
         if !lost.costs_rows() {
             continue;

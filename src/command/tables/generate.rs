@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
@@ -19,7 +20,7 @@ use unwind_sim_tables::generate::{Boundaries, Function, GAPS, Gap, Generated, Op
 use unwind_sim_tables::table::Table;
 use unwind_sim_view::json::{
     self, ConversionLine, ConversionLossLine, GenerationClassLine, GenerationComparisonLine,
-    GenerationDifferenceLine, GenerationOutsideLine, GenerationWarningLine, LossCountLine,
+    GenerationDifferenceLine, GenerationWarningLine, LossCountLine, OutsideLine,
 };
 
 /// Write a copy of an ELF file with an unwind table made from its code alone. Functions with
@@ -32,13 +33,11 @@ Formats: orc:LAYOUT (4.14, 5.12, 6.3, 6.4 or 7.1, the first Linux that reads its
 alone is 6.4), sframe-v1, sframe-v2, sframe-v3, eh_frame. Relocatable objects and kernel modules \
 get ORC only.
 
-Code in no function has no row; the end of the output says how much there is, by section.
-
 Examples:
   unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables generate module.ko --to orc:5.12 --compare -o new.ko
   unwind-sim tables generate vmlinux --to orc --compare -o new
-  unwind-sim tables generate /usr/bin/git --to sframe-v3 -o git")]
+  unwind-sim tables generate /usr/bin/git --to sframe-v3 --functions table -o git")]
 pub(crate) struct Args {
     /// The executable, shared object, relocatable object or kernel module.
     #[arg(value_name = "ELF")]
@@ -49,11 +48,11 @@ pub(crate) struct Args {
     /// The file to write; it may be the one that is read.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Where the boundaries of functions come from: symbols with a size, the FDEs of the table that the
-    /// file has, or both (of objects and kernels only symbols) and, elsewhere, code that the loader or
-    /// other code enters as a function.
-    #[arg(long, value_name = "SOURCE", default_value = "all")]
-    functions: Functions,
+    /// Where the boundaries of functions come from: symbols with a size, the FDEs of the table that
+    /// the file has, or all that is known: both of these, and elsewhere what the program starts with,
+    /// what the loader calls, and what other functions call. By default all.
+    #[arg(long, value_name = "SOURCE")]
+    functions: Option<Functions>,
     /// Compare with the table of this format that the file has, address by address.
     #[arg(long)]
     compare: bool,
@@ -75,6 +74,15 @@ enum Functions {
     All,
 }
 
+fn outside_line(outside: &Outside) -> OutsideLine {
+    OutsideLine {
+        section: outside.section.clone(),
+        bytes: outside.bytes,
+        code_bytes: outside.code_bytes,
+        first: hex(outside.first),
+    }
+}
+
 /// How many functions are listed for each reason; the rest are counted.
 const LISTED_MAX: usize = 10;
 fn target(name: &str) -> Result<Target, String> {
@@ -87,9 +95,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     FileKind::expect(&args.path, what, &[FileKind::Elf])?;
     let (file, data) = written::read(&args.path)?;
     let boundaries = match args.functions {
-        Functions::Symbols => Boundaries::Symbols,
-        Functions::Table => Boundaries::Table,
-        Functions::All => Boundaries::All,
+        Some(Functions::Symbols) => Boundaries::Symbols,
+        Some(Functions::Table) => Boundaries::Table,
+        Some(Functions::All) | None => Boundaries::All,
     };
     let options = Options::new(boundaries, args.to);
     let (generated, compared) = match args.compare {
@@ -256,25 +264,47 @@ impl Shown<'_> {
         let (path, to) = (self.args.output.display(), self.args.to.as_str());
         writeln!(out, "{path}: {to} from the code")?;
         let (functions, rows) = (self.generated.functions.len(), self.generated.rows());
-        writeln!(out, "  generated: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  generated: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let report = &written.report;
         let (functions, rows) = (report.functions_written, report.rows_written);
-        writeln!(out, "  written: {functions} functions, {rows} rows")?;
+        writeln!(
+            out,
+            "  written: {}, {}",
+            counted(functions, "function"),
+            counted(rows, "row")
+        )?;
         let equal = written.equal;
         writeln!(
             out,
-            "  read back: the same rule at {equal} addresses, no other rule at any"
+            "  read back: the same rule at {}, no other rule at any",
+            counted(equal, "address")
         )?;
         written::tell_sections(&mut out, &written.sections)?;
         for gap in GAPS {
             self.tell_gap(&mut out, gap)?;
         }
-        self.tell_outside(&mut out)?;
         for (lost, (functions, rows, bytes)) in report.by_reason() {
             writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
             writeln!(
                 out,
-                "  {functions} functions, {rows} rows, {bytes} addresses"
+                "  {}, {}, {}",
+                counted(functions, "function"),
+                counted(rows, "row"),
+                counted(bytes, "address")
+            )?;
+        }
+        for outside in &self.generated.outside {
+            writeln!(
+                out,
+                "no row: {} of {} in no function, the first at {:#x}",
+                counted(outside.code_bytes, "byte"),
+                outside.section,
+                outside.first
             )?;
         }
         if let Some((comparison, _)) = self.compared {
@@ -310,28 +340,12 @@ impl Shown<'_> {
         Ok(())
     }
 
-    fn tell_outside(&self, out: &mut dyn Write) -> Result<()> {
-        let outside = &self.generated.outside;
-        if outside.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "no row: code in no function")?;
-        for found in outside.iter().take(LISTED_MAX) {
-            let (bytes, first, section) = (found.code_bytes, found.first, &found.section);
-            writeln!(out, "  {section}: {bytes} bytes, the first at {first:#x}")?;
-        }
-        let more = outside.len().saturating_sub(LISTED_MAX);
-        if more > 0 {
-            writeln!(out, "  and {more} more sections; --json lists all")?;
-        }
-        Ok(())
-    }
-
     fn tell_comparison(&self, out: &mut dyn Write, comparison: &Comparison) -> Result<()> {
         let (total, share) = (comparison.total(), 100.0 * comparison.share());
         writeln!(
             out,
-            "compared with the table of the file: {total} addresses, {share:.4} % the same"
+            "compared with the table of the file: {}, {share:.4} % the same",
+            counted(total, "address")
         )?;
         for (class, count) in &comparison.addresses {
             writeln!(out, "  {}: {count}", class.as_str())?;
@@ -343,9 +357,13 @@ impl Shown<'_> {
                 let name = self.generated.function_at(*start).map_or("", |f| &f.name);
                 match self.file.place(*start) {
                     Some((section, offset)) => {
-                        writeln!(out, "    {section}+{offset:#x}, {len} addresses {name}")?;
+                        writeln!(
+                            out,
+                            "    {section}+{offset:#x}, {} {name}",
+                            counted(len, "address")
+                        )?;
                     }
-                    None => writeln!(out, "    {start:#x}, {len} addresses {name}")?,
+                    None => writeln!(out, "    {start:#x}, {} {name}", counted(len, "address"))?,
                 }
             }
         }
@@ -361,15 +379,6 @@ fn write_line(out: &mut dyn Write, line: &json::Line) -> Result<()> {
     serde_json::to_writer(&mut *out, line)?;
     writeln!(out)?;
     Ok(())
-}
-
-fn outside_line(found: &Outside) -> GenerationOutsideLine {
-    GenerationOutsideLine {
-        section: Some(found.section.clone()).filter(|name| !name.is_empty()),
-        bytes: found.bytes,
-        code_bytes: found.code_bytes,
-        first: hex(found.first),
-    }
 }
 
 fn comparison_line(comparison: &Comparison) -> GenerationComparisonLine {

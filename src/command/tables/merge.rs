@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_tables::merge::{Merged, merge_in_file};
 use unwind_sim_view::json::{self, MergeLine};
 
@@ -75,12 +76,19 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
     let mut out = output::stdout();
     let (path, tables) = (args.output.display(), merged.tables);
     let version = merged.version as u8;
-    writeln!(out, "{path}: {tables} tables as one, SFrame V{version}")?;
+    writeln!(
+        out,
+        "{path}: {} as one, SFrame V{version}",
+        counted(tables, "table")
+    )?;
     let (functions, rows) = (merged.functions, merged.rows);
     let before = merged.functions_found_before;
     writeln!(
         out,
-        "  {functions} functions, {rows} rows; readers found {before} functions before"
+        "  {}, {}; readers found {} before",
+        counted(functions, "function"),
+        counted(rows, "row"),
+        counted(before, "function")
     )?;
     written::tell_sections(&mut out, std::slice::from_ref(&merged.section))?;
     for (count, what) in [

@@ -112,13 +112,13 @@ fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
         is_whole,
         ..
     } = *part.kept();
+    let files = plan.list.shard(plan.shard);
     if is_whole {
+        tell_done(done, files.len(), out);
         return Ok(all);
     }
-    let files = plan.list.shard(plan.shard);
     if done > 0 {
-        let (count, s) = (files.len(), plural(files.len() as u64));
-        anstream::eprintln!("{done} of {count} file{s} were done before");
+        tell_done(done, files.len(), out);
     }
     let left = &files[done..];
     let mut told = Told::new(left.len());
@@ -140,11 +140,12 @@ fn to_parquet(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
         anyhow::bail!("--out -: Parquet needs a file");
     }
     let cannot = || format!("cannot write {}", out.display());
+    let files = plan.list.shard(plan.shard);
     if let Some(sums) = done(out, plan).with_context(cannot)? {
+        tell_done(files.len(), files.len(), out);
         return Ok(sums);
     }
     let mut file = Parquet::create(out, plan).with_context(cannot)?;
-    let files = plan.list.shard(plan.shard);
     let mut told = Told::new(files.len());
     let mut all = Sums::default();
     run::run(&files, options, |rows: JsonRows| {
@@ -162,6 +163,17 @@ fn to_parquet(_: &Plan<'_>, _: &Options, _: &Path) -> Result<Sums> {
     anyhow::bail!(
         "this unwind-sim writes no Parquet; build it with `cargo build --release --features parquet`"
     )
+}
+
+/// Reports how many of the files were checked before this run.
+fn tell_done(done: usize, all: usize, out: &Path) {
+    let (s, out) = (plural(all as u64), out.display());
+    match all - done {
+        0 => anstream::eprintln!(
+            "all {all} file{s} were checked before, none was checked now; remove {out} to check again"
+        ),
+        _ => anstream::eprintln!("{done} of {all} file{s} were checked before"),
+    }
 }
 
 fn tell(sums: &Sums, out: &Path) {

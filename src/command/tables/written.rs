@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::write::NewSection;
@@ -54,7 +55,12 @@ pub(super) fn section_lines(sections: &[NewSection]) -> Vec<SectionLine> {
 pub(super) fn tell_sections(out: &mut dyn Write, sections: &[NewSection]) -> std::io::Result<()> {
     for section in sections {
         let (name, size) = (section.name, section.bytes.len());
-        writeln!(out, "  {name} at {:#x}, {size} bytes", section.address)?;
+        writeln!(
+            out,
+            "  {name} at {:#x}, {}",
+            section.address,
+            counted(size, "byte")
+        )?;
     }
     Ok(())
 }

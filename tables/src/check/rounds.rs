@@ -51,8 +51,8 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
     for _ in 0..RECONSIDERED_MAX {
         for _ in 0..ROUNDS_MAX {
             follow_all(program, &todo, threads, &mut outcomes);
-            let called = outcomes.iter().flatten().flat_map(|o| &o.called);
-            let called = program.learn_called(called);
+            let new = todo.iter().filter_map(|&index| outcomes[index].as_ref());
+            let called = program.learn_called(new.flat_map(|o| &o.called));
             todo = callers_of_news(program, &todo, &outcomes);
             todo.extend(called);
             todo.sort_unstable();
@@ -157,7 +157,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         misfits,
         steps,
     } = followed;
-    let parts = found.into_iter().enumerate().map(|(number, found)| {
+    let parts = found.into_iter().map(|found| {
         let Found {
             function,
             verdict,
@@ -165,7 +165,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
             marks,
         } = found;
         // Another function may lead to what this one did not reach by itself.
-        let is_whole = number == 0 && body.unreached(program.file).is_none();
+        let is_whole = body.unreached(program.file).is_none();
         let reached = (!is_whole).then(|| std::mem::take(&mut body.reached));
         walker.recycle(body);
         Part {
@@ -199,14 +199,17 @@ fn callers_of_news(
     todo: &[usize],
     outcomes: &[Option<Outcome>],
 ) -> Vec<usize> {
-    let mut is_news = vec![false; program.functions.len()];
+    // The starts (svma) of functions that turned out never to return.
+    let mut news: HashSet<u64> = HashSet::new();
     let mut any = false;
     for &index in todo {
         let returns = outcomes[index].as_ref().map(|o| o.returns);
         let entered = program.functions[index].entry == Entry::Call;
         let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
         let is_new = program.set_returns(index, returns);
-        is_news[index] = is_new && returns == Returns::Never;
+        if is_new && returns == Returns::Never {
+            news.insert(program.functions[index].range.start);
+        }
         any |= is_new;
     }
     if !any {
@@ -217,11 +220,7 @@ fn callers_of_news(
         if taken.any(|&target| program.surely_returns(target)) {
             return true;
         }
-        let mut callees = outcome.callees.iter();
-        callees.any(|&target| {
-            let callee = program.starting_at(target);
-            callee.is_some_and(|c| is_news[c])
-        })
+        outcome.callees.iter().any(|target| news.contains(target))
     };
     let all = outcomes.iter().enumerate();
     all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))

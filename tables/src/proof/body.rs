@@ -116,10 +116,11 @@ impl Body {
         self.reached_bytes = 0;
         self.is_overlapping = false;
         let mut decoder = Decoder::with_ip(64, bytes, self.range.start, DecoderOptions::NONE);
+        let mut insn = Instruction::default();
         while decoder.can_decode() {
             let at = decoder.position();
-            let insn = decoder.decode();
-            self.add(at, insn);
+            decoder.decode_out(&mut insn);
+            self.add(at, &insn);
         }
         self.merge_loops();
         true
@@ -136,25 +137,19 @@ impl Body {
         });
     }
 
-    fn add(&mut self, at: usize, insn: Instruction) -> u32 {
-        if matches!(
-            insn.flow_control(),
-            FlowControl::ConditionalBranch
-                | FlowControl::UnconditionalBranch
-                | FlowControl::XbeginXabortXend
-        ) && insn.op0_kind() == OpKind::NearBranch64
-        {
+    fn add(&mut self, at: usize, insn: &Instruction) -> u32 {
+        if insn.op0_kind() == OpKind::NearBranch64 && insn.flow_control() != FlowControl::Call {
             let target = insn.near_branch64();
             self.lead(target);
             if target <= insn.ip() && target >= self.range.start {
                 self.loops.push((target, insn.ip()));
             }
         }
-        if insn.mnemonic() == Mnemonic::Lea && insn.is_ip_rel_memory_operand() {
+        if insn.is_ip_rel_memory_operand() && insn.mnemonic() == Mnemonic::Lea {
             self.addresses.push(insn.memory_displacement64());
         }
         self.insns.push(Insn {
-            insn,
+            insn: *insn,
             meeting: None,
         });
         let index = self.insns.len() as u32;
@@ -223,7 +218,7 @@ impl Body {
         let bytes = &bytes[..bytes.len().min(rest)];
         let insn = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
         self.is_overlapping = true;
-        let number = self.add(offset, insn);
+        let number = self.add(offset, &insn);
         self.merge_loops();
         number
     }
@@ -299,21 +294,17 @@ impl Body {
         }
         let mut offset = 0;
         while offset < self.index.len() {
-            if self.reached.has(offset) {
-                offset += self.insn(file, offset).map_or(1, |insn| insn.len());
-                continue;
-            }
-            let left = &file.bytes(self.range.start + offset as u64);
-            let left = &left[..left.len().min(self.index.len() - offset)];
-            if left.iter().all(|&b| b == 0) {
-                return None;
-            }
+            let is_reached = self.reached.has(offset);
             match self.insn(file, offset) {
-                Some(insn) if is_padding(&insn) => offset += insn.len(),
-                _ => return Some(self.range.start + offset as u64),
+                Some(insn) if is_reached || is_padding(&insn) => offset += insn.len(),
+                None if is_reached => offset += 1,
+                _ => break,
             }
         }
-        None
+        let left = file.bytes(self.range.start + offset as u64);
+        let left = left.get(..self.index.len().checked_sub(offset)?)?;
+        let is_code = left.iter().any(|&b| b != 0);
+        is_code.then(|| self.range.start + offset as u64)
     }
 }
 

@@ -89,6 +89,7 @@ impl<'f> Program<'f> {
         });
         program.functions.extend(others);
         program.functions.sort_by_key(|f| f.range.start);
+        program.starts = starts(&program.functions);
         let count = program.functions.len();
         program.returns.resize_with(count, || AtomicU8::new(0));
         program
@@ -134,9 +135,8 @@ impl<'f> Program<'f> {
         let is_module = file.is_relocatable() && tables.iter().any(|t| t.kind() == TableKind::Orc);
         let edges = is_module.then(|| Edges::read(file));
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
-        let starts = functions.iter().map(|f| f.range.start).zip(0..).collect();
         let mut program = Program {
-            starts,
+            starts: starts(&functions),
             file,
             tables,
             functions,
@@ -281,6 +281,11 @@ impl<'f> Program<'f> {
         let old = self.returns[index].swap(returns as u8, Ordering::Relaxed);
         old != returns as u8
     }
+}
+
+/// The numbers of the functions, by their first address (svma).
+fn starts(functions: &[Unit]) -> HashMap<u64, u32> {
+    functions.iter().map(|f| f.range.start).zip(0..).collect()
 }
 
 /// The distance of neighbouring words, bytes.

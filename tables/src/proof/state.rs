@@ -49,7 +49,7 @@ struct Kept {
 }
 
 /// What is known before an instruction.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct State {
     regs: [Packed; 16],
     slots: ArrayVec<Kept, SLOTS_MAX>,
@@ -71,6 +71,16 @@ pub struct State {
     loaded: u16,
     /// Changes with everything that a row can say something about.
     version: u32,
+}
+
+impl Clone for State {
+    #[inline]
+    fn clone(&self) -> State {
+        let mut slots = ArrayVec::new();
+        // All at once.
+        let _ = slots.try_extend_from_slice(&self.slots);
+        State { slots, ..*self }
+    }
 }
 
 impl PartialEq for State {
@@ -345,13 +355,25 @@ impl State {
                 slot.value == value && slot.key.size() == 8 && other.slots.contains(slot)
             })
         };
-        let differs = |reg| {
-            self.packed(reg) != other.packed(reg)
-                && self.is_at_entry(reg) != other.is_at_entry(reg)
-                && !saved(reg)
+        let differs = |reg| match reg {
+            Reg::Rsp => true,
+            _ => {
+                is_callee_saved(reg)
+                    && self.is_at_entry(reg) != other.is_at_entry(reg)
+                    && !saved(reg)
+            }
         };
-        self.packed(Reg::Rsp) != other.packed(Reg::Rsp)
-            || Reg::CALLEE_SAVED.into_iter().any(differs)
+        registers(self.differing(other)).any(differs)
+    }
+
+    /// The registers that have different values, one bit for each.
+    #[inline]
+    fn differing(&self, other: &State) -> u16 {
+        let mut differing = 0;
+        for (number, (mine, theirs)) in self.regs.iter().zip(&other.regs).enumerate() {
+            differing |= u16::from(mine != theirs) << number;
+        }
+        differing
     }
 
     /// Joins `other` into this state, if they agree in what a row must say. Returns whether this
@@ -367,15 +389,13 @@ impl State {
     /// (rsp, a callee-saved register, where one is saved), it has a new version.
     pub fn weaken(&mut self, other: &State) -> bool {
         let (mut changed, mut matters) = (false, false);
-        let regs = self.regs.iter_mut().zip(&other.regs).zip(Reg::ALL);
-        for ((mine, &theirs), reg) in regs {
-            if *mine != theirs {
-                let joined = join_values(*mine, theirs);
-                if joined != *mine {
-                    changed = true;
-                    matters |= joined.matters() && (reg == Reg::Rsp || is_callee_saved(reg));
-                    *mine = joined;
-                }
+        for reg in registers(self.differing(other)) {
+            let mine = self.packed(reg);
+            let joined = join_values(mine, other.packed(reg));
+            if joined != mine {
+                changed = true;
+                matters |= joined.matters() && (reg == Reg::Rsp || is_callee_saved(reg));
+                self.regs[reg as usize & 15] = joined;
             }
         }
         let before = self.slots.len();
@@ -402,8 +422,13 @@ impl State {
         });
         changed |= self.slots.len() != before;
         matters |= other.is_guessed && !self.is_guessed;
-        changed |= other.loaded & !self.loaded != 0;
-        self.loaded |= other.loaded;
+        for reg in registers(other.loaded & !self.loaded) {
+            // It says something of stack addresses only.
+            if self.packed(reg).is_stack() {
+                self.loaded |= 1 << reg as u16;
+                changed = true;
+            }
+        }
         for (mine, theirs) in [
             (&mut self.is_lossy, other.is_lossy),
             (&mut self.is_elsewhere, other.is_elsewhere),
@@ -422,6 +447,16 @@ impl State {
         }
         changed || matters
     }
+}
+
+/// The registers of a set with one bit for each.
+#[inline]
+fn registers(mut set: u16) -> impl Iterator<Item = Reg> {
+    std::iter::from_fn(move || {
+        let first = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        Reg::ALL.get(first).copied().filter(|_| first < 16)
+    })
 }
 
 fn join_values(a: Packed, b: Packed) -> Packed {
@@ -494,6 +529,38 @@ mod tests {
         assert_eq!(changed, Some(true));
         other.set(Reg::Rsp, Value::frame(-8));
         assert_eq!(state.join(&other), None);
+    }
+
+    #[test]
+    fn a_meeting_weakens_the_registers_that_differ() {
+        for changed in Reg::ALL.into_iter().take(16).filter(|&r| r != Reg::Rsp) {
+            let mut state = State::entry();
+            for reg in Reg::ALL.into_iter().take(16).filter(|&r| r != Reg::Rsp) {
+                state.set(reg, Value::Const(1));
+            }
+            let mut other = state.clone();
+            assert_eq!(state.join(&other), Some(false));
+            other.set(changed, Value::Const(2));
+            assert_eq!(state.join(&other), Some(true), "{changed}");
+            other.set(changed, Value::Const(1));
+            assert_eq!(state.reg(changed), Value::Computed);
+            state.set(changed, Value::Const(1));
+            assert!(state == other, "only {changed}");
+        }
+    }
+
+    #[test]
+    fn that_a_value_was_loaded_is_news_of_a_stack_address_only() {
+        let join = |value| {
+            let mut state = State::entry();
+            state.set(Reg::Rdi, value);
+            let mut other = state.clone();
+            other.set_loaded(Reg::Rdi, Value::frame(-32));
+            let changed = state.join(&other);
+            (changed, state.join(&other), state.is_loaded(Reg::Rdi))
+        };
+        assert_eq!(join(Value::frame(-32)), (Some(true), Some(false), true));
+        assert_eq!(join(Value::Varies), (Some(false), Some(false), false));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where ways go on that every walker follows: both sides of a conditional jump, and the code that
 //! replaces other code.
 
-use super::exec::{push, refine};
+use super::exec::{push, refine, tells};
 use super::state::State;
 use super::value::Value;
 use crate::file::File;
@@ -12,18 +12,18 @@ use unwind_sim_unwind::regs::Reg;
 /// The maximum number of instructions followed in the replacement of other code.
 pub const REPLACEMENT_MAX: usize = 256;
 
-/// Splits the state before a conditional jump: into what is returned, where it is taken, and `state`,
-/// where it is not.
-pub fn split(insn: &Instruction, state: &mut State) -> State {
-    let mut taken = state.clone();
-    let condition = insn.condition_code();
-    refine(&mut taken, condition, true);
-    refine(state, condition, false);
+/// What is known where a conditional jump is taken, if that is more than `state`, which is what is known
+/// before it; of a loop, its counter is changed in both. Where it is not taken, [`refine`] says the rest.
+pub fn taken(insn: &Instruction, state: &mut State) -> Option<State> {
     if insn.is_loop() || insn.is_loopcc() {
-        taken.set(Reg::Rcx, Value::Computed);
         state.set(Reg::Rcx, Value::Computed);
     }
-    taken
+    let condition = insn.condition_code();
+    tells(state, condition, true).then(|| {
+        let mut taken = state.clone();
+        refine(&mut taken, condition, true);
+        taken
+    })
 }
 
 /// An instruction of a replacement.

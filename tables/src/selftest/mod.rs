@@ -74,12 +74,10 @@ impl Tally {
         self.caught + self.equivalent + self.missed
     }
 
-    /// The share that was caught or is equivalent, percent; 100 if there were none.
-    pub fn score(self) -> f64 {
-        match self.all() {
-            0 => 100.0,
-            all => 100.0 * (all - self.missed) as f64 / all as f64,
-        }
+    /// The share that was caught or is equivalent, percent; `None` if there were no defects.
+    pub fn score(self) -> Option<f64> {
+        let all = self.all();
+        (all > 0).then(|| 100.0 * (all - self.missed) as f64 / all as f64)
     }
 
     /// Adds `other`.

@@ -3,6 +3,7 @@
 use crate::build::{Scratch, compile, open};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::ground::{Prover, Why};
+use unwind_sim_tables::proof::program::Program;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::Value;
@@ -14,6 +15,9 @@ const CODE: &str = "\
 	.type \\name, @function
 \\name:
 	.endm
+	function without_rows
+	ret
+	.size without_rows, 1
 	function calls
 	.cfi_startproc
 	push %rbx
@@ -56,6 +60,15 @@ fn only_what_holds_on_every_way_is_ground() {
     let (_, file) = open(&program);
     let mut prover = Prover::new(&file, 1);
     let at = |name: &str| address(&file, name);
+
+    let all = Program::with_unlisted(&file);
+    for name in ["without_rows", "calls", "differs"] {
+        let number = all.starting_at(at(name));
+        assert!(
+            number.is_some() && number == all.function_at(at(name)),
+            "{name}"
+        );
+    }
 
     let called = prover.rule(CodeAddress::Return(at("behind")));
     let rule = called.expect("a call is before it").rule;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes};
 use unwind_sim_recordings::model::{Event, Item};
 use unwind_sim_unwind::image::Image;
@@ -57,14 +58,16 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         source,
     })?;
     let mut out = String::from("an ELF core\n");
-    field(&mut out, "file", format_args!("{file_bytes} bytes"));
+    field(&mut out, "file", counted(file_bytes, "byte"));
     for (why, count) in &imported.skipped {
         let text = format_args!("{count}: {}", why.description());
         field(&mut out, "left out", text);
     }
     let _ = writeln!(
         out,
-        "\n{thread_count} threads, {stack_bytes} bytes of stacks"
+        "\n{}, {} of stacks",
+        counted(thread_count, "thread"),
+        counted(stack_bytes, "byte")
     );
     threads.write(&mut out);
     out.push_str("\nexecutable mappings\n");
@@ -78,7 +81,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         ]);
     }
     if !found.is_empty() {
-        let _ = writeln!(out, "\n{} images", images.len());
+        let _ = writeln!(out, "\n{}", counted(images.len(), "image"));
         found.write(&mut out);
     }
     let problems: Vec<String> = imported

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::{Derived, derive_all};
 use unwind_sim_unwind::elf::{self, Elf};
@@ -66,7 +67,11 @@ fn head(out: &mut String, elf: &Elf) {
     let text = parts.text.iter().map(|r| r.end.saturating_sub(r.start));
     let text = text.fold(0_u64, u64::saturating_add);
     let ranges = parts.text.len();
-    field(out, "text", format_args!("{text} bytes in {ranges} ranges"));
+    field(
+        out,
+        "text",
+        format_args!("{} in {}", counted(text, "byte"), counted(ranges, "range")),
+    );
     let table = if elf.has_symtab { ".symtab" } else { ".dynsym" };
     let symbols = parts.symbols.len();
     field(out, "symbols", format_args!("{symbols} from {table}"));
@@ -76,7 +81,11 @@ fn head(out: &mut String, elf: &Elf) {
     }
     if let Some(data) = &elf.debug_data {
         let bytes = data.len();
-        field(out, "debug data", format_args!("{bytes} bytes, compressed"));
+        field(
+            out,
+            "debug data",
+            format_args!("{}, compressed", counted(bytes, "byte")),
+        );
     }
     let mut sections = Columns::new(&["section", "address", "bytes"]);
     for section in &parts.sections {
@@ -91,7 +100,7 @@ fn head(out: &mut String, elf: &Elf) {
 
 fn heading(out: &mut String, section: &Section, what: &str) {
     let (name, bytes) = (section.kind.as_str(), section.data.len());
-    let _ = writeln!(out, "\n{name}: {bytes} bytes{what}");
+    let _ = writeln!(out, "\n{name}: {}{what}", counted(bytes, "byte"));
 }
 
 fn malformed(out: &mut String, found: &[String]) {
@@ -136,8 +145,12 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     }
     field(out, "units", units);
     field(out, "rows", rows);
-    field(out, "expressions", format_args!("in {expressions} rows"));
-    field(out, "covers", format_args!("{covered} bytes"));
+    field(
+        out,
+        "expressions",
+        format_args!("in {}", counted(expressions, "row")),
+    );
+    field(out, "covers", counted(covered, "byte"));
     malformed(out, &bad);
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::kernel::{self, EncodingSource, KernelImage, ModuleLoad, OpenOptions};
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::{Encoding, EntryType, OrcReg, Table};
@@ -35,7 +36,7 @@ pub(super) fn show_module(path: &Path) -> Result<String, InspectError> {
     let version = module.version.as_deref().unwrap_or("unknown");
     field(&mut out, "version", version);
     let text = module.range.end - module.range.start;
-    field(&mut out, "text", format_args!("{text} bytes"));
+    field(&mut out, "text", counted(text, "byte"));
     field(&mut out, "symbols", module.image.symbols().len());
     orc(&mut out, &module.image, module.encoding);
     Ok(out)
@@ -65,10 +66,10 @@ fn head(out: &mut String, kernel: &KernelImage) {
         field(
             out,
             "payload",
-            format_args!("{bytes} bytes at {offset:#x}, {how}"),
+            format_args!("{} at {offset:#x}, {how}", counted(bytes, "byte")),
         );
     }
-    field(out, "vmlinux", format_args!("{} bytes", kernel.size));
+    field(out, "vmlinux", counted(kernel.size, "byte"));
     let range = &kernel.range;
     field(
         out,
@@ -83,7 +84,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
     field(
         out,
         "text",
-        format_args!("{bytes} bytes in {ranges} ranges"),
+        format_args!("{} in {}", counted(bytes, "byte"), counted(ranges, "range")),
     );
     let (all, code) = (kernel.symbols.len(), image.symbols().len());
     let form = kernel
@@ -137,7 +138,7 @@ fn orc_table(
     encoding: Option<(Encoding, EncodingSource)>,
 ) {
     let bytes = entries.data.len();
-    let _ = write!(out, "\n.orc_unwind: {bytes} bytes");
+    let _ = write!(out, "\n.orc_unwind: {}", counted(bytes, "byte"));
     // Sections that do not match were an error when the image was opened.
     let Ok(table) = Table::new(&entries.data, &ips.data, ips.address) else {
         out.push('\n');
@@ -178,7 +179,7 @@ fn orc_table(
         "same address",
         format_args!("{shared} as the entry before"),
     );
-    field(out, "signal", format_args!("{signal} entries"));
+    field(out, "signal", counted(signal, "entry"));
     let sorted = table.order(encoding.layout).is_none();
     field(out, "sorted", if sorted { "yes" } else { "no" });
     field(out, "malformed", bad.len());

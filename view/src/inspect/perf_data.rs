@@ -11,6 +11,7 @@ use unwind_sim_perf_data::{
     EventAttr, Mode, Order, PerfFile, Record, Sample, Stop, feature, flag, record_type as rt,
     sample_type as st,
 };
+use unwind_sim_recordings::counted::counted;
 
 /// The text for the file at `path`.
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
@@ -26,10 +27,10 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         Mode::Pipe => "to a pipe",
     };
     field(&mut out, "written", mode);
-    field(&mut out, "file", format_args!("{} bytes", bytes.len()));
+    field(&mut out, "file", counted(bytes.len(), "byte"));
     let data = file.data_range();
     let data_bytes = data.end - data.start;
-    let text = format_args!("{data_bytes} bytes from {:#x} on", data.start);
+    let text = format_args!("{} from {:#x} on", counted(data_bytes, "byte"), data.start);
     field(&mut out, "records", text);
     features(&mut out, &file);
     attrs(&mut out, &file);
@@ -149,7 +150,7 @@ const SAMPLE_TYPES: [(u64, &str); 20] = [
 ];
 
 fn attrs(out: &mut String, file: &PerfFile<'_>) {
-    let _ = writeln!(out, "\n{} events", file.attrs().len());
+    let _ = writeln!(out, "\n{}", counted(file.attrs().len(), "event"));
     for (i, attr) in file.attrs().iter().enumerate() {
         let name = attr
             .name
@@ -164,7 +165,10 @@ fn attrs(out: &mut String, file: &PerfFile<'_>) {
         field(out, "", format_args!("samples hold {}", fields.join(" ")));
         if attr.sample_type & st::STACK_USER != 0 {
             let (bytes, regs) = (attr.sample_stack_user, attr.sample_regs_user.count_ones());
-            let text = format_args!("{bytes} bytes of stack, {regs} user registers requested");
+            let text = format_args!(
+                "{} of stack, {regs} user registers requested",
+                counted(bytes, "byte")
+            );
             field(out, "", text);
         }
     }
@@ -278,7 +282,7 @@ impl Samples {
     }
 
     fn write(&self, out: &mut String) {
-        let _ = writeln!(out, "\n{} samples", self.number);
+        let _ = writeln!(out, "\n{}", counted(self.number, "sample"));
         let lines = [
             ("user regs", self.with_regs, String::new()),
             ("32-bit regs", self.bits_32, String::new()),
@@ -286,15 +290,18 @@ impl Samples {
                 "user stack",
                 self.with_stack,
                 format!(
-                    ", {} bytes each of {} requested",
-                    per(self.stack_bytes, self.with_stack),
+                    ", {} each of {} requested",
+                    counted(per(self.stack_bytes, self.with_stack), "byte"),
                     per(self.stack_asked, self.with_stack)
                 ),
             ),
             (
                 "callchain",
                 self.with_chain,
-                format!(", {} words each", per(self.chain_words, self.with_chain)),
+                format!(
+                    ", {} each",
+                    counted(per(self.chain_words, self.with_chain), "word")
+                ),
             ),
             (
                 "branches",
@@ -356,7 +363,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
         field(
             out,
             "unreadable",
-            format_args!("{} records{first}", summary.skipped),
+            format_args!("{}{first}", counted(summary.skipped, "record")),
         );
     }
     if let Stop::Error(error) = summary.stop {

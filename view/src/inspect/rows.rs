@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::Tables;
@@ -43,12 +44,16 @@ pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
         let size = range.end - range.start;
         let (name, start) = (demangle(&symbol.name), range.start);
         let separator = if out.is_empty() { "" } else { "\n" };
-        let _ = writeln!(out, "{separator}{name}: {size} bytes at {start:#x}");
+        let _ = writeln!(
+            out,
+            "{separator}{name}: {} at {start:#x}",
+            counted(size, "byte")
+        );
         function(&mut out, &tables, &range);
     }
     if functions.len() > FUNCTIONS_MAX {
         let more = functions.len() - FUNCTIONS_MAX;
-        let _ = writeln!(out, "\nand {more} more functions of this name");
+        let _ = writeln!(out, "\nand {} of this name", counted(more, "more function"));
     }
     Ok(out)
 }

@@ -4,6 +4,7 @@ use super::columns::{Columns, cells, field, per};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unwind_sim_judge::hex::hex_bytes;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::model::{Item, RegionRole, Sample};
 use unwind_sim_recordings::trace::{BlockType, TimeUnit, Trace};
 use unwind_sim_unwind::image::{Image, SectionKind};
@@ -14,7 +15,7 @@ pub(super) fn show(trace: &Trace, file_bytes: Option<u64>) -> String {
     let mut out = String::from("a trace\n");
     meta(&mut out, trace);
     if let Some(bytes) = file_bytes {
-        field(&mut out, "file", format_args!("{bytes} bytes"));
+        field(&mut out, "file", counted(bytes, "byte"));
     }
     if let Some(cut) = trace.cut() {
         field(&mut out, "cut short", cut);
@@ -63,7 +64,11 @@ fn meta(out: &mut String, trace: &Trace) {
         field(
             out,
             "lost",
-            format_args!("{samples} samples, {events} events"),
+            format_args!(
+                "{}, {}",
+                counted(samples, "sample"),
+                counted(events, "event")
+            ),
         );
     }
     if let Some(status) = meta.status {
@@ -145,7 +150,7 @@ fn images(out: &mut String, trace: &Trace) {
         table.row(cells![image.name(), id, text, symbols, tables_of(image)]);
     }
     if !table.is_empty() {
-        let _ = writeln!(out, "\n{} images", trace.images().len());
+        let _ = writeln!(out, "\n{}", counted(trace.images().len(), "image"));
         table.write(out);
     }
 }
@@ -201,75 +206,89 @@ impl Counted {
 }
 
 fn items(out: &mut String, trace: &Trace, stored: u64) {
-    let mut counted = Counted::default();
+    let mut sums = Counted::default();
     for chunk in trace.chunks() {
         let mut reader = match chunk.read() {
             Ok(reader) => reader,
             Err(error) => {
-                counted.damaged.push(error.to_string());
+                sums.damaged.push(error.to_string());
                 continue;
             }
         };
         while let Some(item) = reader.next() {
             match item {
-                Ok(Item::Sample(sample)) => counted.add(&sample),
+                Ok(Item::Sample(sample)) => sums.add(&sample),
                 Ok(Item::Event(_)) => {}
                 Err(error) => {
-                    counted.damaged.push(error.to_string());
+                    sums.damaged.push(error.to_string());
                     break;
                 }
             }
         }
     }
-    let n = counted.samples;
-    let _ = writeln!(out, "\n{n} samples, {} events", trace.events());
-    let processes: BTreeSet<u32> = counted.threads.iter().map(|(pid, _)| *pid).collect();
-    let (threads, processes) = (counted.threads.len(), processes.len());
+    let n = sums.samples;
+    let _ = writeln!(
+        out,
+        "\n{}, {}",
+        counted(n, "sample"),
+        counted(trace.events(), "event")
+    );
+    let processes: BTreeSet<u32> = sums.threads.iter().map(|(pid, _)| *pid).collect();
+    let (threads, processes) = (sums.threads.len(), processes.len());
     field(
         out,
         "threads",
-        format_args!("{threads} in {processes} processes"),
+        format_args!("{threads} in {}", counted(processes, "process")),
     );
-    if let Some((first, last)) = counted.time {
+    if let Some((first, last)) = sums.time {
         field(out, "time", format_args!("{first} to {last}"));
     }
-    let fake = counted.fake;
+    let fake = sums.fake;
     field(
         out,
         "started",
         format_args!("{} hardware, {fake} fake", n - fake),
     );
-    let [complete, known, unknown] = counted.truths;
+    let [complete, known, unknown] = sums.truths;
     let text = format_args!("{complete} complete, {known} to a depth, {unknown} unknown");
     field(out, "truth", text);
     if complete + known > 0 {
-        let frames = per(counted.true_frames, complete + known);
+        let frames = per(sums.true_frames, complete + known);
         field(out, "true frames", format_args!("{frames} per sample"));
     }
     let names = ["stack", "other stacks", "data", "user"];
-    for (name, (regions, bytes)) in names.into_iter().zip(counted.regions) {
+    for (name, (regions, bytes)) in names.into_iter().zip(sums.regions) {
         if regions > 0 {
             let each = per(bytes, regions);
             field(
                 out,
                 name,
-                format_args!("{regions} regions, {each} bytes each"),
+                format_args!(
+                    "{}, {} each",
+                    counted(regions, "region"),
+                    counted(each, "byte")
+                ),
             );
         }
     }
-    for (source, chains) in &counted.recorded {
-        field(out, "recorded", format_args!("{chains} chains by {source}"));
+    for (source, chains) in &sums.recorded {
+        field(
+            out,
+            "recorded",
+            format_args!("{} by {source}", counted(chains, "chain")),
+        );
     }
     if n > 0 {
-        let (raw, kept) = (per(counted.raw_bytes, n), per(stored, n));
-        let ratio = counted.raw_bytes as f64 / stored.max(1) as f64;
+        let (raw, kept) = (per(sums.raw_bytes, n), per(stored, n));
+        let ratio = sums.raw_bytes as f64 / stored.max(1) as f64;
         let text = format_args!(
-            "{kept} bytes per sample; {raw} as a plain dump, {ratio:.1} times as much"
+            "{} per sample; {raw} as a plain dump, {ratio:.1} times as much",
+            counted(kept, "byte")
         );
         field(out, "stored", text);
     }
-    if !counted.damaged.is_empty() {
+    if !sums.damaged.is_empty() {
         out.push_str("  damaged\n");
-        super::columns::list(out, &counted.damaged, 20);
+        super::columns::list(out, &sums.damaged, 20);
     }
 }

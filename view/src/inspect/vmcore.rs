@@ -4,6 +4,7 @@
 use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map};
 use std::path::Path;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::import::vmcore_facts;
 use unwind_sim_unwind::regs::Reg;
 
@@ -19,7 +20,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         source,
     })?;
     let mut out = String::from("a kernel's dump\n");
-    field(&mut out, "file", format_args!("{} bytes", bytes.len()));
+    field(&mut out, "file", counted(bytes.len(), "byte"));
     let release = facts.release.as_deref();
     field(&mut out, "release", release.unwrap_or("not stated"));
     match facts.kaslr {

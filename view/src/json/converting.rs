@@ -1,7 +1,7 @@
 //! The lines of `tables convert` and `tables merge`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
-use super::generating::{GenerationComparisonLine, GenerationOutsideLine};
+use super::generating::GenerationComparisonLine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -69,11 +69,23 @@ pub struct ConversionLine {
     /// With `tables generate --compare`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<GenerationComparisonLine>,
-    /// With `tables generate`: code in no function, which has no row, by section.
+    /// With `tables generate`: the sections with code in no function, which got no row.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub outside: Vec<GenerationOutsideLine>,
+    pub outside: Vec<OutsideLine>,
     /// The command that reproduces this output.
     pub command: String,
+}
+
+/// Code of a section in no function.
+#[derive(Serialize, JsonSchema)]
+pub struct OutsideLine {
+    pub section: String,
+    /// Bytes in no function.
+    pub bytes: u64,
+    /// How many of them are neither padding nor zeros.
+    pub code_bytes: u64,
+    /// The address of the first of these.
+    pub first: String,
 }
 
 /// The last line of `tables merge`.

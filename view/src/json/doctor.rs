@@ -14,7 +14,9 @@ pub struct ComplaintLine {
     /// The unwinder whose chains are broken; `perf` for the recorded ones.
     unwinder: String,
     /// What broke them: `no-frame-pointer`, `copy-too-short`, `below-copy`, `no-table`, `no-row`,
-    /// `wrong-row`, `no-file`, `jit`, `not-recorded`, `branch-records` or `other`.
+    /// `wrong-row`, `no-file`, `unreadable-file`, `jit`, `not-recorded`, `branch-records`,
+    /// `chain-cut`, `endless-recursion`, `frame-limit`, `overwritten-return`, `bad-jump`,
+    /// `cut-core` or `other`.
     kind: &'static str,
     /// The path of the file to blame, or the kernel's name for the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +41,12 @@ pub struct ComplaintLine {
     author: &'static str,
     /// The source file, or the compilers that the file names.
     author_text: String,
+    /// The compiler or assembler, as the debug information of the function names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    producer: Option<String>,
+    /// What else is known of the example or the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     advice: String,
 }
 
@@ -159,6 +167,8 @@ fn line(report: &Report, complaint: &Complaint) -> ComplaintLine {
             Author::Unknown(producers) => producers.join("; "),
             _ => String::new(),
         },
-        advice: complaint.kind.advice(&complaint.image, report.copied),
+        producer: example.producer.clone(),
+        notes: complaint.notes.clone(),
+        advice: complaint.advice.clone(),
     }
 }

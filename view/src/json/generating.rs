@@ -67,17 +67,3 @@ pub struct GenerationClassLine {
     /// How many ranges were listed; the rest are only counted.
     pub listed: u64,
 }
-
-/// Code of a section that is in no function.
-#[derive(Serialize, JsonSchema)]
-pub struct GenerationOutsideLine {
-    /// The name of the section; absent without section headers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub section: Option<String>,
-    /// Its bytes that are in no function.
-    pub bytes: u64,
-    /// How many of them are neither padding nor zeros.
-    pub code_bytes: u64,
-    /// The address of the first of these.
-    pub first: String,
-}

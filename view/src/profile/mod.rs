@@ -6,7 +6,7 @@
 //! recording gives the same output for any number of threads.
 //!
 //! Only the user part of a stack is written; samples without user registers are counted
-//! ([`Counts::skipped`]).
+//! ([`Counts::gaps`]).
 
 mod format;
 pub mod gathered;

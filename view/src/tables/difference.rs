@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_tables::diff::builds::Builds;
 use unwind_sim_tables::diff::{Cause, Claim, Diff, Difference, Gravity, Input, Which};
@@ -60,7 +61,7 @@ pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
             let size = difference.function.end - difference.function.start;
             let name = compared.function(&mut names, difference.function.start);
             let name = name.unwrap_or("function");
-            writeln!(out, "\n{name}: {size} bytes at {text}")?;
+            writeln!(out, "\n{name}: {} at {text}", counted(size, "byte"))?;
         }
         write_difference(compared, difference, out)?;
     }
@@ -83,7 +84,7 @@ fn write_difference(
     let gravity = difference.gravity().as_str();
     let _ = write!(text, "  {gravity}: {}", causes.join(", "));
     if difference.rows > 1 {
-        let _ = write!(text, " ({} rows)", difference.rows);
+        let _ = write!(text, " ({})", counted(difference.rows, "row"));
     }
     writeln!(out, "{text}")?;
     for (which, claim) in [Which::First, Which::Second]
@@ -171,14 +172,20 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         only,
         ambiguous,
     } = compared.found;
-    writeln!(out, "\ncompared {} rows of {} bytes", diff.rows, diff.bytes)?;
+    writeln!(
+        out,
+        "\ncompared {} of {} bytes",
+        counted(diff.rows, "row"),
+        diff.bytes
+    )?;
     if compared.is_builds {
         let [first, second] = only;
         let changed = changed.len();
         writeln!(
             out,
-            "{functions} functions compared, {changed} with other code, {first} only in the \
-             first file, {second} only in the second, {ambiguous} names that are not unique"
+            "{} compared, {changed} with other code, {first} only in the \
+             first file, {second} only in the second, {ambiguous} names that are not unique",
+            counted(functions, "function")
         )?;
     }
     for ((gravity, cause), sum) in sums(diff) {
@@ -186,7 +193,10 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         let (gravity, cause, text) = (gravity.0.as_str(), cause.as_str(), cause.description());
         writeln!(
             out,
-            "{gravity}: {cause}: {ranges} ranges, {functions} functions, {bytes} bytes: {text}"
+            "{gravity}: {cause}: {}, {}, {}: {text}",
+            counted(ranges, "range"),
+            counted(functions, "function"),
+            counted(bytes, "byte")
         )?;
     }
     for ((which, loss), lost) in &diff.losses {
@@ -194,7 +204,9 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         let (rows, bytes) = (lost.rows, lost.bytes);
         writeln!(
             out,
-            "loss of {name}: {loss}: {rows} rows, {bytes} bytes: {text}"
+            "loss of {name}: {loss}: {}, {}: {text}",
+            counted(rows, "row"),
+            counted(bytes, "byte")
         )?;
     }
     if diff.differences.is_empty() {

@@ -5,6 +5,7 @@ use super::names::{Names, address};
 use crate::json::{CheckLine, FunctionLine, Line, OfFile, WrongRowLine};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_tables::check::{Checked, Count, Hole, Report};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
@@ -47,7 +48,11 @@ pub fn write_text(
     }
     if wrong.len() > shown.functions {
         let more = wrong.len() - shown.functions;
-        writeln!(out, "and {more} more functions with wrong rows (--limit)\n")?;
+        writeln!(
+            out,
+            "and {} with wrong rows (--limit)\n",
+            counted(more, "more function")
+        )?;
     }
     if shown.unproven {
         write_unproven(file, &mut names, report, out)?;
@@ -66,7 +71,7 @@ fn heading(
     let size = checked.range.end - checked.range.start;
     let name = names.function(checked.range.start).map(|(name, _)| name);
     let name = name.unwrap_or("function");
-    writeln!(out, "{name}: {size} bytes at {place}")
+    writeln!(out, "{name}: {} at {place}", counted(size, "byte"))
 }
 
 fn write_contradiction(
@@ -160,9 +165,12 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
     } = totals.all;
     writeln!(
         out,
-        "{}: {}: {functions} functions, {rows} rows, {bytes} bytes",
+        "{}: {}: {}, {}, {}",
         file.name(),
-        tables.join(", ")
+        tables.join(", "),
+        counted(functions, "function"),
+        counted(rows, "row"),
+        counted(bytes, "byte")
     )?;
     for (name, count) in [
         ("proven", totals.proven),
@@ -210,8 +218,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         let code = "US203";
         writeln!(
             out,
-            "  {code} at {} addresses: a register's slot lies below rsp",
-            totals.below_sp
+            "  {code} at {}: a register's slot lies below rsp",
+            counted(totals.below_sp, "address")
         )?;
     }
     for hole in [Hole::NoRow, Hole::NoCode, Hole::Overlap] {
@@ -221,8 +229,10 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         if count > 0 {
             writeln!(
                 out,
-                "  {}: {count} ranges, {bytes} bytes",
-                hole.description()
+                "  {}: {}, {}",
+                hole.description(),
+                counted(count, "range"),
+                counted(bytes, "byte")
             )?;
         }
     }

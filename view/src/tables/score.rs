@@ -11,13 +11,12 @@ use unwind_sim_tables::selftest::{Miss, Score};
 pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", file.name())?;
     let mut line = |name: &str, tally: unwind_sim_tables::selftest::Tally| {
+        let score = tally.score();
+        let score = score.map_or_else(|| "-".to_owned(), |score| format!("{score:.2} %"));
         writeln!(
             out,
-            "  {name:<16} {:>7} caught {:>6} equivalent {:>6} missed {:>7.2} %",
-            tally.caught,
-            tally.equivalent,
-            tally.missed,
-            tally.score()
+            "  {name:<16} {:>7} caught {:>6} equivalent {:>6} missed {score:>9}",
+            tally.caught, tally.equivalent, tally.missed,
         )
     };
     for (kind, tally) in &score.kinds {

@@ -260,7 +260,7 @@ fn twenty_stores_are_told_or_all() {
         (lines(&report, "  at first+0x4").len(), more)
     };
     assert_eq!(told(20, false), (20, String::new()));
-    let more = "  and 1 more instructions (--all)".to_owned();
+    let more = "  and 1 more instruction (--all)".to_owned();
     assert_eq!(told(21, false), (20, more));
     let more = "  and 5 more instructions (--all)".to_owned();
     assert_eq!(told(25, false), (20, more));
@@ -443,7 +443,7 @@ fn a_cause_counts_addresses_and_times() {
     let two = vec![of(0x1000, 5, 2), of(0x1001, 3, 3)];
     assert_eq!(
         head(two.clone()),
-        "  US501 wrong CFA at first+0x1 and at 1 more addresses, 5 times, by walk"
+        "  US501 wrong CFA at first+0x1 and at 1 more address, 5 times, by walk"
     );
     let told = cause(&found(two));
     assert_eq!(
@@ -501,7 +501,7 @@ fn up_to_eight_images_of_a_cause_are_named() {
     assert_eq!(
         told(2),
         (
-            format!("{begin} and at 1 more addresses in 2 images, 2 times, {end}"),
+            format!("{begin} and at 1 more address in 2 images, 2 times, {end}"),
             "in 0, 1".into()
         )
     );

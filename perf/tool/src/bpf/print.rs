@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use unwind_sim_perf_model::bpf::maps::{Map, Storage};
 use unwind_sim_perf_model::bpf::raw_payload;
 use unwind_sim_perf_model::bpf::stackmap::StackMap;
+use unwind_sim_recordings::counted::counted;
 
 /// Size in bytes of the shipped `profile`'s key: two stack ids, process, name, padding.
 const PROFILE_KEY_SIZE: u32 = 40;
@@ -43,9 +44,11 @@ impl Handled {
         } = self;
         writeln!(
             out,
-            "{} ({}): {samples} samples, {kept} kept, {dropped} dropped, {faults} stopped by a \
+            "{} ({}): {}, {kept} kept, {dropped} dropped, {faults} stopped by a \
              fault",
-            program.name, program.section
+            program.name,
+            program.section,
+            counted(samples, "sample")
         )?;
         if let Some(fault) = &self.first_fault {
             writeln!(out, "first fault: {fault}")?;
@@ -103,7 +106,12 @@ impl Handled {
 
 fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
     let entries = map.dump();
-    writeln!(out, "map {}: {} entries", map.def.name, entries.len())?;
+    writeln!(
+        out,
+        "map {}: {}",
+        map.def.name,
+        counted(entries.len(), "entry")
+    )?;
     for (key, values) in entries {
         // Of the values for each processor, only those that are not zero.
         let is_set = |value: &&&[u8]| values.len() == 1 || value.iter().any(|byte| *byte != 0);
@@ -178,7 +186,12 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
 
 impl Handled {
     fn print_stacks(&self, out: &mut dyn Write, map: &Map, stacks: &StackMap) -> io::Result<()> {
-        writeln!(out, "map {}: {} stacks", map.def.name, stacks.ids().count())?;
+        writeln!(
+            out,
+            "map {}: {}",
+            map.def.name,
+            counted(stacks.ids().count(), "stack")
+        )?;
         for id in stacks.ids() {
             let frames = stacks.get(id).unwrap_or_default();
             let frame = |ip: &u64| match self.name(*ip, None) {

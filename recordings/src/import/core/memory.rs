@@ -49,6 +49,14 @@ impl<'m> Memory<'m> {
         self.segments.get(at).filter(|s| s.range.contains(&address))
     }
 
+    /// The first segment above `address`, if it starts within `distance` bytes.
+    pub(super) fn segment_above(&self, address: u64, distance: u64) -> Option<&Segment> {
+        let at = self.segments.partition_point(|s| s.range.end <= address);
+        let above = self.segments.get(at)?;
+        let gap = above.range.start.checked_sub(address)?;
+        (gap <= distance).then_some(above)
+    }
+
     /// Up to `size` bytes from `address`, as far as one segment has them in the file.
     pub(super) fn bytes(&self, address: u64, size: u64) -> &'m [u8] {
         let found = self.segment(address).and_then(|s| {
@@ -84,14 +92,20 @@ impl<'m> Memory<'m> {
         out
     }
 
-    /// The error if the file ends before its last segment.
+    /// The error if the file ends before its last segment. It counts what is missing of all.
     pub(super) fn cut(&self) -> Option<ImportError> {
         let file = self.bytes.len() as u64;
-        let beyond = self.segments.iter().find(|s| s.file.end > file)?;
+        let beyond = |s: &&Segment| !s.file.is_empty() && s.file.end > file;
+        let beyond = self.segments.iter().filter(beyond);
+        let missing = beyond
+            .clone()
+            .map(|s| s.file.end - s.file.start.max(file))
+            .fold(0_u64, u64::saturating_add);
+        let offset = beyond.map(|s| s.file.start).min()?;
         Some(ImportError::Core {
-            what: CoreErrorKind::OutOfFile { file },
-            section: "segment",
-            offset: beyond.file.start,
+            what: CoreErrorKind::Cut { missing, file },
+            section: "PT_LOAD",
+            offset,
         })
     }
 }

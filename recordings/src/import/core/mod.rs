@@ -30,6 +30,8 @@ use unwind_sim_unwind::truth::Truth;
 
 /// Size of the psABI's red zone below rsp, bytes.
 const RED_ZONE: u64 = 128;
+/// How far below a stack nothing else is mapped, bytes (`stack_guard_gap`, Linux `mm/mmap.c`).
+const STACK_GUARD_GAP: u64 = 256 << 12;
 /// Maximum size of an image read from a core's memory, bytes.
 const IMAGE_SIZE_MAX: u64 = 256 << 20;
 /// Selector of 32-bit user code (`__USER32_CS`).
@@ -269,11 +271,17 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         })
     }
 
-    /// The stack from `rsp`, with its red zone.
+    /// The stack from `rsp`, with its red zone. A stack that overflowed has rsp below its lowest page.
     fn region(&mut self, rsp: u64, role: RegionRole) -> Option<Region<'m>> {
-        let bounds = self.memory.segment(rsp)?.range.clone();
+        let below = || {
+            self.memory
+                .segment_above(rsp, STACK_GUARD_GAP)
+                .filter(|s| s.writable)
+        };
+        let bounds = self.memory.segment(rsp).or_else(below)?.range.clone();
         let address = rsp.saturating_sub(RED_ZONE).max(bounds.start);
-        let wanted = self.options.stack_bytes_max.saturating_add(rsp - address);
+        let stack_bytes_max = self.options.stack_bytes_max;
+        let wanted = stack_bytes_max.saturating_add(rsp.saturating_sub(address));
         let bytes = self
             .memory
             .bytes(address, wanted.min(self.stack_bytes_left));

@@ -108,10 +108,21 @@ pub(super) struct Notes {
 }
 
 /// The location and alignment of a `PT_NOTE` segment.
-pub(super) struct NoteRange {
+pub(in crate::import) struct NoteRange {
     offset: u64,
     size: u64,
     align: u64,
+}
+
+impl NoteRange {
+    /// Those of this program header.
+    pub(in crate::import) fn of(header: &elf::ProgramHeader64<LE>) -> NoteRange {
+        NoteRange {
+            offset: header.p_offset(LE),
+            size: header.p_filesz(LE),
+            align: header.p_align(LE),
+        }
+    }
 }
 
 fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError {
@@ -156,11 +167,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
                 writable: p.p_flags(LE).0 & elf::PF_W.0 != 0,
                 executable: p.p_flags(LE).0 & elf::PF_X.0 != 0,
             }),
-            elf::PT_NOTE => notes.push(NoteRange {
-                offset,
-                size,
-                align: p.p_align(LE),
-            }),
+            elf::PT_NOTE => notes.push(NoteRange::of(p)),
             _ => {}
         }
     }
@@ -171,34 +178,54 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
 pub(super) fn read(bytes: &[u8], ranges: &[NoteRange], problems: &mut Vec<ImportError>) -> Notes {
     let mut out = Notes::default();
     for range in ranges {
-        let offset = range.offset;
-        let align = if range.align == 8 { 8 } else { 4 };
-        let data = bytes
-            .read_bytes_at(offset, range.size)
-            .ok()
-            .and_then(|data| NoteIterator::new(LE, align, data).ok());
-        let Some(mut notes) = data else {
-            let what = CoreErrorKind::OutOfFile {
-                file: bytes.len() as u64,
-            };
-            problems.push(error(what, "notes", offset));
-            continue;
-        };
+        each(bytes, range, &mut |note| match note {
+            Ok(note) => take(&note, range.offset, &mut out, problems),
+            Err(error) => problems.push(error),
+        });
+    }
+    out
+}
+
+/// Passes the notes of a segment to `take`, then an error if they do not fit into it, or if it does
+/// not fit into the file.
+pub(in crate::import) fn each<'m>(
+    bytes: &'m [u8],
+    range: &NoteRange,
+    take: &mut dyn FnMut(Result<Note<'m>, ImportError>),
+) {
+    let NoteRange {
+        offset,
+        size,
+        align,
+    } = *range;
+    let file = bytes.len() as u64;
+    let have = file.saturating_sub(offset).min(size);
+    let align = if align == 8 { 8 } else { 4 };
+    let data = bytes.read_bytes_at(offset.min(file), have).ok();
+    let found = data.and_then(|data| NoteIterator::new(LE, align, data).ok());
+    let mut invalid = found.is_none();
+    if let Some(mut found) = found {
         loop {
-            match notes.next() {
-                Ok(Some(note)) => take(&note, offset, &mut out, problems),
+            match found.next() {
+                Ok(Some(note)) => take(Ok(note)),
                 Ok(None) => break,
                 Err(_) => {
-                    problems.push(error(CoreErrorKind::Note, "notes", offset));
+                    invalid = true;
                     break;
                 }
             }
         }
     }
-    out
+    let missing = size - have;
+    if missing > 0 {
+        let what = CoreErrorKind::Cut { missing, file };
+        take(Err(error(what, "notes", offset)));
+    } else if invalid {
+        take(Err(error(CoreErrorKind::Note, "notes", offset)));
+    }
 }
 
-type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
+pub(in crate::import) type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
 
 fn take(note: &Note<'_>, offset: u64, out: &mut Notes, problems: &mut Vec<ImportError>) {
     if note.name() != b"CORE" {

@@ -8,9 +8,11 @@
 //! has them may lack registers. The file format is read by `unwind_sim_perf_data`. Kernel stacks
 //! are not imported.
 
+mod deferred;
 mod processes;
 mod registers;
 
+pub use deferred::Deferred;
 pub use processes::{EventSink, Processes, ids};
 pub use registers::{refuse_guest, registers_and_stack};
 
@@ -21,7 +23,7 @@ use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, S
 use crate::trace::BRANCHES_MAX;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use unwind_sim_perf_data::callchain::Context;
+use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_perf_data::{
     self as perf, PerfFile, Record, Stop, branch_sample_type, feature, misc,
 };
@@ -53,15 +55,24 @@ pub fn import(
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
     let mut finder = ImageFinder::new(options.files.clone());
-    Ok(items(&parse(bytes)?, &mut finder, false, sink))
+    let options = ItemOptions::default();
+    Ok(items(&parse(bytes)?, &mut finder, &options, sink))
+}
+
+/// Which samples of a perf.data to take, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ItemOptions<'a> {
+    /// Also take samples without registers if they have a user callchain.
+    pub chains: bool,
+    /// Give samples these chains instead of those that they were recorded with.
+    pub deferred: Option<&'a Deferred>,
 }
 
 /// Imports the items of a perf.data file. Images come from `finder`, which caches them.
-/// With `chains`, samples without registers are taken if they have a user callchain.
 pub fn items(
     file: &PerfFile<'_>,
     finder: &mut ImageFinder,
-    chains: bool,
+    options: &ItemOptions<'_>,
     sink: &mut Sink<'_>,
 ) -> Imported {
     let mut output = Output::new(finder, sink);
@@ -69,15 +80,20 @@ pub fn items(
     problems.extend(file.problems().iter().copied().map(ImportError::Perf));
     let mut processes = Processes::new(file, |error| problems.push(ImportError::Perf(error)));
     let ring_depth = file.features().branch_records().unwrap_or(0);
-    let summary = file.for_each_ordered(|event| match &event.record {
-        Record::Sample(sample) => match convert(sample, ring_depth, chains) {
-            Ok(sample) => output.item(Item::Sample(sample)),
-            Err(skip) => {
-                output.skip(skip, 1);
-                ControlFlow::Continue(())
-            }
-        },
-        _ => processes.record(&event, &mut output),
+    let mut number = 0;
+    let summary = file.for_each_ordered(|event| {
+        let joined = options.deferred.and_then(|deferred| deferred.chain(number));
+        number += 1;
+        match &event.record {
+            Record::Sample(sample) => match convert(sample, ring_depth, options.chains, joined) {
+                Ok(sample) => output.item(Item::Sample(sample)),
+                Err(skip) => {
+                    output.skip(skip, 1);
+                    ControlFlow::Continue(())
+                }
+            },
+            _ => processes.record(&event, &mut output),
+        }
     });
     if summary.skipped != 0 {
         output.skip(Skip::Damaged, summary.skipped);
@@ -110,11 +126,12 @@ impl EventSink for Output<'_, '_> {
     }
 }
 
-/// Converts one sample; borrows the stack.
+/// Converts one sample; borrows the stack. `joined` is its chain, if the user part came later.
 fn convert<'a>(
     sample: &perf::Sample<'a>,
     ring_depth: u32,
     chains: bool,
+    joined: Option<&[u64]>,
 ) -> Result<Sample<'a>, Skip> {
     refuse_guest(sample)?;
     let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
@@ -123,9 +140,16 @@ fn convert<'a>(
         .ok_or(Skip::NoProcess)?;
     let damaged = |_| Skip::Damaged;
     let branches = branch_stack(sample, ring_depth)?;
+    let chain: Option<Vec<u64>> = match joined {
+        Some(joined) => Some(joined.to_vec()),
+        None => {
+            let own = sample.callchain().map_err(damaged)?;
+            own.map(|chain| chain.words().collect())
+        }
+    };
     let (regs, stack) = match registers_and_stack(sample)? {
         Some((regs, stack)) => (regs, stack),
-        None if branches.is_some() || chains => (user_ip(sample)?, &[][..]),
+        None if branches.is_some() || chains => (user_ip(sample, chain.as_deref())?, &[][..]),
         None => return Err(Skip::NoRegisters),
     };
     let regions = (!stack.is_empty()).then(|| Region {
@@ -135,7 +159,6 @@ fn convert<'a>(
         address: regs.rsp(),
         bytes: Cow::Borrowed(stack),
     });
-    let chain = sample.callchain().map_err(damaged)?;
     let chain = chain.filter(|chain| !chain.is_empty());
     Ok(Sample {
         pid,
@@ -145,9 +168,9 @@ fn convert<'a>(
         regions: regions.into_iter().collect(),
         truth: Truth::Unknown,
         recorded: chain
-            .map(|chain| RecordedChain {
+            .map(|ips| RecordedChain {
                 source: "perf".into(),
-                ips: chain.words().collect(),
+                ips,
             })
             .into_iter()
             .collect(),
@@ -182,12 +205,20 @@ fn branch_stack(sample: &perf::Sample<'_>, depth: u32) -> Result<Option<BranchSt
 
 /// The registers of a sample without user registers: its ip, or the first address in the user part
 /// of its callchain.
-fn user_ip(sample: &perf::Sample<'_>) -> Result<Regs, Skip> {
+fn user_ip(sample: &perf::Sample<'_>, chain: Option<&[u64]>) -> Result<Regs, Skip> {
     let own = sample
         .ip()
         .filter(|_| sample.cpumode() == misc::CPUMODE_USER);
-    let chain = sample.callchain().map_err(|_| Skip::Damaged)?;
-    let of_chain = || chain?.frames_of(Context::User).next();
+    let bytes = || {
+        chain
+            .unwrap_or_default()
+            .iter()
+            .flat_map(|ip| ip.to_le_bytes())
+    };
+    let of_chain = || {
+        let bytes: Vec<u8> = bytes().collect();
+        Callchain::new(&bytes).frames_of(Context::User).next()
+    };
     let mut regs = Regs::UNKNOWN;
     regs.set(Reg::Rip, own.or_else(of_chain).ok_or(Skip::NoRegisters)?);
     Ok(regs)

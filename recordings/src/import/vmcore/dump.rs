@@ -3,10 +3,10 @@
 //! Sources: QEMU `dump/dump.c` and `target/i386/arch_dump.c` (`QEMUCPUState`), Linux
 //! `fs/proc/vmcore.c` and `kernel/vmcore_info.c` (`VMCOREINFO`).
 
-use super::super::core::notes::prstatus_regs;
+use super::super::core::notes::{self, Note, NoteRange, prstatus_regs};
 use super::super::error::{CoreErrorKind, ImportError};
 use object::endian::LittleEndian as LE;
-use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{ReadRef, elf};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Regs;
@@ -102,8 +102,6 @@ fn programs(bytes: &[u8]) -> Result<Programs<'_>, ImportError> {
         .map_err(|_| cut("program headers", header.e_phoff(LE)))
 }
 
-type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
-
 /// Passes all notes to `take`, each with the offset of its segment; an error for an invalid one.
 fn each_note<'m>(
     bytes: &'m [u8],
@@ -112,26 +110,8 @@ fn each_note<'m>(
 ) {
     let notes = programs.iter().filter(|p| p.p_type(LE) == elf::PT_NOTE);
     for p in notes.take(SEGMENTS_MAX) {
-        let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
-        let align = if p.p_align(LE) == 8 { 8 } else { 4 };
-        let file = bytes.len() as u64;
-        let data = bytes.read_bytes_at(offset, size).ok();
-        let found = data.and_then(|data| NoteIterator::new(LE, align, data).ok());
-        let Some(mut found) = found else {
-            let what = CoreErrorKind::OutOfFile { file };
-            take(Err(error(what, "notes", offset)), offset);
-            continue;
-        };
-        loop {
-            match found.next() {
-                Ok(Some(note)) => take(Ok(note), offset),
-                Ok(None) => break,
-                Err(_) => {
-                    take(Err(error(CoreErrorKind::Note, "notes", offset)), offset);
-                    break;
-                }
-            }
-        }
+        let offset = p.p_offset(LE);
+        notes::each(bytes, &NoteRange::of(p), &mut |note| take(note, offset));
     }
 }
 
@@ -177,8 +157,8 @@ impl<'m> Dump<'m> {
             let (start, size) = (p.p_paddr(LE), p.p_filesz(LE).min(p.p_memsz(LE)));
             let left = (bytes.len() as u64).saturating_sub(p.p_offset(LE));
             if left < size {
-                let file = bytes.len() as u64;
-                let what = CoreErrorKind::OutOfFile { file };
+                let (missing, file) = (size - left, bytes.len() as u64);
+                let what = CoreErrorKind::Cut { missing, file };
                 problems.push(error(what, "PT_LOAD", p.p_offset(LE)));
             }
             let end = start.saturating_add(size.min(left));

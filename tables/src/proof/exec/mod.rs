@@ -7,7 +7,7 @@ mod address;
 mod moves;
 mod refine;
 
-pub use refine::refine;
+pub use refine::{refine, tells};
 
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};

@@ -6,42 +6,56 @@ use crate::proof::state::{Comparison, Place, State};
 use crate::proof::value::{Value, is_callee_saved};
 use iced_x86::ConditionCode;
 
-/// The outcome of a conditional jump: what is known of the state on the way where it was `taken`,
-/// or not.
-pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
+/// What the outcome of a conditional jump says of the place that was compared.
+enum Told {
+    /// It is this stack address.
+    Is(Value),
+    /// It is a number, at most this.
+    AtMost(u32),
+}
+
+/// Whether it says anything of `state` that a conditional jump is `taken`, or not.
+pub fn tells(state: &State, condition: ConditionCode, taken: bool) -> bool {
+    let comparison = state.comparison.as_ref();
+    comparison.is_some_and(|comparison| told(comparison, condition, taken).is_some())
+}
+
+fn told(comparison: &Comparison, condition: ConditionCode, taken: bool) -> Option<Told> {
     use ConditionCode as C;
-    let Some(Comparison { place, width, with }) = state.comparison else {
-        return;
-    };
     let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
-    if equal && width == 8 && with.is_stack() {
-        if let Place::Reg(reg) = place {
-            state.set(reg, with);
-        }
-        return;
+    if equal && comparison.width == 8 && comparison.with.is_stack() {
+        return Some(Told::Is(comparison.with));
     }
-    let Value::Const(limit @ 0..) = with else {
-        return;
+    let Value::Const(limit @ 0..) = comparison.with else {
+        return None;
     };
     let limit = limit.unsigned_abs();
     let max = match (condition, taken) {
-        (C::a, false) | (C::be, true) => Some(limit),
-        (C::ae, false) | (C::b, true) => limit.checked_sub(1),
-        (C::e, true) | (C::ne, false) => Some(limit),
-        _ => None,
+        (C::a, false) | (C::be, true) => limit,
+        (C::ae, false) | (C::b, true) => limit.checked_sub(1)?,
+        _ if equal => limit,
+        _ => return None,
     };
-    let Some(max) = max.filter(|&max| max < ENTRIES_MAX) else {
+    (max < ENTRIES_MAX).then_some(Told::AtMost(max))
+}
+
+/// The outcome of a conditional jump: what is known of the state on the way where it was `taken`,
+/// or not.
+pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
+    let Some(comparison) = state.comparison else {
         return;
     };
-    match place {
-        Place::Reg(reg) => {
+    let Comparison { place, width, .. } = comparison;
+    match (told(&comparison, condition, taken), place) {
+        (None, _) | (Some(Told::Is(_)), Place::Memory(_)) => {}
+        (Some(Told::Is(address)), Place::Reg(reg)) => state.set(reg, address),
+        (Some(Told::AtMost(max)), Place::Reg(reg)) => {
             let old = state.reg(reg);
             let frame = old.is_stack()
                 || matches!(old, Value::Entry { offset: 0, reg: r } if r == reg && is_callee_saved(r));
             let better =
                 matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
             if !frame && !better {
-                let comparison = state.comparison;
                 // A number known to fit the compared bytes is known as a whole.
                 let width = match old {
                     Value::Index {
@@ -52,16 +66,67 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
                     _ => width,
                 };
                 state.set(reg, index_up_to(max, width));
-                state.comparison = comparison;
+                state.comparison = Some(comparison);
             }
         }
-        Place::Memory(at) => {
-            let comparison = state.comparison;
+        (Some(Told::AtMost(max)), Place::Memory(at)) => {
             // A saved register there says more (a way over a list in the frame that is never taken).
             if width >= 4 && !state.is_saved(at, width.into()) {
                 state.store(at, width.into(), index_up_to(max, width));
             }
-            state.comparison = comparison;
+            state.comparison = Some(comparison);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_unwind::regs::Reg;
+
+    #[test]
+    fn where_a_jump_tells_nothing_the_state_stays() {
+        use ConditionCode as C;
+        let places = [
+            Place::Reg(Reg::Rax),
+            Place::Reg(Reg::Rbx),
+            Place::Memory(Value::frame(-32)),
+        ];
+        let numbers = [0, 1, 7, i32::MAX, -1].map(Value::Const);
+        let mut told = Vec::new();
+        for place in places {
+            for with in numbers
+                .into_iter()
+                .chain([Value::frame(-16), Value::Unknown])
+            {
+                for condition in C::values() {
+                    for taken in [true, false] {
+                        let mut state = State::entry();
+                        let width = 8;
+                        state.comparison = Some(Comparison { place, width, with });
+                        let before = state.clone();
+                        refine(&mut state, condition, taken);
+                        let tells = tells(&before, condition, taken);
+                        assert!(tells || state == before, "{place:?} {with:?} {condition:?}");
+                        if state != before && place == places[0] && with == Value::Const(7) {
+                            told.push((condition, taken, state.reg(Reg::Rax)));
+                        }
+                    }
+                }
+            }
+        }
+        let up_to = |max| index_up_to(max, 8);
+        let mut wanted = vec![
+            (C::b, true, up_to(6)),
+            (C::ae, false, up_to(6)),
+            (C::e, true, up_to(7)),
+            (C::ne, false, up_to(7)),
+            (C::be, true, up_to(7)),
+            (C::a, false, up_to(7)),
+        ];
+        let key = |t: &(C, bool, Value)| (t.0 as u32, t.1);
+        wanted.sort_by_key(key);
+        told.sort_by_key(key);
+        assert_eq!(told, wanted);
     }
 }

@@ -190,7 +190,7 @@ impl Walker<'_, '_> {
         };
         let args = size_at(&self.parts[part].args, pc);
         self.assume(Assumption::LandingPads);
-        let mut state = state.clone();
+        let mut without_args = None;
         if let Ok(args @ 1..) = i64::try_from(args) {
             let sp = match self.parts[part]
                 .rows
@@ -201,15 +201,16 @@ impl Walker<'_, '_> {
                 // GCC does not always say that the arguments are gone if it needs no rsp.
                 _ => self.machine.lowered(pad),
             };
-            state.set(Reg::Rsp, sp);
+            without_args.insert(state.clone()).set(Reg::Rsp, sp);
         }
+        let state = without_args.as_ref().unwrap_or(state);
         // A call that cannot throw lies in the range of its neighbours' call site.
         if let Some(to) = self.part_at(pad)
-            && self.is_misfit(to, pc, pad, &state, trail)
+            && self.is_misfit(to, pc, pad, state, trail)
         {
             return;
         }
-        self.job(part, pc, pad, &state, trail);
+        self.job(part, pc, pad, state, trail);
     }
 }
 

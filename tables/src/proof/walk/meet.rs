@@ -27,6 +27,15 @@ pub(crate) struct Known<T> {
     is_waiting: bool,
 }
 
+/// A state that brought news to where it arrived.
+#[derive(Clone, Copy)]
+pub(super) struct News {
+    /// The number of what is known there now.
+    pub(super) number: u32,
+    /// Whether that is the state that arrived.
+    pub(super) is_first: bool,
+}
+
 /// All states known in the functions that are followed together.
 pub(crate) struct Meetings<T> {
     known: Vec<Known<T>>,
@@ -121,21 +130,21 @@ impl Walker<'_, '_> {
         let body = &mut self.parts[part].body;
         body.lead(target);
         if let Some(offset) = body.offset(target)
-            && let Some(met) = self.arrive(part, offset, state, trail)
+            && let Some(news) = self.arrive(part, offset, state, trail)
         {
-            self.meetings.wait(met);
+            self.meetings.wait(news.number);
         }
     }
 
-    /// Joins the state with what is known `offset` bytes from the start of a part. Returns the number
-    /// of what is known, if this was news.
+    /// Joins the state with what is known `offset` bytes from the start of a part. `None` if that was
+    /// known.
     pub(super) fn arrive(
         &mut self,
         part: usize,
         offset: usize,
         state: &State,
         trail: Option<u32>,
-    ) -> Option<u32> {
+    ) -> Option<News> {
         let here = &mut self.parts[part];
         let pc = here.body.range.start + offset as u64;
         let first = here.body.meeting(self.program.file, offset)?;
@@ -154,7 +163,7 @@ impl Walker<'_, '_> {
                     if known.state.version() != version {
                         known.way = trail;
                     }
-                    return Some(number);
+                    return Some(News::change(number));
                 }
                 None => {}
             }
@@ -166,7 +175,10 @@ impl Walker<'_, '_> {
                 Some(last) => self.meetings.get_mut(last).next = Some(new),
                 None => *first = Some(new),
             }
-            return Some(new);
+            return Some(News {
+                number: new,
+                is_first: true,
+            });
         };
         let sp = self.machine.lowered(pc);
         let known = self.meetings.get_mut(last);
@@ -185,6 +197,16 @@ impl Walker<'_, '_> {
         if !moved {
             here.verdict.doubt(Doubt::Frames, pc);
         }
-        Some(last)
+        Some(News::change(last))
+    }
+}
+
+impl News {
+    /// What was known at `number` has changed.
+    fn change(number: u32) -> News {
+        News {
+            number,
+            is_first: false,
+        }
     }
 }

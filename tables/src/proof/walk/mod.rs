@@ -13,16 +13,16 @@ mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
-use super::exec::{Machine, asks_for_loop};
+use super::exec::{Machine, asks_for_loop, refine};
 use super::lsda::{CallSite, call_sites};
 use super::program::{Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
-use super::ways::split;
+use super::ways::taken;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
-use meet::Meetings;
+use meet::{Meetings, News};
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
 use std::ops::Range;
@@ -213,7 +213,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 break;
             }
         }
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..) {
             let mut verdict = part.verdict;
             // What one part rests on, its others rest on.
@@ -348,16 +348,19 @@ impl<'p, 'f> Walker<'p, 'f> {
                 return;
             };
             if !is_first && here.body.is_leader(offset) {
-                let Some(met) = self.arrive(part, offset, &state, trail) else {
+                let Some(News { number, is_first }) = self.arrive(part, offset, &state, trail)
+                else {
                     return;
                 };
-                if !self.meetings.is_next(met) {
-                    return self.meetings.wait(met);
+                if !self.meetings.is_next(number) {
+                    return self.meetings.wait(number);
                 }
-                let known = self.meetings.take(met);
-                trail = known.way;
-                state.clone_from(&known.state);
-                judged = None;
+                if !is_first {
+                    let known = self.meetings.take(number);
+                    trail = known.way;
+                    state.clone_from(&known.state);
+                    judged = None;
+                }
             }
             is_first = false;
             if state.is_dead && !self.is_dead_code_right(part, pc, &state) {
@@ -412,8 +415,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let taken = split(insn, state);
-                    self.jump(part, insn, insn.near_branch64(), &taken, trail);
+                    let taken = taken(insn, state);
+                    let target = insn.near_branch64();
+                    self.jump(part, insn, target, taken.as_ref().unwrap_or(state), trail);
+                    refine(state, insn.condition_code(), false);
                 }
                 Next::Go(next)
             }

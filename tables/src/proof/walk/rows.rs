@@ -18,8 +18,8 @@ pub(super) struct Rows<'p> {
     pub(super) number: usize,
     pub(super) table: &'p Table,
     pub(super) rows: Vec<Row<'p>>,
-    /// The rows in their usual form, as far as they were asked for and have it.
-    usual: Vec<Option<Option<Usual>>>,
+    /// The number of the row that was last asked for in its usual form, and that form, if it has it.
+    usual: Option<(usize, Option<Usual>)>,
     pub(super) marks: Vec<u8>,
     /// The row used last.
     last: usize,
@@ -37,7 +37,7 @@ impl<'p> Rows<'p> {
             number,
             table,
             marks: vec![0; rows.len()],
-            usual: vec![None; rows.len()],
+            usual: None,
             rows,
             last: 0,
             judged: None,
@@ -49,9 +49,11 @@ impl<'p> Rows<'p> {
     /// `None` if each claim has to be judged.
     #[inline]
     fn proven(&mut self, index: usize, state: &State) -> Option<bool> {
-        let usual =
-            self.usual[index].get_or_insert_with(|| Usual::new(self.table, self.rows[index].rule));
-        let proven = usual.as_ref().and_then(|usual| state.proves(usual));
+        if self.usual.as_ref().is_none_or(|usual| usual.0 != index) {
+            self.usual = Some((index, Usual::new(self.table, self.rows[index].rule)));
+        }
+        let usual = self.usual.as_ref().and_then(|usual| usual.1.as_ref());
+        let proven = usual.and_then(|usual| state.proves(usual));
         debug_assert!(
             proven.is_none() || proven == self.each_proven(index, state),
             "a row is proven at once, but not claim by claim"

@@ -1,0 +1,379 @@
+//! What to do about a kind of broken stacks: one table of remedies, each of which says whether it
+//! applies.
+//!
+//! A remedy does not apply if the recording was already made so, if the unwinder that it needs was
+//! tried and is not better, or if it asks for a recording where there is only a crash to explain.
+
+use super::Subject;
+use super::author::{Author, Language, Origin, START_FILE};
+use super::kind::Kind;
+use super::proven_row::ProvenRow;
+use unwind_sim_recordings::files::{FileProblem, FileProblemKind};
+use unwind_sim_recordings::made::Made;
+use unwind_sim_recordings::trace::Engine;
+
+/// The largest stack copy of perf, bytes (a 16-bit size, rounded down to words).
+pub(super) const COPY_MAX: u64 = 65_528;
+/// The maximum number of addresses in a callchain, by default (`kernel.perf_event_max_stack`).
+pub(super) const CHAIN_MAX: u64 = 127;
+
+/// What is known of the stacks that are to be repaired.
+pub(super) struct Situation<'a> {
+    pub(super) kind: Kind,
+    /// The path of the file to blame.
+    pub(super) image: &'a str,
+    pub(super) made: &'a Made,
+    /// The longest stack copy, bytes.
+    pub(super) copied: u64,
+    /// Who wrote the code.
+    pub(super) origin: &'a Origin,
+    /// In each stack only the innermost function is to blame.
+    pub(super) only_leaves: bool,
+    /// Why the file was not used.
+    pub(super) problem: Option<&'a FileProblem>,
+    /// The file is used, but may be another build than was mapped.
+    pub(super) is_doubtful: bool,
+    /// What the code proves of the row to blame.
+    pub(super) row: Option<ProvenRow>,
+    /// Most walks by frame pointers also ended with the stack copy: without one, they reach further.
+    pub(super) is_fp_cut: bool,
+    /// All unwinders that were tried, and which of them is complained about.
+    pub(super) subjects: &'a [Subject],
+    pub(super) subject: usize,
+}
+
+/// Something to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Remedy {
+    BuildFramePointers,
+    BuildTable,
+    BuildRow,
+    ReportRow,
+    BetterUnwinder,
+    RecordDwarf,
+    RecordFp,
+    RecordLbr,
+    LongerCopy,
+    LongestCopy,
+    LongerChain,
+    StitchLbr,
+    InstallFile,
+    MakeReadable,
+    JitFramePointers,
+    CoreFilter,
+    WholeCore,
+    EndRecursion,
+    MoreFrames,
+    FindOverwrite,
+    CheckPointer,
+}
+
+/// The remedies for a kind, those to try first in front.
+const fn remedies(kind: Kind) -> &'static [Remedy] {
+    use Remedy::*;
+    match kind {
+        Kind::NoFramePointer => &[BuildFramePointers, BetterUnwinder, RecordDwarf, RecordLbr],
+        Kind::CopyTooShort => &[LongerCopy, LongestCopy, BetterUnwinder, RecordFp, RecordLbr],
+        Kind::BelowCopy => &[BetterUnwinder, RecordFp, RecordLbr],
+        Kind::NoTable => &[BuildTable, BetterUnwinder, RecordFp, RecordLbr],
+        Kind::NoRow => &[BuildRow, BetterUnwinder, RecordFp],
+        Kind::WrongRow => &[ReportRow, BetterUnwinder, RecordFp, RecordLbr],
+        Kind::NoFile => &[InstallFile],
+        Kind::UnreadableFile => &[MakeReadable],
+        Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
+        Kind::NotRecorded => &[CoreFilter, BetterUnwinder, RecordDwarf],
+        Kind::BranchRecords => &[StitchLbr, BetterUnwinder, RecordDwarf],
+        Kind::ChainCut => &[LongerChain],
+        Kind::EndlessRecursion => &[EndRecursion],
+        Kind::FrameLimit => &[MoreFrames],
+        Kind::OverwrittenReturn => &[FindOverwrite],
+        Kind::BadJump => &[CheckPointer, WholeCore],
+        Kind::CutCore => &[WholeCore],
+        Kind::Other => &[BetterUnwinder, RecordDwarf],
+    }
+}
+
+/// What to do, in one line.
+pub(super) fn advice(situation: &Situation<'_>) -> String {
+    let remedies = remedies(situation.kind).iter();
+    let all: Vec<String> = remedies.filter_map(|r| r.text(situation)).collect();
+    let text = match all.is_empty() {
+        true => "look at one".into(),
+        false => all.join("; or "),
+    };
+    match situation.is_doubtful {
+        true => format!(
+            "make sure that the file is the build that ran, or name a folder with that build with \
+             --symfs; if it is: {text}"
+        ),
+        false => text,
+    }
+}
+
+/// How an unwinder did, next to the one that is complained about.
+#[derive(PartialEq, Eq)]
+enum Standing {
+    NotTried,
+    Better,
+    NotBetter,
+}
+
+impl Situation<'_> {
+    /// Whether another recording can be made in the way that perf makes them.
+    fn is_profile(&self) -> bool {
+        self.made.engine == Engine::PerfData
+    }
+
+    fn is_crash(&self) -> bool {
+        matches!(self.made.engine, Engine::Core | Engine::KernelDump)
+    }
+
+    fn own(&self) -> &Subject {
+        &self.subjects[self.subject]
+    }
+
+    fn is_better(&self, other: &Subject) -> bool {
+        other.whole > self.own().whole && other.broken < self.own().broken
+    }
+
+    fn standing(&self, name: &str) -> Standing {
+        let tried = self.subjects.iter().filter(|s| s.whole + s.broken > 0);
+        let mut tried = tried
+            .filter(|s| s.name.split('@').next() == Some(name))
+            .peekable();
+        if tried.peek().is_none() {
+            return Standing::NotTried;
+        }
+        match tried.any(|s| self.is_better(s)) {
+            true => Standing::Better,
+            false => Standing::NotBetter,
+        }
+    }
+
+    /// Whether the chains that perf recorded come from frame pointers.
+    fn has_fp_chains(&self) -> bool {
+        self.made.callchains && self.stack_copy() == 0 && !self.made.branch_calls
+    }
+
+    fn stack_copy(&self) -> u64 {
+        self.copied.max(u64::from(self.made.stack_copy))
+    }
+
+    fn is_given(&self, option: &str) -> bool {
+        self.made.command.iter().any(|word| word.contains(option))
+    }
+
+    /// Files that somebody else built.
+    fn is_systems(&self) -> bool {
+        let system = ["/usr/", "/lib", "/opt/", "/nix/", "/snap/"];
+        system.iter().any(|folder| self.image.starts_with(folder))
+    }
+}
+
+impl Remedy {
+    /// What to do; `None` if it does not apply.
+    fn text(self, s: &Situation<'_>) -> Option<String> {
+        match self {
+            Remedy::BuildFramePointers => Some(frame_pointers(s)),
+            Remedy::BuildTable | Remedy::BuildRow => Some(rows(s)),
+            Remedy::ReportRow => Some(wrong_row(s)),
+            Remedy::BetterUnwinder => {
+                let tried = s.subjects.iter().filter(|other| s.is_better(other));
+                let best = tried.max_by_key(|other| other.whole)?;
+                let (whole, own) = (best.whole, s.own());
+                Some(match best.name.as_str() {
+                    super::PERF => format!(
+                        "use the chains that perf recorded: whole are {whole}, {} by {}",
+                        own.whole, own.name
+                    ),
+                    name => format!(
+                        "use `--unwinder {}`: whole are {whole}, {} by {}",
+                        name.split('@').next().unwrap_or(name),
+                        own.whole,
+                        own.name
+                    ),
+                })
+            }
+            Remedy::RecordDwarf => (s.is_profile() && s.stack_copy() == 0)
+                .then(|| "record with `--call-graph dwarf,16384`".into()),
+            Remedy::RecordFp => (s.is_profile()
+                && !s.has_fp_chains()
+                && (s.standing("fp") != Standing::NotBetter
+                    || s.kind == Kind::CopyTooShort && s.is_fp_cut))
+                .then(|| "record with `--call-graph fp`, if all code has frame pointers".into()),
+            Remedy::RecordLbr => {
+                (s.is_profile() && !s.made.branch_calls && s.standing("lbr") != Standing::NotBetter)
+                    .then(|| "record with `--call-graph lbr` (Intel)".into())
+            }
+            Remedy::LongerCopy => longer_copy(s),
+            Remedy::LongestCopy => (s.stack_copy() >= COPY_MAX).then(|| {
+                "perf copies at most 65528 bytes, as here: make the stack shorter (large local \
+                 arrays, deep recursion)"
+                    .into()
+            }),
+            Remedy::LongerChain => s.is_profile().then(|| longer_chain(s)),
+            Remedy::StitchLbr => (!s.is_given("--stitch-lbr")
+                && !s.own().name.contains("stitch")
+                && s.standing("lbr:stitch") != Standing::NotBetter)
+                .then(|| "report with --stitch-lbr (here: `--unwinder lbr:stitch`)".into()),
+            Remedy::InstallFile => Some(install(s)),
+            Remedy::MakeReadable => Some(make_readable(s)),
+            Remedy::JitFramePointers => Some(
+                "run it with frame pointers (java -XX:+PreserveFramePointer, node \
+                 --interpreted-frames-native-stack)"
+                    .into(),
+            ),
+            Remedy::CoreFilter => s.is_crash().then(|| {
+                "the kernel left this memory out: set /proc/PID/coredump_filter to 0x7f before \
+                 the next crash"
+                    .into()
+            }),
+            Remedy::WholeCore => s.made.is_cut.then(|| {
+                "let the next core be written whole: `ulimit -c unlimited`, ProcessSizeMax= and \
+                 ExternalSizeMax= in coredump.conf, enough room on the disk, a complete copy"
+                    .into()
+            }),
+            Remedy::EndRecursion => Some(
+                "find the condition that should end the recursion; the frames above it are shown \
+                 by `--max-frames`"
+                    .into(),
+            ),
+            Remedy::MoreFrames => Some("walk further with `--max-frames`".into()),
+            Remedy::FindOverwrite => Some(
+                "find the store that ran over its buffer: build with -fsanitize=address or \
+                 -fstack-protector-strong and run it again"
+                    .into(),
+            ),
+            Remedy::CheckPointer => {
+                Some("look at the pointer that the caller called through".into())
+            }
+        }
+    }
+}
+
+fn frame_pointers(s: &Situation<'_>) -> String {
+    const LEAVES: &str = "only the innermost function lacks one, so only its caller is missing; ";
+    let leaves = if s.only_leaves { LEAVES } else { "" };
+    if s.is_systems() {
+        return format!("{leaves}use a build of it with frame pointers");
+    }
+    let has = s.origin.producer.as_ref();
+    let has = has.is_some_and(|p| p.contains("-fno-omit-frame-pointer"));
+    let how = match s.origin.language {
+        Language::Rust => {
+            "build it with `-C force-frame-pointers=yes` (RUSTFLAGS), and the \
+                           standard library with -Z build-std"
+        }
+        Language::Go => {
+            "Go's compiler gives functions with a frame a frame pointer; its assembly \
+                         and functions without a frame have none"
+        }
+        // GCC 12 leaves it out of leaf functions that do not touch the stack even so.
+        Language::Gcc | Language::Unknown if s.only_leaves || has => {
+            "build it with -mno-omit-leaf-frame-pointer as well (GCC may still omit it where a \
+             function does not use the stack)"
+        }
+        Language::Gcc | Language::Clang | Language::Unknown => {
+            "build it with -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"
+        }
+    };
+    format!("{leaves}{how}")
+}
+
+/// How code gets rows.
+fn rows(s: &Situation<'_>) -> String {
+    match (&s.origin.author, s.origin.language) {
+        (Author::Assembly(file), _) => format!("its author must write .cfi directives in {file}"),
+        (Author::Linker, _) => {
+            "link it with GNU ld and --ld-generated-unwind-info; LLD writes no rows for this code"
+                .into()
+        }
+        (Author::Kernel, _) => "a newer kernel may have the row".into(),
+        (Author::Compiler(file), _) if file == START_FILE => {
+            "GCC builds its start files without rows: nothing of yours is to change".into()
+        }
+        (_, Language::Rust) => "build it with `-C force-unwind-tables=yes`".into(),
+        (_, Language::Go) => {
+            "Go writes its rows into .debug_frame: link without -w and do not strip it".into()
+        }
+        (Author::Unknown(_), Language::Unknown) => {
+            "build it with -fasynchronous-unwind-tables; if it was written in assembly, with .cfi \
+             directives"
+                .into()
+        }
+        _ => "build it with -fasynchronous-unwind-tables".into(),
+    }
+}
+
+fn wrong_row(s: &Situation<'_>) -> String {
+    match s.row {
+        Some(ProvenRow::Contradicted) => format!(
+            "report it to its author with `unwind-sim tables check --explain {}`, which \
+             contradicts the row",
+            s.image
+        ),
+        Some(ProvenRow::Unproven(why)) => format!(
+            "report it to its author; `unwind-sim tables check --unproven {}` does not prove the \
+             row ({why})",
+            s.image
+        ),
+        Some(ProvenRow::Proven) => {
+            "the code proves the row, so something changed the frame behind \
+                                    its back: report it with the command below"
+                .into()
+        }
+        None => "report it to its author with the command below".into(),
+    }
+}
+
+fn longer_copy(s: &Situation<'_>) -> Option<String> {
+    let copied = s.stack_copy();
+    if !s.is_profile() || copied >= COPY_MAX {
+        return None;
+    }
+    let more = (copied.next_power_of_two().max(4096) * 4).min(COPY_MAX);
+    Some(format!(
+        "record with `--call-graph dwarf,{more}` (this recording: {copied})"
+    ))
+}
+
+fn longer_chain(s: &Situation<'_>) -> String {
+    match u64::from(s.made.max_stack) {
+        0 => format!(
+            "raise the limit of {CHAIN_MAX} addresses: `sysctl kernel.perf_event_max_stack=1024`"
+        ),
+        asked => {
+            let more = asked.max(CHAIN_MAX).next_power_of_two() * 2;
+            format!(
+                "ask for more than {asked} addresses: `perf record -e EVENT/max-stack={more}/`, \
+                 and `sysctl kernel.perf_event_max_stack={more}`"
+            )
+        }
+    }
+}
+
+fn install(s: &Situation<'_>) -> String {
+    let id = s.problem.map(|p| hex(&p.build_id)).unwrap_or_default();
+    let fetch = match id.as_str() {
+        "" => "install the same build".to_owned(),
+        id => format!("install the same build (debuginfod-find executable {id})"),
+    };
+    format!("{fetch}, or name the folder with --symfs")
+}
+
+fn make_readable(s: &Situation<'_>) -> String {
+    match s.problem.map(|p| &p.kind) {
+        Some(FileProblemKind::Io(std::io::ErrorKind::PermissionDenied)) => {
+            "permission denied: run as a user who may read it, or copy it into a folder for --symfs"
+                .into()
+        }
+        _ => "install the file again, or name a folder with a good copy with --symfs".into(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! What is advised in which situation.
+
+use super::*;
+
+/// What a test changes of a profile that perf recorded with `--call-graph dwarf`.
+struct Given {
+    kind: Kind,
+    image: &'static str,
+    made: Made,
+    copied: u64,
+    origin: Origin,
+    only_leaves: bool,
+    problem: Option<FileProblem>,
+    is_doubtful: bool,
+    row: Option<ProvenRow>,
+    is_fp_cut: bool,
+    subjects: Vec<(&'static str, u64, u64)>,
+}
+
+fn given(kind: Kind) -> Given {
+    Given {
+        kind,
+        image: "/home/me/prog",
+        made: Made {
+            engine: Engine::PerfData,
+            ..Made::default()
+        },
+        copied: 0,
+        origin: Origin::by(Author::Unknown(Vec::new())),
+        only_leaves: false,
+        problem: None,
+        is_doubtful: false,
+        row: None,
+        is_fp_cut: false,
+        subjects: vec![("dwarf", 10, 10)],
+    }
+}
+
+fn advised(given: &Given) -> String {
+    let subject = |&(name, whole, broken): &(&str, u64, u64)| Subject {
+        name: name.to_owned(),
+        whole,
+        broken,
+    };
+    let subjects: Vec<Subject> = given.subjects.iter().map(subject).collect();
+    advice(&Situation {
+        kind: given.kind,
+        image: given.image,
+        made: &given.made,
+        copied: given.copied,
+        origin: &given.origin,
+        only_leaves: given.only_leaves,
+        problem: given.problem.as_ref(),
+        is_doubtful: given.is_doubtful,
+        row: given.row,
+        is_fp_cut: given.is_fp_cut,
+        subjects: &subjects,
+        subject: 0,
+    })
+}
+
+fn in_language(kind: Kind, language: Language, author: Author) -> String {
+    let mut given = given(kind);
+    given.origin = Origin {
+        language,
+        ..Origin::by(author)
+    };
+    advised(&given)
+}
+
+#[test]
+fn a_longer_copy_is_asked_for_until_there_is_none() {
+    let asked = |copied| {
+        let mut given = given(Kind::CopyTooShort);
+        given.copied = copied;
+        advised(&given)
+    };
+    assert!(asked(512).contains("dwarf,16384"), "{}", asked(512));
+    assert!(asked(8192).contains("dwarf,32768"), "{}", asked(8192));
+    assert!(asked(32_768).contains("dwarf,65528"), "{}", asked(32_768));
+    let longest = asked(65_528);
+    assert!(!longest.contains("dwarf"), "{longest}");
+    for word in ["shorter", "--call-graph lbr", "--call-graph fp"] {
+        assert!(longest.contains(word), "{longest}");
+    }
+    // Short stacks do not hide what was asked for.
+    let mut short = given(Kind::CopyTooShort);
+    (short.copied, short.made.stack_copy) = (128, 65_528);
+    assert!(!advised(&short).contains("dwarf"), "{}", advised(&short));
+}
+
+#[test]
+fn a_systems_file_is_not_built_again() {
+    let advice = |image| {
+        let mut given = given(Kind::NoFramePointer);
+        given.image = image;
+        advised(&given)
+    };
+    assert!(advice("/home/me/prog").contains("-fno-omit-frame-pointer"));
+    assert!(!advice("/usr/lib/libc.so.6").contains("-fno-omit-frame-pointer"));
+}
+
+#[test]
+fn rows_are_asked_of_whoever_can_write_them() {
+    let row = |language, author| in_language(Kind::NoRow, language, author);
+    let source = |name: &str| Author::Compiler(name.into());
+    let gcc = row(Language::Gcc, source("a.c"));
+    assert!(gcc.contains("-fasynchronous-unwind-tables"), "{gcc}");
+    assert!(!gcc.contains(".cfi"), "{gcc}");
+    let assembly = row(Language::Gcc, Author::Assembly("a.S".into()));
+    assert!(assembly.contains(".cfi directives in a.S"), "{assembly}");
+    assert!(row(Language::Rust, source("a.rs")).contains("force-unwind-tables"));
+    assert!(row(Language::Unknown, Author::Linker).contains("--ld-generated-unwind-info"));
+    assert!(row(Language::Gcc, source(START_FILE)).contains("nothing of yours"));
+}
+
+#[test]
+fn only_an_unwinder_that_did_better_is_advised() {
+    let with = |subjects: &[(&'static str, u64, u64)]| {
+        let mut given = given(Kind::NoRow);
+        given.copied = 8192;
+        given.subjects = subjects.to_vec();
+        advised(&given)
+    };
+    let worse = with(&[("dwarf", 10, 10), ("fp", 2, 18), ("dwarf+fp", 10, 10)]);
+    assert!(!worse.contains("--unwinder"), "{worse}");
+    assert!(!worse.contains("--call-graph fp"), "{worse}");
+    let better = with(&[("dwarf", 10, 10), ("fp", 2, 18), ("dwarf+fp", 19, 1)]);
+    assert!(better.contains("`--unwinder dwarf+fp`"), "{better}");
+    // It walked fewer stacks, so that it is not better although it broke fewer.
+    let fewer = with(&[("dwarf", 10, 10), ("fp", 2, 0)]);
+    assert!(!fewer.contains("--unwinder"), "{fewer}");
+    let perf = with(&[("dwarf", 10, 10), (super::super::PERF, 20, 0)]);
+    assert!(perf.contains("chains that perf recorded"), "{perf}");
+}
+
+#[test]
+fn frame_pointers_that_end_with_the_copy_too_are_not_worse() {
+    let mut cut = given(Kind::CopyTooShort);
+    (cut.copied, cut.subjects) = (65_528, vec![("dwarf", 0, 9), ("fp", 0, 9)]);
+    assert!(!advised(&cut).contains("--call-graph fp"));
+    cut.is_fp_cut = true;
+    assert!(advised(&cut).contains("--call-graph fp"));
+}
+
+#[test]
+fn the_checker_is_named_only_if_it_finds_something() {
+    let advice = |row| {
+        let mut given = given(Kind::WrongRow);
+        given.row = row;
+        advised(&given)
+    };
+    let check = "tables check";
+    assert!(advice(Some(ProvenRow::Contradicted)).contains("check --explain /home/me/prog"));
+    let unproven = advice(Some(ProvenRow::Unproven("value")));
+    assert!(unproven.contains("check --unproven") && unproven.contains("(value)"));
+    assert!(!advice(Some(ProvenRow::Proven)).contains(check));
+    assert!(!advice(None).contains(check));
+}
+
+#[test]
+fn nothing_is_advised_that_the_recording_already_did() {
+    let mut lbr = given(Kind::BranchRecords);
+    (lbr.made.branch_calls, lbr.subjects) = (true, vec![("lbr", 0, 5)]);
+    assert!(advised(&lbr).contains("--stitch-lbr"));
+    lbr.subjects = vec![("lbr:stitch", 0, 5)];
+    assert!(!advised(&lbr).contains("stitch"), "{}", advised(&lbr));
+    lbr.subjects = vec![("lbr", 0, 5), ("lbr:stitch", 0, 5)];
+    assert!(!advised(&lbr).contains("stitch"), "{}", advised(&lbr));
+    for kind in Kind::ALL {
+        let mut given = given(kind);
+        given.made.branch_calls = true;
+        given.made.callchains = true;
+        given.made.stack_copy = 65_528;
+        let text = advised(&given);
+        assert!(!text.contains("--call-graph lbr"), "{kind:?}: {text}");
+        assert!(!text.contains("--call-graph dwarf"), "{kind:?}: {text}");
+        let mut fp = self::given(kind);
+        (fp.made.callchains, fp.subjects) = (true, vec![(super::super::PERF, 1, 5)]);
+        let text = advised(&fp);
+        assert!(!text.contains("--call-graph fp"), "{kind:?}: {text}");
+    }
+}
+
+/// A crash cannot be recorded again, and a trace was not recorded by perf.
+#[test]
+fn only_profiles_are_recorded_again() {
+    for kind in Kind::ALL {
+        for engine in [
+            Engine::Core,
+            Engine::KernelDump,
+            Engine::Ptrace,
+            Engine::Case,
+        ] {
+            let mut given = given(kind);
+            given.made.engine = engine;
+            let text = advised(&given);
+            assert!(!text.is_empty());
+            for word in ["--call-graph", "perf record", "perf_event", "sysctl"] {
+                assert!(!text.contains(word), "{engine:?} {kind:?}: {text}");
+            }
+        }
+    }
+    let mut cut = given(Kind::CutCore);
+    (cut.made.engine, cut.made.is_cut) = (Engine::Core, true);
+    assert!(advised(&cut).contains("ulimit -c unlimited"));
+    let mut core = given(Kind::NotRecorded);
+    core.made.engine = Engine::Core;
+    assert!(advised(&core).contains("coredump_filter"));
+}
+
+#[test]
+fn longer_chains_are_asked_for_where_the_limit_is() {
+    let mut cut = given(Kind::ChainCut);
+    let sysctl = advised(&cut);
+    assert!(sysctl.contains("127") && sysctl.contains("sysctl kernel.perf_event_max_stack=1024"));
+    cut.made.max_stack = 512;
+    let more = advised(&cut);
+    assert!(more.contains("max-stack=1024/"), "{more}");
+}
+
+#[test]
+fn frame_pointers_are_asked_for_in_the_language() {
+    let fp = |language| in_language(Kind::NoFramePointer, language, Author::Unknown(Vec::new()));
+    assert!(fp(Language::Rust).contains("-C force-frame-pointers=yes"));
+    assert!(fp(Language::Clang).contains("-fno-omit-frame-pointer"));
+    assert!(fp(Language::Go).contains("assembly"));
+    let mut leaves = given(Kind::NoFramePointer);
+    leaves.only_leaves = true;
+    leaves.origin.language = Language::Gcc;
+    let text = advised(&leaves);
+    assert!(text.contains("only its caller is missing"), "{text}");
+    assert!(text.contains("-mno-omit-leaf-frame-pointer"), "{text}");
+    assert!(!text.contains("-fno-omit-frame-pointer"), "{text}");
+    // Its author already asked for frame pointers.
+    let mut asked = given(Kind::NoFramePointer);
+    asked.origin.producer = Some("GNU C17 12.2.0 -O2 -fno-omit-frame-pointer".into());
+    asked.origin.language = Language::Gcc;
+    assert!(!advised(&asked).contains(" -fno-omit-frame-pointer"));
+}
+
+#[test]
+fn a_file_that_may_be_another_is_checked_first() {
+    let mut doubtful = given(Kind::WrongRow);
+    doubtful.is_doubtful = true;
+    let text = advised(&doubtful);
+    assert!(
+        text.starts_with("make sure that the file is the build that ran"),
+        "{text}"
+    );
+    assert!(!advised(&given(Kind::WrongRow)).contains("make sure"));
+}
+
+#[test]
+fn a_missing_file_is_named_by_its_build_id() {
+    let mut missing = given(Kind::NoFile);
+    let text = advised(&missing);
+    assert!(!text.contains("debuginfod"), "{text}");
+    missing.problem = Some(FileProblem::new(
+        "/bin/a",
+        &[0xab, 0x01],
+        FileProblemKind::NotFound,
+    ));
+    assert!(advised(&missing).contains("debuginfod-find executable ab01"));
+    let mut denied = given(Kind::UnreadableFile);
+    let kind = FileProblemKind::Io(std::io::ErrorKind::PermissionDenied);
+    denied.problem = Some(FileProblem::new("/bin/a", &[], kind));
+    assert!(advised(&denied).contains("permission denied"));
+}

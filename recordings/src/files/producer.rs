@@ -1,0 +1,125 @@
+//! Who made the code at an address: the unit of debug information that holds it.
+//!
+//! Source: DWARF 5, section 3.1.1 (`DW_AT_producer`, `DW_AT_name` of compilation units).
+
+use super::FinderOptions;
+use super::candidates::in_tree;
+use super::debug::unpacked;
+use crate::mapped::map_file;
+use gimli::{AttributeValue, DwarfSections, EndianSlice, LittleEndian, SectionId};
+use object::read::elf::{ElfFile64, SectionHeader};
+use object::{Endianness, Object as _};
+use std::borrow::Cow;
+
+/// The maximum number of units looked at.
+const UNITS_MAX: usize = 1 << 20;
+/// The maximum length of a producer or a name, bytes.
+const TEXT_LEN_MAX: usize = 4096;
+
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// What a unit says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Producer {
+    /// The compiler or assembler, often with its options: `DW_AT_producer`.
+    pub text: String,
+    /// The source file: `DW_AT_name`.
+    pub source: String,
+}
+
+/// The producer of the code at `svma`. `file` are the bytes of an ELF file; if it has no debug
+/// information, that of its separate debug file, found by `build_id`. `None` if there is neither.
+pub fn producer(
+    file: &[u8],
+    svma: u64,
+    build_id: &[u8],
+    options: &FinderOptions,
+) -> Option<Producer> {
+    if has_debug_info(file) {
+        return in_file(file, svma);
+    }
+    let dirs = options.debug_dirs.iter();
+    let mut paths = dirs.filter_map(|dir| in_tree(dir, build_id, ".debug"));
+    paths.find_map(|path| {
+        let debug = map_file(&path).ok()?;
+        let bytes: &[u8] = (*debug).as_ref();
+        let elf: ElfFile64<'_> = ElfFile64::parse(bytes).ok()?;
+        let is_its = elf.build_id().ok().flatten() == Some(build_id);
+        is_its.then(|| in_file(bytes, svma)).flatten()
+    })
+}
+
+fn has_debug_info(file: &[u8]) -> bool {
+    let elf = ElfFile64::<Endianness>::parse(file).ok();
+    elf.is_some_and(|elf| elf.section_by_name(".debug_info").is_some())
+}
+
+fn in_file(file: &[u8], svma: u64) -> Option<Producer> {
+    let elf: ElfFile64<'_> = ElfFile64::parse(file).ok()?;
+    let load = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
+        // Only what units need: their names, ranges, and the header of their line program.
+        let wanted = matches!(
+            id,
+            SectionId::DebugInfo
+                | SectionId::DebugAbbrev
+                | SectionId::DebugStr
+                | SectionId::DebugLineStr
+                | SectionId::DebugStrOffsets
+                | SectionId::DebugAddr
+                | SectionId::DebugRanges
+                | SectionId::DebugRngLists
+                | SectionId::DebugLine
+        );
+        let bytes = wanted.then(|| section(&elf, id.name())).flatten();
+        Ok(bytes.unwrap_or_default())
+    };
+    let sections = DwarfSections::load(load).ok()?;
+    let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+    let mut units = dwarf.units();
+    for _ in 0..UNITS_MAX {
+        let header = units.next().ok()??;
+        // A damaged unit says nothing of the others.
+        let Ok(unit) = dwarf.unit(header) else {
+            continue;
+        };
+        let Ok(mut ranges) = dwarf.unit_ranges(&unit) else {
+            continue;
+        };
+        while let Ok(Some(range)) = ranges.next() {
+            if range.begin <= svma && svma < range.end {
+                return of_unit(&dwarf, &unit);
+            }
+        }
+    }
+    None
+}
+
+fn of_unit(dwarf: &gimli::Dwarf<Slice<'_>>, unit: &gimli::Unit<Slice<'_>>) -> Option<Producer> {
+    let mut entries = unit.entries();
+    entries.next_dfs().ok()?;
+    let root = entries.current()?;
+    let text = |name| {
+        let value: AttributeValue<Slice<'_>> = root.attr_value(name)?;
+        let bytes = dwarf.attr_string(unit, value).ok()?;
+        let bytes = &bytes.slice()[..bytes.len().min(TEXT_LEN_MAX)];
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    };
+    Some(Producer {
+        text: text(gimli::DW_AT_producer)?,
+        source: text(gimli::DW_AT_name).unwrap_or_default(),
+    })
+}
+
+/// The bytes of a section, unpacked.
+fn section<'d>(elf: &ElfFile64<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
+    let (endian, data) = (elf.endian(), elf.data());
+    let table = elf.elf_section_table();
+    let (_, section) = table.section_by_name(endian, name.as_bytes())?;
+    let packed = section.compression(endian, data).ok()?;
+    let Some((header, offset, size)) = packed else {
+        return section.data(endian, data).ok().map(Cow::Borrowed);
+    };
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(size).ok()?)?;
+    unpacked(header, endian, data.get(start..end)?).map(Cow::Owned)
+}
