@@ -1,5 +1,7 @@
 //! `tables generate`: rows made from code alone, compared with those of the compiler and of objtool.
 
+#[path = "tables_generate/boundaries.rs"]
+mod boundaries;
 mod common;
 #[path = "tables_generate/hints.rs"]
 mod hints;

@@ -127,6 +127,14 @@ impl Edges {
         out
     }
 
+    /// Where (svma) ways lead from the instruction at `pc`, which `next` follows (svma), that it does not
+    /// show: behind a fault, and through a static branch.
+    pub fn ways(&self, pc: u64, next: u64) -> impl Iterator<Item = u64> {
+        let fixup = self.fixups.get(&pc).copied();
+        let branch = self.branches.get(&pc).map(|&target| [target, next]);
+        fixup.into_iter().chain(branch.into_iter().flatten())
+    }
+
     /// The addresses (svma) in `range` of instructions from which ways lead on that the code does not
     /// show, in no order.
     pub fn places(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {

@@ -1,13 +1,15 @@
 //! Code that no row covers.
 
 use crate::file::File;
-use crate::proof::body::{Body, is_padding};
+use crate::proof::body::{Body, is_nop, is_padding};
 use crate::proof::program::Program;
-use iced_x86::Mnemonic;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic};
 use std::ops::Range;
 
 /// The maximum number of gaps that are reported.
 const GAPS_MAX: usize = 1 << 16;
+/// The maximum length of an instruction, bytes.
+const INSN_LEN_MAX: u64 = 15;
 /// The maximum length of a gap that is looked into, bytes.
 const GAP_BYTES_MAX: u64 = 1 << 20;
 
@@ -65,11 +67,14 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
             .functions
             .partition_point(|f| f.range.end <= code.range.start);
         let inside = program.functions[first..].iter();
-        for function in inside.take_while(|f| f.range.start < code.range.end) {
-            uncovered(program.file, at..function.range.start, &mut gaps);
+        let inside = inside.take_while(|f| f.range.start < code.range.end);
+        let mut before = None;
+        for function in inside {
+            uncovered(program.file, before, at..function.range.start, &mut gaps);
+            before = Some(&function.range);
             at = at.max(function.range.end);
         }
-        uncovered(program.file, at..code.range.end, &mut gaps);
+        uncovered(program.file, before, at..code.range.end, &mut gaps);
     }
     for function in &program.functions {
         if program.file.code_at(function.range.start).is_none() && gaps.len() < GAPS_MAX {
@@ -83,8 +88,35 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
     gaps
 }
 
-/// Adds the part of `range` that is not padding.
-fn uncovered(file: &File, range: Range<u64>, gaps: &mut Vec<Gap>) {
+/// Whether the code in `function` (svma) goes on behind its end: its last instruction is neither one that
+/// ends a way, nor a call, whose callee may never return, nor padding behind one.
+fn runs_on(file: &File, function: &Range<u64>) -> bool {
+    let goes_on = |at: u64| {
+        let insn = Decoder::with_ip(64, file.bytes(at), at, DecoderOptions::NONE).decode();
+        let leads_on = matches!(
+            insn.flow_control(),
+            FlowControl::Next | FlowControl::ConditionalBranch
+        );
+        (insn.next_ip() == function.end).then_some(leads_on && !is_padding(&insn))
+    };
+    let start = function
+        .start
+        .max(function.end.saturating_sub(INSN_LEN_MAX));
+    // Few functions run on: most end with bytes that can only be read so.
+    let mut starts = (start..function.end).rev();
+    if starts.any(|at| goes_on(at) == Some(false)) {
+        return false;
+    }
+    let Some(body) = Body::new(file, function.clone()) else {
+        return false;
+    };
+    let last = (start..function.end).rev().find(|at| body.starts_at(*at));
+    last.and_then(goes_on) == Some(true)
+}
+
+/// Adds the part of `range` that is not padding. Where the function `before` it runs on into it, its
+/// no-operations are executed, too.
+fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: &mut Vec<Gap>) {
     if range.is_empty() || gaps.len() >= GAPS_MAX {
         return;
     }
@@ -96,12 +128,16 @@ fn uncovered(file: &File, range: Range<u64>, gaps: &mut Vec<Gap>) {
     let length = usize::try_from(end - range.start).unwrap_or(usize::MAX);
     let bytes = file.bytes(range.start);
     let bytes = &bytes[..bytes.len().min(length)];
+    let starts_with_nop = body.insn(file, 0).is_some_and(|insn| is_nop(&insn));
+    let runs_on =
+        starts_with_nop && before.is_some_and(|b| b.end == range.start && runs_on(file, b));
     while offset < length {
         if bytes
             .get(offset..)
             .is_none_or(|rest| rest.iter().all(|&b| b == 0))
         {
-            return;
+            offset = length;
+            break;
         }
         match body.insn(file, offset) {
             // Right behind a function, a trap may be its last instruction.
@@ -111,10 +147,15 @@ fn uncovered(file: &File, range: Range<u64>, gaps: &mut Vec<Gap>) {
             _ => break,
         }
     }
-    if offset < length {
-        gaps.push(Gap {
-            hole: Hole::NoRow,
-            range: range.start + offset as u64..range.end,
-        });
-    }
+    let code = range.start + offset as u64;
+    let uncovered = match (runs_on, offset < length) {
+        (true, true) => range.start..range.end,
+        (true, false) => range.start..body.skip_nops(file, range.start).unwrap_or(end),
+        (false, true) => code..range.end,
+        (false, false) => return,
+    };
+    gaps.push(Gap {
+        hole: Hole::NoRow,
+        range: uncovered,
+    });
 }

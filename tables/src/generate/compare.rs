@@ -4,6 +4,7 @@
 //! ([`projected`]). Equal in meaning: they say it in another form, and in what is known at the
 //! instruction the file's row gives the right CFA, return address and registers.
 
+use super::functions::NOT_EXECUTED;
 use super::walk::Walker;
 use super::{Gap, Generated, Options, generate_with};
 use crate::convert::Target;
@@ -17,8 +18,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The maximum number of ranges listed for each class.
 pub const LISTED_MAX: usize = 64;
-/// Sections whose code is never executed where it lies; objtool gives it no rows.
-const NOT_EXECUTED: [&str; 2] = [".altinstr_replacement", ".altinstr_aux"];
 
 /// How the tables compare at an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -98,12 +98,29 @@ impl Function {
         false
     }
 
+    /// Ends it at `end` (svma), if it is longer.
+    pub(super) fn clip(&mut self, end: u64) {
+        if self.range.end <= end {
+            return;
+        }
+        self.range.end = end;
+        for (range, _) in &mut self.rows {
+            range.end = range.end.min(end);
+        }
+        for range in &mut self.silent {
+            range.end = range.end.min(end);
+        }
+        self.rows.retain(|(range, _)| !range.is_empty());
+        self.silent.retain(|range| !range.is_empty());
+        self.gaps.retain(|gap| gap.1 < end);
+        self.breaches.retain(|breach| breach.0 < end);
+    }
+
     /// Ends it behind its last instruction that ways lead to.
     pub(super) fn close(&mut self) {
-        let row = self.rows.last().map(|row| &row.0);
-        let last = row.into_iter().chain(self.silent.last());
-        let end = last.map(|range| range.end).max();
-        self.range.end = end.unwrap_or(self.range.start);
+        let rows = self.rows.iter().map(|row| row.0.end);
+        let silent = self.silent.iter().map(|range| range.end);
+        self.range.end = rows.chain(silent).max().unwrap_or(self.range.start);
     }
 
     /// Adds a row behind the others; one that says the same as its neighbour makes that longer.

@@ -18,6 +18,9 @@ const WORD: usize = 8;
 /// The maximum length of such a section that is read, bytes.
 const INIT_ARRAY_MAX: u64 = 1 << 20;
 
+/// Sections of a kernel with code that belongs to functions elsewhere; objtool gives it no rows.
+pub(super) const NOT_EXECUTED: [&str; 2] = [".altinstr_replacement", ".altinstr_aux"];
+
 /// Where the boundaries of functions come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Boundaries {
@@ -72,7 +75,7 @@ pub fn find(file: &File, boundaries: Boundaries) -> Vec<Unit> {
 }
 
 /// Whether it has ORC, whose pieces are not functions.
-fn is_kernel(file: &File) -> bool {
+pub(super) fn is_kernel(file: &File) -> bool {
     file.section_range(".orc_unwind_ip").is_some()
 }
 
@@ -102,7 +105,8 @@ pub fn entries(file: &File) -> Vec<u64> {
 pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u64> {
     let mut changed = Vec::new();
     for &start in starts {
-        let Some(code) = file.code_at(start) else {
+        let code = file.code_at(start);
+        let Some(code) = code.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) else {
             continue;
         };
         let after = units.partition_point(|u| u.range.start <= start);

@@ -131,7 +131,7 @@ pub(crate) fn generate_with(
     for unit in &units {
         let kept = followed.remove(&unit.range.start).unwrap_or_default();
         for function in kept.functions {
-            found.add(function);
+            found.add(function, &units);
         }
     }
     for unit in &units {
@@ -141,7 +141,7 @@ pub(crate) fn generate_with(
     }
     let plts = units.iter().filter(|unit| unit.entry == Entry::Plt);
     let plts: BTreeSet<u64> = plts.map(|unit| unit.range.start).collect();
-    let mut generated = found.finish();
+    let mut generated = found.finish(&units);
     generated.outside = outside::find(file, &units, &generated.functions);
     for function in &mut generated.functions {
         let name = &function.name;
@@ -273,22 +273,26 @@ fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: 
 #[derive(Default)]
 struct Collected {
     functions: Vec<Function>,
-    /// By start and end (svma).
-    index: HashMap<(u64, u64), usize>,
+    /// By start (svma).
+    index: HashMap<u64, usize>,
 }
 
 impl Collected {
-    /// Adds a function, or the rows of another way into one that is there.
-    fn add(&mut self, new: Function) {
-        let key = (new.range.start, new.range.end);
+    /// Adds a function, or the rows of another way into one that is there. One whose end was not known
+    /// when it was followed has that of its unit.
+    fn add(&mut self, mut new: Function, units: &[Unit]) {
+        let start = new.range.start;
+        if let Ok(unit) = units.binary_search_by_key(&start, |unit| unit.range.start) {
+            new.clip(units[unit].range.end);
+        }
         match self
             .index
-            .get(&key)
+            .get(&start)
             .and_then(|&at| self.functions.get_mut(at))
         {
             Some(old) => old.merge(new),
             None => {
-                self.index.insert(key, self.functions.len());
+                self.index.insert(start, self.functions.len());
                 self.functions.push(new);
             }
         }
@@ -296,18 +300,26 @@ impl Collected {
 
     /// Adds assembly that nothing leads into.
     fn add_unfollowed(&mut self, unit: &Unit) {
-        if !self.index.contains_key(&(unit.range.start, unit.range.end)) {
-            self.add(Function {
+        let start = unit.range.start;
+        if !self.index.contains_key(&start) {
+            self.index.insert(start, self.functions.len());
+            self.functions.push(Function {
                 range: unit.range.clone(),
                 name: unit.name.clone(),
-                gaps: vec![(Gap::Hint, unit.range.start)],
+                gaps: vec![(Gap::Hint, start)],
                 ..Function::default()
             });
         }
     }
 
-    fn finish(self) -> Generated {
+    fn finish(self, units: &[Unit]) -> Generated {
         let mut functions = self.functions;
+        for unit in units.iter().filter(|unit| unit.is_open) {
+            let found = self.index.get(&unit.range.start);
+            if let Some(function) = found.and_then(|&at| functions.get_mut(at)) {
+                function.close();
+            }
+        }
         functions.sort_by_key(|f| f.range.start);
         Generated {
             functions,

@@ -1,7 +1,7 @@
 //! Code in no function, which therefore gets no row.
 
 use super::function::Function;
-use super::functions::Unit;
+use super::functions::{NOT_EXECUTED, Unit};
 use crate::file::File;
 use crate::proof::body::is_padding;
 use iced_x86::{Decoder, DecoderOptions};
@@ -29,7 +29,8 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
     taken.extend(functions.iter().map(|function| function.range.clone()));
     taken.sort_by_key(|range| (range.start, range.end));
     let mut found = Vec::new();
-    for code in file.code() {
+    let executed = file.code().iter();
+    for code in executed.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) {
         let mut outside = Outside {
             section: code.name.clone(),
             bytes: 0,

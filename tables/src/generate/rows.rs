@@ -76,7 +76,7 @@ fn rule(state: &State) -> Option<Rule> {
         sp: rule::Value::Unspecified,
         saved: [rule::Value::Unspecified; 6],
     };
-    for reg in Reg::CALLEE_SAVED {
+    for (reg, saved) in Reg::CALLEE_SAVED.into_iter().zip(&mut rule.saved) {
         let entry = Value::entry(reg);
         let kept = || (state.reg(reg) == entry).then_some(rule::Value::Same);
         let moved = || {
@@ -87,13 +87,12 @@ fn rule(state: &State) -> Option<Rule> {
         let value = places.of(entry);
         let at_cfa = value.filter(|value| is_at_cfa(*value));
         let value = at_cfa.or_else(kept).or(value).or_else(moved);
-        let value = match value {
+        *saved = match value {
             Some(value) => value,
             // It may be in a slot that was forgotten.
             None if state.is_lossy || state.reg(reg) == Value::Unknown => return None,
             None => rule::Value::Undefined,
         };
-        rule = rule.with_saved(reg, value);
     }
     Some(rule)
 }
@@ -108,9 +107,9 @@ pub(super) fn cfa(state: &State) -> Option<rule::Value> {
         _ => None,
     };
     let frame_pointer = state.reg(Reg::Rbp);
-    let saved_rbp = state.load(frame_pointer, 8) == Value::entry(Reg::Rbp);
     let by_frame_pointer = || {
-        let is_base = frame_pointer.is_stack() && saved_rbp;
+        let is_base =
+            frame_pointer.is_stack() && state.load(frame_pointer, 8) == Value::entry(Reg::Rbp);
         is_base.then(|| by_register(Reg::Rbp)).flatten()
     };
     by_frame_pointer()

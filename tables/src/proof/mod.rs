@@ -6,7 +6,7 @@
 //!   they lead;
 //! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
-//! - [`walk`]: follows a function along all its ways; [`program`]: what functions know of each
+//! - [`walk`]: follows a function along all its ways; [`ways`]: what it shares with other walkers; [`program`]: what functions know of each
 //!   other; [`entry`]: how they are entered; [`verdict`]: the results.
 
 pub mod access;
@@ -28,3 +28,4 @@ pub mod state;
 pub mod value;
 pub mod verdict;
 pub mod walk;
+pub mod ways;

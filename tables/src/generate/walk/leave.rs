@@ -9,7 +9,7 @@ use crate::proof::no_return;
 use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::Value;
-use iced_x86::{Instruction, OpKind};
+use iced_x86::{FlowControl, Instruction, OpKind};
 use unwind_sim_unwind::regs::Reg;
 
 /// The length of the distance at the end of a near jump or call, bytes.
@@ -68,7 +68,9 @@ impl<'g> Walker<'g> {
 
     /// Remembers that `target` is entered as a function is.
     fn enter(&mut self, target: u64) {
-        if self.unit_at(target).is_none() && self.file.code_at(target).is_some() {
+        let unit = self.unit_at(target);
+        let is_new = unit.is_none_or(|(_, unit)| unit.is_open && unit.range.start != target);
+        if is_new && self.file.code_at(target).is_some() {
             self.entered.push(target);
         }
     }
@@ -134,7 +136,9 @@ impl<'g> Walker<'g> {
     ) {
         let target = insn.near_branch64();
         let imported = self.import(insn);
-        if imported.is_none() && self.is_inside(part, target) {
+        // The kernel's stubs are jumped to always; one lies within a function (`retbleed_untrain_ret`).
+        let is_conditional = insn.flow_control() == FlowControl::ConditionalBranch;
+        if is_conditional && imported.is_none() && self.is_inside(part, target) {
             return self.meet(target, state, standing);
         }
         let is_imported = imported.is_some();
@@ -189,7 +193,9 @@ impl<'g> Walker<'g> {
                 self.examine_tail_call(from, state, standing);
             }
             self.callees.push(target);
-            if state.is_as_at_entry() {
+            // objtool gives no row to padding that code runs on into.
+            let runs_on = from.wrapping_add(1) == target;
+            if state.is_as_at_entry() && !(runs_on && functions::is_kernel(self.file)) {
                 self.enter(target);
             }
             self.returns |= !self.never_returns(target);

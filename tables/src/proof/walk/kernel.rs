@@ -4,16 +4,13 @@
 use super::rows::judge;
 use super::{Next, Walker};
 use crate::kernel::{Alternative, Edges};
-use crate::proof::exec::push;
 use crate::proof::state::State;
-use crate::proof::value::Value;
 use crate::proof::verdict::{Assumption, Doubt};
+use crate::proof::ways::{REPLACEMENT_MAX, Replaced, replaced};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 /// The length of the distance at the end of a near jump or call, bytes.
 const REL32_LEN: u64 = 4;
-/// The maximum number of instructions followed in the replacement of other code.
-const ALTERNATIVE_MAX: usize = 256;
 /// The section with the slow ways of static branches on features of the processor (Linux
 /// `arch/x86/include/asm/cpufeature.h`, `_static_cpu_has`): a test and two jumps back. It belongs to
 /// no function, and has no rows.
@@ -83,15 +80,9 @@ impl<'f> Walker<'_, 'f> {
         trail: Option<u32>,
     ) {
         let pc = insn.ip();
-        if let Some(&fixup) = edges.fixups.get(&pc) {
+        for to in edges.ways(pc, insn.next_ip()) {
             self.assume(Assumption::KernelEdges);
-            self.job(part, pc, fixup, state, trail);
-        }
-        if let Some(&target) = edges.branches.get(&pc) {
-            self.assume(Assumption::KernelEdges);
-            for to in [target, insn.next_ip()] {
-                self.job(part, pc, to, state, trail);
-            }
+            self.job(part, pc, to, state, trail);
         }
         for alternative in edges.alternatives.get(&pc).into_iter().flatten() {
             self.assume(Assumption::KernelEdges);
@@ -114,7 +105,7 @@ impl<'f> Walker<'_, 'f> {
         } = alternative;
         let mut pc = replacement.start;
         let mut judged = None;
-        for _ in 0..ALTERNATIVE_MAX {
+        for _ in 0..REPLACEMENT_MAX {
             let place = original.start + (pc - replacement.start);
             if place < original.end {
                 let all = (self.program, &self.machine.anchors[..]);
@@ -124,24 +115,16 @@ impl<'f> Walker<'_, 'f> {
             if pc >= replacement.end {
                 return self.job(part, original.start, original.end, &state, trail);
             }
-            let bytes = self.program.file.bytes(pc);
-            let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
-            if insn.is_invalid() {
-                return self.parts[part].verdict.doubt(Doubt::Undecodable, place);
-            }
-            let target = insn.near_branch64();
-            let is_inside =
-                insn.op0_kind() == OpKind::NearBranch64 && replacement.contains(&target);
-            if is_inside && target > pc && insn.mnemonic() == Mnemonic::Call {
-                // A return stack is filled: what lies behind the call catches speculation.
-                push(&mut state, 8, Value::Computed);
-                pc = target;
-                continue;
-            }
-            if is_inside && insn.flow_control() == FlowControl::ConditionalBranch {
-                pc = insn.next_ip();
-                continue;
-            }
+            let insn = match replaced(self.program.file, alternative, pc, &mut state) {
+                Replaced::Done(next) => {
+                    pc = next;
+                    continue;
+                }
+                Replaced::Execute(insn) => insn,
+                Replaced::Undecodable => {
+                    return self.parts[part].verdict.doubt(Doubt::Undecodable, place);
+                }
+            };
             if matches!(
                 insn.flow_control(),
                 FlowControl::Call | FlowControl::IndirectCall

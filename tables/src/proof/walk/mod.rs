@@ -13,12 +13,13 @@ mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
-use super::exec::{Machine, asks_for_loop, refine, tells};
+use super::exec::{Machine, asks_for_loop, refine};
 use super::lsda::{CallSite, call_sites};
 use super::program::{Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
+use super::ways::taken;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
@@ -414,19 +415,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let condition = insn.condition_code();
-                    if insn.is_loop() || insn.is_loopcc() {
-                        state.set(Reg::Rcx, Value::Computed);
-                    }
+                    let taken = taken(insn, state);
                     let target = insn.near_branch64();
-                    if tells(state, condition, true) {
-                        let mut taken = state.clone();
-                        refine(&mut taken, condition, true);
-                        self.jump(part, insn, target, &taken, trail);
-                    } else {
-                        self.jump(part, insn, target, state, trail);
-                    }
-                    refine(state, condition, false);
+                    self.jump(part, insn, target, taken.as_ref().unwrap_or(state), trail);
+                    refine(state, insn.condition_code(), false);
                 }
                 Next::Go(next)
             }
