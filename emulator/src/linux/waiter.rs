@@ -1,14 +1,13 @@
 //! A thread that waits for a futex. Not here: waiting and waking (`calls::futex`).
 
-use crate::address_space::SpaceId;
+use crate::address_space::Place;
 
 /// A thread that waits for a futex.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub(super) process: u32,
-    pub(super) space: SpaceId,
-    /// The address of the word.
-    pub(super) at: u64,
+    /// What is at the address of the word, for all who share it.
+    pub(super) place: Place,
     pub(super) bits: u32,
     pub(super) thread: u32,
 }

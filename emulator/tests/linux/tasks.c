@@ -140,6 +140,23 @@ static void orphans(void) {
     number("orphan", byte);
 }
 
+/* Memory that a child shares, and a futex in it. */
+static void shared_memory(void) {
+    int *words = (int *)SYS(mmap, 0, 8192, 3, 0x21, -1, 0), status;
+    words[0] = 1;
+    words[1024] = 5;
+    long child = SYS(fork, 0);
+    if (child == 0) {
+        words[1024] += 6;
+        __atomic_store_n(words, 0, 5);
+        SYS(futex, words, 1, 1);
+        SYS(exit_group, 0);
+    }
+    while (__atomic_load_n(words, 5)) SYS(futex, words, 0, 1, 0);
+    number("shared", words[1024]);
+    SYS(wait4, child, &status, 0, 0);
+}
+
 /* More than a pipe holds, from one process to another. */
 static void through_a_pipe(void) {
     static char block[100000];
@@ -170,6 +187,7 @@ int run(word *stack) {
         borrowed();
         orphans();
         through_a_pipe();
+        shared_memory();
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 //! Source: Linux 6.12 `kernel/futex/syscalls.c`, `waitwake.c`, `requeue.c`, `pi.c`, `core.c`
 //! (`exit_robust_list`), and `arch/x86/include/asm/futex.h`.
 
+use crate::address_space::Place;
 use crate::linux::Kernel;
 use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
@@ -106,6 +107,15 @@ impl Kernel {
         Ok(())
     }
 
+    /// What identifies the futex at an address.
+    fn futex_place(&self, at: u64) -> Place {
+        let memory = &self.machine.core.memory;
+        memory.place(at).unwrap_or(Place::Private {
+            space: memory.id(),
+            address: at,
+        })
+    }
+
     /// The end of a wait, in [`Base::Real`].
     fn futex_end(&self, op: u32, timeout: u64) -> Answer<Option<u64>> {
         Ok(match (timeout, op & !(PRIVATE | REALTIME)) {
@@ -157,8 +167,7 @@ impl Kernel {
                 if is_first {
                     let waiter = Waiter {
                         process: self.process.number,
-                        space: self.process.space,
-                        at,
+                        place: self.futex_place(at),
                         bits,
                         thread,
                     };
@@ -174,11 +183,9 @@ impl Kernel {
 
     /// Wakes at most `count` threads, those that have waited longest.
     pub(in crate::linux) fn futex_wake(&mut self, at: u64, count: u32, bits: u32) -> u64 {
-        let (mut woken, space) = (0, self.process.space);
+        let (mut woken, place) = (0, self.futex_place(at));
         while woken < u64::from(count) {
-            let is_it = |waiter: &Waiter| {
-                waiter.space == space && waiter.at == at && waiter.bits & bits != 0
-            };
+            let is_it = |waiter: &Waiter| waiter.place == place && waiter.bits & bits != 0;
             let Some(index) = self.futexes.iter().position(is_it) else {
                 break;
             };
@@ -196,12 +203,12 @@ impl Kernel {
 
     /// Lets at most `count` waiting threads wait for another futex.
     fn futex_requeue(&mut self, from: u64, to: u64, count: u32) -> u64 {
-        let space = self.process.space;
-        let is_it = |waiter: &&mut Waiter| waiter.space == space && waiter.at == from;
+        let (place, to) = (self.futex_place(from), self.futex_place(to));
+        let is_it = |waiter: &&mut Waiter| waiter.place == place;
         let waiting = self.futexes.iter_mut().filter(is_it);
         let mut moved = 0;
         for waiter in waiting.take(count as usize) {
-            waiter.at = to;
+            waiter.place = to;
             moved += 1;
         }
         moved
@@ -285,8 +292,8 @@ impl Kernel {
 
     /// Gives a futex to the thread that has waited longest, or to none.
     fn futex_hand_over(&mut self, at: u64, flags: u32) -> Answer {
-        let space = self.process.space;
-        let is_it = |waiter: &&Waiter| waiter.space == space && waiter.at == at;
+        let place = self.futex_place(at);
+        let is_it = |waiter: &&Waiter| waiter.place == place;
         let mut waiting = self.futexes.iter().filter(is_it);
         let next = waiting.next().map_or(0, |waiter| waiter.thread);
         let rest = if waiting.next().is_some() { WAITERS } else { 0 };

@@ -195,7 +195,19 @@ impl Kernel {
             None => None,
         };
         self.map(&range, permissions(prot), content)?;
+        if is_shared && open.is_none() {
+            self.share_memory(range.clone(), permissions(prot))?;
+        }
         Ok(range.start)
+    }
+
+    /// Lets children share zeroed memory that was just mapped.
+    fn share_memory(&mut self, range: Range<u64>, may: Permissions) -> Answer<()> {
+        let memory = &mut self.machine.core.memory;
+        let object = memory.create_object(Bytes::from_vec(Vec::new()));
+        let mapped = memory.map_shared(range, may, object, 0);
+        memory.release_object(object);
+        Ok(mapped?)
     }
 
     /// Checks whether an open file may be mapped.

@@ -66,6 +66,10 @@ impl Kernel {
         if new_size > TASK_SIZE {
             return Err(Errno::ENOMEM);
         }
+        let memory = &self.machine.core.memory;
+        if memory.area(start).is_some_and(|(_, area)| area.is_shared()) {
+            return self.not_modelled("mremap of shared memory", Errno::ENOMEM);
+        }
         let grown = old.end..old.start.saturating_add(new_size);
         if !is_fixed && self.is_free(&grown) {
             let content = match &named {
