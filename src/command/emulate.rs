@@ -18,9 +18,9 @@ use unwind_sim_recordings::progress::Progress;
 /// The program shares the standard input, output and error of this process, and sees them as pipes.
 /// It reads files below --root; what it writes is kept in memory and discarded, unless
 /// --allow-write is given. Clock, random numbers and process ids are simulated: the same program
-/// with the same arguments, environment, files and seed executes the same instructions. There is
-/// one process with one thread, and no network. A program that asks for something that is not
-/// modelled gets an error, and the exit status is 3.
+/// with the same arguments, environment, files and seed executes the same instructions, also in the
+/// threads and processes that it starts. There is no network. A program that asks for something that
+/// is not modelled gets an error, and the exit status is 3.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -32,7 +32,7 @@ const EVERY_DEFAULT: u64 = 1000;
 /// The program runs on this machine's processor under ptrace, or in the emulated machine. Under
 /// ptrace, --truth single-steps every instruction and keeps a shadow stack, so that each chain can
 /// be judged; without it the truth is unknown. The emulated machine always knows the truth and
-/// gives the same trace every time; it has one process with one thread.
+/// gives the same trace every time.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! Atomic exchanges: xadd, cmpxchg, cmpxchg8b, cmpxchg16b. There is only one thread, so a `lock`
+//! Atomic exchanges: xadd, cmpxchg, cmpxchg8b, cmpxchg16b. One thread runs at a time, so a `lock`
 //! prefix changes nothing.
 
 use crate::core::Core;

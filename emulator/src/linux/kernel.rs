@@ -1,4 +1,5 @@
-//! The process: its machine and the kernel's state of it. Not here: running it (`run`).
+//! The whole state of a run: the processor, and what the kernel knows of all processes. Not here:
+//! running them (`run`).
 
 use super::clock::Clock;
 use super::errno::{Answer, Errno};
@@ -65,17 +66,17 @@ impl Kernel {
     pub fn resume(core: Core, options: ProcessOptions) -> Kernel {
         let stack = core.memory.area(core.state.gpr(reg::RSP));
         let stack = stack.map(|(range, _)| range).unwrap_or_default();
-        let mut process = Kernel::new(options);
-        process.process.layout.stack = stack;
+        let mut kernel = Kernel::new(options);
+        kernel.process.layout.stack = stack;
         // The end of its heap is unknown, so it cannot grow.
-        process.process.layout.heap = u64::MAX;
+        kernel.process.layout.heap = u64::MAX;
         // The recording does not say on which processor it ran.
         let mut core = core;
-        core.set_processor(process.machine.core.processor());
-        process.process.space = core.memory.id();
-        core.seed = process.machine.core.seed;
-        process.machine = Machine::new(core);
-        process
+        core.set_processor(kernel.machine.core.processor());
+        kernel.process.space = core.memory.id();
+        core.seed = kernel.machine.core.seed;
+        kernel.machine = Machine::new(core);
+        kernel
     }
 
     /// Continues a process that is blocked in a call, as if a signal had interrupted the call.

@@ -1,4 +1,4 @@
-//! Runs a process: executes its machine, and handles what needs the kernel.
+//! Runs processes: executes the machine, and handles what needs the kernel.
 
 use super::errno::Errno;
 use super::kernel::Kernel;

@@ -130,7 +130,7 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
 #[test]
 fn threads_are_as_on_linux() {
     let told = same_as_native("tasks", &["threads"]);
-    assert_eq!(told, "begun 8\nsum 14000\n");
+    assert_eq!(told, "begun 8\nsum 14000\ntaken by the first 1\n");
 }
 
 #[test]

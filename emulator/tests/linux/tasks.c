@@ -21,6 +21,9 @@ static void wait_for_end(int *word) {
     for (int number; (number = __atomic_load_n(word, 5));) SYS(futex, word, 0, number, 0);
 }
 
+static int taken_by_first;
+static void taken(int signal) { taken_by_first = signal == 10 && SYS(gettid, 0) == SYS(getpid, 0) ? 1 : 2; }
+
 static __attribute__((noinline)) void work(word id) {
     __atomic_add_fetch(&begun, 1, 5);
     for (int i = 0; i < 500; i++) {
@@ -30,6 +33,8 @@ static __attribute__((noinline)) void work(word id) {
         sum = old + (int)id;
         give(&lock);
     }
+    /* A signal of the process: its first thread takes it. */
+    if (id == 3) SYS(kill, SYS(getpid, 0), 10);
     SYS(exit, (int)id);
 }
 
@@ -52,10 +57,12 @@ static long thread(int id) {
 static void count(int signal) { handled += signal; }
 
 static void threads(void) {
+    on_signal(10, taken, SA_RESTART, 0);
     for (int id = 0; id < THREADS; id++) thread(id);
     for (int id = 0; id < THREADS; id++) wait_for_end(&numbers[id]);
     number("begun", begun);
     number("sum", sum);
+    number("taken by the first", taken_by_first);
 }
 
 static void children(void) {
@@ -150,10 +157,12 @@ static void shared_memory(void) {
         words[1024] += 6;
         __atomic_store_n(words, 0, 5);
         SYS(futex, words, 1, 1);
-        SYS(exit_group, 0);
+        /* Its end would wake the parent, too. */
+        for (;;) SYS(pause, 0);
     }
     while (__atomic_load_n(words, 5)) SYS(futex, words, 0, 1, 0);
     number("shared", words[1024]);
+    SYS(kill, child, 9);
     SYS(wait4, child, &status, 0, 0);
 }
 

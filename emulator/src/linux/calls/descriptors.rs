@@ -162,7 +162,7 @@ impl Kernel {
         }
     }
 
-    /// No other process has locks, and locks of one process never conflict.
+    /// Locks never conflict: those of one process do not, and those of others are not kept.
     fn get_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
         const UNLOCKED: [u8; 2] = [2, 0];
         self.lock_at(open, command, at)?;
