@@ -64,27 +64,27 @@ impl Kernel {
         };
         let number = self.process.number;
         if number == PID {
-            self.first_outcome = Some(outcome);
+            self.system.first_outcome = Some(outcome);
         }
         if self.processes.is_empty() {
-            self.outcome = self.first_outcome.take();
+            self.outcome = self.system.first_outcome.take();
             return;
         }
         self.release_futexes();
         for (thread, _) in std::mem::take(&mut self.process.others) {
-            self.events.push(Event::ThreadEnded(Task {
+            self.system.events.push(Event::ThreadEnded(Task {
                 process: number,
                 thread,
             }));
         }
-        self.futexes.retain(|waiter| !waiter.is_of(number));
+        self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.clock.timers.retain(|timer| timer.process != number);
         self.files.own.table.close_all();
         self.process.has_ended = true;
         self.process.thread.has_ended = true;
         self.process.borrows = false;
         self.adopt_children();
-        self.changes += 1;
+        self.system.changes += 1;
         let (parent, group) = (self.process.parent, self.process.group);
         let ended = Ended {
             number,
@@ -93,9 +93,9 @@ impl Kernel {
             status,
         };
         if self.tell_parent(News { number, status }) {
-            self.ended.push(ended);
+            self.system.ended.push(ended);
         }
-        self.events.push(Event::ProcessEnded(number));
+        self.system.events.push(Event::ProcessEnded(number));
     }
 
     /// Gives the children of the running process to `init`, which waits for those that have ended.
@@ -106,7 +106,7 @@ impl Kernel {
                 other.process.parent = INIT;
             }
         }
-        self.ended.retain(|ended| ended.parent != number);
+        self.system.ended.retain(|ended| ended.parent != number);
     }
 
     /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
@@ -134,7 +134,7 @@ impl Kernel {
     pub(super) fn stop_process(&mut self, signal: u8) {
         self.process.stopped = Some(signal);
         self.process.untold = true;
-        self.changes += 1;
+        self.system.changes += 1;
         let status = u32::from(signal) << 8 | 0x7f;
         let number = self.process.number;
         self.tell_parent(News { number, status });
@@ -151,7 +151,7 @@ impl Kernel {
         }
         process.untold = true;
         let parent = process.parent;
-        self.changes += 1;
+        self.system.changes += 1;
         let status = CONTINUED;
         self.tell_process(parent, News { number, status });
     }
@@ -167,12 +167,12 @@ impl Kernel {
             Which::Number(wanted) => wanted == number,
             Which::Group(wanted) => wanted == group,
         };
-        let mut ended = self.ended.iter();
+        let mut ended = self.system.ended.iter();
         let found = ended.position(|e| e.parent == parent && is_it(e.number, e.group));
         if let Some(index) = found {
-            let Ended { number, status, .. } = self.ended[index];
+            let Ended { number, status, .. } = self.system.ended[index];
             if options & WNOWAIT == 0 {
-                self.ended.remove(index);
+                self.system.ended.remove(index);
             }
             return Ok(Some(News { number, status }));
         }

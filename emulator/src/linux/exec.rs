@@ -149,17 +149,17 @@ impl Kernel {
         self.process.borrows = false;
         self.process.has_executed = true;
         self.process.layout = prepared.layout;
-        self.events.extend(prepared.events);
+        self.system.events.extend(prepared.events);
         let name = prepared.path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
         for (thread, _) in std::mem::take(&mut self.process.others) {
-            self.events.push(Event::ThreadEnded(Task {
+            self.system.events.push(Event::ThreadEnded(Task {
                 process: self.process.number,
                 thread,
             }));
         }
         let number = self.process.number;
-        self.futexes.retain(|waiter| !waiter.is_of(number));
+        self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.files.own.program = prepared.path;
         self.files.own.table.close_on_exec();

@@ -4,24 +4,20 @@
 use super::clock::Clock;
 use super::errno::{Answer, Errno};
 use super::files::{Files, FilesOptions, Node};
-use super::history::KernelState;
 use super::identity::Identity;
-use super::observer::Event;
 use super::options::{Limits, ProcessOptions};
 use super::outcome::{Notice, Outcome};
-use super::process::{Ended, ParkedProcess, Process};
+use super::process::{ParkedProcess, Process};
 use super::random::Random;
 use super::resources;
-use super::schedule::Schedule;
 use super::streams::{Patience, Streams};
-use super::threads::Task;
-use super::waiter::Waiter;
+use super::system::{KernelState, System};
 use super::{PARENT_PID, PID};
 use crate::address_space::AddressSpace;
 use crate::core::Core;
 use crate::machine::Machine;
 use crate::state::reg;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Maximum number of different notices.
@@ -37,22 +33,9 @@ pub struct Kernel {
     pub(super) process: Process,
     /// The processes that do not run, by number.
     pub(super) processes: BTreeMap<u32, ParkedProcess>,
-    /// The processes that have ended, until their parents wait for them.
-    pub(super) ended: Vec<Ended>,
+    pub(super) system: System,
     pub(super) clock: Clock,
     pub(super) limits: Limits,
-    /// The number of the next thread or process.
-    pub(super) next_number: u32,
-    /// The thread that the observer knows to run.
-    pub(super) told: Task,
-    pub(super) schedule: Schedule,
-    /// The threads that wait for futexes, those that have waited longest first.
-    pub(super) futexes: VecDeque<Waiter>,
-    /// Increased whenever something happens that a thread may wait for.
-    pub(super) changes: u64,
-    pub(super) events: Vec<Event>,
-    /// How the first process ended.
-    pub(super) first_outcome: Option<Outcome>,
     pub(super) outcome: Option<Outcome>,
     pub(super) notices: Vec<Notice>,
     /// A copy of everything except memory, if nothing has changed since it was made.
@@ -89,7 +72,9 @@ impl Kernel {
         self.saved = None;
         self.process.signals.own.restart = None;
         let (process, thread) = (self.process.number, self.process.thread.number);
-        self.futexes.retain(|waiter| !waiter.is(process, thread));
+        self.system
+            .futexes
+            .retain(|waiter| !waiter.is(process, thread));
         self.process.thread.wait = None;
         self.machine
             .core
@@ -133,16 +118,9 @@ impl Kernel {
             machine: Machine::new(core),
             files,
             processes: BTreeMap::new(),
-            ended: Vec::new(),
+            system: System::new(options.seed),
             clock,
             limits: options.limits,
-            next_number: PID + 1,
-            told: Task::FIRST,
-            schedule: Schedule::new(options.seed),
-            futexes: VecDeque::new(),
-            changes: 0,
-            events: Vec::new(),
-            first_outcome: None,
             outcome: None,
             notices: Vec::new(),
             saved: None,

@@ -20,7 +20,6 @@ mod errno;
 mod exec;
 mod files;
 mod guest;
-mod history;
 mod identity;
 mod kernel;
 mod layout;
@@ -36,6 +35,7 @@ mod schedule;
 mod signals;
 mod snapshot;
 mod streams;
+mod system;
 #[cfg(test)]
 mod tests;
 mod threads;

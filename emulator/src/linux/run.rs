@@ -90,10 +90,10 @@ impl Kernel {
     }
 
     fn tell<O: ProcessObserver>(&mut self, observer: &mut O) {
-        if !self.events.is_empty() {
+        if !self.system.events.is_empty() {
             self.saved = None;
         }
-        for event in self.events.drain(..) {
+        for event in self.system.events.drain(..) {
             event.tell(&self.machine.core, observer);
         }
     }
@@ -102,8 +102,8 @@ impl Kernel {
     pub(super) fn tell_task<O: ProcessObserver>(&mut self, observer: &mut O) {
         self.tell(observer);
         let task = self.task();
-        if task != self.told {
-            self.told = task;
+        if task != self.system.told {
+            self.system.told = task;
             observer.switched(task, &self.machine.core);
         }
     }
@@ -155,7 +155,7 @@ impl Kernel {
             Err(errno) => errno.to_rax(),
         };
         self.process.thread.wait = None;
-        self.changes += 1;
+        self.system.changes += 1;
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {
                 rip: self.machine.core.state.rip,

@@ -49,7 +49,7 @@ impl Kernel {
     pub(super) fn share(&self) -> u64 {
         match self.process.others.is_empty() && self.processes.is_empty() {
             true => u64::MAX,
-            false => self.schedule.end.saturating_sub(self.executed()),
+            false => self.system.schedule.end.saturating_sub(self.executed()),
         }
     }
 
@@ -102,7 +102,7 @@ impl Kernel {
     /// No thread can ever run again.
     fn end_stuck(&mut self) {
         // What the first process left behind does not matter.
-        self.outcome = self.first_outcome.take();
+        self.outcome = self.system.first_outcome.take();
         if self.outcome.is_some() {
             return;
         }
@@ -155,7 +155,7 @@ impl Kernel {
         if self.is_stuck() {
             return false;
         }
-        self.schedule.begin(self.executed());
+        self.system.schedule.begin(self.executed());
         true
     }
 

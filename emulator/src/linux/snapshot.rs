@@ -4,8 +4,8 @@
 //! changes only when the kernel is called, sends a signal or lets another thread run: a snapshot
 //! copies it if it has changed since the last snapshot, and otherwise shares that copy.
 
-use super::history::KernelState;
 use super::kernel::Kernel;
+use super::system::KernelState;
 use crate::address_space::RestoreError;
 use crate::machine;
 use std::rc::Rc;
@@ -65,15 +65,8 @@ impl Kernel {
             files,
             process: self.process.clone(),
             processes,
-            ended: self.ended.clone(),
+            system: self.system.clone(),
             clock: self.clock.clone(),
-            next_number: self.next_number,
-            told: self.told,
-            schedule: self.schedule.clone(),
-            futexes: self.futexes.clone(),
-            changes: self.changes,
-            events: self.events.clone(),
-            first_outcome: self.first_outcome.clone(),
             outcome: self.outcome.clone(),
             notices: self.notices.len(),
         }
@@ -82,15 +75,8 @@ impl Kernel {
     fn set_kernel(&mut self, from: &KernelState) {
         self.processes = self.files.restore(&from.files, &from.processes);
         self.process = from.process.clone();
-        self.ended.clone_from(&from.ended);
+        self.system.clone_from(&from.system);
         self.clock = from.clock.clone();
-        self.next_number = from.next_number;
-        self.told = from.told;
-        self.schedule = from.schedule.clone();
-        self.futexes.clone_from(&from.futexes);
-        self.changes = from.changes;
-        self.events.clone_from(&from.events);
-        self.first_outcome.clone_from(&from.first_outcome);
         self.outcome.clone_from(&from.outcome);
         self.notices.truncate(from.notices);
     }
@@ -106,16 +92,9 @@ impl Clone for Kernel {
             files,
             process: self.process.clone(),
             processes,
-            ended: self.ended.clone(),
+            system: self.system.clone(),
             clock: self.clock.clone(),
             limits: self.limits,
-            next_number: self.next_number,
-            told: self.told,
-            schedule: self.schedule.clone(),
-            futexes: self.futexes.clone(),
-            changes: self.changes,
-            events: self.events.clone(),
-            first_outcome: self.first_outcome.clone(),
             outcome: self.outcome.clone(),
             notices: self.notices.clone(),
             saved: None,

@@ -188,7 +188,7 @@ impl Kernel {
     pub(super) fn note_transferred(&mut self, done: u64) {
         let before = std::mem::replace(&mut self.wait_mut(None).done, done);
         // Others may wait for what was transferred.
-        self.changes += u64::from(before != done);
+        self.system.changes += u64::from(before != done);
     }
 
     /// The wait of the call that is answered, begun now if it has none.
@@ -228,7 +228,7 @@ impl Kernel {
         if until.is_some_and(|until| self.clock.now(Base::Real) >= until) {
             return Ok(false);
         }
-        let changes = self.changes;
+        let changes = self.system.changes;
         let wait = self.wait_mut(until);
         (wait.seen, wait.what) = (changes, what);
         Err(Errno::WAITS)
@@ -253,7 +253,7 @@ impl Kernel {
         };
         let now = self.clock.now(Base::Real);
         let has_changed = match wait.what {
-            For::Change => wait.seen != self.changes,
+            For::Change => wait.seen != self.system.changes,
             For::Futex => false,
             For::Woken => true,
         };

@@ -171,13 +171,15 @@ impl Kernel {
                         bits,
                         thread,
                     };
-                    self.futexes.push_back(waiter);
+                    self.system.futexes.push_back(waiter);
                 }
                 return Err(waits);
             }
         };
         let process = self.process.number;
-        self.futexes.retain(|waiter| !waiter.is(process, thread));
+        self.system
+            .futexes
+            .retain(|waiter| !waiter.is(process, thread));
         Err(ended)
     }
 
@@ -186,10 +188,10 @@ impl Kernel {
         let (mut woken, place) = (0, self.futex_place(at));
         while woken < u64::from(count) {
             let is_it = |waiter: &Waiter| waiter.place == place && waiter.bits & bits != 0;
-            let Some(index) = self.futexes.iter().position(is_it) else {
+            let Some(index) = self.system.futexes.iter().position(is_it) else {
                 break;
             };
-            let Some(waiter) = self.futexes.remove(index) else {
+            let Some(waiter) = self.system.futexes.remove(index) else {
                 break;
             };
             let thread = self.thread_mut(waiter.process, waiter.thread);
@@ -205,7 +207,7 @@ impl Kernel {
     fn futex_requeue(&mut self, from: u64, to: u64, count: u32) -> u64 {
         let (place, to) = (self.futex_place(from), self.futex_place(to));
         let is_it = |waiter: &&mut Waiter| waiter.place == place;
-        let waiting = self.futexes.iter_mut().filter(is_it);
+        let waiting = self.system.futexes.iter_mut().filter(is_it);
         let mut moved = 0;
         for waiter in waiting.take(count as usize) {
             waiter.place = to;
@@ -294,7 +296,7 @@ impl Kernel {
     fn futex_hand_over(&mut self, at: u64, flags: u32) -> Answer {
         let place = self.futex_place(at);
         let is_it = |waiter: &&Waiter| waiter.place == place;
-        let mut waiting = self.futexes.iter().filter(is_it);
+        let mut waiting = self.system.futexes.iter().filter(is_it);
         let next = waiting.next().map_or(0, |waiter| waiter.thread);
         let rest = if waiting.next().is_some() { WAITERS } else { 0 };
         self.put_u32(at, next | rest | flags)?;

@@ -40,7 +40,7 @@ impl Kernel {
             }
             nr::set_robust_list => Err(Errno::EINVAL),
             nr::sched_yield => {
-                self.schedule.give_way();
+                self.system.schedule.give_way();
                 Ok(0)
             }
             // As in a kernel without it.

@@ -99,7 +99,7 @@ impl Kernel {
         if let Some(behind) = behind {
             self.process.layout.set_behind(behind, Some(may));
         }
-        self.events.push(Event::Mapped {
+        self.system.events.push(Event::Mapped {
             range: range.clone(),
             permissions: may,
             file: named.map(|file| (file.path, file.offset)),
@@ -115,7 +115,7 @@ impl Kernel {
         let range = range.start.max(MMAP_MIN_ADDR)..range.end;
         self.machine.core.memory.unmap(range.clone())?;
         self.process.layout.name(range.clone(), None);
-        self.events.push(Event::Unmapped(range));
+        self.system.events.push(Event::Unmapped(range));
         Ok(())
     }
 
@@ -359,7 +359,7 @@ impl Kernel {
             self.process.layout.set_behind(behind, Some(may));
         }
         let file = self.process.layout.file_at(range.start);
-        self.events.push(Event::Mapped {
+        self.system.events.push(Event::Mapped {
             range,
             permissions: may,
             file: file.map(|file| (file.path, file.offset)),

@@ -178,7 +178,7 @@ impl Kernel {
                 true => ended.group == wanted,
                 false => ended.number == wanted,
             };
-            return match self.ended.iter().any(is_it) {
+            return match self.system.ended.iter().any(is_it) {
                 true => Ok(0),
                 false => Err(Errno::ESRCH),
             };

@@ -132,13 +132,13 @@ impl Kernel {
 
     /// The next thread's or process's number, stored for the creator if it wants it.
     fn next_number(&mut self, wanted: &Wanted) -> Answer<u32> {
-        let number = self.next_number;
+        let number = self.system.next_number;
         if wanted.has(CLONE_PARENT_SETTID) {
             self.put_u32(wanted.parent_number, number)?;
         }
-        self.next_number += 1;
+        self.system.next_number += 1;
         if self.share() == u64::MAX {
-            self.schedule.begin(self.executed());
+            self.system.schedule.begin(self.executed());
         }
         Ok(number)
     }
@@ -181,7 +181,8 @@ impl Kernel {
             process: number,
             thread: number,
         };
-        self.events
+        self.system
+            .events
             .push(Event::Forked(task, shares, Box::new(state.clone())));
         let parked = ParkedProcess {
             process,
@@ -234,7 +235,8 @@ impl Kernel {
             thread: number,
             ..self.task()
         };
-        self.events
+        self.system
+            .events
             .push(Event::ThreadStarted(task, Box::new(state.clone())));
         let signals = self.process.signals.own.child();
         self.process.others.insert(

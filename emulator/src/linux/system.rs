@@ -1,0 +1,62 @@
+//! What the kernel knows besides its processes, and all that a snapshot keeps of it besides the
+//! content of memory.
+
+use super::PID;
+use super::clock::Clock;
+use super::files;
+use super::observer::Event;
+use super::outcome::Outcome;
+use super::process::{Ended, ParkedProcess, Process};
+use super::schedule::Schedule;
+use super::threads::Task;
+use super::waiter::Waiter;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What belongs to no single process or file. A snapshot copies it.
+#[derive(Clone, Debug)]
+pub(super) struct System {
+    /// The processes that have ended, until their parents wait for them.
+    pub(super) ended: Vec<Ended>,
+    /// The number of the next thread or process.
+    pub(super) next_number: u32,
+    /// The thread that the observer knows to run.
+    pub(super) told: Task,
+    pub(super) schedule: Schedule,
+    /// The threads that wait for futexes, those that have waited longest first.
+    pub(super) futexes: VecDeque<Waiter>,
+    /// Increased whenever something happens that a thread may wait for.
+    pub(super) changes: u64,
+    /// What the observer has not been told yet.
+    pub(super) events: Vec<Event>,
+    /// How the first process ended.
+    pub(super) first_outcome: Option<Outcome>,
+}
+
+impl System {
+    pub(super) fn new(seed: u64) -> System {
+        System {
+            ended: Vec::new(),
+            next_number: PID + 1,
+            told: Task::FIRST,
+            schedule: Schedule::new(seed),
+            futexes: VecDeque::new(),
+            changes: 0,
+            events: Vec::new(),
+            first_outcome: None,
+        }
+    }
+}
+
+/// What the kernel knows.
+#[derive(Debug)]
+pub(super) struct KernelState {
+    pub(super) files: files::Saved,
+    pub(super) process: Process,
+    /// Their files are in `files`.
+    pub(super) processes: BTreeMap<u32, ParkedProcess>,
+    pub(super) system: System,
+    pub(super) clock: Clock,
+    pub(super) outcome: Option<Outcome>,
+    /// Number of notices.
+    pub(super) notices: usize,
+}
