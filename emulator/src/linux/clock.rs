@@ -27,6 +27,8 @@ pub(super) enum Owner {
     Interval(u64),
     /// `timer_create`; the timer's number.
     Posix(u64),
+    /// `timerfd_create`; the number of the object.
+    Object(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +116,8 @@ impl Clock {
     /// Expiry of the next timer that ends a sleep: one with a signal that `wakes`.
     pub(super) fn next_while_sleeping(&self, wakes: impl Fn(u32, u8) -> bool) -> Option<u64> {
         let real = self.timers.iter().filter(|t| t.base == Base::Real);
-        let real = real.filter(|t| t.signal != 0 && wakes(t.process, t.signal));
+        let is_object = |t: &Timer| matches!(t.owner, Owner::Object(_));
+        let real = real.filter(|t| is_object(t) || t.signal != 0 && wakes(t.process, t.signal));
         real.filter_map(|t| t.next).min()
     }
 

@@ -80,6 +80,8 @@ impl Kernel {
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.clock.timers.retain(|timer| timer.process != number);
         self.files.own.table.close_all();
+        self.wake_pidfds(number);
+        self.settle_objects();
         self.process.has_ended = true;
         self.process.thread.has_ended = true;
         self.process.borrows = false;

@@ -17,7 +17,7 @@ mod table;
 
 use attributes::Owners;
 pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
-pub(super) use description::{Description, Kind, PIPE_SIZE, PipeEnd, Shared};
+pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
 pub(super) use inode::{Budget, Inode, InodeRef};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};

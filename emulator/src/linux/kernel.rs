@@ -5,6 +5,7 @@ use super::clock::Clock;
 use super::errno::{Answer, Errno};
 use super::files::{Files, FilesOptions, Node};
 use super::identity::Identity;
+use super::objects::Objects;
 use super::options::{Limits, ProcessOptions};
 use super::outcome::{Notice, Outcome};
 use super::process::{ParkedProcess, Process};
@@ -29,6 +30,7 @@ pub struct Kernel {
     /// The processor: the registers of the running thread, the memory of its process.
     pub machine: Machine,
     pub(super) files: Files,
+    pub(super) objects: Objects,
     /// The process that runs.
     pub(super) process: Process,
     /// The processes that do not run, by number.
@@ -117,6 +119,7 @@ impl Kernel {
             process: Process::new(PID, PARENT_PID, space, resources),
             machine: Machine::new(core),
             files,
+            objects: Objects::new(),
             processes: BTreeMap::new(),
             system: System::new(options.seed),
             clock,

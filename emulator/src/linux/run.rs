@@ -80,6 +80,7 @@ impl Kernel {
             Exit::Unsupported => self.unsupported(0),
         }
         self.expire_timers();
+        self.settle_objects();
         match self.is_stuck() {
             true => self.choose(observer),
             false => self.deliver_signals(observer),
@@ -156,6 +157,7 @@ impl Kernel {
         };
         self.process.thread.wait = None;
         self.system.changes += 1;
+        self.settle_objects();
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {
                 rip: self.machine.core.state.rip,

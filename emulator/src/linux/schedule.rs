@@ -11,6 +11,8 @@ use super::threads::Task;
 
 /// Instructions that a thread runs at most before another one does. On average it is half of it.
 const QUANTUM_MAX: u64 = 20_000;
+/// How often time passes without a thread that can go on: a timer that nobody reads expires forever.
+const IDLE_MAX: u32 = 10_000;
 /// Makes the random numbers of the schedule others than those that programs draw.
 const STREAM: u64 = 0x7363_6865_6475_6c65;
 
@@ -68,6 +70,7 @@ impl Kernel {
         }
         // The kernel's state changes from here on.
         self.saved = None;
+        let mut idle = 0;
         while self.outcome.is_none() {
             let (before, after): (Vec<Task>, Vec<Task>) =
                 self.tasks().partition(|&task| task <= self.task());
@@ -76,7 +79,8 @@ impl Kernel {
                     return;
                 }
             }
-            if self.outcome.is_none() && !self.pass_time() {
+            idle += 1;
+            if self.outcome.is_none() && (!self.pass_time() || idle > IDLE_MAX) {
                 self.end_stuck();
             }
         }
@@ -168,7 +172,8 @@ impl Kernel {
                 let mut masks = process.others.values().map(|other| other.signals.blocked);
                 let own = process.signals.own.blocked;
                 let is_blocked = own & bit != 0 && masks.all(|mask| mask & bit != 0);
-                !is_blocked && !process.signals.is_ignored(signal)
+                let is_read = self.objects.reads_signal(signal);
+                is_read || !is_blocked && !process.signals.is_ignored(signal)
             })
         };
         let timer = self.clock.next_while_sleeping(wakes);

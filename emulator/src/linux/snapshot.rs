@@ -60,9 +60,11 @@ impl Kernel {
     }
 
     fn kernel(&self) -> KernelState {
-        let (files, processes) = self.files.save(&self.processes);
+        let mut objects = self.objects.copy();
+        let (files, processes) = self.files.save(&self.processes, objects.others());
         KernelState {
             files,
+            objects,
             process: self.process.clone(),
             processes,
             system: self.system.clone(),
@@ -73,7 +75,9 @@ impl Kernel {
     }
 
     fn set_kernel(&mut self, from: &KernelState) {
-        self.processes = self.files.restore(&from.files, &from.processes);
+        self.objects = from.objects.copy();
+        let others = self.objects.others();
+        self.processes = self.files.restore(&from.files, &from.processes, others);
         self.process = from.process.clone();
         self.system.clone_from(&from.system);
         self.clock = from.clock.clone();
@@ -86,10 +90,12 @@ impl Kernel {
 /// host. Snapshots belong to the original only.
 impl Clone for Kernel {
     fn clone(&self) -> Self {
-        let (files, processes) = self.files.copy(&self.processes);
+        let mut objects = self.objects.copy();
+        let (files, processes) = self.files.copy(&self.processes, objects.others());
         Kernel {
             machine: self.machine.clone(),
             files,
+            objects,
             process: self.process.clone(),
             processes,
             system: self.system.clone(),

@@ -4,6 +4,7 @@
 use super::PID;
 use super::clock::Clock;
 use super::files;
+use super::objects::Objects;
 use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::{Ended, ParkedProcess, Process};
@@ -51,6 +52,7 @@ impl System {
 #[derive(Debug)]
 pub(super) struct KernelState {
     pub(super) files: files::Saved,
+    pub(super) objects: Objects,
     pub(super) process: Process,
     /// Their files are in `files`.
     pub(super) processes: BTreeMap<u32, ParkedProcess>,

@@ -101,6 +101,11 @@ fn waiting_is_as_on_linux() {
 }
 
 #[test]
+fn epoll_timers_and_descriptors_of_signals_and_processes_are_as_on_linux() {
+    compare("objects");
+}
+
+#[test]
 fn sending_signals_is_as_on_linux() {
     compare("signals");
 }
@@ -138,6 +143,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "attributes",
         "mapping",
         "waiting",
+        "objects",
         "signals",
         "time",
         "self",

@@ -1,7 +1,7 @@
 //! Calls on descriptors other than reading and writing: closing, duplicating, `fcntl`, `ioctl`,
 //! pipes and the like, file sizes.
 //!
-//! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`, `fs/eventfd.c`,
+//! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`,
 //! `mm/memfd.c`.
 
 use crate::linux::Kernel;
@@ -224,9 +224,7 @@ impl Kernel {
             // There are no terminals.
             0x5400..=0x54ff if !matches!(command as u32, FIOASYNC | FIOQSIZE) => Err(Errno::ENOTTY),
             _ => match open.borrow().kind {
-                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Event { .. } => {
-                    Err(Errno::ENOTTY)
-                }
+                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => Err(Errno::ENOTTY),
                 Kind::Stdin | Kind::Stdout | Kind::Stderr => Err(Errno::ENOTTY),
                 // ioctls of file systems and devices.
                 _ => self.not_modelled("ioctl of a file, a folder or a device", Errno::ENOTTY),
@@ -242,7 +240,7 @@ impl Kernel {
             return self.not_modelled("packet pipes", Errno::EINVAL);
         }
         let kept = flags as u32 & o::NONBLOCK;
-        let (reader, writer) = PipeEnd::pair();
+        let (reader, writer) = PipeEnd::pair(self.objects.add_pipe());
         let reader = Description::new(Kind::PipeReader(reader), kept, b"pipe");
         let writer = Description::new(Kind::PipeWriter(writer), kept | o::WRONLY, b"pipe");
         let first = self.add_open(reader.shared(), flags)?;
@@ -260,20 +258,6 @@ impl Kernel {
             return Err(error);
         }
         Ok(0)
-    }
-
-    pub(super) fn sys_eventfd(&mut self, initial: u64, flags: u64) -> Answer {
-        const SEMAPHORE: u32 = 1;
-        if flags as u32 & !(SEMAPHORE | o::CLOEXEC | o::NONBLOCK) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let kind = Kind::Event {
-            counter: u64::from(initial as u32),
-            semaphore: flags as u32 & SEMAPHORE != 0,
-        };
-        let kept = flags as u32 & o::NONBLOCK | o::RDWR;
-        let open = Description::new(kind, kept, b"anon_inode:[eventfd]");
-        self.add_open(open.shared(), flags)
     }
 
     pub(super) fn sys_memfd(&mut self, name: u64, flags: u64) -> Answer {
@@ -392,7 +376,7 @@ impl Kernel {
         let open = self.files.own.table.get(fd)?;
         let is_pipe = !open.borrow().is_seekable();
         match open.borrow().kind {
-            Kind::Event { .. } => {}
+            Kind::Object(_) => {}
             _ if is_pipe => return Err(Errno::ESPIPE),
             _ => {}
         }

@@ -29,6 +29,9 @@ impl Kernel {
             return Err(Errno::EBADF);
         }
         self.accessible(at, count)?;
+        if is_object(&open) {
+            return self.read_object(&open, &[(at, count)]);
+        }
         self.read_into(&open, at, count, from)
     }
 
@@ -41,11 +44,7 @@ impl Kernel {
         loop {
             let to = at.wrapping_add(done);
             let want = (count - done).min(CHUNK as u64) as usize;
-            let room = match &open.borrow().kind {
-                // An eventfd is read all at once, or not at all.
-                Kind::Event { .. } => want,
-                _ => self.writable(to, want),
-            };
+            let room = self.writable(to, want);
             if room == 0 && done > 0 {
                 break;
             }
@@ -76,6 +75,9 @@ impl Kernel {
             return Err(Errno::EBADF);
         }
         self.accessible(at, count)?;
+        if is_object(&open) {
+            return self.write_object(&open, &[(at, count)]);
+        }
         let done = self.transferred().min(count);
         let at = at.wrapping_add(done);
         Ok(done + self.write_from(&open, at, count - done, to, done)?)
@@ -147,7 +149,7 @@ impl Kernel {
     }
 
     /// Waits; a signal restarts the call.
-    fn wait_or_restart(&mut self) -> Answer {
+    pub(super) fn wait_or_restart(&mut self) -> Answer {
         self.wait_for_signal(Errno::ERESTARTSYS)
     }
 
@@ -157,9 +159,11 @@ impl Kernel {
             return Err(Errno::EBADF);
         }
         let vectors = self.vectors(at, count)?;
-        let is_event = matches!(open.borrow().kind, Kind::Event { .. });
-        if is_event {
-            return self.read_event(&open, &vectors);
+        if is_object(&open) {
+            return match vectors.iter().all(|&(_, size)| size == 0) {
+                true => Ok(0),
+                false => self.read_object(&open, &vectors),
+            };
         }
         let mut done = 0;
         for (base, size) in vectors {
@@ -177,35 +181,20 @@ impl Kernel {
         Ok(done)
     }
 
-    /// An `eventfd` returns its 8 bytes at once, in as many vectors as they need.
-    fn read_event(&mut self, open: &Shared, vectors: &[(u64, u64)]) -> Answer {
-        let total = vectors.iter().fold(0_u64, |sum, v| sum.saturating_add(v.1));
-        if total == 0 {
-            return Ok(0);
-        }
-        let mut bytes = [0; 8];
-        let room = bytes
-            .len()
-            .min(usize::try_from(total).unwrap_or(usize::MAX));
-        let Some(read) = self.files.read(open, None, &mut bytes[..room])? else {
-            return self.wait_or_restart();
-        };
-        let mut rest = &bytes[..read];
-        for &(base, size) in vectors {
-            let count = rest.len().min(usize::try_from(size).unwrap_or(usize::MAX));
-            self.put(base, &rest[..count])?;
-            rest = &rest[count..];
-        }
-        Ok(read as u64)
-    }
-
     pub(super) fn sys_writev(&mut self, fd: u64, at: u64, count: u64, to: Option<u64>) -> Answer {
         let open = self.open_at(fd, to)?;
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+        let vectors = self.vectors(at, count)?;
+        if is_object(&open) {
+            return match vectors.iter().all(|&(_, size)| size == 0) {
+                true => Ok(0),
+                false => self.write_object(&open, &vectors),
+            };
+        }
         let (mut skipped, mut done) = (self.transferred(), 0);
-        for (base, size) in self.vectors(at, count)? {
+        for (base, size) in vectors {
             let written_before = skipped.min(size);
             (skipped, done) = (skipped - written_before, done + written_before);
             let (base, size) = (base.wrapping_add(written_before), size - written_before);
@@ -230,7 +219,7 @@ impl Kernel {
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
         }
-        if matches!(open.kind, Kind::Device(_) | Kind::Event { .. }) {
+        if matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
             return Ok(0);
         }
         let size = open.size()?;
@@ -316,6 +305,11 @@ impl Kernel {
         }
         Ok(done)
     }
+}
+
+/// Whether reading and writing are the object's business (`calls::objects`).
+fn is_object(open: &Shared) -> bool {
+    matches!(open.borrow().kind, Kind::Object(_))
 }
 
 /// Whether reads and writes transfer everything requested, up to the end.

@@ -2,12 +2,16 @@
 
 mod at;
 mod descriptors;
+mod epoll;
 mod futex;
 mod identity;
 mod io;
 mod memory;
 mod names;
+mod objects;
+mod pidfd;
 mod poll;
+mod ready;
 mod remap;
 mod signal;
 mod stat;
@@ -66,6 +70,20 @@ impl Kernel {
             nr::sync => Ok(0),
             nr::getdents64 => self.sys_getdents64(a, b, c),
             nr::poll | nr::ppoll | nr::select | nr::pselect6 => self.sys_poll(number, args),
+            nr::epoll_create => self.sys_epoll_create(a),
+            nr::epoll_create1 => self.sys_epoll_create1(a),
+            nr::epoll_ctl => self.sys_epoll_ctl(a, b, c, d),
+            nr::epoll_wait | nr::epoll_pwait | nr::epoll_pwait2 => {
+                self.sys_epoll_wait(number, args)
+            }
+            nr::timerfd_create => self.sys_timerfd_create(a, b),
+            nr::timerfd_settime => self.sys_timerfd_settime(a, b, c, d),
+            nr::timerfd_gettime => self.sys_timerfd_gettime(a, b),
+            nr::signalfd => self.sys_signalfd(a, b, c, 0),
+            nr::signalfd4 => self.sys_signalfd(a, b, c, d),
+            nr::pidfd_open => self.sys_pidfd_open(a, b),
+            nr::pidfd_send_signal => self.sys_pidfd_send_signal(a, b, c, d),
+            nr::pidfd_getfd => self.sys_pidfd_getfd(a, b, c),
 
             // Files by name.
             nr::open => self.sys_open(AT_FDCWD, a, b, c),

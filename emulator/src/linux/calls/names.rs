@@ -314,7 +314,7 @@ impl Kernel {
             }
             let has_name = !matches!(
                 open.borrow().kind,
-                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Event { .. }
+                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_)
             );
             // A file without a name keeps no times.
             return match has_name {

@@ -3,55 +3,22 @@
 use crate::linux::Kernel;
 use crate::linux::clock::{Base, SECOND};
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Kind, PIPE_SIZE, Shared};
+use crate::linux::handle::ev;
 use crate::linux::numbers as nr;
 use crate::linux::threads::For;
 
-const POLLIN: u16 = 1;
-const POLLOUT: u16 = 4;
-const POLLERR: u16 = 8;
-const POLLHUP: u16 = 0x10;
-const POLLNVAL: u16 = 0x20;
-/// Same as [`POLLIN`] and [`POLLOUT`] for "normal" data: there is no other data.
-const POLLRDNORM: u16 = 0x40;
-const POLLWRNORM: u16 = 0x100;
-const READABLE: u16 = POLLIN | POLLRDNORM;
-const WRITABLE: u16 = POLLOUT | POLLWRNORM;
 /// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
 /// Number of sets of `select`.
 const SETS: usize = 3;
+/// What each set of `select` asks for (`POLLIN_SET`, `POLLOUT_SET`, `POLLEX_SET`).
+const SELECTED: [u32; SETS] = [
+    ev::READABLE | ev::RDBAND | ev::HUP | ev::ERR,
+    ev::WRITABLE | ev::WRBAND | ev::ERR,
+    ev::PRI,
+];
 
 impl Kernel {
-    fn ready(&self, open: &Shared) -> u16 {
-        match &open.borrow().kind {
-            Kind::PipeReader(end) => {
-                let bytes = if end.bytes.borrow().is_empty() {
-                    0
-                } else {
-                    READABLE
-                };
-                bytes | if end.is_alone() { POLLHUP } else { 0 }
-            }
-            Kind::PipeWriter(end) => {
-                let room = if end.bytes.borrow().len() < PIPE_SIZE {
-                    WRITABLE
-                } else {
-                    0
-                };
-                room | if end.is_alone() { POLLERR } else { 0 }
-            }
-            Kind::Stdin => READABLE,
-            Kind::Stdout | Kind::Stderr => WRITABLE,
-            Kind::Event { counter, .. } => {
-                let writable = if *counter < u64::MAX - 1 { POLLOUT } else { 0 };
-                writable | if *counter > 0 { POLLIN } else { 0 }
-            }
-            Kind::Path => POLLNVAL,
-            _ => READABLE | WRITABLE,
-        }
-    }
-
     pub(super) fn sys_poll(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
         let milliseconds = 1_000_000;
@@ -105,7 +72,7 @@ impl Kernel {
     }
 
     /// A signal mask of `size` bytes; `None` if there is none.
-    fn mask_at(&self, at: u64, size: u64) -> Answer<Option<u64>> {
+    pub(super) fn mask_at(&self, at: u64, size: u64) -> Answer<Option<u64>> {
         match (at, size) {
             (0, _) => Ok(None),
             (at, 8) => self.u64_at(at).map(Some),
@@ -128,7 +95,7 @@ impl Kernel {
 
     /// A `struct timespec` or `timeval`, whose second word is in `unit` nanoseconds; `None` for a
     /// null pointer.
-    fn interval_at(&self, at: u64, unit: u64) -> Answer<Option<u64>> {
+    pub(super) fn interval_at(&self, at: u64, unit: u64) -> Answer<Option<u64>> {
         if at == 0 {
             return Ok(None);
         }
@@ -154,13 +121,13 @@ impl Kernel {
             let at = at.wrapping_add(8 * index);
             let fd = self.u32_at(at)?;
             let [low, high] = self.bytes(at.wrapping_add(4))?;
-            let wanted = u16::from_le_bytes([low, high]) | POLLERR | POLLHUP;
+            let wanted = u32::from(u16::from_le_bytes([low, high])) | ev::ERR | ev::HUP;
             let events = match self.files.own.table.get(fd.into()) {
                 _ if fd.cast_signed() < 0 => 0,
                 Ok(open) => self.ready(&open) & wanted,
-                Err(_) => POLLNVAL,
+                Err(_) => ev::NVAL,
             };
-            self.put(at.wrapping_add(6), &events.to_le_bytes())?;
+            self.put(at.wrapping_add(6), &(events as u16).to_le_bytes())?;
             found += u64::from(events != 0);
         }
         Ok(found)
@@ -190,8 +157,7 @@ impl Kernel {
                     continue;
                 }
                 let ready = self.ready(&self.files.own.table.get_named(fd)?);
-                let wanted = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, 0][index] | POLLNVAL;
-                match ready & wanted {
+                match ready & (SELECTED[index] | ev::NVAL) {
                     0 => *word &= !bit,
                     _ => found += 1,
                 }

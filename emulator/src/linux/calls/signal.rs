@@ -11,13 +11,13 @@ use crate::linux::signals::{
 use crate::linux::threads::For;
 use crate::state::reg;
 
-const SI_USER: i32 = 0;
+pub(super) const SI_USER: i32 = 0;
 const SI_TKILL: i32 = -6;
 /// The flags that `sigaction` keeps (`UAPI_SA_FLAGS`); all others are cleared.
 const SA_KNOWN: u64 = 0xdc00_0807 | SA_RESTORER;
 
 /// Parses a signal number; `None` for 0.
-fn signal(number: u64) -> Answer<Option<u8>> {
+pub(super) fn signal(number: u64) -> Answer<Option<u8>> {
     match u8::try_from(number as u32) {
         Ok(0) => Ok(None),
         Ok(signal @ 1..=SIGNALS) => Ok(Some(signal)),

@@ -3,7 +3,7 @@
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`, `net/socket.c`.
 
 use crate::address_space::TASK_SIZE;
-use crate::linux::end::{WCONTINUED, WUNTRACED, Which};
+use crate::linux::end::{WCONTINUED, WNOHANG, WUNTRACED, Which};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::observer::Event;
 use crate::linux::process::ParkedProcess;
@@ -18,6 +18,7 @@ const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_DETACHED: u64 = 0x40_0000;
 const CLONE_NEWNS: u64 = 0x2_0000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_PARENT: u64 = 0x8000;
@@ -43,6 +44,8 @@ struct Wanted {
     /// Where its number is stored for the creator, and for itself.
     parent_number: u64,
     child_number: u64,
+    /// Where a descriptor of the new process is stored for the creator.
+    descriptor: u64,
     /// The base of fs.
     tls: u64,
 }
@@ -56,7 +59,8 @@ impl Wanted {
     fn check(&self) -> Answer<()> {
         let is_wrong = self.has(CLONE_NEWNS) && self.has(CLONE_FS)
             || self.has(CLONE_THREAD) && !self.has(CLONE_SIGHAND)
-            || self.has(CLONE_SIGHAND) && !self.has(CLONE_VM);
+            || self.has(CLONE_SIGHAND) && !self.has(CLONE_VM)
+            || self.has(CLONE_PIDFD) && self.has(CLONE_DETACHED);
         if is_wrong { Err(Errno::EINVAL) } else { Ok(()) }
     }
 }
@@ -69,7 +73,11 @@ impl Kernel {
 
     pub(super) fn sys_clone(&mut self, args: [u64; 6]) -> Answer {
         let [flags, stack, parent_number, child_number, tls, _] = args;
+        if flags & CLONE_PIDFD != 0 && flags & CLONE_PARENT_SETTID != 0 {
+            return Err(Errno::EINVAL);
+        }
         self.create(&Wanted {
+            descriptor: parent_number,
             flags: flags & 0xffff_ffff,
             stack,
             parent_number,
@@ -98,6 +106,7 @@ impl Kernel {
         }
         let wanted = Wanted {
             flags,
+            descriptor: word(1)?,
             stack: bottom.wrapping_add(length),
             child_number: word(2)?,
             parent_number: word(3)?,
@@ -148,8 +157,8 @@ impl Kernel {
         if let Some(wait) = &self.process.thread.wait {
             return self.wait_for_borrower(wait.done);
         }
-        if wanted.flags & (NAMESPACES | CLONE_PIDFD | CLONE_PARENT) != 0 {
-            return self.not_modelled("processes with namespaces or descriptors", Errno::EINVAL);
+        if wanted.flags & (NAMESPACES | CLONE_PARENT) != 0 {
+            return self.not_modelled("processes with namespaces", Errno::EINVAL);
         }
         let shares = wanted.has(CLONE_VM);
         if wanted.has(CLONE_FILES) || wanted.has(CLONE_FS) {
@@ -157,6 +166,11 @@ impl Kernel {
         }
         if self.processes.len() + 1 >= PROCESSES_MAX {
             return self.not_modelled("more processes than the limit", Errno::EAGAIN);
+        }
+        if wanted.has(CLONE_PIDFD) {
+            let free = self.files.own.table.has_free(self.descriptors_max());
+            free.then_some(()).ok_or(Errno::EMFILE)?;
+            self.u32_at(wanted.descriptor)?;
         }
         let number = self.next_number(wanted)?;
         let state = self.child_state(wanted);
@@ -177,6 +191,10 @@ impl Kernel {
         }
         let mut files = self.files.own.clone();
         files.process = number;
+        if wanted.has(CLONE_PIDFD) {
+            let fd = self.add_pidfd(number, 0)?;
+            self.put_u32(wanted.descriptor, fd as u32)?;
+        }
         let task = Task {
             process: number,
             thread: number,
@@ -293,32 +311,43 @@ impl Kernel {
         Ok(news.number.into())
     }
 
+    /// The children that `waitid` names, and whether it may wait for them.
+    fn waited_for(&self, which: u32, id: u64) -> Answer<(Which, bool)> {
+        /// `P_PIDFD`.
+        const BY_DESCRIPTOR: u32 = 3;
+        Ok(match (which, id as i32) {
+            (1, ..=0) | (2, ..0) | (BY_DESCRIPTOR, ..0) | (4.., _) => return Err(Errno::EINVAL),
+            (BY_DESCRIPTOR, _) => {
+                let (number, does_not_wait) = self.process_at(id)?;
+                (Which::Number(number), !does_not_wait)
+            }
+            (1, number) => (Which::Number(number.cast_unsigned()), true),
+            (2, 0) => (Which::Group(self.process.group), true),
+            (2, group) => (Which::Group(group.cast_unsigned()), true),
+            _ => (Which::Any, true),
+        })
+    }
+
     pub(super) fn sys_waitid(&mut self, args: [u64; 6]) -> Answer {
         const EXITED: u32 = 4;
         const KNOWN: u32 = 0xe100_000f;
-        /// `P_PIDFD`.
-        const BY_DESCRIPTOR: u32 = 3;
         let [which, id, info, options, usage, _] = args;
         let (which, options) = (which as u32, options as u32);
         if options & !KNOWN != 0 || options & (EXITED | WUNTRACED | WCONTINUED) == 0 {
             return Err(Errno::EINVAL);
         }
-        let which = match (which, id as i32) {
-            (1, ..=0) | (2, ..0) | (BY_DESCRIPTOR, ..0) | (4.., _) => return Err(Errno::EINVAL),
-            (BY_DESCRIPTOR, _) => {
-                self.files.own.table.get(id)?;
-                return Err(Errno::EBADF);
+        let found = self.waited_for(which, id).and_then(|(which, waits)| {
+            let asked = if waits { options } else { options | WNOHANG };
+            match self.wait_for_child(which, asked) {
+                Ok(None) if asked != options => Err(Errno::EAGAIN),
+                found => found,
             }
-            (1, number) => Which::Number(number.cast_unsigned()),
-            (2, 0) => Which::Group(self.process.group),
-            (2, group) => Which::Group(group.cast_unsigned()),
-            _ => Which::Any,
-        };
-        let (news, error) = match self.wait_for_child(which, options) {
+        });
+        let (news, error) = match found {
             Ok(news) => (news, Ok(0)),
+            Err(error @ (Errno::WAITS | Errno::ERESTARTSYS)) => return Err(error),
             // The memory is written even then.
-            Err(Errno::ECHILD) => (None, Err(Errno::ECHILD)),
-            Err(error) => return Err(error),
+            Err(error) => (None, Err(error)),
         };
         let uid = self.files.own.identity.user.real;
         if info != 0 {

@@ -22,7 +22,7 @@ const TIME_OF_DAY: [u64; 4] = [CLOCK_REALTIME, 5, 8, 11];
 
 impl Kernel {
     /// The time on a clock: seconds and nanoseconds.
-    fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
+    pub(super) fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
         let split = |ns: u64| (ns / SECOND, ns % SECOND);
         match clock as u32 as u64 {
             CLOCK_PROCESS_CPUTIME | CLOCK_THREAD_CPUTIME => {
@@ -102,8 +102,11 @@ impl Kernel {
         if self.clock.until_timer() != Some(0) {
             return;
         }
+        // Others may wait for it.
+        self.system.changes += 1;
         for (timer, times) in self.clock.expired() {
             match timer.owner {
+                Owner::Object(id) => self.expire_object(id, times),
                 _ if timer.signal == 0 => {}
                 Owner::Interval(_) => {
                     let info = Info::from_kernel(timer.signal);
@@ -174,7 +177,7 @@ impl Kernel {
         }
     }
 
-    fn timer_of(&mut self, process: u32, owner: Owner) -> Option<&mut Timer> {
+    pub(super) fn timer_of(&mut self, process: u32, owner: Owner) -> Option<&mut Timer> {
         let mut timers = self.clock.timers.iter_mut();
         timers.find(|t| t.process == process && t.owner == owner)
     }
@@ -264,14 +267,14 @@ impl Kernel {
     pub(super) fn sys_timer_create(&mut self, clock: u64, event: u64, to: u64) -> Answer {
         self.clock(clock)?;
         self.can_wait(clock)?;
-        if self.clock.timers.len() >= TIMERS_MAX {
-            return Err(Errno::EAGAIN);
-        }
         let process = self.process.number;
         let own = self.clock.timers.iter().filter(|t| t.process == process);
+        if own.clone().count() >= TIMERS_MAX {
+            return Err(Errno::EAGAIN);
+        }
         let numbers = own.filter_map(|t| match t.owner {
             Owner::Posix(number) => Some(number + 1),
-            Owner::Interval(_) => None,
+            Owner::Interval(_) | Owner::Object(_) => None,
         });
         let number = numbers.max().unwrap_or(0);
         // SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID.

@@ -173,7 +173,7 @@ impl Files {
                 Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
             }
             Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
-            Kind::Event { .. } => Attributes::made_up(0o600, b"eventfd", 0),
+            Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             Kind::PipeReader(_) | Kind::PipeWriter(_) => {
                 Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
             }

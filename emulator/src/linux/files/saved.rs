@@ -4,9 +4,10 @@
 //! other. The bytes of a file are not copied until the next write. Changes on the host are not
 //! undone.
 
-use super::description::{Description, Kind, PipeEnd, Shared};
+use super::description::{Description, Kind, Others, PipeEnd, Shared, WeakShared};
 use super::inode::{Budget, InodeRef};
 use super::{Entry, Files, OwnFiles, Time};
+use crate::linux::handle::Notes;
 use crate::linux::process::ParkedProcess;
 use crate::linux::random::Random;
 use crate::linux::streams::StreamsMark;
@@ -37,19 +38,25 @@ struct Copies {
     open: HashMap<*const (), Shared>,
     pipes: HashMap<*const (), PipeBytes>,
     ends: HashMap<*const (), Rc<()>>,
+    notes: Notes,
 }
 
 type Processes = BTreeMap<u32, ParkedProcess>;
 
 impl Files {
     /// Copies all files, and the processes that do not run with theirs.
-    pub(in crate::linux) fn save(&self, processes: &Processes) -> (Saved, Processes) {
+    pub(in crate::linux) fn save(
+        &self,
+        processes: &Processes,
+        others: Others<'_>,
+    ) -> (Saved, Processes) {
         let (copied, processes) = copy(
             &self.entries,
             &self.copied,
             &self.own,
             processes,
             &self.budget,
+            others,
         );
         let saved = Saved {
             entries: copied.entries,
@@ -65,13 +72,19 @@ impl Files {
     }
 
     /// Restores all files; the processes that do not run, with theirs.
-    pub(in crate::linux) fn restore(&mut self, saved: &Saved, processes: &Processes) -> Processes {
+    pub(in crate::linux) fn restore(
+        &mut self,
+        saved: &Saved,
+        processes: &Processes,
+        others: Others<'_>,
+    ) -> Processes {
         let (copied, processes) = copy(
             &saved.entries,
             &saved.copied,
             &saved.own,
             processes,
             &saved.budget,
+            others,
         );
         self.entries = copied.entries;
         self.copied = copied.copied;
@@ -85,13 +98,18 @@ impl Files {
     }
 
     /// A copy of everything. Writes to it do not affect the original, except in files of the host.
-    pub(in crate::linux) fn copy(&self, processes: &Processes) -> (Files, Processes) {
+    pub(in crate::linux) fn copy(
+        &self,
+        processes: &Processes,
+        others: Others<'_>,
+    ) -> (Files, Processes) {
         let (copied, processes) = copy(
             &self.entries,
             &self.copied,
             &self.own,
             processes,
             &self.budget,
+            others,
         );
         let files = Files {
             root: self.root.clone(),
@@ -124,6 +142,7 @@ fn copy(
     own: &OwnFiles,
     processes: &Processes,
     budget: &Budget,
+    others: Others<'_>,
 ) -> (Copied, Processes) {
     let budget = Budget::new(budget.left());
     let mut copies = Copies {
@@ -132,6 +151,7 @@ fn copy(
         open: HashMap::new(),
         pipes: HashMap::new(),
         ends: HashMap::new(),
+        notes: others.notes,
     };
     let entries = entries.iter().map(|(path, entry)| {
         let entry = match entry {
@@ -154,6 +174,15 @@ fn copy(
         (number, copy)
     });
     let processes = processes.collect();
+    for open in others.held {
+        *open = copies.open(open);
+    }
+    for open in others.watched {
+        *open = match open.upgrade() {
+            Some(original) => Rc::downgrade(&copies.open(&original)),
+            None => WeakShared::new(),
+        };
+    }
     let copied = Copied {
         entries,
         copied,
@@ -202,10 +231,7 @@ impl Copies {
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
             Kind::Text(text) => Kind::Text(text.clone()),
-            Kind::Event { counter, semaphore } => Kind::Event {
-                counter: *counter,
-                semaphore: *semaphore,
-            },
+            Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };
         let copy = Description {
             kind,
@@ -231,6 +257,8 @@ impl Copies {
                 Some(other) => Rc::downgrade(&end_of(&other)),
                 None => Weak::new(),
             },
+            handle: end.handle.copy(&self.notes),
+            other_id: end.other_id,
         }
     }
 }

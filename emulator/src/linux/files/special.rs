@@ -263,7 +263,7 @@ fn descriptor(files: &Files, name: &[u8]) -> Option<Special> {
         Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Stdin | Kind::Stdout | Kind::Stderr => {
             format!("pipe:[{fd}]").into_bytes()
         }
-        Kind::Event { .. } => b"anon_inode:[eventfd]".to_vec(),
+        Kind::Object(handle) => handle.sort.name().as_bytes().to_vec(),
         _ => open.path.clone(),
     }))
 }

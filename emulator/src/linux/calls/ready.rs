@@ -1,0 +1,100 @@
+//! What can be done with an open file without waiting, and what happens to objects.
+//!
+//! Source: Linux 6.12 `fs/pipe.c` (`pipe_poll`), `fs/eventfd.c`, `fs/timerfd.c`, `fs/signalfd.c`,
+//! `fs/pidfs.c`, `fs/eventpoll.c` (`ep_eventpoll_poll`).
+
+use crate::linux::Kernel;
+use crate::linux::clock::Owner;
+use crate::linux::files::{Device, Kind, PIPE_SIZE, Shared};
+use crate::linux::handle::ev;
+use crate::linux::objects::Object;
+
+/// Linux `EP_MAX_NESTS`.
+const NESTS_MAX: u32 = 4;
+
+impl Kernel {
+    /// The events of an open file.
+    pub(super) fn ready(&self, open: &Shared) -> u32 {
+        self.ready_below(open, NESTS_MAX + 1)
+    }
+
+    fn ready_below(&self, open: &Shared, depth: u32) -> u32 {
+        match &open.borrow().kind {
+            Kind::PipeReader(end) => {
+                let bytes = if end.bytes.borrow().is_empty() {
+                    0
+                } else {
+                    ev::READABLE
+                };
+                bytes | if end.is_alone() { ev::HUP } else { 0 }
+            }
+            Kind::PipeWriter(end) => {
+                let room = if end.bytes.borrow().len() < PIPE_SIZE {
+                    ev::WRITABLE
+                } else {
+                    0
+                };
+                room | if end.is_alone() { ev::ERR } else { 0 }
+            }
+            Kind::Stdin => ev::READABLE,
+            Kind::Stdout | Kind::Stderr => ev::WRITABLE,
+            Kind::Object(handle) => self.object_events(handle.id, depth),
+            Kind::Path => ev::NVAL,
+            _ => ev::READABLE | ev::WRITABLE,
+        }
+    }
+
+    fn object_events(&self, id: u32, depth: u32) -> u32 {
+        let Some(object) = self.objects.get(id) else {
+            return 0;
+        };
+        match object {
+            Object::Counter { count, .. } => {
+                let writable = if *count < u64::MAX - 1 { ev::OUT } else { 0 };
+                writable | if *count > 0 { ev::IN } else { 0 }
+            }
+            Object::Timer { expired, .. } if *expired > 0 => ev::IN,
+            Object::Signals { set, .. } if self.process.signals.pending() & set != 0 => ev::IN,
+            Object::Process { number } => match self.has_ended(*number) {
+                None => ev::READABLE | ev::HUP,
+                Some(true) => ev::READABLE,
+                Some(false) => 0,
+            },
+            Object::Epoll(epoll) => {
+                let is_ready = depth > 0
+                    && epoll.candidates().any(|item| {
+                        let open = item.open.upgrade();
+                        open.is_some_and(|open| {
+                            self.ready_below(&open, depth - 1) & item.events != 0
+                        })
+                    });
+                if is_ready { ev::READABLE } else { 0 }
+            }
+            Object::Pipe { .. } | Object::Timer { .. } | Object::Signals { .. } => 0,
+        }
+    }
+
+    /// Whether `poll` waits for anything on this file: others are always ready.
+    pub(super) fn can_poll(open: &Shared) -> bool {
+        match &open.borrow().kind {
+            Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Text(_) | Kind::Path => {
+                false
+            }
+            Kind::Device(device) => matches!(device, Device::Random | Device::Terminal),
+            _ => true,
+        }
+    }
+
+    /// Acts on what happened to objects during a call.
+    pub(in crate::linux) fn settle_objects(&mut self) {
+        if self.objects.read_signals() {
+            let all = self.all_processes();
+            let pending = all.fold(0, |set, process| set | process.signals.pending());
+            self.objects.see_signals(pending);
+        }
+        for id in self.objects.settle() {
+            let is_its = |owner| matches!(owner, Owner::Object(other) if other == id);
+            self.clock.timers.retain(|timer| !is_its(timer.owner));
+        }
+    }
+}
