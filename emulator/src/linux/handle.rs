@@ -20,6 +20,7 @@ pub(super) mod ev {
     pub(in crate::linux) const RDBAND: u32 = 0x80;
     pub(in crate::linux) const WRNORM: u32 = 0x100;
     pub(in crate::linux) const WRBAND: u32 = 0x200;
+    pub(in crate::linux) const RDHUP: u32 = 0x2000;
     pub(in crate::linux) const READABLE: u32 = IN | RDNORM;
     pub(in crate::linux) const WRITABLE: u32 = OUT | WRNORM;
 }
@@ -37,6 +38,7 @@ pub(super) enum Sort {
     /// `pidfd_open`.
     Process,
     Epoll,
+    Socket,
 }
 
 impl Sort {
@@ -49,6 +51,7 @@ impl Sort {
             Sort::Signals => "anon_inode:[signalfd]",
             Sort::Process => "anon_inode:[pidfd]",
             Sort::Epoll => "anon_inode:[eventpoll]",
+            Sort::Socket => "socket:",
         }
     }
 }

@@ -16,6 +16,11 @@ macro_rules! numbers {
     };
 }
 
+/// Whether a call is about sockets.
+pub(super) fn is_of_sockets(number: u64) -> bool {
+    matches!(number, socket..=getsockopt | accept4 | recvmmsg | sendmmsg)
+}
+
 numbers! {
     read 0 write 1 open 2 close 3 stat 4 fstat 5 lstat 6 poll 7 lseek 8 mmap 9 mprotect 10
     munmap 11 brk 12 rt_sigaction 13 rt_sigprocmask 14 rt_sigreturn 15 ioctl 16 pread64 17

@@ -3,16 +3,23 @@
 //!
 //! Objects are plain data, which a snapshot copies; they name each other by number.
 
+mod address;
 mod epoll;
+mod socket;
 
+pub(super) use address::{Address, Family};
 pub(super) use epoll::{Epoll, Item, Key, PRIVATE};
+pub(super) use socket::{Credentials, Message, Socket, State, Type};
 
 use super::files::{Others, Shared};
 use super::handle::{Handle, Note, Notes, Sort, ev};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The objects of the standard streams have the numbers of their descriptors.
 const FIRST: u32 = 3;
+/// The events that may begin when the other side of something is closed.
+const ALL: u32 = ev::READABLE | ev::WRITABLE | ev::HUP | ev::RDHUP | ev::ERR;
 
 /// What can be waited for.
 #[derive(Clone, Debug)]
@@ -45,6 +52,7 @@ pub(super) enum Object {
         number: u32,
     },
     Epoll(Epoll),
+    Socket(Box<Socket>),
 }
 
 /// All objects.
@@ -56,6 +64,8 @@ pub(super) struct Objects {
     /// The objects of `signalfd`.
     signals: Vec<u32>,
     next: u32,
+    /// The last port that was chosen.
+    port: u16,
     pub(super) notes: Notes,
 }
 
@@ -66,6 +76,7 @@ impl Objects {
             watchers: BTreeMap::new(),
             signals: Vec::new(),
             next: FIRST,
+            port: 0,
             notes: Notes::default(),
         }
     }
@@ -80,11 +91,16 @@ impl Objects {
 
     /// The open files that objects hold and watch.
     pub(super) fn others(&mut self) -> Others<'_> {
-        let held: Vec<&mut Shared> = Vec::new();
+        let mut held: Vec<&mut Shared> = Vec::new();
         let mut watched = Vec::new();
         for object in self.all.values_mut() {
-            if let Object::Epoll(epoll) = object {
-                watched.extend(epoll.watched());
+            match object {
+                Object::Epoll(epoll) => watched.extend(epoll.watched()),
+                Object::Socket(socket) => {
+                    let messages = socket.inbox.iter_mut();
+                    held.extend(messages.flat_map(|message| &mut message.rights));
+                }
+                _ => {}
             }
         }
         Others {
@@ -103,6 +119,7 @@ impl Objects {
             Object::Signals { .. } => Sort::Signals,
             Object::Process { .. } => Sort::Process,
             Object::Epoll(_) => Sort::Epoll,
+            Object::Socket(_) => Sort::Socket,
         };
         let id = self.next;
         self.next += 1;
@@ -111,6 +128,64 @@ impl Objects {
         }
         self.all.insert(id, object);
         Handle::new(id, sort, &self.notes)
+    }
+
+    /// Adds a socket that no open file refers to yet.
+    pub(super) fn add_socket(&mut self, socket: Socket) -> u32 {
+        let id = self.next;
+        self.next += 1;
+        self.all.insert(id, Object::Socket(Box::new(socket)));
+        id
+    }
+
+    /// A reference to such a socket.
+    pub(super) fn handle(&self, socket: u32) -> Handle {
+        Handle::new(socket, Sort::Socket, &self.notes)
+    }
+
+    /// A port from which to look for a free one.
+    pub(super) fn next_port(&mut self, ports: RangeInclusive<u16>) -> u16 {
+        self.port = match self.port.wrapping_add(1) {
+            port if ports.contains(&port) => port,
+            _ => *ports.start(),
+        };
+        self.port
+    }
+
+    pub(super) fn socket(&self, id: u32) -> Option<&Socket> {
+        match self.all.get(&id) {
+            Some(Object::Socket(socket)) => Some(socket),
+            _ => None,
+        }
+    }
+
+    pub(super) fn socket_mut(&mut self, id: u32) -> Option<&mut Socket> {
+        match self.all.get_mut(&id) {
+            Some(Object::Socket(socket)) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// All sockets, by number.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = (u32, &Socket)> {
+        self.all.iter().filter_map(|(&id, object)| match object {
+            Object::Socket(socket) => Some((id, &**socket)),
+            _ => None,
+        })
+    }
+
+    /// Whether the other side of a socket has room for more.
+    pub(super) fn has_room(&self, socket: &Socket) -> bool {
+        // A quarter of the buffer must be free (`unix_writable`).
+        let buffer = socket.buffer(7) as usize;
+        let limit = if socket.is_tcp() { buffer } else { buffer / 4 };
+        match socket.peer().map(|peer| self.socket(peer)) {
+            Some(Some(peer)) if peer.peer().is_some() || !peer.has_connection() => {
+                socket.kind == Type::Datagram && peer.peer().is_some() || peer.room(limit) > 0
+            }
+            Some(_) => true,
+            None => !socket.is_listening() && !socket.is_tcp(),
+        }
     }
 
     /// Adds both ends of a pipe: the reader, the writer.
@@ -214,6 +289,44 @@ impl Objects {
         }
     }
 
+    /// Tells the other sides of a socket that it was closed.
+    fn close_socket(&mut self, id: u32, socket: &Socket) {
+        if let State::Listening { waiting, .. } = &socket.state {
+            for &other in waiting {
+                if let Some(Object::Socket(other_socket)) = self.all.remove(&other) {
+                    self.reset_peer(other, &other_socket, true);
+                }
+            }
+        }
+        // `SO_LINGER` with a time of 0 resets the connection.
+        let aborts = socket.is_tcp() && socket.linger[0] != 0 && socket.linger[1] == 0;
+        self.reset_peer(id, socket, aborts || !socket.inbox.is_empty());
+        if !socket.has_connection() {
+            // Those who send to it learn that it is gone.
+            let peers = self.sockets().filter(|(_, other)| other.peer() == Some(id));
+            let peers: Vec<u32> = peers.map(|(other, _)| other).collect();
+            for other in peers {
+                self.wake(other, ALL);
+            }
+        }
+    }
+
+    fn reset_peer(&mut self, id: u32, socket: &Socket, reset: bool) {
+        if !socket.has_connection() {
+            return;
+        }
+        let Some(peer) = socket.peer() else {
+            return;
+        };
+        if let Some(other) = self
+            .socket_mut(peer)
+            .filter(|other| other.peer() == Some(id))
+        {
+            other.peer_closed(reset);
+            self.wake(peer, ALL);
+        }
+    }
+
     fn close(&mut self, id: u32) {
         for (epoll, fd) in self.watchers.remove(&id).unwrap_or_default() {
             if let Some(epoll) = self.epoll(epoll) {
@@ -223,8 +336,9 @@ impl Objects {
         self.signals.retain(|&other| other != id);
         match self.all.remove(&id) {
             Some(Object::Pipe { other }) => {
-                self.wake(other, ev::READABLE | ev::WRITABLE | ev::ERR | ev::HUP);
+                self.wake(other, ALL);
             }
+            Some(Object::Socket(socket)) => self.close_socket(id, &socket),
             Some(Object::Epoll(epoll)) => {
                 for key in epoll.keys() {
                     self.unwatch(id, key);

@@ -12,11 +12,7 @@ use unwind_sim_emulator::{Core, Observer};
 const NUMBERS_END: u64 = 600;
 
 /// Calls that cannot be compared, and why.
-const NEVER_COMPARED: [(&str, &str); 3] = [
-    (
-        "fork",
-        "it starts a process on Linux, and nothing is wrong with any argument",
-    ),
+const NEVER_COMPARED: [(&str, &str); 2] = [
     (
         "vfork",
         "it starts a process on Linux, and nothing is wrong with any argument",
@@ -106,6 +102,11 @@ fn epoll_timers_and_descriptors_of_signals_and_processes_are_as_on_linux() {
 }
 
 #[test]
+fn sockets_are_as_on_linux() {
+    compare("sockets");
+}
+
+#[test]
 fn sending_signals_is_as_on_linux() {
     compare("signals");
 }
@@ -144,6 +145,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "mapping",
         "waiting",
         "objects",
+        "sockets",
         "signals",
         "time",
         "self",

@@ -190,6 +190,11 @@ impl Kernel {
         const FIOASYNC: u32 = 0x5452;
         const FIOQSIZE: u32 = 0x5460;
         let open = self.files.own.table.get(fd)?;
+        if let Ok(id) = self.socket_of(&open)
+            && let Some(answer) = self.socket_ioctl(id, command as u32, arg)
+        {
+            return answer;
+        }
         match command as u32 {
             command @ (FIONCLEX | FIOCLEX) => {
                 self.files.own.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;

@@ -5,6 +5,7 @@
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
+use crate::linux::handle::Sort;
 use crate::linux::signals::{Info, SIGPIPE};
 
 /// Maximum size of one call, bytes (Linux `MAX_RW_COUNT`).
@@ -138,6 +139,9 @@ impl Kernel {
         to: Option<u64>,
         bytes: &[u8],
     ) -> Answer<Option<usize>> {
+        if self.is_socket(open) {
+            return self.send_bytes(open, bytes);
+        }
         let written = self.files.write(open, to, bytes);
         if written == Err(Errno::EPIPE) {
             self.process.signals.send(Info::from_kernel(SIGPIPE));
@@ -219,7 +223,8 @@ impl Kernel {
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
         }
-        if matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
+        let is_socket = matches!(&open.kind, Kind::Object(handle) if handle.sort == Sort::Socket);
+        if !is_socket && matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
             return Ok(0);
         }
         let size = open.size()?;

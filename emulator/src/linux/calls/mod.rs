@@ -1,28 +1,34 @@
 //! System calls: the dispatcher; one file for each group of calls.
 
 mod at;
+mod connect;
 mod descriptors;
 mod epoll;
 mod futex;
 mod identity;
+mod internet;
 mod io;
 mod memory;
+mod messages;
 mod names;
+mod netlink;
 mod objects;
 mod pidfd;
 mod poll;
 mod ready;
 mod remap;
 mod signal;
+mod sockets;
+mod sockopt;
 mod stat;
 mod system;
 mod tasks;
 mod text;
 mod time;
+mod transfer;
 mod xattr;
 
 use at::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
-use tasks::socket;
 
 use super::errno::{Answer, Errno};
 use super::files::o;
@@ -184,18 +190,39 @@ impl Kernel {
             nr::wait4 => self.sys_wait4(a, b, c, d),
             nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),
-            nr::socket => socket(a, b),
-            nr::socketpair => self.sys_socketpair(a, b, d),
-            nr::connect..=nr::setsockopt | nr::getsockopt => {
-                self.files.own.table.get(a).and(Err(Errno::ENOTSOCK))
-            }
             _ => match self.answer_about_itself(number, args) {
                 Some(answer) => answer,
+                None if nr::is_of_sockets(number) => self.answer_socket(number, args),
                 None => {
                     self.notice(Notice::Call(number, nr::name(number)));
                     Err(Errno::ENOSYS)
                 }
             },
+        }
+    }
+
+    /// Executes a call on sockets.
+    fn answer_socket(&mut self, number: u64, args: [u64; 6]) -> Answer {
+        let [a, b, c, d, ..] = args;
+        match number {
+            nr::socket => self.sys_socket(a, b, c),
+            nr::socketpair => self.sys_socketpair(a, b, c, d),
+            nr::bind => self.sys_bind(a, b, c),
+            nr::listen => self.sys_listen(a, b),
+            nr::connect => self.sys_connect(a, b, c),
+            nr::accept => self.sys_accept(a, b, c, 0),
+            nr::accept4 => self.sys_accept(a, b, c, d),
+            nr::getsockname => self.sys_getsockname(a, b, c),
+            nr::getpeername => self.sys_getpeername(a, b, c),
+            nr::shutdown => self.sys_shutdown(a, b),
+            nr::sendto => self.sys_sendto(args),
+            nr::recvfrom => self.sys_recvfrom(args),
+            nr::sendmsg => self.sys_sendmsg(a, b, c),
+            nr::recvmsg => self.sys_recvmsg(a, b, c),
+            nr::sendmmsg => self.sys_sendmmsg(a, b, c, d),
+            nr::recvmmsg => self.sys_recvmmsg(args),
+            nr::setsockopt => self.sys_setsockopt(args),
+            _ => self.sys_getsockopt(args),
         }
     }
 }

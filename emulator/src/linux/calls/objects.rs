@@ -2,6 +2,7 @@
 //!
 //! Source: Linux 6.12 `fs/eventfd.c`, `fs/timerfd.c`, `fs/signalfd.c`.
 
+use super::transfer::Outgoing;
 use crate::linux::Kernel;
 use crate::linux::clock::{Base, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
@@ -60,6 +61,10 @@ impl Kernel {
                 None => self.wait_for_object(open),
             },
             Sort::Signals => self.read_signals(open, id, vectors, total / SIGNAL),
+            Sort::Socket if total == 0 => Ok(0),
+            Sort::Socket => self
+                .receive(open, vectors, 0)
+                .map(|incoming| incoming.count),
             Sort::Process | Sort::Epoll | Sort::Pipe => Err(Errno::EINVAL),
         }
     }
@@ -84,8 +89,16 @@ impl Kernel {
             Kind::Object(handle) => (handle.id, handle.sort),
             _ => return Err(Errno::EINVAL),
         };
-        if sort != Sort::Counter {
-            return Err(Errno::EINVAL);
+        match sort {
+            Sort::Counter => {}
+            Sort::Socket => {
+                let out = Outgoing {
+                    vectors: vectors.to_vec(),
+                    ..Outgoing::default()
+                };
+                return self.send(open, out);
+            }
+            _ => return Err(Errno::EINVAL),
         }
         // Each vector is a write of its own.
         let mut done = 0;

@@ -60,6 +60,7 @@ impl Kernel {
                 Some(true) => ev::READABLE,
                 Some(false) => 0,
             },
+            Object::Socket(socket) => self.socket_events(socket),
             Object::Epoll(epoll) => {
                 let is_ready = depth > 0
                     && epoll.candidates().any(|item| {

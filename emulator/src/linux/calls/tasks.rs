@@ -1,6 +1,6 @@
-//! Threads, processes and the network, which does not exist.
+//! Threads and processes.
 //!
-//! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`, `net/socket.c`.
+//! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`.
 
 use crate::address_space::TASK_SIZE;
 use crate::linux::end::{WCONTINUED, WNOHANG, WUNTRACED, Which};
@@ -372,37 +372,5 @@ impl Kernel {
             self.put(usage, &[0; 144])?;
         }
         error
-    }
-
-    /// The descriptors are released again, but were written before.
-    pub(super) fn sys_socketpair(&mut self, family: u64, kind: u64, to: u64) -> Answer {
-        if kind as u32 & !(SOCK_TYPE | SOCK_FLAGS) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let mut free =
-            (0..self.descriptors_max()).filter(|&fd| self.files.own.table.slot(fd).is_err());
-        let (Some(first), Some(second)) = (free.next(), free.next()) else {
-            return Err(Errno::EMFILE);
-        };
-        self.put(to, &(first | second << 32).to_le_bytes())?;
-        socket(family, kind)
-    }
-}
-
-/// The type of a socket, and the flags that may be combined with it: `SOCK_CLOEXEC`,
-/// `SOCK_NONBLOCK`.
-const SOCK_TYPE: u32 = 0xf;
-const SOCK_FLAGS: u32 = 0o200_4000;
-/// Number of socket types.
-const SOCK_MAX: u32 = 11;
-
-/// No address family exists, as in a kernel built without them.
-pub(super) fn socket(family: u64, kind: u64) -> Answer {
-    let kind = kind as u32;
-    let is_wrong = kind & !(SOCK_TYPE | SOCK_FLAGS) != 0;
-    match family as i32 {
-        _ if is_wrong => Err(Errno::EINVAL),
-        0..46 if kind & SOCK_TYPE >= SOCK_MAX => Err(Errno::EINVAL),
-        _ => Err(Errno::EAFNOSUPPORT),
     }
 }

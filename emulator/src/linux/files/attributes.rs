@@ -4,6 +4,7 @@ use super::description::{Description, Kind};
 use super::inode::Inode;
 use super::special::Special;
 use super::{Files, Identity, Node, ResolvedPath};
+use crate::linux::handle::Sort;
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -12,6 +13,8 @@ pub(in crate::linux) const S_IFDIR: u32 = 0o040_000;
 pub(in crate::linux) const S_IFREG: u32 = 0o100_000;
 pub(in crate::linux) const S_IFLNK: u32 = 0o120_000;
 pub(super) const S_IFCHR: u32 = 0o020_000;
+/// A socket.
+pub(super) const S_IFSOCK: u32 = 0o140_000;
 pub(super) const S_IFIFO: u32 = 0o010_000;
 
 /// The device number of `/dev/shm`. Other files in memory are on their directory's device.
@@ -173,6 +176,9 @@ impl Files {
                 Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
             }
             Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
+            Kind::Object(handle) if handle.sort == Sort::Socket => {
+                Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)
+            }
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             Kind::PipeReader(_) | Kind::PipeWriter(_) => {
                 Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)

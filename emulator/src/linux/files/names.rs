@@ -30,6 +30,25 @@ pub(in crate::linux) enum Existing {
 }
 
 impl Files {
+    /// Creates a file in memory that is neither regular nor a directory, at a path: its device and
+    /// inode number.
+    pub(in crate::linux) fn make_node(
+        &mut self,
+        base: &[u8],
+        path: &[u8],
+        mode: u32,
+    ) -> Answer<(u64, u64)> {
+        let resolved = self.resolve(base, path, false)?;
+        if !matches!(resolved.node, Node::Missing) {
+            return Err(Errno::EEXIST);
+        }
+        self.check_may_change(parent(&resolved.path))?;
+        let inode = self.new_inode(mode & !self.own.umask, parent(&resolved.path));
+        let numbers = (inode.borrow().device, inode.borrow().number);
+        self.insert(resolved.path, inode);
+        Ok(numbers)
+    }
+
     fn remove(&mut self, path: &[u8]) {
         self.entries.insert(path.to_vec(), Entry::Removed);
     }
