@@ -17,6 +17,8 @@ pub(super) const WUNTRACED: u32 = 2;
 pub(super) const WCONTINUED: u32 = 8;
 pub(super) const WNOWAIT: u32 = 0x100_0000;
 
+/// The code of a signal that a process sent.
+const SI_USER: i32 = 0;
 /// The codes of `SIGCHLD`.
 const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
@@ -103,10 +105,19 @@ impl Kernel {
     /// Gives the children of the running process to `init`, which waits for those that have ended.
     fn adopt_children(&mut self) {
         let number = self.process.number;
+        let mut told = Vec::new();
         for other in self.processes.values_mut() {
             if other.process.parent == number {
                 other.process.parent = INIT;
+                if other.process.settings.death_signal != 0 {
+                    told.push((other.process.number, other.process.settings.death_signal));
+                }
             }
+        }
+        let uid = self.files.own.identity.user.real;
+        for (child, signal) in told {
+            let info = Info::from_process(signal, SI_USER, number, uid);
+            self.send_to(child, None, info);
         }
         self.system.ended.retain(|ended| ended.parent != number);
     }

@@ -166,6 +166,8 @@ impl Kernel {
         self.process.signals.exec();
         self.files.own.identity.exec();
         self.process.settings.death_signal = 0;
+        self.process.settings.barriers = 0;
+        self.process.thread.rseq = None;
         self.process.settings.dumpable = 1;
         self.clock.timers.retain(|timer| timer.process != number);
         (self.process.args, self.process.env) = (Rc::new(args), Rc::new(env));

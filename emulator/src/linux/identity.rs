@@ -150,16 +150,22 @@ impl Identity {
     }
 }
 
-/// Properties that a process set with `prctl` and the like, and that change nothing else.
+/// Properties that a process set with `prctl` and the like, most of which change nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Settings {
-    /// `PR_SET_PDEATHSIG`; the parent never dies.
+    /// `PR_SET_PDEATHSIG`: sent to it when its parent ends.
     pub(super) death_signal: u8,
     pub(super) dumpable: u8,
     /// `PR_SET_TIMERSLACK`, nanoseconds.
     pub(super) timer_slack: u64,
     pub(super) no_new_privileges: bool,
     pub(super) personality: u32,
+    /// `PR_SET_THP_DISABLE`.
+    pub(super) no_huge_pages: bool,
+    /// The commands of `membarrier` that it has registered for.
+    pub(super) barriers: u32,
+    /// The policy of `sched_setscheduler`.
+    pub(super) policy: u32,
     /// -20 to 19.
     pub(super) nice: i32,
     /// `ioprio_set`.
@@ -177,6 +183,9 @@ impl Default for Settings {
             timer_slack: TIMER_SLACK,
             no_new_privileges: false,
             personality: 0,
+            no_huge_pages: false,
+            barriers: 0,
+            policy: 0,
             nice: 0,
             io_priority: 0,
         }

@@ -32,6 +32,7 @@ mod outcome;
 mod process;
 mod random;
 mod resources;
+mod rseq;
 mod run;
 mod schedule;
 mod signals;

@@ -89,6 +89,10 @@ impl Process {
             has_executed: false,
             untold: false,
             signals: self.signals.child(),
+            settings: Settings {
+                death_signal: 0,
+                ..self.settings
+            },
             thread: Thread::new(number, self.thread.name.clone()),
             others: BTreeMap::new(),
             first_ended: None,

@@ -146,7 +146,10 @@ impl Kernel {
 
     /// Switches to a thread; answers the call in which it waits. False if it still waits.
     fn let_run<O: ProcessObserver>(&mut self, task: Task, observer: &mut O) -> bool {
-        self.switch_to(task);
+        if task != self.task() {
+            self.switch_to(task);
+            self.leave_sequence();
+        }
         if let Some(wait) = &self.process.thread.wait {
             let made = wait.made;
             self.answer_call(made, observer);

@@ -4,6 +4,7 @@
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
 use super::process::Process;
+use super::rseq::Registered;
 use super::signals::{OwnSignals, Signals};
 use super::{PID, clock::Base};
 use crate::state::State;
@@ -72,6 +73,8 @@ pub(super) struct Thread {
     pub(super) cleared_at_exit: u64,
     /// The address of its list of robust futexes; 0 for none.
     pub(super) robust_list: u64,
+    /// Its restartable sequences, if it has registered.
+    pub(super) rseq: Option<Registered>,
     /// The call that is being answered.
     pub(super) made: Option<Made>,
     pub(super) wait: Option<Wait>,
@@ -86,6 +89,7 @@ impl Thread {
             name,
             cleared_at_exit: 0,
             robust_list: 0,
+            rseq: None,
             made: None,
             wait: None,
             has_ended: false,

@@ -12,13 +12,10 @@ use unwind_sim_emulator::{Core, Observer};
 const NUMBERS_END: u64 = 600;
 
 /// Calls that cannot be compared, and why.
-const NEVER_COMPARED: [(&str, &str); 2] = [
-    (
-        "vfork",
-        "it starts a process on Linux, and nothing is wrong with any argument",
-    ),
-    ("rseq", "the machine is a kernel that is built without it"),
-];
+const NEVER_COMPARED: [(&str, &str); 1] = [(
+    "vfork",
+    "it starts a process on Linux, and nothing is wrong with any argument",
+)];
 
 /// The calls made by a program.
 #[derive(Default)]
@@ -117,6 +114,11 @@ fn clocks_and_timers_are_as_on_linux() {
 }
 
 #[test]
+fn restartable_sequences_and_settings_are_as_on_linux() {
+    compare("control");
+}
+
+#[test]
 fn what_a_process_says_of_itself_is_as_on_linux() {
     compare("self");
 }
@@ -148,6 +150,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "sockets",
         "signals",
         "time",
+        "control",
         "self",
     ];
     let compared: BTreeSet<u64> = programs

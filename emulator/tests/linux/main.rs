@@ -133,6 +133,18 @@ fn threads_are_as_on_linux() {
     assert_eq!(told, "begun 8\nsum 14000\ntaken by the first 1\n");
 }
 
+/// Threads and signal handlers interrupt sequences, and none of their additions is lost.
+#[test]
+fn restartable_sequences_begin_again() {
+    let told = same_as_native("rseq", &[]);
+    assert_eq!(told, "sum 1200\nrseq 0\nmissing 0\n");
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("rseq", directory.path());
+    let mut kernel = start(&program, options(&program, &["x"], directory.path()));
+    kernel.run(INSTRUCTIONS_MAX, &mut ());
+    assert!(kernel.stdout().ends_with(b"aborted 1\n"));
+}
+
 #[test]
 fn processes_are_as_on_linux() {
     same_as_native("tasks", &[]);

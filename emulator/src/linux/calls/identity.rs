@@ -6,7 +6,7 @@
 use crate::address_space::TASK_SIZE;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::identity::{KEEP, TIMER_SLACK};
+use crate::linux::identity::KEEP;
 use crate::linux::numbers as nr;
 use crate::linux::process::Process;
 use crate::state::reg;
@@ -43,11 +43,13 @@ impl Kernel {
                 self.system.schedule.give_way();
                 Ok(0)
             }
-            // As in a kernel without it.
-            nr::rseq => Err(Errno::ENOSYS),
-            // MEMBARRIER_CMD_QUERY: no commands are supported.
-            nr::membarrier if (a, b) == (0, 0) => Ok(0),
-            nr::membarrier => Err(Errno::EINVAL),
+            nr::get_robust_list => self.sys_get_robust_list(a, b, c),
+            nr::rseq => self.sys_rseq(a, b, c, d),
+            nr::membarrier => self.sys_membarrier(a, b, c),
+            nr::pkey_alloc => self.sys_pkey_alloc(a, b),
+            // No key was ever allocated.
+            nr::pkey_free => Err(Errno::EINVAL),
+            nr::pkey_mprotect => self.sys_pkey_mprotect(a, b, c, d),
             nr::arch_prctl => self.sys_arch_prctl(a, b),
             nr::prctl => self.sys_prctl(args),
             nr::personality => Ok(self.sys_personality(a as u32)),
@@ -55,7 +57,13 @@ impl Kernel {
             nr::getcpu => self.sys_getcpu(a, b),
             nr::sched_getaffinity => self.sys_getaffinity(a, b, c),
             nr::sched_setaffinity => self.sys_setaffinity(a, b, c),
-            nr::sched_getscheduler => self.scheduled(a).map(|()| 0),
+            nr::sched_getscheduler => self
+                .scheduled(a)
+                .map(|()| self.process.settings.policy.into()),
+            nr::sched_setscheduler if (b as i32) < 0 => Err(Errno::EINVAL),
+            nr::sched_setscheduler => self.set_scheduler(a, Some(b as u32), c),
+            nr::sched_setparam => self.set_scheduler(a, None, b),
+            nr::sched_rr_get_interval => self.sys_rr_interval(a, b),
             nr::sched_get_priority_min => priority_limit(a, 1),
             nr::sched_get_priority_max => priority_limit(a, 99),
             nr::sched_getparam if b == 0 => Err(Errno::EINVAL),
@@ -183,49 +191,6 @@ impl Kernel {
         Ok(0)
     }
 
-    fn sys_prctl(&mut self, [option, arg, third, fourth, fifth, _]: [u64; 6]) -> Answer {
-        /// Linux 6.12 knows the options up to this one, some only on other architectures.
-        const OPTIONS_MAX: u32 = 75;
-        /// Options outside of that range: `PR_SET_VMA` and others.
-        const OTHERS: [u32; 3] = [0x5356_4d41, 0x5961_6d61, 0x4155_5856];
-        let rest = [third, fourth, fifth] != [0; 3];
-        let set = &mut self.process.settings;
-        match option as u32 {
-            // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG.
-            1 if arg > 64 => return Err(Errno::EINVAL),
-            1 => set.death_signal = arg as u8,
-            2 => {
-                let signal = set.death_signal.into();
-                self.put_u32(arg, signal)?;
-            }
-            // PR_GET_DUMPABLE, PR_SET_DUMPABLE.
-            3 => return Ok(set.dumpable.into()),
-            4 if arg > 1 => return Err(Errno::EINVAL),
-            4 => set.dumpable = arg as u8,
-            // PR_SET_NAME, PR_GET_NAME.
-            15 => self.process.thread.name = self.name_at(arg, 15)?,
-            16 => {
-                let mut name = self.process.thread.name.clone();
-                name.resize(16, 0);
-                self.put(arg, &name)?;
-            }
-            // PR_SET_TIMERSLACK, PR_GET_TIMERSLACK.
-            29 if arg as i64 <= 0 => set.timer_slack = TIMER_SLACK,
-            29 => set.timer_slack = arg,
-            30 => return Ok(set.timer_slack),
-            // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS.
-            38 if arg != 1 || rest => return Err(Errno::EINVAL),
-            38 => set.no_new_privileges = true,
-            39 if arg != 0 || rest => return Err(Errno::EINVAL),
-            39 => return Ok(set.no_new_privileges.into()),
-            option if option <= OPTIONS_MAX || OTHERS.contains(&option) => {
-                return self.not_modelled("prctl with this option", Errno::EINVAL);
-            }
-            _ => return Err(Errno::EINVAL),
-        }
-        Ok(0)
-    }
-
     /// Returns the old value.
     fn sys_personality(&mut self, new: u32) -> u64 {
         const ASK: u32 = u32::MAX;
@@ -299,6 +264,53 @@ impl Kernel {
             0 => Err(Errno::EINVAL),
             _ => Ok(0),
         }
+    }
+
+    /// Policies without priorities change nothing here; with priorities, threads would no longer
+    /// take turns.
+    fn set_scheduler(&mut self, pid: u64, policy: Option<u32>, at: u64) -> Answer {
+        /// `SCHED_RESET_ON_FORK`.
+        const RESET: u32 = 0x4000_0000;
+        if at == 0 || (pid as i32) < 0 {
+            return Err(Errno::EINVAL);
+        }
+        let priority = self.u32_at(at)?;
+        self.scheduled(pid)?;
+        let policy = policy.map_or(self.process.settings.policy, |policy| policy & !RESET);
+        match (policy, priority) {
+            // SCHED_OTHER, SCHED_BATCH, SCHED_IDLE.
+            (0 | 3 | 5, 0) => {}
+            (1 | 2, 1..=99) if self.files.own.identity.is_capable() => {
+                return self.not_modelled("real-time priorities", Errno::EPERM);
+            }
+            (1 | 2, 1..=99) => return Err(Errno::EPERM),
+            _ => return Err(Errno::EINVAL),
+        }
+        self.process.settings.policy = policy;
+        Ok(0)
+    }
+
+    /// The share of a thread in `SCHED_OTHER`, as a `struct timespec`.
+    fn sys_rr_interval(&mut self, pid: u64, to: u64) -> Answer {
+        const SHARE: u64 = 3_000_000;
+        self.scheduled(pid)?;
+        self.put_words(to, &[0, SHARE])?;
+        Ok(0)
+    }
+
+    fn sys_get_robust_list(&mut self, pid: u64, head: u64, size: u64) -> Answer {
+        const SIZE: u64 = 24;
+        let number = match pid as u32 {
+            0 => self.process.thread.number,
+            number => number,
+        };
+        let process = self.process_of(number.into()).ok_or(Errno::ESRCH)?;
+        let list = self
+            .thread_mut(process, number)
+            .map_or(0, |t| t.robust_list);
+        self.put_u64(size, SIZE)?;
+        self.put_u64(head, list)?;
+        Ok(0)
     }
 
     fn sys_setpriority(&mut self, which: u64, who: u64, nice: u64) -> Answer {

@@ -2,6 +2,7 @@
 
 mod at;
 mod connect;
+mod control;
 mod descriptors;
 mod epoll;
 mod futex;

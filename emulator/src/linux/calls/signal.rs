@@ -234,7 +234,7 @@ impl Kernel {
     }
 
     /// The process of a thread.
-    fn process_of(&self, thread: u64) -> Option<u32> {
+    pub(super) fn process_of(&self, thread: u64) -> Option<u32> {
         let thread = thread as u32;
         let has_it = |process: &&Process| {
             process.thread.number == thread || process.others.contains_key(&thread)

@@ -186,6 +186,9 @@ impl Kernel {
         }
         let waits = wanted.has(CLONE_VFORK);
         let mut process = self.process.child(number, space, waits);
+        if !shares {
+            process.thread.rseq = self.process.thread.rseq;
+        }
         if wanted.has(CLONE_CHILD_CLEARTID) {
             process.thread.cleared_at_exit = wanted.child_number;
         }

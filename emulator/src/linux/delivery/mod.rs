@@ -64,6 +64,7 @@ impl Kernel {
         {
             self.call_again(number);
         }
+        self.leave_sequence();
         let signals = &mut self.process.signals;
         if action.flags & SA_RESETHAND != 0 {
             signals.action_mut(info.signal).handler = SIG_DFL;
