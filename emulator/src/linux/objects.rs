@@ -55,12 +55,27 @@ pub(super) enum Object {
     Socket(Box<Socket>),
 }
 
+/// Who gets a signal when something can be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Owner {
+    /// A process, or a group if negative; 0 for none.
+    pub(super) target: i32,
+    /// The signal; 0 for `SIGIO`.
+    pub(super) signal: u8,
+    /// Whether it is sent (`O_ASYNC`).
+    pub(super) is_async: bool,
+}
+
 /// All objects.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     all: BTreeMap<u32, Object>,
     /// The epolls that watch an object, with the descriptor that they know it by.
     watchers: BTreeMap<u32, Vec<(u32, u32)>>,
+    /// The owners of those that were given one.
+    owners: BTreeMap<u32, Owner>,
+    /// Owners that get a signal.
+    signalled: Vec<Owner>,
     /// The objects of `signalfd`.
     signals: Vec<u32>,
     next: u32,
@@ -74,6 +89,8 @@ impl Objects {
         Objects {
             all: BTreeMap::new(),
             watchers: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            signalled: Vec::new(),
             signals: Vec::new(),
             next: FIRST,
             port: 0,
@@ -255,8 +272,22 @@ impl Objects {
         }
     }
 
+    /// The owner of an object, which may be none yet.
+    pub(super) fn owner(&mut self, id: u32) -> &mut Owner {
+        self.owners.entry(id).or_default()
+    }
+
+    /// Takes the owners that get a signal.
+    pub(super) fn take_signalled(&mut self) -> Vec<Owner> {
+        std::mem::take(&mut self.signalled)
+    }
+
     /// These events became possible; 0 for any.
     pub(super) fn wake(&mut self, id: u32, events: u32) {
+        let owner = self.owners.get(&id);
+        if let Some(owner) = owner.filter(|owner| owner.is_async && events & ev::IN != 0) {
+            self.signalled.push(*owner);
+        }
         // An epoll that is watched by another one passes it on; there are no cycles.
         let mut todo = vec![(id, events)];
         while let Some((id, events)) = todo.pop() {
@@ -334,6 +365,7 @@ impl Objects {
             }
         }
         self.signals.retain(|&other| other != id);
+        self.owners.remove(&id);
         match self.all.remove(&id) {
             Some(Object::Pipe { other }) => {
                 self.wake(other, ALL);

@@ -75,6 +75,9 @@ impl Kernel {
         if is_path && !matches!(command, 0..=3 | DUPFD_CLOEXEC) {
             return Err(Errno::EBADF);
         }
+        if let Some(answer) = self.fcntl_owner(&open, command, arg) {
+            return answer;
+        }
         match command {
             DUPFD | DUPFD_CLOEXEC => {
                 let max = self.descriptors_max();
@@ -94,7 +97,11 @@ impl Kernel {
             }
             3 => Ok(open.borrow().flags.into()),
             4 => {
-                if arg as u32 & (o::DIRECT | o::ASYNC) != 0 {
+                let is_async = arg as u32 & o::ASYNC != 0;
+                if is_async != (open.borrow().flags & o::ASYNC != 0)
+                    && !self.set_async(&open, is_async)
+                    || arg as u32 & o::DIRECT != 0
+                {
                     return self.not_modelled("fcntl: O_DIRECT and O_ASYNC", Errno::EINVAL);
                 }
                 let flags = &mut open.borrow_mut().flags;
@@ -204,6 +211,11 @@ impl Kernel {
                 let on = self.u32_at(arg)? != 0;
                 let flags = &mut open.borrow_mut().flags;
                 *flags = *flags & !o::NONBLOCK | if on { o::NONBLOCK } else { 0 };
+                Ok(0)
+            }
+            FIOASYNC if self.is_socket(&open) => {
+                let on = self.u32_at(arg)? != 0;
+                self.set_async(&open, on);
                 Ok(0)
             }
             FIONREAD => {

@@ -18,6 +18,7 @@ mod pidfd;
 mod poll;
 mod ready;
 mod remap;
+mod sigio;
 mod signal;
 mod sockets;
 mod sockopt;

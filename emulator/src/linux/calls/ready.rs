@@ -97,5 +97,6 @@ impl Kernel {
             let is_its = |owner| matches!(owner, Owner::Object(other) if other == id);
             self.clock.timers.retain(|timer| !is_its(timer.owner));
         }
+        self.send_sigio();
     }
 }

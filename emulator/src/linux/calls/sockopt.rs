@@ -244,6 +244,10 @@ impl Kernel {
                 let set = socket.options.get(&(level, name));
                 number(set.copied().unwrap_or(before))
             }
+            // Options that cannot be on: SO_PASSSEC, SO_TIMESTAMP and others of time, SO_MARK,
+            // SO_RXQ_OVFL, SO_WIFI_STATUS, SO_NOFCS, SO_LOCK_FILTER, SO_SELECT_ERR_QUEUE,
+            // SO_BUSY_POLL, SO_INCOMING_NAPI_ID, SO_ZEROCOPY.
+            (SOL_SOCKET, 29 | 34..=37 | 40 | 41 | 43..=46 | 56 | 60 | 63 | 64, _) => number(0),
             (SOL_SOCKET, 80.., _) => return Err(Errno::ENOPROTOOPT),
             _ => return self.not_modelled("an option of sockets", Errno::ENOPROTOOPT),
         };

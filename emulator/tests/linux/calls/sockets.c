@@ -323,6 +323,26 @@ static void processes(void) {
     SYS(close, a); SYS(close, s);
 }
 
+/* A signal when something comes. */
+static int told;
+static void tell(int signal) { told++; }
+static void owners(void) {
+    int a[2], on = 1, off = 0, own = SYS(getpid, 0);
+    on_signal(29, tell, SA_RESTART, 0); on_signal(10, tell, SA_RESTART, 0);
+    for (int kind = 0; kind < 2; kind++) {
+        if (kind) SYS(socketpair, UNIX, STREAM, 0, a); else SYS(pipe, a);
+        T(fcntl, a[0], 9, 0); T(fcntl, a[0], 8, 0x7fffffff); T(fcntl, a[0], 8, -0x7ffffff); V(SYS(fcntl, a[0], 8, own)); V(SYS(fcntl, a[0], 9, 0) == own);
+        T(fcntl, a[0], 11, 0); T(fcntl, a[0], 10, 65); T(fcntl, a[0], 10, -1);
+        SYS(write, a[1], "x", 1); V(told);
+        if (kind) T(ioctl, a[0], 0x5452, &on); else V(SYS(fcntl, a[0], 4, 0x2000));
+        V(SYS(fcntl, a[0], 3, 0)); SYS(read, a[0], out.bytes, 1); fill(); V(told);
+        SYS(write, a[1], "x", 1); V(told); SYS(write, a[1], "x", 1); V(told);
+        T(fcntl, a[0], 10, 10); T(fcntl, a[0], 11, 0); SYS(write, a[1], "x", 1); V(told); T(fcntl, a[0], 8, 0); SYS(write, a[1], "x", 1); V(told);
+        T(fcntl, a[0], 4, 0); V(SYS(fcntl, a[0], 3, 0)); if (kind) T(ioctl, a[0], 0x5452, &off);
+        SYS(close, a[0]); SYS(close, a[1]);
+    }
+}
+
 static void cases(void) {
     on_signal(13, piped, SA_RESTART, 0);
     making();
@@ -331,5 +351,6 @@ static void cases(void) {
     named(STREAM); named(DGRAM); named(SEQ);
     messages(STREAM); messages(DGRAM); messages(SEQ);
     tcp(); udp();
+    owners();
     processes();
 }
