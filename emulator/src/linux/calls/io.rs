@@ -133,7 +133,7 @@ impl Kernel {
         Ok(done)
     }
 
-    fn write_bytes(
+    pub(super) fn write_bytes(
         &mut self,
         open: &Shared,
         to: Option<u64>,

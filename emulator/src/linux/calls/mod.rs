@@ -22,6 +22,7 @@ mod sigio;
 mod signal;
 mod sockets;
 mod sockopt;
+mod splice;
 mod stat;
 mod system;
 mod tasks;
@@ -68,6 +69,7 @@ impl Kernel {
             nr::eventfd2 => self.sys_eventfd(a, b),
             nr::eventfd => self.sys_eventfd(a, 0),
             nr::memfd_create => self.sys_memfd(a, b),
+            nr::splice => self.sys_splice(args),
             nr::sendfile => self.sys_sendfile(a, b, c, d),
             nr::ftruncate => self.sys_ftruncate(a, b),
             nr::fallocate => self.sys_fallocate(a, b, c, d),

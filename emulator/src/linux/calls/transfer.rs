@@ -355,7 +355,7 @@ impl Kernel {
     }
 
     /// Why there is nothing to receive: an error, or `None` at the end.
-    fn why_nothing(&mut self, id: u32, waits: bool) -> Answer<()> {
+    pub(super) fn why_nothing(&mut self, id: u32, waits: bool) -> Answer<()> {
         let socket = self.the_socket_mut(id)?;
         let is_unix = socket.family == Family::Unix;
         let is_connected = socket.peer().is_some();
@@ -427,7 +427,7 @@ impl Kernel {
 
     /// Copies the next bytes of a stream, up to a change of what goes with them; whether there is
     /// one.
-    fn take_stream(
+    pub(super) fn take_stream(
         &mut self,
         id: u32,
         most: u64,
@@ -470,7 +470,7 @@ impl Kernel {
     }
 
     /// Removes bytes that were read from a stream.
-    fn consume(&mut self, id: u32, count: usize) -> Answer<()> {
+    pub(super) fn consume(&mut self, id: u32, count: usize) -> Answer<()> {
         let socket = self.the_socket_mut(id)?;
         let peer = socket.peer();
         let mut left = count;

@@ -238,7 +238,28 @@ static void processes(void) {
     T(clone, 0x1000 | 0x100000 | 17, 0, &pidfd, 0, 0); T(clone, 0x1000 | 0x400000 | 17, 0, &pidfd, 0, 0);
 }
 
+static void splicing(void) {
+    int a[2], b[2], s[2];
+    long at = 2;
+    SYS(pipe2, a, O_NONBLOCK); SYS(pipe2, b, O_NONBLOCK); SYS(socketpair, 1, 1 | O_NONBLOCK, 0, s);
+    EACH_FD(fd, if (fd != FD(ZERO) && fd != FD(NUL) && fd != FD(EV)) { T(splice, fd, 0, fd, 0, 1, 0); T(splice, a[0], 0, fd, 0, 1, 0); });
+    T(splice, a[0], 0, b[1], 0, 0, 99); T(splice, a[0], 0, b[1], 0, 0, 0); T(splice, a[0], 0, a[1], 0, 1, 0); T(splice, a[0], &at, b[1], 0, 1, 0); T(splice, a[0], 0, b[1], 0, 1, 0);
+    SYS(write, a[1], "through two", 11);
+    T(splice, a[0], 0, b[1], 0, 7, 0); T(splice, a[0], 0, b[1], 0, 70, 0); T(read, b[0], out.bytes, 20); T(splice, a[0], 0, b[1], 0, 70, 2);
+    /* Files, with and without a position. */
+    T(lseek, FD(RD), 3, 0); T(splice, FD(RD), 0, a[1], 0, 4, 0); T(lseek, FD(RD), 0, 1); T(splice, FD(RD), &at, a[1], 0, 5, 0); V(at); T(read, a[0], out.bytes, 20);
+    T(lseek, FD(RD), 0, 2); T(splice, FD(RD), 0, a[1], 0, 4, 0); at = -1; T(splice, FD(RD), &at, a[1], 0, 4, 0);
+    SYS(write, a[1], "to a file", 9); at = 3; T(splice, a[0], 0, FD(RW), &at, 4, 0); V(at); T(lseek, FD(RW), 0, 0); T(splice, a[0], 0, FD(RW), 0, 9, 0); T(pread64, FD(RW), out.bytes, 16, 0);
+    /* Sockets. */
+    T(splice, s[0], 0, a[1], 0, 9, 0); SYS(write, s[1], "socket", 6); T(splice, s[0], 0, a[1], 0, 4, 0); T(splice, s[0], 0, a[1], 0, 9, 0); T(splice, a[0], 0, s[0], 0, 9, 0); T(read, s[1], out.bytes, 20);
+    T(splice, s[0], &at, a[1], 0, 4, 0);
+    SYS(close, s[1]); T(splice, s[0], 0, a[1], 0, 9, 0);
+    SYS(close, b[0]); SYS(write, a[1], "x", 1); on_signal(13, (void *)1, 0, 0); T(splice, a[0], 0, b[1], 0, 1, 0); SYS(close, a[1]); T(splice, a[0], 0, FD(RW), 0, 9, 0); T(splice, a[0], 0, FD(RW), 0, 9, 0);
+    SYS(close, a[0]); SYS(close, b[1]); SYS(close, s[0]);
+}
+
 static void cases(void) {
+    splicing();
     making();
     reporting();
     counters();
