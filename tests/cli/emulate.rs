@@ -112,10 +112,10 @@ fn a_program_may_be_killed_or_not_modelled() {
 #[test]
 fn a_program_whose_thread_is_not_started_is_flagged() {
     let directory = tempfile::tempdir().expect("a directory");
-    // CLONE_VM | SIGHAND | THREAD, then CLONE_PIDFD | SIGCHLD.
+    // CLONE_VM | SIGHAND | THREAD, then CLONE_NEWUSER | SIGCHLD.
     for (name, flags, what) in [
         ("thread", "0x10900", "threads with files of their own"),
-        ("process", "0x1011", "processes with namespaces"),
+        ("process", "0x10000011", "processes with namespaces"),
     ] {
         let end = format!(
             " mov $56, %eax\n mov ${flags}, %edi\n xor %esi, %esi\n syscall\n\
@@ -295,8 +295,7 @@ fn nothing_is_sampled_behind_the_end() {
 #[test]
 fn what_is_not_modelled_has_one_status() {
     let directory = tempfile::tempdir().expect("a directory");
-    let forks =
-        " mov $56, %eax\n mov $0x1011, %edi\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
+    let forks = " mov $56, %eax\n mov $0x10000011, %edi\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
     let path = program(directory.path(), "forks", forks);
     let trace = directory.path().join("trace.bin").display().to_string();
     let record = ["record", "--engine", "emulator", "--at", "every:1"];
@@ -320,7 +319,7 @@ fn what_is_not_modelled_has_one_status() {
     }
     assert!(Path::new(&trace).exists(), "the trace is kept");
     // A finding takes precedence: here a row that lacks a push.
-    let wrong = " mov $56, %eax\n mov $0x1011, %edi\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
+    let wrong = " mov $56, %eax\n mov $0x10000011, %edi\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
                  1: .cfi_startproc\n push %rax\n nop\n pop %rax\n ret\n .cfi_endproc";
     let path = program(directory.path(), "wrong", wrong);
     let found = run(&["verify", "--unwinder", "dwarf", "--", &path]);
