@@ -5,7 +5,9 @@ use super::{build, options, start};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use unwind_sim_emulator::linux::{Kernel, Limits, Outcome, ProcessObserver, ProcessOptions};
+use unwind_sim_emulator::linux::{
+    Kernel, Limits, Outcome, ProcessObserver, ProcessOptions, SystemCall,
+};
 use unwind_sim_emulator::{Core, Executed, Observer, RestoreError, state::reg};
 
 const PAGE: u64 = 4096;
@@ -148,6 +150,62 @@ fn programs_that_are_taken_back_run_as_others_do() {
     same_as_straight("memory", &[], 60);
     same_as_straight("files", &[], 60);
     same_as_straight("ends", &["e"], 60);
+}
+
+/// Sockets that are connected, what they have received, the open files in it, and what is watched
+/// belong to the kernel's state: a run that goes back now and then, and a copy of it, end as others.
+#[test]
+fn sockets_and_what_is_watched_are_taken_back() {
+    /// Where to go back: now and then, and where open files are on their way.
+    #[derive(Default)]
+    struct Points(u64, Vec<u64>);
+
+    impl Observer for Points {
+        fn before(&mut self, _: &Core, _: &Executed) {
+            self.0 += 1;
+        }
+
+        fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
+    }
+
+    impl ProcessObserver for Points {
+        fn system_call(&mut self, call: &SystemCall, _: &Core) {
+            if call.name == "sendmsg" && call.result < PAGE {
+                self.1.push(self.0);
+            }
+        }
+    }
+
+    const PARTS: u64 = 40;
+    for name in ["calls/sockets", "calls/objects"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = build(name, directory.path());
+        let cwd = directory.path().join("work");
+        std::fs::create_dir(&cwd).expect("a directory");
+        let begin = || start(&program, options(&program, &[], &cwd));
+        let (mut straight, mut points) = (begin(), Points::default());
+        let outcome = straight.run(super::INSTRUCTIONS_MAX, &mut points);
+        assert_eq!(outcome, Outcome::Exited(0));
+        let last = straight.executed();
+        let mut points = points.1;
+        points.extend((0..PARTS).map(|part| last * part / PARTS));
+        points.sort_unstable();
+        let mut process = begin();
+        for (index, point) in points.into_iter().enumerate() {
+            run_to(&mut process, point);
+            let snapshot = process.snapshot();
+            run_to(&mut process, point + last / PARTS * 2);
+            process.restore(&snapshot).expect("there is a way back");
+            if index % 8 == 1 {
+                let mut copy = process.clone();
+                run_to(&mut copy, u64::MAX);
+                assert_eq!(copy.stdout(), straight.stdout(), "{name}: a copy");
+            }
+        }
+        run_to(&mut process, u64::MAX);
+        assert_eq!(process.executed(), last, "{name}");
+        assert_eq!(process.stdout(), straight.stdout(), "{name}");
+    }
 }
 
 /// Timers expire, and handlers start, without a call to the kernel.
