@@ -249,6 +249,20 @@ mod tests {
     use super::*;
     use crate::address_space::Permissions;
 
+    /// #GP, not #UD: these bytes go on for longer than an instruction can.
+    #[test]
+    fn prefixes_alone_are_too_long() {
+        let mut memory = AddressSpace::default();
+        let range = 0x40_0000..0x40_1000;
+        memory.map(range.clone(), Permissions::ALL).expect("free");
+        memory.poke(range.start, &[0x2e; 15]).expect("mapped");
+        let block = decode(&memory, range.start, BLOCK_MAX, &Processor::default());
+        assert_eq!(
+            block.ops[0].run as usize,
+            op::too_long as *const () as usize
+        );
+    }
+
     #[test]
     fn what_is_forgotten_is_no_longer_watched() {
         let mut memory = AddressSpace::default();

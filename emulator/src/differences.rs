@@ -354,7 +354,14 @@ impl Instructions {
                 let x87 = |f: &CpuidFeature| matches!(f, FPU | FPU287 | FPU387 | FXSR | XSAVE);
                 insn.cpuid_features().iter().any(x87) || insn.mnemonic() == Mnemonic::Wait
             }
-            Instructions::Memory => insn.memory_size().size() != 0 || insn.is_stack_instruction(),
+            Instructions::Memory => {
+                use CpuidFeature::{XSAVE, XSAVEC, XSAVEOPT};
+                // iced does not know the size of an XSAVE area.
+                let has_area = |f: &CpuidFeature| matches!(f, XSAVE | XSAVEC | XSAVEOPT);
+                insn.memory_size().size() != 0
+                    || insn.is_stack_instruction()
+                    || insn.cpuid_features().iter().any(has_area)
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod effects;
 pub mod flags;
 pub(crate) mod float;
 mod isa;
+mod length;
 #[cfg(unix)]
 pub mod linux;
 pub mod load;

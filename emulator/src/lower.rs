@@ -1,6 +1,7 @@
 //! Translates a decoded instruction into operations: operands here, functions in [`crate::isa`].
 
-use crate::isa::{self, gather_address};
+use crate::isa::{self, element_address};
+use crate::length::is_too_long;
 use crate::op::{self, Op};
 use crate::operands::{register, segment};
 use crate::processor::Processor;
@@ -33,7 +34,10 @@ pub(crate) fn lower(
         extra: 0,
     };
     if !exists {
-        op.run = op::invalid;
+        op.run = match insn.is_invalid() && is_too_long(bytes, processor) {
+            true => op::too_long,
+            false => op::invalid,
+        };
         out.push(op);
         return;
     }
@@ -92,9 +96,9 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     op.disp = insn.memory_displacement64();
     let segment = segment(insn);
     let small = has_small_address(insn);
-    if insn.is_vsib() {
-        // Each element has its own address: see `isa/avx/gather.rs`.
-        op.imm = gather_address(segment, small);
+    if insn.is_vsib() || isa::has_mask(insn) {
+        // Each element has its own address: see `isa/avx/gather.rs` and `masked.rs`.
+        op.imm = element_address(segment, small);
     } else if insn.mnemonic() == Mnemonic::Lea {
         // `lea` uses no segment, and truncates a 32-bit address itself.
         op.extra = u8::from(small);

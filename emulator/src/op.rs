@@ -103,6 +103,11 @@ pub(crate) fn invalid(core: &mut Core, _: &Op) -> Flow {
     raise(core, Exception::InvalidOpcode)
 }
 
+/// Bytes that go on for longer than an instruction can.
+pub(crate) fn too_long(core: &mut Core, _: &Op) -> Flow {
+    raise(core, Exception::GeneralProtection)
+}
+
 /// An instruction that cannot be fetched; `disp` is the address of the first unreadable byte.
 pub(crate) fn unfetchable(core: &mut Core, op: &Op) -> Flow {
     match core.memory.fetch(op.disp, &mut [0]) {

@@ -211,7 +211,7 @@ impl Processor {
     pub(crate) fn has_umip(&self) -> bool {
         match self.generation {
             Generation::Nehalem | Generation::Skylake | Generation::Zen => false,
-            Generation::Zen3 | Generation::Zen4 => true,
+            Generation::Zen3 | Generation::Zen4 | Generation::Zen5 => true,
         }
     }
 
@@ -242,7 +242,7 @@ impl Processor {
         match self.generation {
             Generation::Nehalem | Generation::Skylake => Pointers::Always,
             Generation::Zen => Pointers::Kept,
-            Generation::Zen3 | Generation::Zen4 => Pointers::Zero,
+            Generation::Zen3 | Generation::Zen4 | Generation::Zen5 => Pointers::Zero,
         }
     }
 
@@ -255,7 +255,7 @@ impl Processor {
             _ => {}
         }
         if self.vendor() == Vendor::Amd {
-            amd::adapt(insn, bytes);
+            amd::adapt(self.generation, insn, bytes);
         }
         !insn.is_invalid() && feature::has_features(self, insn)
     }
@@ -349,7 +349,7 @@ pub enum ParseError {
     Vendor(String),
     /// Unknown generation.
     #[error(
-        "unknown generation `{generation}` of {vendor}; known: intel:nehalem, intel:skylake, amd:zen, amd:zen3, amd:zen4"
+        "unknown generation `{generation}` of {vendor}; known: intel:nehalem, intel:skylake, amd:zen, amd:zen3, amd:zen4, amd:zen5"
     )]
     Generation {
         /// The vendor.

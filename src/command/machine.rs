@@ -36,8 +36,8 @@ pub(crate) struct MachineOptions {
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct CpuArgs {
     /// The processor to emulate, including its cpuid: v1, v2 or v3, then intel or amd (with nehalem,
-    /// skylake, zen, zen3 or zen4 after a colon), then features with + or -. `host` is the closest
-    /// to this computer's. The default is v2,intel, or `host` for what is compared with this
+    /// skylake, zen, zen3, zen4 or zen5 after a colon), then features with + or -. `host` is the
+    /// closest to this computer's. The default is v2,intel, or `host` for what is compared with this
     /// computer's processor.
     #[arg(
         long = "cpu",

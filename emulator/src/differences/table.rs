@@ -253,7 +253,7 @@ pub const TABLE: &[Difference] = &[
     },
     Difference {
         name: "x87-instruction-upper-bits",
-        instructions: Named(&[Fxrstor, Fxrstor64]),
+        instructions: Named(&[Fxrstor, Fxrstor64, Xrstor, Xrstor64]),
         form: Form::Any,
         bits: &[Bits::Fx(&[14..16])],
         on: Processors::Any,
@@ -262,6 +262,17 @@ pub const TABLE: &[Difference] = &[
             manuals: "SDM volume 1, section 8.1.8, and APM volume 5, FXRSTOR: silent on the bits \
                       above a linear address",
         },
+    },
+    Difference {
+        name: "x87-pointer-width",
+        instructions: Named(&[Fxrstor, Fxrstor64, Xrstor, Xrstor64]),
+        form: Form::Any,
+        bits: &[Bits::Fx(&[14..16, 22..24])],
+        on: Processors::Of(Vendor::Amd),
+        source: measured(
+            "APM volume 5, FXRSTOR and XRSTOR: silent on the bits above a linear address, which \
+             has 57 bits there",
+        ),
     },
     open(
         "x87-last-place",

@@ -8,6 +8,7 @@
 use crate::core::Core;
 use crate::flags;
 use crate::op::{Flow, Op, Run, raise, unsupported};
+use crate::processor::Vendor;
 use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Code, Instruction};
@@ -96,8 +97,13 @@ fn jump<const W: u32>(core: &mut Core, op: &Op) -> Flow {
     }
 }
 
+/// `W` is the width of what is pushed, and of the offset, except with AMD's 64 bits.
 fn call<const W: u32>(core: &mut Core, op: &Op) -> Flow {
-    let Some((target, selector)) = pointer::<W>(core, op) else {
+    let pointer = match (W, core.processor.vendor()) {
+        (64, Vendor::Amd) => pointer::<32>(core, op),
+        _ => pointer::<W>(core, op),
+    };
+    let Some((target, selector)) = pointer else {
         return Flow::Stop;
     };
     if let Err(refused) = check(selector, target, false) {

@@ -33,7 +33,7 @@ mod table;
 mod tests;
 mod x87;
 
-pub(crate) use avx::gather_address;
+pub(crate) use avx::{element_address, has_mask};
 pub(crate) use table::select;
 
 use crate::op::{Op, Run};

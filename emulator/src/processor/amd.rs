@@ -1,6 +1,7 @@
 //! Bytes that AMD's processors decode differently than Intel's. The APM documents none of them
 //! except `sysenter`; they were seen on an AMD EPYC, family 25, model 1.
 
+use super::Generation;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
 
 const REPNE: u8 = 0xf2;
@@ -10,7 +11,7 @@ const IGNORED: u8 = 0x3e;
 
 /// Turns the instruction into the one that the processor decodes from `bytes`; invalid if that is
 /// #UD.
-pub(super) fn adapt(insn: &mut Instruction, bytes: &[u8]) {
+pub(super) fn adapt(generation: Generation, insn: &mut Instruction, bytes: &[u8]) {
     match insn.mnemonic() {
         // Invalid in long mode (APM volume 3, SYSENTER). SYSEXIT is refused for its privilege level
         // first, as on Intel's processors.
@@ -22,8 +23,15 @@ pub(super) fn adapt(insn: &mut Instruction, bytes: &[u8]) {
         }
         // F3 with REX.B: an exchange with r8; the F3 is ignored.
         Mnemonic::Pause => *insn = without_repeat(insn, bytes),
-        // With F2 or F3 (seen on an EPYC, family 26, model 2).
-        Mnemonic::Clzero if repeat_prefix(bytes).is_some() => insn.set_code(Code::INVALID),
+        // With F2 or F3 (seen on an EPYC, family 26, model 2; one of family 25, model 17, ignores
+        // them).
+        Mnemonic::Clzero if generation == Generation::Zen5 && repeat_prefix(bytes).is_some() => {
+            insn.set_code(Code::INVALID);
+        }
+        // A far pointer has 32 bits of offset, but what is pushed has 64.
+        Mnemonic::Call if insn.code() == Code::Call_m1632 && has_rex_w(bytes) => {
+            insn.set_code(Code::Call_m1664);
+        }
         // A prefetch with a register operand.
         _ if is_0f0d(insn) && insn.op0_kind() == OpKind::Register => insn.set_code(Code::INVALID),
         _ => {}
@@ -44,6 +52,12 @@ fn is_prefix(byte: u8) -> bool {
         byte,
         0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | REPNE | REPE
     )
+}
+
+/// Whether a REX prefix, the last before the opcode, has the bit W.
+fn has_rex_w(bytes: &[u8]) -> bool {
+    let last = bytes.iter().take_while(|byte| is_prefix(**byte)).last();
+    last.is_some_and(|byte| byte & 0xf8 == 0x48)
 }
 
 /// `loope` or `loopne`, depending on a prefix.

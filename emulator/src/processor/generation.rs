@@ -15,16 +15,19 @@ pub enum Generation {
     Zen3,
     /// AMD's fourth Zen.
     Zen4,
+    /// AMD's fifth Zen.
+    Zen5,
 }
 
 impl Generation {
     /// All generations, the oldest of each vendor first.
-    pub const ALL: [Generation; 5] = [
+    pub const ALL: [Generation; 6] = [
         Generation::Nehalem,
         Generation::Skylake,
         Generation::Zen,
         Generation::Zen3,
         Generation::Zen4,
+        Generation::Zen5,
     ];
 
     /// The name in [`super::Processor`]'s grammar.
@@ -35,6 +38,7 @@ impl Generation {
             Generation::Zen => "zen",
             Generation::Zen3 => "zen3",
             Generation::Zen4 => "zen4",
+            Generation::Zen5 => "zen5",
         }
     }
 
@@ -42,7 +46,7 @@ impl Generation {
     pub fn vendor(self) -> Vendor {
         match self {
             Generation::Nehalem | Generation::Skylake => Vendor::Intel,
-            Generation::Zen | Generation::Zen3 | Generation::Zen4 => Vendor::Amd,
+            Generation::Zen | Generation::Zen3 | Generation::Zen4 | Generation::Zen5 => Vendor::Amd,
         }
     }
 
@@ -54,6 +58,7 @@ impl Generation {
             Generation::Zen => [23, 1, 2],
             Generation::Zen3 => [25, 1, 1],
             Generation::Zen4 => [25, 17, 1],
+            Generation::Zen5 => [26, 2, 1],
         }
     }
 

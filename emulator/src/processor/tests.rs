@@ -100,7 +100,7 @@ fn any_computer_has_a_closest_processor() {
         ("GenuineIntel", 6, 0x55, "v2,intel:skylake"),
         ("GenuineIntel", 6, 0x0f, "v2,intel"),
         ("AuthenticAMD", 25, 17, "v2,amd"),
-        ("AuthenticAMD", 26, 2, "v2,amd"),
+        ("AuthenticAMD", 26, 2, "v2,amd:zen5"),
         ("AuthenticAMD", 25, 1, "v2,amd:zen3"),
         ("AuthenticAMD", 25, 16, "v2,amd:zen3"),
         ("AuthenticAMD", 23, 49, "v2,amd:zen"),
@@ -119,7 +119,7 @@ fn any_computer_has_a_closest_processor() {
     assert_eq!(shown, "v2,intel,-fsgsbase");
     let flags = format!("{all} abm bmi1 movbe avx avx2 fma f16c bmi2 aes");
     let shown = info("AuthenticAMD", 26, 2, &flags).to_string();
-    assert_eq!(shown, "v3,amd,+aes");
+    assert_eq!(shown, "v3,amd:zen5,+aes");
     // An empty file stands for a system without /proc.
     assert_eq!(Processor::of_cpuinfo(""), Processor::default());
 }

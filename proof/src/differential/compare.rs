@@ -55,9 +55,9 @@ fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
     }
 }
 
-/// Removes what is not compared of an outcome: `si_code`, and whether a non-canonical address was
-/// in the stack segment, which the machine does not report.
-fn plain(outcome: Outcome) -> Outcome {
+/// Removes what is not compared of an outcome: `si_code`, and what the machine does not report:
+/// whether a non-canonical address was in the stack segment, and which selector was refused.
+fn plain(subject: &Subject, outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Signal {
             signal,
@@ -73,7 +73,10 @@ fn plain(outcome: Outcome) -> Outcome {
             } else {
                 trapno
             },
-            error_code,
+            error_code: match trapno {
+                GENERAL_PROTECTION if subject.is_far() => 0,
+                _ => error_code,
+            },
             address,
         },
         outcome => outcome,
@@ -90,7 +93,7 @@ pub(super) fn compare(
 ) -> Verdict {
     if native.0 != Outcome::Done {
         arrived(subject, case.state.rip, native);
-        native.0 = plain(native.0);
+        native.0 = plain(subject, native.0);
     }
     let (fx, avx) = (case.mode != Mode::Plain, case.mode == Mode::Avx);
     let same = |native: &(Outcome, NativeState), machine: &(Outcome, NativeState)| {

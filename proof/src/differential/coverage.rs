@@ -19,11 +19,7 @@ pub fn excluded(code: Code) -> Option<&'static str> {
         Syscall | Sysenter | Int | Int1 | Into => "enters the kernel",
         Wrfsbase | Wrgsbase | Wrpkru => "its effect outlasts the case",
         Lss | Lfs | Lgs => "its effect outlasts the case",
-        Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 | Xrstor | Xrstor64
-        | Xsaves | Xsaves64 | Xrstors | Xrstors64 => {
-            "the processor has more state than the machine"
-        }
-        Iret | Iretd | Iretq | Retf => "changes the code segment",
+        Xsaves | Xsaves64 | Xrstors | Xrstors64 => "the machine has no supervisor's state",
         _ => match code {
             Code::Mov_Sreg_rm16
             | Code::Mov_Sreg_r32m16
@@ -32,12 +28,6 @@ pub fn excluded(code: Code) -> Option<&'static str> {
             | Code::Popq_FS
             | Code::Popw_GS
             | Code::Popq_GS => "its effect outlasts the case",
-            Code::Jmp_m1616
-            | Code::Jmp_m1632
-            | Code::Jmp_m1664
-            | Code::Call_m1616
-            | Code::Call_m1632
-            | Code::Call_m1664 => "changes the code segment",
             _ => return None,
         },
     })

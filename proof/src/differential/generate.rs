@@ -1,7 +1,8 @@
 //! Generates the state for an instruction: interesting values, and addresses in the window,
 //! sometimes just outside.
 
-use super::subject::{Access, Jump, Part, Subject};
+use super::areas;
+use super::subject::{AREA_SIZE, Access, Jump, Part, Subject};
 use super::values::{self, Random};
 use iced_x86::{Instruction, Mnemonic, Register};
 use unwind_sim_host::Extended;
@@ -177,7 +178,7 @@ pub(super) fn case(
     let place = Native::place(index);
     let memory = !subject.accesses.is_empty();
     case.code = subject.bytes;
-    case.code_len = subject.insn.len() as u8;
+    case.code_len = subject.len();
     case.mode = subject.mode;
     case.memory = memory;
     let state = &mut case.state;
@@ -195,7 +196,8 @@ pub(super) fn case(
     if subject.mode != Mode::Plain {
         pools.fx(random, &mut state.fx.legacy);
         // Instructions of SSE keep the upper halves.
-        if subject.mode == Mode::Avx || pools.avx && random.chance(WITH_UPPER) {
+        let needs_upper = subject.mode == Mode::Avx || subject.has_area();
+        if pools.avx && (needs_upper || random.chance(WITH_UPPER)) {
             case.mode = Mode::Avx;
             pools.upper(random, &mut state.fx);
         }
@@ -218,6 +220,8 @@ pub(super) fn case(
     }
     string(&subject.insn, random, case);
     jump(subject, first.unwrap_or(0), random, case);
+    areas::far(subject, random, case);
+    areas::xsave(subject, random, case);
     if matches!(subject.insn.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
         && let Some(at) = in_window(case.state.gpr[RSP], 2)
     {
@@ -294,12 +298,13 @@ fn target(access: &Access, random: &mut Random) -> u64 {
     let bits = random.bits();
     let room = WINDOW_SIZE as u64 - size + 1;
     let inside = WINDOW + ((bits >> 16) & 0xffff_ffff) % room;
-    let align = if size.is_power_of_two() {
+    let align = if size.is_power_of_two() || access.size == AREA_SIZE {
         size.min(64)
     } else {
         8
     };
     match bits & 0xff {
+        0 if access.size == AREA_SIZE => (WINDOW_PAGE.end - (bits >> 8) % size) & !(align - 1),
         0 => WINDOW_PAGE.end - (bits >> 8) % size,
         1 => WINDOW_PAGE.start.wrapping_sub(1 + (bits >> 8) % size),
         2 => 1 << 63 | inside,
@@ -429,6 +434,11 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
         }
         Jump::Register(register) => case.state.gpr[register as usize] = anywhere,
         Jump::Memory => {
+            let from = if subject.pops() {
+                case.state.gpr[RSP]
+            } else {
+                from
+            };
             if let Some(at) = in_window(from, 8) {
                 case.state.window[at..at + 8].copy_from_slice(&anywhere.to_le_bytes());
             }
@@ -438,7 +448,7 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
 }
 
 /// The offset of `address` in the window, if `size` bytes from there are in it.
-fn in_window(address: u64, size: usize) -> Option<usize> {
+pub(super) fn in_window(address: u64, size: usize) -> Option<usize> {
     let at = address.wrapping_sub(WINDOW);
     (at <= (WINDOW_SIZE - size) as u64).then_some(at as usize)
 }

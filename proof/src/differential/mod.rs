@@ -6,6 +6,8 @@
 //! where processors may differ; `coverage` lists what is not executed, and why. Not here: executing
 //! instructions on the processor (`unwind-sim-host`), and sequences of instructions.
 
+mod areas;
+mod bytes;
 mod compare;
 mod coverage;
 mod encodings;
@@ -26,7 +28,8 @@ pub use subject::Subject;
 pub use values::Random;
 
 use generate::Pools;
-use iced_x86::{Code, EncodingKind, InstructionInfoFactory};
+use iced_x86::{Code, EncodingKind, Instruction, InstructionInfoFactory};
+use std::collections::HashSet;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::TABLE;
 use unwind_sim_emulator::processor::Feature;
@@ -34,6 +37,8 @@ use unwind_sim_host::native::{Mode, Native, NativeCase, NativeError, NativeState
 
 /// Number of states tried for each encoding.
 const STATES: usize = 8;
+/// How many of 256 instructions are random bytes.
+const WITH_BYTES: u8 = 24;
 /// Number of encodings of a code tried in the machine before it counts as not modelled.
 const PROBES: usize = 40;
 
@@ -49,6 +54,8 @@ pub struct Fuzzer {
     emulated: Emulated,
     encodings: Encodings,
     codes: Vec<(Code, Mode)>,
+    /// If random bytes are executed as well: the codes that they may be.
+    bytes: Option<HashSet<Code>>,
     next: usize,
     random: Random,
     pools: Pools,
@@ -71,7 +78,8 @@ pub struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Fuzzes the `wanted` codes that the machine models, those of AVX only if this computer has it. `processor` is what the machine emulates:
+    /// Fuzzes the `wanted` codes that the machine models, those of AVX only if this computer has it;
+    /// if [`Code::INVALID`] is wanted, also random bytes. `processor` is what the machine emulates:
     /// this computer's processor, or the closest one.
     ///
     /// # Errors
@@ -94,12 +102,14 @@ impl Fuzzer {
             .filter(|(_, mode)| *mode != Mode::Avx || Native::has_avx())
             .collect();
         codes.shrink_to_fit();
+        let bytes = wanted(Code::INVALID).then(|| codes.iter().map(|(code, _)| *code).collect());
         let state = NativeState::default();
         Ok(Fuzzer {
             native,
             emulated,
             encodings,
             codes,
+            bytes,
             next: 0,
             random,
             pools,
@@ -138,13 +148,20 @@ impl Fuzzer {
             self.next = (self.next + 1) % self.codes.len();
             let mut bytes = [0; 15];
             let place = Native::place(first);
-            let Some(insn) = self
-                .encodings
-                .random(code, place, &mut self.random, &mut bytes)
-            else {
+            let processor = self.emulated.processor();
+            let insn = match self.bytes.is_some() && self.random.chance(WITH_BYTES) {
+                true => self.any(place, &mut bytes),
+                false => self
+                    .encodings
+                    .random(code, place, &mut self.random, &mut bytes),
+            };
+            let Some(insn) = insn else {
                 continue;
             };
-            let processor = self.emulated.processor();
+            let mode = match insn.code() == code {
+                true => mode,
+                false => subject::mode(insn.code()),
+            };
             let subject = Subject::new(&processor, insn, bytes, mode, &mut self.factory);
             for index in first..first + STATES {
                 let case = &mut self.cases[index];
@@ -173,6 +190,13 @@ impl Fuzzer {
             self.coverage.add(subject.insn.code(), fault);
         }
         Ok(failures)
+    }
+
+    /// Bytes that are not an instruction, or are one of the codes.
+    fn any(&mut self, place: u64, bytes: &mut [u8; 15]) -> Option<Instruction> {
+        let processor = self.emulated.processor();
+        let wanted = self.bytes.as_ref()?;
+        bytes::random(&processor, wanted, place, &mut self.random, bytes)
     }
 
     fn judge(&mut self, subject: &Subject, index: usize) -> Verdict {

@@ -1,12 +1,13 @@
 //! An encoded instruction with what is needed to choose a state for it: its memory accesses, jump
 //! target and use of the x87, SSE and AVX state.
 
+use super::areas::has_area;
 use iced_x86::{
     Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, EncodingKind, FlowControl, Instruction,
     InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use unwind_sim_emulator::Processor;
-use unwind_sim_host::native::{Mode, NativeCase};
+use unwind_sim_host::native::{Mode, Native, NativeCase};
 
 /// Maximum length of an instruction in bytes.
 pub(super) const LENGTH_MAX: usize = 15;
@@ -106,6 +107,13 @@ impl Subject {
             written: !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead),
         });
         let mut accesses: Vec<_> = accesses.collect();
+        if has_area(insn.mnemonic()) {
+            // iced does not say how large it is.
+            accesses.truncate(1);
+            accesses
+                .iter_mut()
+                .for_each(|access| access.size = AREA_SIZE);
+        }
         if insn.mnemonic() == Mnemonic::Clzero {
             accesses = vec![cache_line(insn.code() != Code::Clzeroq)];
         }
@@ -120,6 +128,8 @@ impl Subject {
     }
 }
 
+/// Size of an XSAVE area with the components that both sides have (`cpuid`, leaf 0xd).
+pub(super) const AREA_SIZE: u32 = 832;
 /// Size of the line that `clzero` clears (APM volume 3, CLZERO; CPUID 1, EBX).
 const CACHE_LINE: u32 = 64;
 
@@ -137,6 +147,38 @@ fn cache_line(small: bool) -> Access {
 }
 
 impl Subject {
+    /// Number of bytes of code; all, if they are not an instruction: the processor decides how many
+    /// it looks at.
+    pub(super) fn len(&self) -> u8 {
+        match self.insn.is_invalid() {
+            true => LENGTH_MAX as u8,
+            false => self.insn.len() as u8,
+        }
+    }
+
+    /// Whether it saves or restores an XSAVE area.
+    pub(super) fn has_area(&self) -> bool {
+        has_area(self.insn.mnemonic())
+    }
+
+    /// Whether it is `iret`.
+    pub(super) fn is_iret(&self) -> bool {
+        matches!(
+            self.insn.mnemonic(),
+            Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq
+        )
+    }
+
+    /// Whether it returns to an address on the stack.
+    pub(super) fn pops(&self) -> bool {
+        self.is_iret() || matches!(self.insn.mnemonic(), Mnemonic::Ret | Mnemonic::Retf)
+    }
+
+    /// Whether it loads a code segment.
+    pub(super) fn is_far(&self) -> bool {
+        self.is_iret() || self.insn.mnemonic() == Mnemonic::Retf || is_far_pointer(&self.insn)
+    }
+
     /// Whether it accesses memory in more than one part.
     pub(super) fn in_parts(&self) -> bool {
         let single = |access: &Access| access.size <= 32 && access.size.is_power_of_two();
@@ -224,18 +266,39 @@ fn jump(insn: &Instruction) -> Jump {
     {
         return Jump::Relative;
     }
+    let returns = matches!(
+        insn.mnemonic(),
+        Mnemonic::Ret | Mnemonic::Retf | Mnemonic::Iret | Mnemonic::Iretd | Mnemonic::Iretq
+    );
     match (insn.flow_control(), insn.op0_kind()) {
         (FlowControl::IndirectBranch | FlowControl::IndirectCall, OpKind::Register) => {
             Jump::Register(insn.op0_register().number() as u8)
         }
         (FlowControl::IndirectBranch | FlowControl::IndirectCall, _) => Jump::Memory,
-        (FlowControl::Return, _) if insn.mnemonic() == Mnemonic::Ret => Jump::Memory,
+        (FlowControl::Return, _) if returns => Jump::Memory,
         _ => Jump::None,
     }
 }
 
+/// Whether the operand is a far pointer in memory.
+fn is_far_pointer(insn: &Instruction) -> bool {
+    use Code::*;
+    matches!(
+        insn.code(),
+        Jmp_m1616 | Jmp_m1632 | Jmp_m1664 | Call_m1616 | Call_m1632 | Call_m1664
+    )
+}
+
 /// The least mode that has all the registers that an instruction uses.
 pub(super) fn mode(code: Code) -> Mode {
+    if code == Code::INVALID {
+        // Whatever it does to a register is seen.
+        return if Native::has_avx() {
+            Mode::Avx
+        } else {
+            Mode::Fx
+        };
+    }
     if code.encoding() == EncodingKind::VEX {
         return if is_general(code) {
             Mode::Plain

@@ -6,20 +6,12 @@
 //! elements as they were (seen on an AMD EPYC, family 26, model 2; the SDM's pseudocode replaces
 //! masks by their signs and clears what lies above first).
 
+use super::element::linear;
 use crate::core::Core;
 use crate::isa::sse::registers::{from_bytes, set_ymm, to_bytes, ymm};
 use crate::isa::sse::wide::is_wide;
 use crate::op::{Flow, Op, Run};
 use iced_x86::{Instruction, Mnemonic};
-
-/// Added to the register of the segment's base: addresses have 32 bits.
-const SMALL: i32 = 0x100;
-
-/// The value of `imm`: the register with the base of the segment, and whether addresses have 32
-/// bits.
-pub(crate) fn gather_address(segment: usize, small: bool) -> i32 {
-    segment as i32 | if small { SMALL } else { 0 }
-}
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
@@ -58,7 +50,6 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
     let mut result = to_bytes(ymm(core, op.dst));
     let mut mask = to_bytes(ymm(core, op.extra));
     let base = core.state.gpr[(op.base & 31) as usize].wrapping_add(op.disp);
-    let segment = core.state.gpr[(op.imm & 31) as usize];
     let mut flow = Flow::Next;
     for number in 0..COUNT {
         let at = number * SIZE;
@@ -67,11 +58,8 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
                 4 => i64::from(i32::from_le_bytes(array(&indices, 4 * number))),
                 _ => i64::from_le_bytes(array(&indices, 8 * number)),
             };
-            let mut address = base.wrapping_add(index.cast_unsigned() << (op.scale & 3));
-            if op.imm & SMALL != 0 {
-                address &= 0xffff_ffff;
-            }
-            let address = address.wrapping_add(segment);
+            let offset = index.cast_unsigned() << (op.scale & 3);
+            let address = linear(core, op, base.wrapping_add(offset));
             let Some(element) = core.memory.load_bytes::<SIZE>(address) else {
                 flow = Flow::Stop;
                 break;

@@ -1,6 +1,7 @@
 //! Loads and stores of the elements that a mask selects: `vmaskmovps`, `vpmaskmovd` and the like.
 //! Only these elements can fault.
 
+use super::element::linear;
 use crate::core::Core;
 use crate::isa::sse::registers::{from_bytes, set_ymm, to_bytes, ymm};
 use crate::isa::sse::wide::is_wide;
@@ -37,7 +38,7 @@ fn load<const SIZE: usize, const TOTAL: usize>(core: &mut Core, op: &Op) -> Flow
     let address = op.address(core);
     let mut result = [0; 32];
     for offset in selected::<SIZE, TOTAL>(ymm(core, op.src)) {
-        let at = address.wrapping_add(offset as u64);
+        let at = linear(core, op, address.wrapping_add(offset as u64));
         let Some(element) = core.memory.load_bytes::<SIZE>(at) else {
             return Flow::Stop;
         };
@@ -52,7 +53,7 @@ fn store<const SIZE: usize, const TOTAL: usize>(core: &mut Core, op: &Op) -> Flo
     let address = op.address(core);
     let mask = ymm(core, op.src);
     for offset in selected::<SIZE, TOTAL>(mask) {
-        let at = address.wrapping_add(offset as u64);
+        let at = linear(core, op, address.wrapping_add(offset as u64));
         if core.memory.check_store(at, SIZE).is_none() {
             return Flow::Stop;
         }
@@ -61,7 +62,7 @@ fn store<const SIZE: usize, const TOTAL: usize>(core: &mut Core, op: &Op) -> Flo
     for offset in selected::<SIZE, TOTAL>(mask) {
         let mut element = [0; SIZE];
         element.copy_from_slice(&data[offset..offset + SIZE]);
-        let at = address.wrapping_add(offset as u64);
+        let at = linear(core, op, address.wrapping_add(offset as u64));
         if core.memory.store_bytes(at, element).is_none() {
             return Flow::Stop;
         }

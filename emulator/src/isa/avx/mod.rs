@@ -4,6 +4,7 @@
 //! select bytes of memory, or have more operands. Not here: AES, carry-less multiplication and
 //! Galois fields.
 
+mod element;
 mod fused;
 mod gather;
 mod half;
@@ -13,7 +14,7 @@ mod permute;
 mod tests;
 mod variable;
 
-pub(crate) use gather::gather_address;
+pub(crate) use element::{element_address, has_mask};
 
 use super::sse;
 use crate::core::Core;

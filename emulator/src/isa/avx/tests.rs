@@ -205,6 +205,23 @@ fn masked_moves_touch_selected_elements_only() {
     }
 }
 
+/// Elements have addresses of 32 bits each: after the last one comes 0, plus the segment's base.
+#[test]
+fn addresses_of_masked_elements_wrap_around() {
+    let load = [0x67, 0xc4, 0xe2, 0x75, 0x2c, 0x07]; // vmaskmovps ymm0, ymm1, [edi]
+    let store = [0x67, 0xc4, 0xe2, 0x75, 0x2e, 0x07];
+    let with_segment = [0x64, 0x67, 0xc4, 0xe2, 0x75, 0x2c, 0x07];
+    for (code, expected) in [(&load[..], 8), (&store, 8), (&with_segment, 0x7_0000_0008)] {
+        let (exit, _) = run(code, |core| {
+            core.state.set_gpr(reg::RDI, 0x5_ffff_fff8);
+            core.state.set_gpr(reg::FS, 0x7_0000_0000);
+            // The fifth element.
+            core.state.vectors.set_ymm(1, [0, 1 << 31]);
+        });
+        assert_eq!(fault_of(exit), expected);
+    }
+}
+
 /// A fault leaves what is done done, and its mask cleared; then it can go on.
 #[test]
 fn gathers_are_restarted_after_a_fault() {

@@ -67,6 +67,14 @@ fn long_pointers() {
     let pointer = [&(1_u64 << 47).to_le_bytes()[..], &[0x33, 0]].concat();
     let (exit, machine) = transfer("v2,intel", &code, &pointer, &[]);
     assert_eq!((exit, machine.core.state.gpr(reg::RSP)), (GENERAL, STACK));
+    // AMD's push 64 bits nevertheless.
+    let pointer = [&0x1234_5678_u32.to_le_bytes()[..], &[0x33, 0]].concat();
+    let (exit, machine) = transfer("v2,amd", &code, &pointer, &[]);
+    let state = &machine.core.state;
+    assert_eq!((exit, state.rip), (Exit::Limit, 0x1234_5678));
+    assert_eq!(state.gpr(reg::RSP), STACK - 16);
+    let pushed = [(CODE + 3).to_le_bytes(), 0x33_u64.to_le_bytes()].concat();
+    assert_eq!(bytes::<16>(&machine, STACK - 16), pushed[..]);
 }
 
 /// lretq, and lretq $0xfff0: the immediate is not signed.
@@ -186,22 +194,26 @@ fn random_numbers_can_be_repeated() {
     assert_eq!(numbers(7, &[0x66, 0x0f, 0xc7, 0xf0], 1)[0], first & 0xffff);
 }
 
-/// clzero with 64 and 32 bits of address; not with F3.
+/// clzero with 64 and 32 bits of address; with F3 not on each processor.
 #[test]
 fn a_cache_line_is_cleared() {
-    for (code, base, expected) in [
-        (&[0x0f, 0x01, 0xfc][..], 0, Exit::Limit),
-        (&[0x67, 0x0f, 0x01, 0xfc], 7 << 32, Exit::Limit),
+    let refused = Exit::Exception(Exception::InvalidOpcode);
+    let repeated = &[0xf3, 0x0f, 0x01, 0xfc];
+    for (processor, code, base, expected) in [
+        ("v2,amd,+clzero", &[0x0f, 0x01, 0xfc][..], 0, Exit::Limit),
         (
-            &[0xf3, 0x0f, 0x01, 0xfc],
-            0,
-            Exit::Exception(Exception::InvalidOpcode),
+            "v2,amd,+clzero",
+            &[0x67, 0x0f, 0x01, 0xfc],
+            7 << 32,
+            Exit::Limit,
         ),
+        ("v2,amd:zen4,+clzero", repeated, 0, Exit::Limit),
+        ("v2,amd:zen5,+clzero", repeated, 0, refused),
     ] {
         let mut machine = machine(code);
         machine
             .core
-            .set_processor("v2,amd,+clzero".parse().expect("a processor"));
+            .set_processor(processor.parse().expect("a processor"));
         machine.core.state.set_gpr(reg::RAX, base | (DATA + 64 + 5));
         let before: [u8; 192] = bytes(&machine, DATA);
         assert_eq!(machine.run(1, &mut ()), expected, "{code:x?}");
