@@ -32,6 +32,11 @@ pub(super) fn adapt(generation: Generation, insn: &mut Instruction, bytes: &[u8]
         Mnemonic::Call if insn.code() == Code::Call_m1632 && has_rex_w(bytes) => {
             insn.set_code(Code::Call_m1664);
         }
+        Mnemonic::INVALID => {
+            if let Some(other) = permutation_without_w(insn.ip(), bytes) {
+                *insn = other;
+            }
+        }
         // A prefetch with a register operand.
         _ if is_0f0d(insn) && insn.op0_kind() == OpKind::Register => insn.set_code(Code::INVALID),
         _ => {}
@@ -87,6 +92,21 @@ fn without_repeat(insn: &Instruction, bytes: &[u8]) -> Instruction {
         Mnemonic::Xchg => other,
         _ => *insn,
     }
+}
+
+/// `vpermq` and `vpermpd` with VEX.W0, which both manuals leave out (seen on an EPYC, family 25, model
+/// 17).
+fn permutation_without_w(ip: u64, bytes: &[u8]) -> Option<Instruction> {
+    const W: u8 = 0x80;
+    let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte)).count();
+    let mut with_w = bytes.to_vec();
+    *with_w.get_mut(prefixes + 2)? |= W;
+    let other = Decoder::with_ip(64, &with_w, ip, DecoderOptions::AMD).decode();
+    let is_one = matches!(
+        other.code(),
+        Code::VEX_Vpermq_ymm_ymmm256_imm8 | Code::VEX_Vpermpd_ymm_ymmm256_imm8
+    );
+    is_one.then_some(other)
 }
 
 /// Whether the opcode is 0F 0D, under any of its names.

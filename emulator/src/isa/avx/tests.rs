@@ -205,6 +205,31 @@ fn masked_moves_touch_selected_elements_only() {
     }
 }
 
+/// AMD's processors permute quadwords whatever VEX.W is.
+#[test]
+fn permutations_need_no_w() {
+    for (processor, w, expected) in [
+        ("v3,intel", 0x7d, Exit::Exception(Exception::InvalidOpcode)),
+        ("v3,intel", 0xfd, Exit::Limit),
+        ("v3,amd", 0x7d, Exit::Limit),
+        // `vvvv` must not be used.
+        ("v3,amd", 0x75, Exit::Exception(Exception::InvalidOpcode)),
+    ] {
+        for opcode in [0, 1] {
+            // vpermq or vpermpd ymm0, ymm1, 0x1b: the reverse.
+            let (exit, machine) = run(&[0xc4, 0xe3, w, opcode, 0xc1, 0x1b], |core| {
+                core.set_processor(processor.parse().expect("a processor"));
+                core.state.vectors.set_ymm(1, [2 << 64 | 1, 4 << 64 | 3]);
+            });
+            assert_eq!(exit, expected, "{processor} {w:#x}");
+            if exit == Exit::Limit {
+                let reverse = [3 << 64 | 4, 1 << 64 | 2];
+                assert_eq!(machine.core.state.vectors.ymm(0), reverse);
+            }
+        }
+    }
+}
+
 /// Elements have addresses of 32 bits each: after the last one comes 0, plus the segment's base.
 #[test]
 fn addresses_of_masked_elements_wrap_around() {
