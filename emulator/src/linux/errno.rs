@@ -47,6 +47,12 @@ impl Errno {
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Errno {
         use io::ErrorKind as Kind;
+        // Linux has the same numbers outside.
+        if cfg!(target_os = "linux")
+            && let Some(number) = error.raw_os_error()
+        {
+            return Errno(number as u16);
+        }
         match error.kind() {
             Kind::NotFound => Errno::ENOENT,
             Kind::PermissionDenied => Errno::EACCES,

@@ -8,6 +8,7 @@
 mod attributes;
 mod change;
 mod description;
+mod host;
 mod inode;
 mod names;
 mod open;
@@ -18,6 +19,7 @@ mod table;
 use attributes::Owners;
 pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
+use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};
@@ -31,9 +33,7 @@ use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Linux `PATH_MAX`, including the NUL.
@@ -89,7 +89,7 @@ pub(super) struct OwnFiles {
 /// The state of all files.
 #[derive(Debug)]
 pub(super) struct Files {
-    root: PathBuf,
+    host: Host,
     allow_write: bool,
     entries: BTreeMap<Vec<u8>, Entry>,
     /// Files of the host that were copied, by device and inode number: all their names lead to the
@@ -122,7 +122,7 @@ pub(super) struct FilesOptions {
 impl Files {
     pub(super) fn new(options: FilesOptions) -> Files {
         let mut files = Files {
-            root: options.root,
+            host: Host::new(&options.root),
             allow_write: options.allow_write,
             entries: BTreeMap::new(),
             copied: BTreeMap::new(),
@@ -155,12 +155,6 @@ impl Files {
         files
     }
 
-    /// The host's path of a file.
-    fn host(&self, path: &[u8]) -> PathBuf {
-        let relative = path.strip_prefix(b"/").unwrap_or(path);
-        self.root.join(OsStr::from_bytes(relative))
-    }
-
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {
         self.entries.insert(path, Entry::Node(inode));
     }
@@ -182,7 +176,7 @@ impl Files {
         if !self.is_of_host(path) {
             return Node::Missing;
         }
-        match std::fs::symlink_metadata(self.host(path)) {
+        match self.host.metadata(path) {
             Ok(metadata) => match self.copied.get(&attributes::identity(&metadata)) {
                 Some(inode) => Node::Memory(inode.clone()),
                 None => Node::Host(Box::new(metadata)),
@@ -290,11 +284,7 @@ impl Files {
     }
 
     fn list_host(&self, path: &[u8], names: &mut BTreeMap<Vec<u8>, u8>) -> Answer<()> {
-        for entry in std::fs::read_dir(self.host(path))? {
-            let entry = entry?;
-            let kind = entry.file_type().map_or(0, |t| attributes::host_type(&t));
-            names.insert(entry.file_name().as_bytes().to_vec(), kind);
-        }
+        names.extend(self.host.list(path)?);
         Ok(())
     }
 
@@ -308,7 +298,7 @@ impl Files {
                 self.list_host(path, &mut names)?;
             }
             Node::Memory(inode) if inode.borrow().is_directory() => {
-                let host = std::fs::symlink_metadata(self.host(path));
+                let host = self.host.metadata(path);
                 if host.is_ok_and(|m| self.copied.contains_key(&attributes::identity(&m))) {
                     self.list_host(path, &mut names)?;
                 }
@@ -349,9 +339,7 @@ impl Node {
     pub(super) fn link(&self, files: &Files, path: &[u8]) -> Option<Answer<Vec<u8>>> {
         match self {
             Node::Host(metadata) if metadata.is_symlink() => {
-                let target = std::fs::read_link(files.host(path));
-                let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
-                Some(target.map_err(Errno::from))
+                Some(files.host.target(path).map_err(Errno::from))
             }
             Node::Memory(inode) => {
                 let inode = inode.borrow();

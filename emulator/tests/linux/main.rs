@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
+mod escapes;
 mod exceptions;
 mod files;
 mod snapshots;

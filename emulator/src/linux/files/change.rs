@@ -3,13 +3,11 @@
 
 use super::attributes::{Attributes, Time};
 use super::description::Kind;
+use super::host::{Access, Host};
 use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
 use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
-use std::fs::{self, File, FileTimes, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, SystemTime};
 
 impl Files {
     /// Whether changes at this path are made on the host.
@@ -54,7 +52,7 @@ impl Files {
             if from.size > self.budget.left() {
                 return Err(Errno::ENOSPC);
             }
-            let bytes = fs::read(self.host(path))?;
+            let bytes = self.read_whole(path)?;
             inode.borrow_mut().write(0, &bytes)?;
         }
         {
@@ -101,12 +99,12 @@ impl Files {
         &mut self,
         resolved: ResolvedPath,
         change: impl FnOnce(&mut super::Inode),
-        on_host: impl FnOnce(&std::path::Path) -> std::io::Result<()>,
+        on_host: impl FnOnce(&Host, &[u8]) -> std::io::Result<()>,
     ) -> Answer {
         match &resolved.node {
             Node::Special(_) => return Ok(0),
             Node::Host(_) if self.on_host(&resolved.path) => {
-                on_host(&self.host(&resolved.path))?;
+                on_host(&self.host, &resolved.path)?;
                 return Ok(0);
             }
             _ => {}
@@ -134,7 +132,7 @@ impl Files {
         self.change(
             resolved,
             |inode| inode.mode = inode.mode & !0o7777 | mode,
-            |host| fs::set_permissions(host, Permissions::from_mode(mode)),
+            |host, path| host.set_mode(path, mode),
         )
     }
 
@@ -158,15 +156,9 @@ impl Files {
                 inode.accessed = accessed.unwrap_or(inode.accessed);
                 inode.modified = modified.unwrap_or(inode.modified);
             },
-            |host| {
-                let mut times = FileTimes::new();
-                if let Some(time) = accessed.and_then(system_time) {
-                    times = times.set_accessed(time);
-                }
-                if let Some(time) = modified.and_then(system_time) {
-                    times = times.set_modified(time);
-                }
-                File::open(host)?.set_times(times)
+            |host, path| {
+                let pair = |time: Time| (time.seconds, time.nanoseconds.into());
+                host.set_times(path, [accessed, modified].map(|time| time.map(pair)))
             },
         )
     }
@@ -204,7 +196,7 @@ impl Files {
                     inode.mode &= !(S_ISUID | S_ISGID);
                 }
             },
-            |_| Ok(()),
+            |_, _| Ok(()),
         )
     }
 
@@ -212,14 +204,16 @@ impl Files {
         if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }
+        if matches!(&resolved.node, Node::Host(metadata) if !metadata.is_file()) {
+            return Err(Errno::EINVAL);
+        }
         if !self.allows(&self.attributes(&resolved), 2) {
             return Err(Errno::EACCES);
         }
         if matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path) {
-            let file = fs::OpenOptions::new()
-                .write(true)
-                .open(self.host(&resolved.path))?;
-            file.set_len(size)?;
+            self.host
+                .open(&resolved.path, Access::WRITE)?
+                .set_len(size)?;
             return Ok(0);
         }
         let now = self.now;
@@ -229,9 +223,4 @@ impl Files {
         (inode.modified, inode.changed) = (now, now);
         Ok(0)
     }
-}
-
-fn system_time(time: Time) -> Option<SystemTime> {
-    let since = Duration::new(u64::try_from(time.seconds).ok()?, time.nanoseconds);
-    SystemTime::UNIX_EPOCH.checked_add(since)
 }

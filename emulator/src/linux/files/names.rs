@@ -6,10 +6,7 @@
 use super::attributes::{S_IFDIR, S_IFLNK};
 use super::inode::InodeRef;
 use super::{Answer, Entry, Errno, Files, Last, Node, ResolvedPath, join, last, parent};
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, symlink};
 
 /// Added to the path of a removed directory that is still in use: no name contains a NUL.
 const REMOVED: u8 = 0;
@@ -75,7 +72,7 @@ impl Files {
         let path = self.new_path(base, path, true)?;
         let mode = mode & 0o1777 & !self.own.umask;
         if self.on_host(&path) {
-            fs::DirBuilder::new().mode(mode).create(self.host(&path))?;
+            self.host.make_folder(&path, mode)?;
         } else {
             let inode = self.new_inode(S_IFDIR | mode, parent(&path));
             self.insert(path, inode);
@@ -89,7 +86,7 @@ impl Files {
         }
         let path = self.new_path(base, path, false)?;
         if self.on_host(&path) {
-            symlink(OsStr::from_bytes(target), self.host(&path))?;
+            self.host.make_link(target, &path)?;
         } else {
             let inode = self.new_inode(S_IFLNK | 0o777, parent(&path));
             inode.borrow_mut().write(0, target)?;
@@ -110,7 +107,7 @@ impl Files {
             return Err(Errno::EPERM);
         }
         if self.on_host(&path) && self.on_host(&from.path) {
-            fs::hard_link(self.host(&from.path), self.host(&path))?;
+            self.host.link(&from.path, &path)?;
             return Ok(0);
         }
         let now = self.now;
@@ -176,12 +173,7 @@ impl Files {
             Node::Special(_) => return Err(Errno::EACCES),
             Node::Memory(found) => inode = Some(found.clone()),
             _ if on_host => {
-                let host = self.host(&resolved.path);
-                if is_directory {
-                    fs::remove_dir(host)?;
-                } else {
-                    fs::remove_file(host)?;
-                }
+                self.host.remove(&resolved.path, is_directory)?;
             }
             // Other users of the file see that it has one name less.
             Node::Host(metadata) if metadata.is_file() && self.is_known_elsewhere(metadata) => {
@@ -324,7 +316,7 @@ impl Files {
             _ => {}
         }
         if self.on_host(&from.path) && self.on_host(&to.path) {
-            fs::rename(self.host(&from.path), self.host(&to.path))?;
+            self.host.rename(&from.path, &to.path)?;
             self.moved(&from.path, &to.path);
             return Ok(0);
         }

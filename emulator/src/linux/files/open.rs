@@ -2,9 +2,10 @@
 
 use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
+use super::host::Access;
 use super::special::{Device, Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
-use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::rc::Rc;
 
 /// Flags of `open` (Linux 6.12 `include/uapi/asm-generic/fcntl.h`).
@@ -156,16 +157,21 @@ impl Files {
             // The program must not use devices and pipes of the host.
             Node::Host(metadata) if !metadata.is_file() => Err(Errno::ENODEV),
             Node::Host(_) if writes && self.allow_write => {
-                let mut options = OpenOptions::new();
-                options.read(flags & o::ACCMODE != o::WRONLY).write(true);
-                options.truncate(truncates);
-                opened(Kind::Host(Rc::new(options.open(self.host(&path))?)), &path)
+                let access = Access {
+                    reads: flags & o::ACCMODE != o::WRONLY,
+                    writes: true,
+                    truncates,
+                };
+                opened(Kind::Host(Rc::new(self.host.open(&path, access)?)), &path)
             }
             Node::Host(_) if writes => {
                 let inode = self.copy_up(&path, !truncates)?;
                 opened(Kind::Memory(inode), &path)
             }
-            Node::Host(_) => opened(Kind::Host(Rc::new(File::open(self.host(&path))?)), &path),
+            Node::Host(_) => {
+                let file = self.host.open(&path, Access::READ)?;
+                opened(Kind::Host(Rc::new(file)), &path)
+            }
         }
     }
 
@@ -187,7 +193,11 @@ impl Files {
 
     /// The content of a file of the host that is not too large for memory.
     pub(in crate::linux) fn read_whole(&self, path: &[u8]) -> Answer<Vec<u8>> {
-        Ok(std::fs::read(self.host(path))?)
+        let mut bytes = Vec::new();
+        self.host
+            .open(path, Access::READ)?
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Creates a regular file.
@@ -195,11 +205,9 @@ impl Files {
         self.check_may_change(parent(path))?;
         let mode = mode & 0o7777 & !self.own.umask;
         if self.on_host(path) {
-            let mut options = OpenOptions::new();
-            options.read(flags & o::ACCMODE != o::WRONLY).write(true);
-            options.create_new(true);
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-            return Ok(Kind::Host(Rc::new(options.open(self.host(path))?)));
+            let reads = flags & o::ACCMODE != o::WRONLY;
+            let file = self.host.create(path, reads, mode)?;
+            return Ok(Kind::Host(Rc::new(file)));
         }
         let inode = self.new_inode(S_IFREG | mode, parent(path));
         self.insert(path.to_vec(), inode.clone());

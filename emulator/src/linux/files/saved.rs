@@ -112,7 +112,7 @@ impl Files {
             others,
         );
         let files = Files {
-            root: self.root.clone(),
+            host: self.host.clone(),
             allow_write: self.allow_write,
             entries: copied.entries,
             copied: copied.copied,
