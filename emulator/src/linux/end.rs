@@ -65,6 +65,7 @@ impl Kernel {
             _ => 0,
         };
         let number = self.process.number;
+        self.undo_semaphores();
         if number == PID {
             self.system.first_outcome = Some(outcome);
         }

@@ -4,6 +4,7 @@
 //! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`,
 //! `mm/memfd.c`.
 
+use super::mapped::same_file;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
@@ -322,6 +323,7 @@ impl Kernel {
         if !open.borrow().can_write() {
             return Err(Errno::EINVAL);
         }
+        let old = open.borrow().size().unwrap_or(0);
         match &open.borrow().kind {
             Kind::Host(file) => file.set_len(size)?,
             Kind::Memory(inode) => {
@@ -331,7 +333,7 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         }
-        self.refresh_mappings(open);
+        self.file_resized(open, old);
         Ok(0)
     }
 
@@ -364,14 +366,16 @@ impl Kernel {
         match mode {
             0 if end > now => self.resize(&open, end),
             PUNCH if from < now => {
+                let file = same_file(&open.borrow().kind).ok_or(Errno::ENODEV)?;
+                // Without `O_APPEND`, which would write elsewhere.
+                let file = Description::new(file, o::RDWR, &open.borrow().path).shared();
                 let mut at = from;
                 while at < end.min(now) {
                     let zeros = [0; 4096];
                     let count = (end.min(now) - at).min(zeros.len() as u64) as usize;
-                    let written = self.files.write(&open, Some(at), &zeros[..count])?;
+                    let written = self.write_bytes(&file, Some(at), &zeros[..count])?;
                     at += written.filter(|&w| w > 0).ok_or(Errno::EIO)? as u64;
                 }
-                self.refresh_mappings(&open);
                 Ok(0)
             }
             _ => Ok(0),

@@ -2,7 +2,7 @@
 //! the process may write there, otherwise in memory. Not here: names (`names`).
 
 use super::attributes::{Attributes, Time};
-use super::description::Kind;
+use super::description::{Kind, Shared};
 use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
@@ -74,16 +74,9 @@ impl Files {
             return Ok(inode);
         }
         for (_, open) in self.own.table.open() {
-            let is_it = match &open.borrow().kind {
-                Kind::Host(file) => file
-                    .metadata()
-                    .is_ok_and(|m| super::attributes::identity(&m) == identity),
-                _ => false,
-            };
-            if is_it {
-                open.borrow_mut().kind = Kind::Memory(inode.clone());
-            }
+            become_copy(open, identity, &inode);
         }
+        self.newly_copied.push((identity, inode.clone()));
         Ok(inode)
     }
 
@@ -234,4 +227,17 @@ impl Files {
 fn system_time(time: Time) -> Option<SystemTime> {
     let since = Duration::new(u64::try_from(time.seconds).ok()?, time.nanoseconds);
     SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+/// Makes an open file of the host refer to the copy of its file.
+pub(in crate::linux) fn become_copy(open: &Shared, identity: (u64, u64), copy: &InodeRef) {
+    let is_it = match &open.borrow().kind {
+        Kind::Host(file) => file
+            .metadata()
+            .is_ok_and(|m| super::attributes::identity(&m) == identity),
+        _ => false,
+    };
+    if is_it {
+        open.borrow_mut().kind = Kind::Memory(copy.clone());
+    }
 }

@@ -88,6 +88,7 @@ impl Files {
         );
         self.entries = copied.entries;
         self.copied = copied.copied;
+        self.newly_copied.clear();
         self.budget = copied.budget;
         self.inodes = saved.inodes;
         self.own = copied.own;
@@ -116,6 +117,7 @@ impl Files {
             allow_write: self.allow_write,
             entries: copied.entries,
             copied: copied.copied,
+            newly_copied: Vec::new(),
             budget: copied.budget,
             inodes: self.inodes,
             own: copied.own,
