@@ -25,6 +25,7 @@ mod identity;
 mod ipc;
 mod kernel;
 mod layout;
+mod locks;
 mod numbers;
 mod objects;
 mod observer;

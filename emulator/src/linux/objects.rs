@@ -54,6 +54,8 @@ pub(super) enum Object {
     },
     Epoll(Epoll),
     Socket(Box<Socket>),
+    /// What an open file has locks by.
+    Lock,
 }
 
 /// Who gets a signal when something can be read.
@@ -150,6 +152,7 @@ impl Objects {
             Object::Process { .. } => Sort::Process,
             Object::Epoll(_) => Sort::Epoll,
             Object::Socket(_) => Sort::Socket,
+            Object::Lock => Sort::Lock,
         };
         let id = self.next;
         self.next += 1;

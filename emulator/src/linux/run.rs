@@ -161,6 +161,7 @@ impl Kernel {
         self.process.thread.wait = None;
         self.system.changes += 1;
         self.follow_copies();
+        self.release_closed_locks();
         self.settle_objects();
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {

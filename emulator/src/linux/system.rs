@@ -5,6 +5,7 @@ use super::PID;
 use super::clock::Clock;
 use super::files;
 use super::ipc::Ipc;
+use super::locks::Locks;
 use super::objects::Objects;
 use super::observer::Event;
 use super::outcome::Outcome;
@@ -27,6 +28,7 @@ pub(super) struct System {
     /// The threads that wait for futexes, those that have waited longest first.
     pub(super) futexes: VecDeque<Waiter>,
     pub(super) ipc: Ipc,
+    pub(super) locks: Locks,
     /// Increased whenever something happens that a thread may wait for.
     pub(super) changes: u64,
     /// What the observer has not been told yet.
@@ -44,6 +46,7 @@ impl System {
             schedule: Schedule::new(seed),
             futexes: VecDeque::new(),
             ipc: Ipc::default(),
+            locks: Locks::default(),
             changes: 0,
             events: Vec::new(),
             first_outcome: None,

@@ -99,6 +99,11 @@ fn system_v_ipc_is_as_on_linux() {
 }
 
 #[test]
+fn locks_of_files_are_as_on_linux() {
+    compare("locks");
+}
+
+#[test]
 fn waiting_is_as_on_linux() {
     compare("waiting");
 }
@@ -157,6 +162,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "mapping",
         "shared",
         "ipc",
+        "locks",
         "waiting",
         "objects",
         "sockets",

@@ -9,6 +9,7 @@ mod futex;
 mod identity;
 mod internet;
 mod io;
+mod locks;
 mod mapped;
 mod memory;
 mod messages;

@@ -240,6 +240,7 @@ impl Copies {
             flags: description.flags,
             position: description.position,
             path: description.path.clone(),
+            lock: description.lock.as_ref().map(|lock| lock.copy(&self.notes)),
         };
         let copy = copy.shared();
         self.open.insert(key(open), copy.clone());
