@@ -4,7 +4,7 @@ use super::frames::Frames;
 use super::ids::ObjectId;
 use super::limits::PAGE_SIZE;
 use super::table::{Copies, Held, PAGES, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_unwind::image::Bytes;
 
 /// The size of the largest object, bytes.
@@ -19,6 +19,10 @@ struct Object {
     mappings: usize,
     /// Its creator has not released it.
     is_held: bool,
+    /// The pages that spaces may have stored to since they were last taken, if they are noted.
+    stored: Option<BTreeSet<u64>>,
+    /// The number of bytes that its creator gave it.
+    size: u64,
 }
 
 /// An object as it was.
@@ -28,6 +32,8 @@ pub(super) struct SavedObject {
     content: Bytes,
     mappings: usize,
     is_held: bool,
+    stored: Option<BTreeSet<u64>>,
+    size: u64,
 }
 
 /// The objects of a memory.
@@ -59,6 +65,8 @@ impl Objects {
             content,
             mappings: 0,
             is_held: true,
+            stored: None,
+            size: SIZE_MAX,
         };
         self.0.insert(id, object);
     }
@@ -125,6 +133,39 @@ impl Objects {
         Some(frame)
     }
 
+    pub(super) fn set_size(&mut self, id: ObjectId, size: u64) {
+        if let Some(object) = self.0.get_mut(&id) {
+            object.size = size;
+        }
+    }
+
+    pub(super) fn size(&self, id: ObjectId) -> Option<u64> {
+        self.0.get(&id).map(|object| object.size)
+    }
+
+    /// Starts to note the pages that spaces store to.
+    pub(super) fn note_stores(&mut self, id: ObjectId) {
+        if let Some(object) = self.0.get_mut(&id) {
+            object.stored.get_or_insert_default();
+        }
+    }
+
+    /// Notes that a space may store to a page from here on, if that is wanted.
+    pub(super) fn will_store(&mut self, id: ObjectId, offset: u64) {
+        if let Some(object) = self.0.get_mut(&id)
+            && let Some(stored) = &mut object.stored
+        {
+            stored.insert(offset / PAGE_SIZE);
+        }
+    }
+
+    /// Takes the pages that spaces may have stored to.
+    pub(super) fn take_stored(&mut self, id: ObjectId) -> BTreeSet<u64> {
+        let object = self.0.get_mut(&id);
+        let stored = object.and_then(|object| object.stored.as_mut());
+        stored.map(std::mem::take).unwrap_or_default()
+    }
+
     /// The content before it is written.
     pub(super) fn content(&self, id: ObjectId) -> &[u8] {
         self.0.get(&id).map_or(&[], |object| &object.content)
@@ -168,6 +209,8 @@ impl Objects {
                 content: object.content.clone(),
                 mappings: object.mappings,
                 is_held: object.is_held,
+                stored: object.stored.clone(),
+                size: object.size,
             };
             (id, saved)
         };
@@ -181,6 +224,8 @@ impl Objects {
                 content: saved.content.clone(),
                 mappings: saved.mappings,
                 is_held: saved.is_held,
+                stored: saved.stored.clone(),
+                size: saved.size,
             };
             (*id, object)
         });
@@ -201,6 +246,8 @@ impl Objects {
                 content: object.content.clone(),
                 mappings: object.mappings,
                 is_held: object.is_held,
+                stored: object.stored.clone(),
+                size: object.size,
             };
             (id, copy)
         });

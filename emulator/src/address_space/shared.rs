@@ -6,6 +6,7 @@ use super::fault::{MapError, Permissions};
 use super::ids::{ObjectId, Place};
 use super::limits::PAGE_SIZE;
 use super::objects::SIZE_MAX;
+use super::space::Change;
 use std::ops::Range;
 use unwind_sim_unwind::image::Bytes;
 
@@ -136,6 +137,7 @@ impl AddressSpace {
         bytes: &[u8],
     ) -> Result<(), ObjectError> {
         self.check_object(object, offset, bytes.len() as u64)?;
+        self.note_object(object, &(offset..offset + bytes.len() as u64));
         let is_new = |at| self.objects.frame(object, at).is_none();
         let new = pieces(offset, bytes.len()).filter(|&(at, _)| is_new(at));
         if !self.frames.has_room(new.count()) {
@@ -162,10 +164,58 @@ impl AddressSpace {
     /// If there is no such object.
     pub fn truncate_object(&mut self, object: ObjectId, size: u64) -> Result<(), ObjectError> {
         self.check_object(object, 0, 0)?;
+        self.note_object(object, &(size..SIZE_MAX));
         self.objects.truncate(object, size, &mut self.frames);
         self.tlb.flush();
         self.own.watch.check(&self.frames);
         Ok(())
+    }
+
+    /// Gives an object a size, for [`AddressSpace::object_size`]; it limits nothing.
+    pub fn set_object_size(&mut self, object: ObjectId, size: u64) {
+        self.objects.set_size(object, size);
+    }
+
+    /// The size that an object was given, or the largest possible one, bytes. `None` if there is no
+    /// such object.
+    pub fn object_size(&self, object: ObjectId) -> Option<u64> {
+        self.objects.size(object)
+    }
+
+    /// Notes that bytes of an object change, where the running space shows them.
+    fn note_object(&mut self, object: ObjectId, bytes: &Range<u64>) {
+        if self.own.changes.is_none() {
+            return;
+        }
+        let all = self.own.areas.iter();
+        let shown = all.filter_map(|(range, area)| {
+            let first = area.offset_at(range.start)?;
+            let from = bytes.start.max(first) - first;
+            let to = bytes.end.saturating_sub(first);
+            let shown = range.start.saturating_add(from)..range.start.saturating_add(to);
+            let shown = shown.start..shown.end.min(range.end);
+            (area.object() == Some(object) && shown.start < shown.end).then_some(shown)
+        });
+        for range in shown.collect::<Vec<_>>() {
+            self.own.note(|| Change::Stored(range));
+        }
+    }
+
+    /// Starts to note which pages of an object are stored to through mappings.
+    pub fn note_stores(&mut self, object: ObjectId) {
+        self.objects.note_stores(object);
+        self.tlb.flush_writes();
+    }
+
+    /// Takes the offsets of the pages of an object that may have been stored to, ascending, since
+    /// [`AddressSpace::note_stores`] or since they were last taken.
+    pub fn take_stored(&mut self, object: ObjectId) -> Vec<u64> {
+        let stored = self.objects.take_stored(object);
+        if !stored.is_empty() {
+            // So that the next store to each page takes the slow path.
+            self.tlb.flush_writes();
+        }
+        stored.into_iter().map(|page| page * PAGE_SIZE).collect()
     }
 
     fn check_object(&self, object: ObjectId, offset: u64, size: u64) -> Result<(), ObjectError> {

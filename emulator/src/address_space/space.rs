@@ -190,7 +190,9 @@ impl Space {
             is_shared: true,
         } = area.backing
         {
-            let frame = objects.create_frame(object, address.wrapping_sub(origin), frames)?;
+            let offset = address.wrapping_sub(origin);
+            let frame = objects.create_frame(object, offset, frames)?;
+            objects.will_store(object, offset);
             frames.save(frame);
             return Some((frame, false));
         }

@@ -4,6 +4,7 @@
 
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
+use super::locks::Holder;
 use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::Ended;
@@ -65,6 +66,7 @@ impl Kernel {
             _ => 0,
         };
         let number = self.process.number;
+        self.undo_semaphores();
         if number == PID {
             self.system.first_outcome = Some(outcome);
         }
@@ -82,6 +84,8 @@ impl Kernel {
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.clock.timers.retain(|timer| timer.process != number);
         self.files.own.table.close_all();
+        self.system.locks.release(Holder::Process(number), None);
+        self.system.locks.forget_waiting(number);
         self.wake_pidfds(number);
         self.settle_objects();
         self.process.has_ended = true;

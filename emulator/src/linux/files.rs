@@ -18,6 +18,7 @@ mod table;
 
 use attributes::Owners;
 pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
+pub(super) use change::become_copy;
 pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
 use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef};
@@ -95,6 +96,8 @@ pub(super) struct Files {
     /// Files of the host that were copied, by device and inode number: all their names lead to the
     /// copy.
     copied: BTreeMap<(u64, u64), InodeRef>,
+    /// Of these, the files that were copied during the call that is answered.
+    pub(super) newly_copied: Vec<((u64, u64), InodeRef)>,
     pub(super) budget: Budget,
     inodes: u64,
     /// Those of the running process.
@@ -126,6 +129,7 @@ impl Files {
             allow_write: options.allow_write,
             entries: BTreeMap::new(),
             copied: BTreeMap::new(),
+            newly_copied: Vec::new(),
             budget: Budget::new(options.bytes_max),
             inodes: 0,
             own: OwnFiles {

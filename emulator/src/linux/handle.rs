@@ -39,6 +39,8 @@ pub(super) enum Sort {
     Process,
     Epoll,
     Socket,
+    /// What an open file has locks by.
+    Lock,
 }
 
 impl Sort {
@@ -52,6 +54,7 @@ impl Sort {
             Sort::Process => "anon_inode:[pidfd]",
             Sort::Epoll => "anon_inode:[eventpoll]",
             Sort::Socket => "socket:",
+            Sort::Lock => "",
         }
     }
 }

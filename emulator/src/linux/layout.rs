@@ -1,7 +1,7 @@
 //! The memory layout beyond the address space: the heap, the mapped files, pages past the end of a
 //! file.
 
-use crate::address_space::Permissions;
+use crate::address_space::{ObjectId, Permissions};
 use crate::load::Loaded;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,6 +20,8 @@ pub(super) struct FileMapping {
     pub(super) is_shared: bool,
     /// Whether the file was writable for the process that mapped it.
     pub(super) is_writable: bool,
+    /// The object that shows the file; `None` if the mapping has a copy of its own.
+    pub(super) memory: Option<ObjectId>,
 }
 
 impl FileMapping {
@@ -31,6 +33,7 @@ impl FileMapping {
             object: None,
             is_shared: false,
             is_writable: false,
+            memory: None,
         }
     }
 }
@@ -114,12 +117,27 @@ impl Layout {
         self.files.values().any(|(_, file)| file.object.is_some())
     }
 
-    /// The ranges at which a file is mapped, and their file offsets.
-    pub(super) fn mappings_of(&self, object: (u64, u64)) -> Vec<(Range<u64>, u64)> {
+    /// The ranges at which a file is mapped.
+    pub(super) fn mappings_of(&self, object: (u64, u64)) -> Vec<(Range<u64>, FileMapping)> {
         let all = self.files.iter();
         let of = all.filter(|(_, (_, file))| file.object == Some(object));
-        of.map(|(&start, (end, file))| (start..*end, file.offset))
+        of.map(|(&start, (end, file))| (start..*end, file.clone()))
             .collect()
+    }
+
+    /// The ranges at which an object is mapped under a name.
+    pub(super) fn mappings_with(&self, memory: ObjectId) -> Vec<(Range<u64>, FileMapping)> {
+        let all = self.files.iter();
+        let of = all.filter(|(_, (_, file))| file.memory == Some(memory));
+        of.map(|(&start, (end, file))| (start..*end, file.clone()))
+            .collect()
+    }
+
+    /// The mappings of files in a range.
+    pub(super) fn files_in(&self, range: &Range<u64>) -> impl Iterator<Item = &FileMapping> {
+        let before = self.files.range(..range.end).rev();
+        let touching = before.take_while(|(_, (end, _))| *end > range.start);
+        touching.map(|(_, (_, file))| file)
     }
 }
 

@@ -8,8 +8,8 @@
 //! instruction by instruction. Time advances by one nanosecond for each instruction, and by
 //! sleeping.
 //!
-//! Source: Linux 6.12, x86-64. Not modelled: namespaces, a network beyond the loopback interface, terminals, memory shared through a file, file attributes beyond those of `stat`. A
-//! call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
+//! Source: Linux 6.12, x86-64. Not modelled: namespaces, a network beyond the loopback interface,
+//! terminals, file attributes beyond those of `stat`. A call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
 //! differ from Linux.
 
 mod calls;
@@ -22,8 +22,10 @@ mod files;
 mod guest;
 mod handle;
 mod identity;
+mod ipc;
 mod kernel;
 mod layout;
+mod locks;
 mod numbers;
 mod objects;
 mod observer;

@@ -13,6 +13,7 @@ pub(super) use socket::{Credentials, Message, Socket, State, Type};
 
 use super::files::{Others, Shared};
 use super::handle::{Handle, Note, Notes, Sort, ev};
+use crate::address_space::ObjectId;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -53,6 +54,8 @@ pub(super) enum Object {
     },
     Epoll(Epoll),
     Socket(Box<Socket>),
+    /// What an open file has locks by.
+    Lock,
 }
 
 /// Who gets a signal when something can be read.
@@ -66,10 +69,20 @@ pub(super) struct Owner {
     pub(super) is_async: bool,
 }
 
+/// A file that is shown by an object in memory.
+#[derive(Clone, Debug)]
+pub(super) struct MappedFile {
+    /// An open file of its own, to read and write it.
+    pub(super) open: Shared,
+    pub(super) memory: ObjectId,
+}
+
 /// All objects.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     all: BTreeMap<u32, Object>,
+    /// The files that are mapped and shared, by device and inode number.
+    pub(super) files: BTreeMap<(u64, u64), MappedFile>,
     /// The epolls that watch an object, with the descriptor that they know it by.
     watchers: BTreeMap<u32, Vec<(u32, u32)>>,
     /// The owners of those that were given one.
@@ -88,6 +101,7 @@ impl Objects {
     pub(super) fn new() -> Objects {
         Objects {
             all: BTreeMap::new(),
+            files: BTreeMap::new(),
             watchers: BTreeMap::new(),
             owners: BTreeMap::new(),
             signalled: Vec::new(),
@@ -108,7 +122,8 @@ impl Objects {
 
     /// The open files that objects hold and watch.
     pub(super) fn others(&mut self) -> Others<'_> {
-        let mut held: Vec<&mut Shared> = Vec::new();
+        let files = self.files.values_mut();
+        let mut held: Vec<&mut Shared> = files.map(|file| &mut file.open).collect();
         let mut watched = Vec::new();
         for object in self.all.values_mut() {
             match object {
@@ -137,6 +152,7 @@ impl Objects {
             Object::Process { .. } => Sort::Process,
             Object::Epoll(_) => Sort::Epoll,
             Object::Socket(_) => Sort::Socket,
+            Object::Lock => Sort::Lock,
         };
         let id = self.next;
         self.next += 1;

@@ -85,6 +85,9 @@ impl Kernel {
             true => self.choose(observer),
             false => self.deliver_signals(observer),
         }
+        if self.outcome.is_some() {
+            self.store_files();
+        }
         if let Some(outcome) = &self.outcome {
             observer.ended(outcome);
         }
@@ -157,6 +160,8 @@ impl Kernel {
         };
         self.process.thread.wait = None;
         self.system.changes += 1;
+        self.follow_copies();
+        self.release_closed_locks();
         self.settle_objects();
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {

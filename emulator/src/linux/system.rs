@@ -4,6 +4,8 @@
 use super::PID;
 use super::clock::Clock;
 use super::files;
+use super::ipc::Ipc;
+use super::locks::Locks;
 use super::objects::Objects;
 use super::observer::Event;
 use super::outcome::Outcome;
@@ -25,6 +27,8 @@ pub(super) struct System {
     pub(super) schedule: Schedule,
     /// The threads that wait for futexes, those that have waited longest first.
     pub(super) futexes: VecDeque<Waiter>,
+    pub(super) ipc: Ipc,
+    pub(super) locks: Locks,
     /// Increased whenever something happens that a thread may wait for.
     pub(super) changes: u64,
     /// What the observer has not been told yet.
@@ -41,6 +45,8 @@ impl System {
             told: Task::FIRST,
             schedule: Schedule::new(seed),
             futexes: VecDeque::new(),
+            ipc: Ipc::default(),
+            locks: Locks::default(),
             changes: 0,
             events: Vec::new(),
             first_outcome: None,

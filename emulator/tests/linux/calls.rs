@@ -89,6 +89,21 @@ fn mappings_are_as_on_linux() {
 }
 
 #[test]
+fn memory_shared_through_files_is_as_on_linux() {
+    compare("shared");
+}
+
+#[test]
+fn system_v_ipc_is_as_on_linux() {
+    compare("ipc");
+}
+
+#[test]
+fn locks_of_files_are_as_on_linux() {
+    compare("locks");
+}
+
+#[test]
 fn waiting_is_as_on_linux() {
     compare("waiting");
 }
@@ -145,6 +160,9 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "names",
         "attributes",
         "mapping",
+        "shared",
+        "ipc",
+        "locks",
         "waiting",
         "objects",
         "sockets",

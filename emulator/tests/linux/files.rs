@@ -165,3 +165,24 @@ fn scripts_run_their_interpreter() {
     assert_eq!(error("/"), Some(StartErrorKind::NotExecutable));
     assert!(matches!(error("/empty"), Some(StartErrorKind::Load(_))));
 }
+
+/// What is stored to memory that shows a file reaches the host only if the program may write there.
+#[test]
+fn stores_to_mapped_files_stay_in_memory_or_go_to_the_host() {
+    for allow_write in [false, true] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = build("calls/shared", directory.path());
+        let cwd = directory.path().join("work");
+        std::fs::create_dir(&cwd).expect("a directory");
+        let options = ProcessOptions {
+            allow_write,
+            ..options(&program, &[], &cwd)
+        };
+        let path = program.to_string_lossy().into_owned().into_bytes();
+        let mut process = Kernel::start(&path, options).expect("it starts");
+        assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
+        let file = std::fs::read(cwd.join("file")).ok();
+        let expected = allow_write.then(|| b"Z123456789abcdef".to_vec());
+        assert_eq!(file, expected);
+    }
+}

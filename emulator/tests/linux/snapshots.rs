@@ -152,10 +152,10 @@ fn programs_that_are_taken_back_run_as_others_do() {
     same_as_straight("ends", &["e"], 60);
 }
 
-/// Sockets that are connected, what they have received, the open files in it, and what is watched
-/// belong to the kernel's state: a run that goes back now and then, and a copy of it, end as others.
+/// Sockets that are connected, what they have received, the open files in it, what is watched, files
+/// that memory shows, and what belongs to no process belong to the kernel's state: a run that goes back now and then, and a copy of it, end as others.
 #[test]
-fn sockets_and_what_is_watched_are_taken_back() {
+fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
     /// Where to go back: now and then, and where open files are on their way.
     #[derive(Default)]
     struct Points(u64, Vec<u64>);
@@ -177,7 +177,12 @@ fn sockets_and_what_is_watched_are_taken_back() {
     }
 
     const PARTS: u64 = 40;
-    for name in ["calls/sockets", "calls/objects"] {
+    for name in [
+        "calls/sockets",
+        "calls/objects",
+        "calls/shared",
+        "calls/ipc",
+    ] {
         let directory = tempfile::tempdir().expect("a directory");
         let program = build(name, directory.path());
         let cwd = directory.path().join("work");

@@ -264,3 +264,28 @@ fn changes_of_code_are_bounded() {
         assert!(changes.contains(&(at..at + P)), "{at:#x}");
     }
 }
+
+#[test]
+fn the_pages_that_are_stored_to_are_noted_until_they_are_taken() {
+    let (mut memory, object) = mapped_twice(100);
+    memory.store_bytes(A, [1]).expect("writable");
+    assert_eq!(memory.take_stored(object), []);
+    memory.note_stores(object);
+    // The page is in the table of recent translations.
+    memory.store_bytes(A, [2]).expect("writable");
+    memory.write(B + 2 * P, &[3]).expect("writable");
+    assert_eq!(memory.take_stored(object), [0, 2 * P]);
+    memory.write_object(object, P, &[4]).expect("room");
+    assert_eq!(memory.load_bytes(A + P), Some([4]));
+    assert_eq!(memory.take_stored(object), []);
+    // Another space stores, and what was noted is restored with memory.
+    let snapshot = memory.snapshot();
+    let child = memory.fork();
+    memory.switch_to(child);
+    memory.store_bytes(B, [5]).expect("writable");
+    assert_eq!(memory.take_stored(object), [0]);
+    memory.restore(&snapshot).expect("there is a way back");
+    assert_eq!(memory.take_stored(object), []);
+    memory.store_bytes(B, [6]).expect("writable");
+    assert_eq!(memory.clone().take_stored(object), [0]);
+}

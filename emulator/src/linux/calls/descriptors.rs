@@ -1,9 +1,10 @@
 //! Calls on descriptors other than reading and writing: closing, duplicating, `fcntl`, `ioctl`,
 //! pipes and the like, file sizes.
 //!
-//! Source: Linux 6.12 `fs/fcntl.c`, `fs/locks.c`, `fs/ioctl.c`, `fs/open.c`,
-//! `mm/memfd.c`.
+//! Source: Linux 6.12 `fs/fcntl.c`, `fs/ioctl.c`, `fs/open.c`, `mm/memfd.c`.
 
+use super::locks::{GETLK, OFD_GETLK, OFD_SETLK, OFD_SETLKW, SETLK, SETLKW};
+use super::mapped::same_file;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
@@ -108,8 +109,8 @@ impl Kernel {
                 *flags = *flags & !SET | arg as u32 & SET;
                 Ok(0)
             }
-            5 | 36 => self.get_lock(&open, command, arg),
-            6 | 7 | 37 | 38 => self.set_lock(&open, command, arg),
+            GETLK | OFD_GETLK => self.get_lock(&open, command, arg),
+            SETLK | SETLKW | OFD_SETLK | OFD_SETLKW => self.set_lock(&open, command, arg),
             // No event is ever signalled.
             GET_OWNER => Ok(0),
             SET_OWNER if arg == 0 => Ok(0),
@@ -128,63 +129,6 @@ impl Kernel {
             SET_OWNER | 10..=17 | 1024..=1040 => {
                 self.not_modelled("fcntl: owners, leases, notification, seals", Errno::EINVAL)
             }
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// The type of a `struct flock`, which is checked.
-    fn lock_at(&self, open: &Shared, command: u32, at: u64) -> Answer<u8> {
-        const READ: u8 = 0;
-        const UNLOCK: u8 = 2;
-        let lock = self.bytes::<32>(at)?;
-        let word = |from: usize| i64::from_le_bytes(std::array::from_fn(|i| lock[from + i]));
-        let base = match lock[2..4] {
-            [0, 0] => 0,
-            [1, 0] => open.borrow().position.cast_signed(),
-            [2, 0] => open.borrow().size().unwrap_or(0).cast_signed(),
-            _ => return Err(Errno::EINVAL),
-        };
-        let (offset, length) = (word(8), word(16));
-        let start = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
-        let first = if length < 0 {
-            start.saturating_add(length)
-        } else {
-            start
-        };
-        let is_open_file = command >= 36;
-        let owner = i32::from_le_bytes(std::array::from_fn(|i| lock[24 + i]));
-        if start < 0 || first < 0 || lock[1] != 0 || lock[0] > UNLOCK || is_open_file && owner != 0
-        {
-            return Err(Errno::EINVAL);
-        }
-        let is_query = matches!(command, 5 | 36);
-        match lock[0] {
-            UNLOCK if is_query => Err(Errno::EINVAL),
-            UNLOCK => Ok(UNLOCK),
-            _ if is_query => Ok(lock[0]),
-            READ if !open.borrow().can_read() => Err(Errno::EBADF),
-            READ => Ok(READ),
-            _ if !open.borrow().can_write() => Err(Errno::EBADF),
-            kind => Ok(kind),
-        }
-    }
-
-    /// Locks never conflict: those of one process do not, and those of others are not kept.
-    fn get_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
-        const UNLOCKED: [u8; 2] = [2, 0];
-        self.lock_at(open, command, at)?;
-        self.put(at, &UNLOCKED).map(|()| 0)
-    }
-
-    fn set_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
-        self.lock_at(open, command, at).map(|_| 0)
-    }
-
-    pub(super) fn sys_flock(&mut self, fd: u64, operation: u64) -> Answer {
-        const NONBLOCK: u32 = 4;
-        self.files.own.table.get(fd)?;
-        match operation as u32 & !NONBLOCK {
-            1 | 2 | 8 => Ok(0),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -322,6 +266,7 @@ impl Kernel {
         if !open.borrow().can_write() {
             return Err(Errno::EINVAL);
         }
+        let old = open.borrow().size().unwrap_or(0);
         match &open.borrow().kind {
             Kind::Host(file) => file.set_len(size)?,
             Kind::Memory(inode) => {
@@ -331,7 +276,7 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         }
-        self.refresh_mappings(open);
+        self.file_resized(open, old);
         Ok(0)
     }
 
@@ -364,14 +309,16 @@ impl Kernel {
         match mode {
             0 if end > now => self.resize(&open, end),
             PUNCH if from < now => {
+                let file = same_file(&open.borrow().kind).ok_or(Errno::ENODEV)?;
+                // Without `O_APPEND`, which would write elsewhere.
+                let file = Description::new(file, o::RDWR, &open.borrow().path).shared();
                 let mut at = from;
                 while at < end.min(now) {
                     let zeros = [0; 4096];
                     let count = (end.min(now) - at).min(zeros.len() as u64) as usize;
-                    let written = self.files.write(&open, Some(at), &zeros[..count])?;
+                    let written = self.write_bytes(&file, Some(at), &zeros[..count])?;
                     at += written.filter(|&w| w > 0).ok_or(Errno::EIO)? as u64;
                 }
-                self.refresh_mappings(&open);
                 Ok(0)
             }
             _ => Ok(0),

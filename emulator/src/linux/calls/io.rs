@@ -146,8 +146,18 @@ impl Kernel {
         if written == Err(Errno::EPIPE) {
             self.process.signals.send(Info::from_kernel(SIGPIPE));
         }
-        if written.is_ok() {
-            self.refresh_mappings(open);
+        if let Ok(Some(count)) = written {
+            let at = {
+                let open = open.borrow();
+                match to {
+                    _ if open.flags & o::APPEND != 0 => {
+                        open.size().unwrap_or(0).saturating_sub(count as u64)
+                    }
+                    Some(at) => at,
+                    None => open.position.saturating_sub(count as u64),
+                }
+            };
+            self.file_written(open, at, &bytes[..count]);
         }
         written
     }

@@ -1,18 +1,15 @@
-//! Memory: `mmap` and related calls, and mappings of files that change. Not here: `mremap`
-//! (`remap`).
+//! Memory: `mmap` and related calls. Not here: mapped files (`mapped`), `mremap` (`remap`).
 //!
-//! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`, `mm/truncate.c`.
+//! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`.
 
+use super::mapped::Content;
 use crate::address_space::{MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Kind, Shared};
-use crate::linux::layout::FileMapping;
+use crate::linux::files::Shared;
 use crate::linux::observer::Event;
 use crate::load::MMAP_BASE;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
 
 const PROT_WRITE: u64 = 2;
@@ -27,12 +24,6 @@ const MAP_LEGACY: u64 = 0x7_f97f;
 pub(super) const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-
-/// A mapped file, and its bytes from the offset on.
-pub(super) struct Content {
-    file: FileMapping,
-    bytes: Bytes,
-}
 
 impl From<MapError> for Errno {
     fn from(error: MapError) -> Errno {
@@ -83,9 +74,16 @@ impl Kernel {
         let mut behind = None;
         match content {
             None => memory.map(range.clone(), may)?,
-            Some(Content { file, bytes }) => {
-                let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
-                memory.map_file(range.clone(), may, bytes, 0)?;
+            Some(Content { file, bytes, held }) => {
+                let (range, offset) = (range.clone(), file.offset);
+                match file.memory {
+                    None => memory.map_file(range.clone(), may, bytes, 0)?,
+                    Some(object) if file.is_shared => {
+                        memory.map_shared(range.clone(), may, object, offset)?;
+                    }
+                    Some(object) => memory.map_private(range.clone(), may, object, offset)?,
+                }
+                let held = held.next_multiple_of(PAGE_SIZE);
                 let end = range.start.saturating_add(held);
                 if end < range.end {
                     // These pages are past the end of the file.
@@ -189,13 +187,14 @@ impl Kernel {
                 if offset > i64::MAX as u64 - length {
                     return Err(Errno::EOVERFLOW);
                 }
-                self.check_may_map(open, prot, is_shared)?;
+                Kernel::check_may_map(open, prot, is_shared)?;
                 self.content(open, offset, length, is_shared)?
             }
             None => None,
         };
         self.map(&range, permissions(prot), content)?;
-        if is_shared && open.is_none() {
+        let is_file = self.process.layout.file_at(range.start).is_some();
+        if is_shared && !is_file {
             self.share_memory(range.clone(), permissions(prot))?;
         }
         Ok(range.start)
@@ -205,121 +204,20 @@ impl Kernel {
     fn share_memory(&mut self, range: Range<u64>, may: Permissions) -> Answer<()> {
         let memory = &mut self.machine.core.memory;
         let object = memory.create_object(Bytes::from_vec(Vec::new()));
+        memory.set_object_size(object, range.end - range.start);
         let mapped = memory.map_shared(range, may, object, 0);
         memory.release_object(object);
         Ok(mapped?)
     }
 
     /// Checks whether an open file may be mapped.
-    fn check_may_map(&mut self, open: &Shared, prot: u64, is_shared: bool) -> Answer<()> {
-        let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
+    fn check_may_map(open: &Shared, prot: u64, is_shared: bool) -> Answer<()> {
         let open = open.borrow();
         let writes = is_shared && prot & PROT_WRITE != 0;
         if writes && !open.can_write() || !open.can_read() {
             return Err(Errno::EACCES);
         }
-        if writes && is_file {
-            let what = "writing to a file through shared memory";
-            return self.not_modelled(what, Errno::ENODEV);
-        }
         Ok(())
-    }
-
-    /// The content of an open file from `offset` on, at most `size` bytes. `None` for zeros.
-    pub(super) fn content(
-        &self,
-        open: &Shared,
-        offset: u64,
-        size: u64,
-        is_shared: bool,
-    ) -> Answer<Option<Content>> {
-        let open = open.borrow();
-        let bytes = match &open.kind {
-            Kind::Host(file) => {
-                let rest = file.metadata()?.len().saturating_sub(offset).min(size);
-                let mut bytes = vec![0; usize::try_from(rest).map_err(|_| Errno::ENOMEM)?];
-                file.read_exact_at(&mut bytes, offset)?;
-                bytes
-            }
-            Kind::Memory(inode) => {
-                let inode = inode.borrow();
-                let data = usize::try_from(offset)
-                    .ok()
-                    .and_then(|at| inode.data().get(at..));
-                let data = data.unwrap_or_default();
-                data[..data.len().min(size as usize)].to_vec()
-            }
-            Kind::Device(crate::linux::files::Device::Zero) => return Ok(None),
-            _ => return Err(Errno::ENODEV),
-        };
-        let attributes = self.files.attributes_of_open(&open);
-        let file = FileMapping {
-            path: Rc::from(&open.path[..]),
-            offset,
-            object: Some((attributes.device, attributes.inode)),
-            is_shared,
-            is_writable: open.can_write(),
-        };
-        Ok(Some(Content {
-            file,
-            bytes: Bytes::from_vec(bytes),
-        }))
-    }
-
-    /// Updates the mappings of an open file that was written or resized: pages that the program has
-    /// not written to get the new content, and mappings end where the file ends.
-    pub(super) fn refresh_mappings(&mut self, open: &Shared) {
-        if !self.process.layout.has_objects() {
-            return;
-        }
-        let is_file = matches!(open.borrow().kind, Kind::Host(_) | Kind::Memory(_));
-        if !is_file {
-            return;
-        }
-        let attributes = self.files.attributes_of_open(&open.borrow());
-        let object = (attributes.device, attributes.inode);
-        for (range, offset) in self.process.layout.mappings_of(object) {
-            let content = self.content(open, offset, range.end - range.start, false);
-            // What can no longer be read does not change.
-            if let Ok(Some(Content { bytes, .. })) = content {
-                self.refresh_mapping(&range, bytes);
-            }
-        }
-    }
-
-    /// Updates a mapping. This cannot fail: the range is mapped.
-    fn refresh_mapping(&mut self, range: &Range<u64>, bytes: Bytes) {
-        let held = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
-        let end = range.start.saturating_add(held).min(range.end);
-        let memory = &mut self.machine.core.memory;
-        for (behind, may) in self
-            .process
-            .layout
-            .behind_in(&(range.start..end.max(range.start)))
-        {
-            let _ = memory.map_file(behind.clone(), may, Bytes::from_vec(Vec::new()), 0);
-            self.process.layout.set_behind(behind, None);
-        }
-        if end < range.end {
-            let parts: Vec<(Range<u64>, Permissions)> = memory
-                .areas()
-                .filter(|(area, _)| area.start < range.end && end < area.end)
-                .map(|(area, a)| {
-                    (
-                        area.start.max(end)..area.end.min(range.end),
-                        a.permissions(),
-                    )
-                })
-                .filter(|(part, _)| self.process.layout.behind(part.start).is_none())
-                .collect();
-            for (part, may) in parts {
-                let _ = memory.map(part.clone(), Permissions::NONE);
-                self.process.layout.set_behind(part, Some(may));
-            }
-        }
-        if end > range.start {
-            let _ = memory.change_file(range.start..end, bytes);
-        }
     }
 
     pub(super) fn sys_munmap(&mut self, start: u64, size: u64) -> Answer {
@@ -345,13 +243,11 @@ impl Kernel {
             return Err(Errno::ENOMEM);
         }
         let may = permissions(prot);
-        let files = self.process.layout.file_at(range.start);
-        if let Some(file) = files.filter(|file| file.is_shared && prot & PROT_WRITE != 0) {
-            return match file.is_writable {
-                false => Err(Errno::EACCES),
-                true => self.not_modelled("writing to a file through shared memory", Errno::EACCES),
-            };
+        let mut files = self.process.layout.files_in(&range);
+        if prot & PROT_WRITE != 0 && files.any(|file| file.is_shared && !file.is_writable) {
+            return Err(Errno::EACCES);
         }
+        drop(files);
         let memory = &mut self.machine.core.memory;
         memory.protect(range.clone(), may)?;
         for (behind, _) in self.process.layout.behind_in(&range) {

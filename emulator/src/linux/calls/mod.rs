@@ -9,8 +9,11 @@ mod futex;
 mod identity;
 mod internet;
 mod io;
+mod locks;
+mod mapped;
 mod memory;
 mod messages;
+mod msg;
 mod names;
 mod netlink;
 mod objects;
@@ -18,6 +21,8 @@ mod pidfd;
 mod poll;
 mod ready;
 mod remap;
+mod sem;
+mod shm;
 mod sigio;
 mod signal;
 mod sockets;
@@ -46,6 +51,7 @@ impl Kernel {
     /// Executes a system call.
     pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
+        self.store_files();
         match number {
             // Files by descriptor.
             nr::read => self.sys_read(a, b, c, None),
@@ -179,6 +185,20 @@ impl Kernel {
             nr::timer_gettime => self.sys_timer_gettime(a, b),
             nr::timer_getoverrun => self.sys_timer_getoverrun(a),
             nr::timer_delete => self.sys_timer_delete(a),
+
+            // System V IPC.
+            nr::shmget => self.sys_shmget(a, b, c),
+            nr::shmat => self.sys_shmat(a, b, c),
+            nr::shmdt => self.sys_shmdt(a),
+            nr::shmctl => self.sys_shmctl(a, b, c),
+            nr::semget => self.sys_semget(a, b, c),
+            nr::semop => self.sys_semop(a, b, c, 0),
+            nr::semtimedop => self.sys_semop(a, b, c, d),
+            nr::semctl => self.sys_semctl(args),
+            nr::msgget => self.sys_msgget(a, b),
+            nr::msgsnd => self.sys_msgsnd(a, b, c, d),
+            nr::msgrcv => self.sys_msgrcv(args),
+            nr::msgctl => self.sys_msgctl(a, b, c),
 
             // The process.
             nr::exit => self.sys_exit(a),

@@ -5,8 +5,8 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Description, Existing, Kind, Node, Opened, ResolvedPath, Shared, Special, Time,
-    is_not_modelled, is_removed, o,
+    Attributes, Existing, Kind, Node, Opened, ResolvedPath, Shared, Special, Time, is_not_modelled,
+    is_removed, o,
 };
 
 impl Kernel {
@@ -78,6 +78,7 @@ impl Kernel {
             Node::Special(Special::Text(text)) => self.text(text),
             _ => Vec::new(),
         };
+        let old = self.files.attributes(&resolved).size;
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
         let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
@@ -88,7 +89,7 @@ impl Kernel {
             open => open?,
         };
         if flags as u32 & o::TRUNC != 0 {
-            self.refresh_mappings(&open);
+            self.file_resized(&open, old);
         }
         self.add_open(open, flags)
     }
@@ -233,15 +234,15 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let resolved = self.find(AT_FDCWD, path, true)?;
-        let file = match &resolved.node {
-            Node::Memory(inode) => Some(Kind::Memory(inode.clone())),
-            _ => None,
-        };
+        let Attributes {
+            device,
+            inode,
+            size: old,
+            ..
+        } = self.files.attributes(&resolved);
         let path = resolved.path.clone();
         self.files.truncate(resolved, size)?;
-        if let Some(kind) = file {
-            self.refresh_mappings(&Description::new(kind, 0, &path).shared());
-        }
+        self.path_resized(&path, (device, inode), old);
         Ok(0)
     }
 

@@ -65,7 +65,7 @@ impl Kernel {
             Sort::Socket => self
                 .receive(open, vectors, 0)
                 .map(|incoming| incoming.count),
-            Sort::Process | Sort::Epoll | Sort::Pipe => Err(Errno::EINVAL),
+            Sort::Process | Sort::Epoll | Sort::Pipe | Sort::Lock => Err(Errno::EINVAL),
         }
     }
 

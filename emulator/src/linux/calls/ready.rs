@@ -7,6 +7,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::Owner;
 use crate::linux::files::{Device, Kind, PIPE_SIZE, Shared};
 use crate::linux::handle::ev;
+use crate::linux::locks::Holder;
 use crate::linux::objects::Object;
 
 /// Linux `EP_MAX_NESTS`.
@@ -71,7 +72,7 @@ impl Kernel {
                     });
                 if is_ready { ev::READABLE } else { 0 }
             }
-            Object::Pipe { .. } | Object::Timer { .. } | Object::Signals { .. } => 0,
+            Object::Pipe { .. } | Object::Timer { .. } | Object::Signals { .. } | Object::Lock => 0,
         }
     }
 
@@ -96,6 +97,9 @@ impl Kernel {
         for id in self.objects.settle() {
             let is_its = |owner| matches!(owner, Owner::Object(other) if other == id);
             self.clock.timers.retain(|timer| !is_its(timer.owner));
+            if self.system.locks.release(Holder::Open(id), None) {
+                self.system.changes += 1;
+            }
         }
         self.send_sigio();
     }

@@ -1,12 +1,14 @@
 //! `mremap`. Source: Linux 6.12 `mm/mremap.c`.
 
-use super::memory::{Content, MAP_FIXED};
-use crate::address_space::{PAGE_SIZE, TASK_SIZE};
+use super::mapped::Content;
+use super::memory::MAP_FIXED;
+use crate::address_space::{ObjectId, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::Kind;
 use crate::linux::layout::FileMapping;
 use std::ops::Range;
+use unwind_sim_unwind::image::Bytes;
 
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
@@ -47,8 +49,15 @@ impl Kernel {
             .ok_or(Errno::EFAULT)?;
         let may = self.process.layout.behind(start).unwrap_or(may);
         let named = self.process.layout.file_at(start);
-        if old_size == 0 && !named.as_ref().is_some_and(|file| file.is_shared) {
+        let is_shared = self.object_at(start).is_some();
+        if old_size == 0 && !is_shared {
             return Err(Errno::EINVAL);
+        }
+        if old_size == 0 && flags & MREMAP_DONTUNMAP == 0 {
+            if !may_move {
+                return Err(Errno::ENOMEM);
+            }
+            return self.remap_again(start, new_size, is_fixed.then_some(to), may);
         }
         if flags & MREMAP_DONTUNMAP != 0 || old_size == 0 {
             return self.not_modelled("mremap that keeps the old mapping", Errno::EINVAL);
@@ -66,9 +75,9 @@ impl Kernel {
         if new_size > TASK_SIZE {
             return Err(Errno::ENOMEM);
         }
-        let memory = &self.machine.core.memory;
-        if memory.area(start).is_some_and(|(_, area)| area.is_shared()) {
-            return self.not_modelled("mremap of shared memory", Errno::ENOMEM);
+        if let Some((object, offset)) = self.object_at(start) {
+            let to = is_fixed.then_some(to);
+            return self.remap_object(&old, new_size, may_move, to, (object, offset, may));
         }
         let grown = old.end..old.start.saturating_add(new_size);
         if !is_fixed && self.is_free(&grown) {
@@ -92,6 +101,104 @@ impl Kernel {
         self.copy_pages(&old, &new)?;
         self.unmap(old)?;
         Ok(new.start)
+    }
+
+    /// The object that is shared at an address, and the offset in it. Pages past the end of a file
+    /// have none of their own.
+    fn object_at(&self, at: u64) -> Option<(ObjectId, u64)> {
+        if let Some(file) = self
+            .process
+            .layout
+            .file_at(at)
+            .filter(|file| file.is_shared)
+        {
+            return Some((file.memory?, file.offset));
+        }
+        let (_, area) = self.machine.core.memory.area(at)?;
+        let object = area.object().filter(|_| area.is_shared())?;
+        Some((object, area.offset_at(at)?))
+    }
+
+    /// `mremap` of shared memory, which stays the same wherever it is.
+    fn remap_object(
+        &mut self,
+        old: &Range<u64>,
+        size: u64,
+        may_move: bool,
+        to: Option<u64>,
+        (object, offset, may): (ObjectId, u64, Permissions),
+    ) -> Answer {
+        let old_size = old.end - old.start;
+        let named = self.process.layout.file_at(old.start);
+        let grown = old.end..old.start.saturating_add(size);
+        if to.is_none() && self.is_free(&grown) {
+            self.map_more(&grown, (object, offset + old_size, may), named)?;
+            return Ok(old.start);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+        let flags = if to.is_some() { MAP_FIXED } else { 0 };
+        let new = self.place(to.unwrap_or(0), size, flags)?;
+        self.map_more(&new, (object, offset, may), named)?;
+        self.unmap(old.clone())?;
+        Ok(new.start)
+    }
+
+    /// `mremap` with an old size of 0: shows shared memory at a second place.
+    fn remap_again(&mut self, at: u64, size: u64, to: Option<u64>, may: Permissions) -> Answer {
+        let (object, offset) = self.object_at(at).ok_or(Errno::EINVAL)?;
+        let named = self.process.layout.file_at(at);
+        let flags = if to.is_some() { MAP_FIXED } else { 0 };
+        let new = self.place(to.unwrap_or(0), size, flags)?;
+        self.map_more(&new, (object, offset, may), named)?;
+        Ok(new.start)
+    }
+
+    /// Maps shared memory from an offset on: that of a file up to its end, any other up to the end
+    /// of what was mapped first.
+    fn map_more(
+        &mut self,
+        range: &Range<u64>,
+        (object, offset, may): (ObjectId, u64, Permissions),
+        named: Option<FileMapping>,
+    ) -> Answer<()> {
+        let size = range.end - range.start;
+        let key = named.as_ref().and_then(|file| file.object);
+        if let Some(file) = key.and_then(|key| self.objects.files.get(&key)) {
+            let open = file.open.clone();
+            let content = self.content(&open, offset, size, true)?;
+            let content = content.zip(named).map(|(content, named)| Content {
+                file: FileMapping { offset, ..named },
+                ..content
+            });
+            return self.map(range, may, content);
+        }
+        let held = self.machine.core.memory.object_size(object).unwrap_or(0);
+        let held = held.saturating_sub(offset).min(size);
+        if let Some(named) = named {
+            let content = Content {
+                file: FileMapping { offset, ..named },
+                bytes: Bytes::from_vec(Vec::new()),
+                held,
+            };
+            return self.map(range, may, Some(content));
+        }
+        self.map(range, may, None)?;
+        let shown = range.start..range.start + held;
+        if !shown.is_empty() {
+            let memory = &mut self.machine.core.memory;
+            memory.map_shared(shown.clone(), may, object, offset)?;
+        }
+        if shown.end < range.end {
+            let behind = shown.end..range.end;
+            self.machine
+                .core
+                .memory
+                .map(behind.clone(), Permissions::NONE)?;
+            self.process.layout.set_behind(behind, Some(may));
+        }
+        Ok(())
     }
 
     /// Whether all of a range is one mapping, of a file or anonymous.

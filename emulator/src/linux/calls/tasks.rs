@@ -194,6 +194,7 @@ impl Kernel {
         }
         let mut files = self.files.own.clone();
         files.process = number;
+        files.table.has_locks = false;
         if wanted.has(CLONE_PIDFD) {
             let fd = self.add_pidfd(number, 0)?;
             self.put_u32(wanted.descriptor, fd as u32)?;

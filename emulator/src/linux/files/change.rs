@@ -2,7 +2,7 @@
 //! the process may write there, otherwise in memory. Not here: names (`names`).
 
 use super::attributes::{Attributes, Time};
-use super::description::Kind;
+use super::description::{Kind, Shared};
 use super::host::{Access, Host};
 use super::inode::InodeRef;
 use super::names::is_removed;
@@ -72,16 +72,9 @@ impl Files {
             return Ok(inode);
         }
         for (_, open) in self.own.table.open() {
-            let is_it = match &open.borrow().kind {
-                Kind::Host(file) => file
-                    .metadata()
-                    .is_ok_and(|m| super::attributes::identity(&m) == identity),
-                _ => false,
-            };
-            if is_it {
-                open.borrow_mut().kind = Kind::Memory(inode.clone());
-            }
+            become_copy(open, identity, &inode);
         }
+        self.newly_copied.push((identity, inode.clone()));
         Ok(inode)
     }
 
@@ -222,5 +215,18 @@ impl Files {
         inode.resize(size)?;
         (inode.modified, inode.changed) = (now, now);
         Ok(0)
+    }
+}
+
+/// Makes an open file of the host refer to the copy of its file.
+pub(in crate::linux) fn become_copy(open: &Shared, identity: (u64, u64), copy: &InodeRef) {
+    let is_it = match &open.borrow().kind {
+        Kind::Host(file) => file
+            .metadata()
+            .is_ok_and(|m| super::attributes::identity(&m) == identity),
+        _ => false,
+    };
+    if is_it {
+        open.borrow_mut().kind = Kind::Memory(copy.clone());
     }
 }

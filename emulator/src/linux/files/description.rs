@@ -41,6 +41,8 @@ pub(in crate::linux) struct Description {
     pub(in crate::linux) position: u64,
     /// The path at which it was opened.
     pub(in crate::linux) path: Vec<u8>,
+    /// By which it has locks, once it had one.
+    pub(in crate::linux) lock: Option<Handle>,
 }
 
 /// What is open.
@@ -116,6 +118,31 @@ impl Description {
             flags,
             position: 0,
             path: path.to_vec(),
+            lock: None,
+        }
+    }
+
+    /// The file for its locks: device and inode number, or what stands for it.
+    pub(in crate::linux) fn lock_key(&self) -> (u64, u64) {
+        /// No device has this number.
+        const NONE: u64 = u64::MAX;
+        match &self.kind {
+            Kind::Host(file) => match file.metadata() {
+                Ok(metadata) => super::attributes::identity(&metadata),
+                Err(_) => (NONE, 0),
+            },
+            Kind::Memory(inode) => (inode.borrow().device, inode.borrow().number),
+            Kind::PipeReader(end) | Kind::PipeWriter(end) => {
+                (NONE, end.handle.id.min(end.other_id).into())
+            }
+            Kind::Object(handle) => (NONE, handle.id.into()),
+            // Files of the kernel, and folders.
+            _ => {
+                let name = self.path.iter().fold(5381_u64, |hash, &byte| {
+                    hash.wrapping_mul(33) ^ u64::from(byte)
+                });
+                (NONE - 1, name)
+            }
         }
     }
 

@@ -88,6 +88,7 @@ impl Files {
         );
         self.entries = copied.entries;
         self.copied = copied.copied;
+        self.newly_copied.clear();
         self.budget = copied.budget;
         self.inodes = saved.inodes;
         self.own = copied.own;
@@ -116,6 +117,7 @@ impl Files {
             allow_write: self.allow_write,
             entries: copied.entries,
             copied: copied.copied,
+            newly_copied: Vec::new(),
             budget: copied.budget,
             inodes: self.inodes,
             own: copied.own,
@@ -238,6 +240,7 @@ impl Copies {
             flags: description.flags,
             position: description.position,
             path: description.path.clone(),
+            lock: description.lock.as_ref().map(|lock| lock.copy(&self.notes)),
         };
         let copy = copy.shared();
         self.open.insert(key(open), copy.clone());

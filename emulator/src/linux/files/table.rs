@@ -14,6 +14,10 @@ pub(in crate::linux) struct Slot {
 #[derive(Clone, Debug, Default)]
 pub(in crate::linux) struct Table {
     slots: Vec<Option<Slot>>,
+    /// Whether the process has locks of files, which it loses when it closes one.
+    pub(in crate::linux) has_locks: bool,
+    /// The files that it closed while it had locks, as [`super::Description::lock_key`] names them.
+    pub(in crate::linux) closed: Vec<(u64, u64)>,
 }
 
 impl Table {
@@ -74,6 +78,7 @@ impl Table {
         if self.slots.len() <= index {
             self.slots.resize(index + 1, None);
         }
+        self.note_closed(index);
         self.slots[index] = Some(Slot {
             open,
             close_on_exec,
@@ -82,8 +87,18 @@ impl Table {
 
     pub(in crate::linux) fn close(&mut self, fd: u64) -> Answer {
         self.slot(fd)?;
+        self.note_closed(fd as u32 as usize);
         self.slots[fd as u32 as usize] = None;
         Ok(0)
+    }
+
+    /// Notes that a descriptor is closed, for locks.
+    fn note_closed(&mut self, index: usize) {
+        if self.has_locks
+            && let Some(Some(slot)) = self.slots.get(index)
+        {
+            self.closed.push(slot.open.borrow().lock_key());
+        }
     }
 
     /// Closes all descriptors.
@@ -93,9 +108,11 @@ impl Table {
 
     /// Closes the descriptors that `execve` closes.
     pub(in crate::linux) fn close_on_exec(&mut self) {
-        for slot in &mut self.slots {
-            if slot.as_ref().is_some_and(|slot| slot.close_on_exec) {
-                *slot = None;
+        for index in 0..self.slots.len() {
+            let slot = self.slots[index].as_ref();
+            if slot.is_some_and(|slot| slot.close_on_exec) {
+                self.note_closed(index);
+                self.slots[index] = None;
             }
         }
     }
@@ -110,6 +127,8 @@ impl Table {
         let slots = self.slots.iter().map(|s| s.as_ref().map(&mut slot));
         Table {
             slots: slots.collect(),
+            has_locks: self.has_locks,
+            closed: self.closed.clone(),
         }
     }
 
