@@ -304,10 +304,15 @@ impl AddressSpace {
 
     /// The number of pages of the running space, without those of objects.
     pub fn resident(&self) -> usize {
-        let mut count = 0;
-        let all = 0..TASK_SIZE / PAGE_SIZE;
-        self.own.table.each(&all, |_, _| count += 1);
-        count
+        self.own.resident()
+    }
+
+    /// The number of pages of a space, without those of objects; 0 if there is none with this id.
+    pub fn resident_in(&self, id: SpaceId) -> usize {
+        if id == self.id {
+            return self.own.resident();
+        }
+        self.resting.get(&id).map_or(0, Space::resident)
     }
 
     /// The start of the highest free range of `size` bytes below `top`, which is where Linux's

@@ -3,7 +3,7 @@
 use super::area::{Area, Areas, Backing};
 use super::fault::{Access, Fault, FaultKind};
 use super::frames::Frames;
-use super::limits::PAGE_SIZE;
+use super::limits::{PAGE_SIZE, TASK_SIZE};
 use super::objects::{Objects, fill};
 use super::table::{Copies, Held, Table};
 use super::watch::Watch;
@@ -63,6 +63,14 @@ impl Space {
             watch: Watch::new(stamp),
             changes: None,
         }
+    }
+
+    /// The number of its own pages.
+    pub(super) fn resident(&self) -> usize {
+        let mut count = 0;
+        let all = 0..TASK_SIZE / PAGE_SIZE;
+        self.table.each(&all, |_, _| count += 1);
+        count
     }
 
     pub(super) fn release(self, frames: &mut Frames, objects: &mut Objects) {

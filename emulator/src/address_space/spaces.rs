@@ -1,12 +1,14 @@
 //! The spaces of a memory: one for each process. One runs, the others rest.
 
 use super::AddressSpace;
+use super::area::Area;
 use super::fault::{Access, Fault, FaultKind};
 use super::ids::SpaceId;
 use super::limits::MMAP_MIN_ADDR;
 use super::space::Space;
 use super::table::Copies;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The spaces that rest.
 pub(super) type Resting = BTreeMap<SpaceId, Space>;
@@ -99,6 +101,15 @@ impl AddressSpace {
         let done = f(self);
         self.switch_to(before);
         Some(done)
+    }
+
+    /// Like [`AddressSpace::areas`], of any space; none if there is none with this id.
+    pub fn areas_in(&self, id: SpaceId) -> impl Iterator<Item = (Range<u64>, &Area)> {
+        let space = match id == self.id {
+            true => Some(&self.own),
+            false => self.resting.get(&id),
+        };
+        space.into_iter().flat_map(|space| space.areas.iter())
     }
 
     /// Like [`AddressSpace::peek`], in any space.

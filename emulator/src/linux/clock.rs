@@ -1,6 +1,7 @@
 //! Virtual time: one nanosecond for each instruction, plus the time slept. Timers run on it.
 
 use super::files::Time;
+use super::threads::Task;
 
 /// Nanoseconds in a second.
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -9,21 +10,23 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 /// clock, and a year before 32-bit seconds overflow.
 const START: i64 = 2_114_380_800;
 /// Uptime of the machine at the start, seconds.
-const UP: u64 = 1000;
+pub(super) const UP: u64 = 1000;
 
 /// The time that a timer uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// Real time, which passes while sleeping.
     Real,
-    /// Processor time.
-    Processor,
+    /// Processor time of the timer's process.
+    Process,
+    /// Processor time of a thread of the timer's process.
+    Thread(u32),
 }
 
 /// The owner of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
-    /// `setitimer` and `alarm`; `which`.
+    /// `setitimer` and `alarm`; `which`. Others are limits of processor time.
     Interval(u64),
     /// `timer_create`; the timer's number.
     Posix(u64),
@@ -53,13 +56,31 @@ pub(super) struct Timer {
     pub(super) overruns: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Clock {
     /// Instructions executed.
     executed: u64,
     /// Nanoseconds slept.
     slept: u64,
     pub(super) timers: Vec<Timer>,
+    running: Task,
+    /// Instructions executed before the running thread was switched to.
+    since: u64,
+    /// Processor time that its process and the thread itself had used then.
+    before: [u64; 2],
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock {
+            executed: 0,
+            slept: 0,
+            timers: Vec::new(),
+            running: Task::FIRST,
+            since: 0,
+            before: [0; 2],
+        }
+    }
 }
 
 impl Clock {
@@ -68,48 +89,75 @@ impl Clock {
         self.executed = executed;
     }
 
-    /// The time in a base, nanoseconds.
-    pub(super) fn now(&self, base: Base) -> u64 {
-        match base {
-            Base::Real => self.executed.saturating_add(self.slept),
-            Base::Processor => self.executed,
+    /// Real time, nanoseconds.
+    pub(super) fn real(&self) -> u64 {
+        self.executed.saturating_add(self.slept)
+    }
+
+    /// Processor time of the running thread since it was switched to, nanoseconds.
+    pub(super) fn elapsed(&self) -> u64 {
+        self.executed - self.since
+    }
+
+    /// Another thread runs from here on, which has used so much processor time, and its process.
+    pub(super) fn switch(&mut self, running: Task, process: u64, thread: u64) {
+        self.running = running;
+        self.since = self.executed;
+        self.before = [process, thread];
+    }
+
+    /// The time on a timer's clock; `None` while that stands still.
+    fn now_of(&self, timer: &Timer) -> Option<u64> {
+        let [process, thread] = self.before;
+        let runs = timer.process == self.running.process;
+        match timer.base {
+            Base::Real => Some(self.real()),
+            Base::Process => runs.then_some(process + self.elapsed()),
+            Base::Thread(number) => {
+                (runs && number == self.running.thread).then_some(thread + self.elapsed())
+            }
         }
+    }
+
+    /// Nanoseconds during which nothing ran.
+    pub(super) fn slept(&self) -> u64 {
+        self.slept
     }
 
     /// Uptime, nanoseconds.
     pub(super) fn up(&self) -> u64 {
-        (UP * SECOND).saturating_add(self.now(Base::Real))
+        (UP * SECOND).saturating_add(self.real())
     }
 
     /// The time of day.
     pub(super) fn time(&self) -> Time {
-        let now = self.now(Base::Real);
+        let now = self.real();
         Time {
             seconds: START + (now / SECOND) as i64,
             nanoseconds: (now % SECOND) as u32,
         }
     }
 
-    /// Converts a time of day to nanoseconds of [`Base::Real`].
+    /// Converts a time of day to nanoseconds of real time.
     pub(super) fn at(seconds: i64, nanoseconds: u64) -> u64 {
         let seconds = u64::try_from(seconds.saturating_sub(START)).unwrap_or(0);
         seconds.saturating_mul(SECOND).saturating_add(nanoseconds)
     }
 
-    /// Converts an uptime to nanoseconds of [`Base::Real`].
+    /// Converts an uptime to nanoseconds of real time.
     pub(super) fn at_up(up: u64) -> u64 {
         up.saturating_sub(UP * SECOND)
     }
 
-    /// Sleeps until `real`, in [`Base::Real`].
+    /// Sleeps until `real`, in real time.
     pub(super) fn sleep_until(&mut self, real: u64) {
-        self.slept += real.saturating_sub(self.now(Base::Real));
+        self.slept += real.saturating_sub(self.real());
     }
 
     /// Instructions until the next timer expires.
     pub(super) fn until_timer(&self) -> Option<u64> {
         let armed = self.timers.iter();
-        let left = armed.filter_map(|t| Some(t.next?.saturating_sub(self.now(t.base))));
+        let left = armed.filter_map(|t| Some(t.next?.saturating_sub(self.now_of(t)?)));
         left.min()
     }
 
@@ -123,10 +171,10 @@ impl Clock {
 
     /// The expired timers and the number of expiries; periodic ones are armed again.
     pub(super) fn expired(&mut self) -> Vec<(Timer, u64)> {
-        let nows = [self.now(Base::Real), self.now(Base::Processor)];
+        let nows = self.timers.iter().map(|timer| self.now_of(timer));
+        let nows: Vec<u64> = nows.map(Option::unwrap_or_default).collect();
         let mut expired = Vec::new();
-        for timer in &mut self.timers {
-            let now = nows[usize::from(timer.base == Base::Processor)];
+        for (timer, now) in self.timers.iter_mut().zip(nows) {
             let Some(next) = timer.next.filter(|&next| next <= now) else {
                 continue;
             };

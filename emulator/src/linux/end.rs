@@ -2,6 +2,7 @@
 //!
 //! Source: Linux 6.12 `kernel/exit.c`, `kernel/signal.c` (`do_notify_parent`).
 
+use super::clock::{Owner, Timer};
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
 use super::locks::Holder;
@@ -10,6 +11,7 @@ use super::outcome::Outcome;
 use super::process::Ended;
 use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT};
 use super::threads::{For, Task};
+use super::usage::Usage;
 use super::{INIT, PID};
 
 /// Flags of `wait4` and `waitid`.
@@ -40,6 +42,8 @@ pub(super) struct News {
     pub(super) number: u32,
     /// As `wait4` returns it.
     pub(super) status: u32,
+    /// What it and its children have used.
+    pub(super) usage: Usage,
 }
 
 impl News {
@@ -82,7 +86,13 @@ impl Kernel {
             }));
         }
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
-        self.clock.timers.retain(|timer| timer.process != number);
+        let is_its = |timer: &Timer| timer.process == number;
+        let is_object = |timer: &Timer| matches!(timer.owner, Owner::Object(_));
+        self.clock
+            .timers
+            .retain(|timer| !is_its(timer) || is_object(timer));
+        let mut usage = self.usage(&self.process);
+        usage.add(self.process.children);
         self.files.own.table.close_all();
         self.system.locks.release(Holder::Process(number), None);
         self.system.locks.forget_waiting(number);
@@ -98,10 +108,20 @@ impl Kernel {
             number,
             parent,
             group,
+            session: self.process.session,
+            name: self.process.thread.name.clone(),
+            begun: self.process.begun,
             status,
+            usage,
         };
-        if self.tell_parent(News { number, status }) {
+        let news = News {
+            number,
+            status,
+            usage,
+        };
+        if self.tell_parent(news) {
             self.system.ended.push(ended);
+            self.files.ended.insert(number);
         }
         self.system.events.push(Event::ProcessEnded(number));
     }
@@ -123,7 +143,11 @@ impl Kernel {
             let info = Info::from_process(signal, SI_USER, number, uid);
             self.send_to(child, None, info);
         }
-        self.system.ended.retain(|ended| ended.parent != number);
+        let is_known = |ended: &Ended| ended.parent != number;
+        for gone in self.system.ended.iter().filter(|ended| !is_known(ended)) {
+            self.files.ended.remove(&gone.number);
+        }
+        self.system.ended.retain(is_known);
     }
 
     /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
@@ -153,8 +177,12 @@ impl Kernel {
         self.process.untold = true;
         self.system.changes += 1;
         let status = u32::from(signal) << 8 | 0x7f;
-        let number = self.process.number;
-        self.tell_parent(News { number, status });
+        let (number, usage) = (self.process.number, Usage::default());
+        self.tell_parent(News {
+            number,
+            status,
+            usage,
+        });
     }
 
     /// Continues a process that was stopped.
@@ -169,8 +197,12 @@ impl Kernel {
         process.untold = true;
         let parent = process.parent;
         self.system.changes += 1;
-        let status = CONTINUED;
-        self.tell_process(parent, News { number, status });
+        let news = News {
+            number,
+            status: CONTINUED,
+            usage: Usage::default(),
+        };
+        self.tell_process(parent, news);
     }
 
     /// The next news of a child of the running process; `WNOHANG` is not looked at.
@@ -187,11 +219,22 @@ impl Kernel {
         let mut ended = self.system.ended.iter();
         let found = ended.position(|e| e.parent == parent && is_it(e.number, e.group));
         if let Some(index) = found {
-            let Ended { number, status, .. } = self.system.ended[index];
+            let Ended {
+                number,
+                status,
+                usage,
+                ..
+            } = self.system.ended[index];
             if options & WNOWAIT == 0 {
+                self.process.children.add(usage);
                 self.system.ended.remove(index);
+                self.files.ended.remove(&number);
             }
-            return Ok(Some(News { number, status }));
+            return Ok(Some(News {
+                number,
+                status,
+                usage,
+            }));
         }
         let mut has_any = false;
         for other in self.processes.values_mut() {
@@ -208,7 +251,14 @@ impl Kernel {
             if child.untold {
                 child.untold = options & WNOWAIT != 0;
                 let number = child.number;
-                return Ok(Some(News { number, status }));
+                let child = &self.processes[&number].process;
+                let mut usage = self.usage(child);
+                usage.add(child.children);
+                return Ok(Some(News {
+                    number,
+                    status,
+                    usage,
+                }));
             }
         }
         match has_any {

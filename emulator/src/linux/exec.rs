@@ -2,6 +2,7 @@
 //!
 //! Source: Linux 6.12 `fs/exec.c`, `fs/binfmt_script.c`, `fs/binfmt_elf.c`.
 
+use super::clock::{Owner, Timer};
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
 use super::files::{Attributes, Node, ResolvedPath, S_IFMT, S_IFREG};
@@ -16,6 +17,7 @@ use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
 use crate::processor::Feature;
 use crate::state::State;
 use crate::state::reg;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
 
@@ -152,7 +154,10 @@ impl Kernel {
         self.system.events.extend(prepared.events);
         let name = prepared.path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
-        for (thread, _) in std::mem::take(&mut self.process.others) {
+        self.count_time();
+        let (mut ended, time) = (0, self.process.thread.time);
+        for (thread, other) in std::mem::take(&mut self.process.others) {
+            ended += other.thread.time;
             self.system.events.push(Event::ThreadEnded(Task {
                 process: self.process.number,
                 thread,
@@ -161,7 +166,10 @@ impl Kernel {
         let number = self.process.number;
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
+        self.process.thread.time = time;
+        self.keep_time(ended);
         self.files.own.program = prepared.path;
+        self.files.own.threads = BTreeSet::from([number]);
         self.files.own.table.close_on_exec();
         self.process.signals.exec();
         self.files.own.identity.exec();
@@ -169,7 +177,10 @@ impl Kernel {
         self.process.settings.barriers = 0;
         self.process.thread.rseq = None;
         self.process.settings.dumpable = 1;
-        self.clock.timers.retain(|timer| timer.process != number);
+        let is_posix = |timer: &Timer| matches!(timer.owner, Owner::Posix(_));
+        self.clock
+            .timers
+            .retain(|timer| timer.process != number || !is_posix(timer));
         (self.process.args, self.process.env) = (Rc::new(args), Rc::new(env));
         Ok(())
     }

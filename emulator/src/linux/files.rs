@@ -25,7 +25,7 @@ pub(super) use inode::{Budget, Inode, InodeRef};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};
 pub(super) use saved::Saved;
-pub(super) use special::{Device, Special, Text, is_not_modelled};
+pub(super) use special::{Device, RELEASE, Special, Text, is_not_modelled};
 pub(super) use table::Table;
 
 use super::PID;
@@ -33,7 +33,7 @@ use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::path::PathBuf;
 
@@ -85,6 +85,8 @@ pub(super) struct OwnFiles {
     pub(super) identity: Identity,
     /// The number of the process.
     pub(super) process: u32,
+    /// The numbers of its threads.
+    pub(super) threads: BTreeSet<u32>,
 }
 
 /// The state of all files.
@@ -102,6 +104,12 @@ pub(super) struct Files {
     inodes: u64,
     /// Those of the running process.
     pub(super) own: OwnFiles,
+    /// Those of the other processes, by number.
+    pub(super) others: BTreeMap<u32, OwnFiles>,
+    /// The number of the running thread.
+    pub(super) thread: u32,
+    /// The processes that have ended and whose parents have not waited for them.
+    pub(super) ended: BTreeSet<u32>,
     owners: Owners,
     /// The timestamp for files that are changed.
     pub(super) now: Time,
@@ -139,7 +147,11 @@ impl Files {
                 umask: 0o022,
                 identity: options.identity.clone(),
                 process: PID,
+                threads: BTreeSet::from([PID]),
             },
+            others: BTreeMap::new(),
+            thread: PID,
+            ended: BTreeSet::new(),
             owners: Owners::new(options.identity.user.real, options.identity.group.real),
             now: options.now,
             streams: options.streams,
@@ -157,6 +169,34 @@ impl Files {
         shared_memory.borrow_mut().device = attributes::DEVICE;
         files.insert(b"/dev/shm".to_vec(), shared_memory);
         files
+    }
+
+    /// Runs another process from here on.
+    pub(super) fn switch(&mut self, process: u32) {
+        if let Some(other) = self.others.remove(&process) {
+            let own = std::mem::replace(&mut self.own, other);
+            self.others.insert(own.process, own);
+        }
+    }
+
+    /// Forgets what belonged to a process that has ended and no longer runs.
+    pub(super) fn forget(&mut self, process: u32) {
+        self.others.remove(&process);
+    }
+
+    /// What belongs to a process that has not ended.
+    pub(super) fn of_process(&self, number: u32) -> Option<&OwnFiles> {
+        let found = match number == self.own.process {
+            true => Some(&self.own),
+            false => self.others.get(&number),
+        };
+        found.filter(|_| !self.ended.contains(&number))
+    }
+
+    /// The numbers of all processes, also of those that have ended.
+    pub(super) fn processes(&self) -> BTreeSet<u32> {
+        let others = self.others.keys().chain(&self.ended).copied();
+        others.chain([self.own.process]).collect()
     }
 
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {

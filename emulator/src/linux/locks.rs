@@ -136,6 +136,35 @@ impl Locks {
         }
     }
 
+    /// `/proc/locks`.
+    pub(super) fn text(&self) -> String {
+        let mut rows = Vec::new();
+        for (&(device, inode), file) in &self.files {
+            let place = format!("{:02x}:{:02x}:{inode}", device >> 8 & 0xfff, device & 0xff);
+            let kind = |writes| if writes { "WRITE" } else { "READ " };
+            for lock in &file.ranges {
+                let (class, holder) = match lock.holder {
+                    Holder::Process(number) => ("POSIX ", i64::from(number)),
+                    Holder::Open(_) => ("OFDLCK", -1),
+                };
+                let last = match lock.last {
+                    LAST => "EOF".to_owned(),
+                    last => last.to_string(),
+                };
+                let (kind, first) = (kind(lock.writes), lock.first);
+                rows.push(format!(
+                    "{class} ADVISORY  {kind} {holder} {place} {first} {last}"
+                ));
+            }
+            for (_, alone) in &file.whole {
+                rows.push(format!("FLOCK  ADVISORY  {} 0 {place} 0 EOF", kind(*alone)));
+            }
+        }
+        let rows = rows.into_iter().zip(1..);
+        rows.map(|(row, number)| format!("{number}: {row}\n"))
+            .collect()
+    }
+
     /// Whether a process has a lock.
     pub(super) fn has_any(&self, process: u32) -> bool {
         let mut all = self.files.values().flat_map(|file| &file.ranges);

@@ -45,6 +45,7 @@ mod system;
 mod tests;
 mod threads;
 mod unsupported;
+mod usage;
 mod waiter;
 
 pub use exec::{StartError, StartErrorKind};

@@ -2,13 +2,14 @@
 //! are in [`super::files::Files`]; those of the others wait here. Not here: creating and ending
 //! processes (`calls::tasks`, `end`).
 
-use super::files::OwnFiles;
+use super::clock::{SECOND, UP};
 use super::identity::Settings;
 use super::kernel::Kernel;
 use super::layout::Layout;
 use super::resources::RESOURCES;
 use super::signals::Signals;
 use super::threads::{Parked, Task, Thread};
+use super::usage::Usage;
 use crate::address_space::SpaceId;
 use crate::state::State;
 use std::collections::BTreeMap;
@@ -47,6 +48,12 @@ pub(super) struct Process {
     pub(super) first_ended: Option<i32>,
     /// It has ended; another one must run.
     pub(super) has_ended: bool,
+    /// When it was created, nanoseconds of uptime.
+    pub(super) begun: u64,
+    /// Processor time of the threads that have ended, nanoseconds.
+    pub(super) ended_time: u64,
+    /// What the children have used for which it has waited, and theirs.
+    pub(super) children: Usage,
 }
 
 impl Process {
@@ -76,11 +83,14 @@ impl Process {
             others: BTreeMap::new(),
             first_ended: None,
             has_ended: false,
+            begun: UP * SECOND,
+            ended_time: 0,
+            children: Usage::default(),
         }
     }
 
     /// A child of this process, before it has run; its only thread is a copy of the running one.
-    pub(super) fn child(&self, number: u32, space: SpaceId, borrows: bool) -> Process {
+    pub(super) fn child(&self, number: u32, space: SpaceId, borrows: bool, begun: u64) -> Process {
         Process {
             number,
             parent: self.number,
@@ -96,37 +106,47 @@ impl Process {
             thread: Thread::new(number, self.thread.name.clone()),
             others: BTreeMap::new(),
             first_ended: None,
+            begun,
+            ended_time: 0,
+            children: Usage::default(),
             ..self.clone()
         }
     }
 }
 
-/// A process that does not run.
+/// A process that does not run. Its files are in [`super::files::Files`].
 #[derive(Clone, Debug)]
 pub(super) struct ParkedProcess {
     pub(super) process: Process,
-    pub(super) files: OwnFiles,
     /// The registers of its running thread.
     pub(super) state: State,
 }
 
 /// A process that has ended, until its parent waits for it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub(super) number: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
+    pub(super) session: u32,
+    pub(super) name: Vec<u8>,
+    /// When it was created, nanoseconds of uptime.
+    pub(super) begun: u64,
     /// As `wait4` returns it.
     pub(super) status: u32,
+    /// What it and its children have used.
+    pub(super) usage: Usage,
 }
 
 impl Kernel {
     /// Runs another thread from here on, of this or another process.
     pub(super) fn switch_to(&mut self, task: Task) {
+        self.count_time();
         if task.process != self.process.number {
             self.switch_process(task.process);
         }
         self.switch_thread(task.thread);
+        self.begin_time();
     }
 
     fn switch_process(&mut self, number: u32) {
@@ -135,10 +155,13 @@ impl Kernel {
         };
         self.machine.core.memory.switch_to(other.process.space);
         std::mem::swap(&mut self.machine.core.state, &mut other.state);
-        std::mem::swap(&mut self.files.own, &mut other.files);
+        self.files.switch(number);
         std::mem::swap(&mut self.process, &mut other.process);
         match other.process.has_ended {
-            true => self.release(other.process.space),
+            true => {
+                self.release(other.process.space);
+                self.files.forget(other.process.number);
+            }
             false => {
                 self.processes.insert(other.process.number, other);
             }
@@ -160,8 +183,11 @@ impl Kernel {
         std::mem::swap(&mut self.machine.core.state, &mut other.state);
         std::mem::swap(&mut process.signals.own, &mut other.signals);
         std::mem::swap(&mut process.thread, &mut other.thread);
-        if !other.thread.has_ended {
-            process.others.insert(other.thread.number, other);
+        match other.thread.has_ended {
+            true => process.ended_time += other.thread.time,
+            false => {
+                process.others.insert(other.thread.number, other);
+            }
         }
         let first = process.others.get(&process.number);
         process.signals.left_to_first = first.map_or(0, |first| !first.signals.blocked);

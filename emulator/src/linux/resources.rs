@@ -4,6 +4,8 @@ use super::options::Limits;
 
 /// Number of resources with a limit (`RLIM_NLIMITS`).
 pub(super) const RESOURCES: usize = 16;
+/// Limit of processor time, seconds.
+pub(super) const RLIMIT_CPU: usize = 0;
 const RLIMIT_STACK: usize = 3;
 const RLIMIT_CORE: usize = 4;
 const RLIMIT_NPROC: usize = 6;

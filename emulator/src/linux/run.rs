@@ -148,6 +148,7 @@ impl Kernel {
         } = made;
         self.process.thread.made = Some(made);
         self.files.now = self.clock.time();
+        self.files.thread = self.process.thread.number;
         self.process.signals.own.restart = None;
         let result = match self.answer(number, args) {
             Ok(value) => value,

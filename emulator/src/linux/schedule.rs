@@ -1,7 +1,6 @@
 //! Which thread runs: round robin on one processor, each for a number of instructions that the
 //! run's seed gives. A thread that waits gives way to the next; if all wait, time passes.
 
-use super::clock::Base;
 use super::kernel::Kernel;
 use super::numbers;
 use super::observer::ProcessObserver;
@@ -184,7 +183,7 @@ impl Kernel {
         let Some(next) = ends.into_iter().flatten().min() else {
             return false;
         };
-        if next > self.clock.now(Base::Real) {
+        if next > self.clock.real() {
             self.clock.sleep_until(next);
         }
         self.expire_timers();

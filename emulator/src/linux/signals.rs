@@ -25,6 +25,7 @@ pub(super) const SIGCHLD: u8 = 17;
 pub(super) const SIGCONT: u8 = 18;
 pub(super) const SIGSTOP: u8 = 19;
 pub(super) const SIGTTOU: u8 = 22;
+pub(super) const SIGXCPU: u8 = 24;
 const SIGURG: u8 = 23;
 pub(super) const SIGVTALRM: u8 = 26;
 pub(super) const SIGPROF: u8 = 27;
@@ -242,6 +243,11 @@ impl Signals {
     /// The set of signals pending for the running thread.
     pub(super) fn pending(&self) -> u64 {
         set_of(&self.shared) | set_of(&self.own.pending)
+    }
+
+    /// The signals pending for a thread, and for the process.
+    pub(super) fn pending_sets(&self, thread: &OwnSignals) -> (u64, u64) {
+        (set_of(&thread.pending), set_of(&self.shared))
     }
 
     pub(super) fn is_ignored(&self, signal: u8) -> bool {

@@ -61,12 +61,12 @@ impl Kernel {
 
     fn kernel(&self) -> KernelState {
         let mut objects = self.objects.copy();
-        let (files, processes) = self.files.save(&self.processes, objects.others());
+        let files = self.files.save(objects.others());
         KernelState {
             files,
             objects,
             process: self.process.clone(),
-            processes,
+            processes: self.processes.clone(),
             system: self.system.clone(),
             clock: self.clock.clone(),
             outcome: self.outcome.clone(),
@@ -77,7 +77,8 @@ impl Kernel {
     fn set_kernel(&mut self, from: &KernelState) {
         self.objects = from.objects.copy();
         let others = self.objects.others();
-        self.processes = self.files.restore(&from.files, &from.processes, others);
+        self.files.restore(&from.files, others);
+        self.processes.clone_from(&from.processes);
         self.process = from.process.clone();
         self.system.clone_from(&from.system);
         self.clock = from.clock.clone();
@@ -91,13 +92,13 @@ impl Kernel {
 impl Clone for Kernel {
     fn clone(&self) -> Self {
         let mut objects = self.objects.copy();
-        let (files, processes) = self.files.copy(&self.processes, objects.others());
+        let files = self.files.copy(objects.others());
         Kernel {
             machine: self.machine.clone(),
             files,
             objects,
             process: self.process.clone(),
-            processes,
+            processes: self.processes.clone(),
             system: self.system.clone(),
             clock: self.clock.clone(),
             limits: self.limits,

@@ -60,7 +60,6 @@ pub(super) struct KernelState {
     pub(super) files: files::Saved,
     pub(super) objects: Objects,
     pub(super) process: Process,
-    /// Their files are in `files`.
     pub(super) processes: BTreeMap<u32, ParkedProcess>,
     pub(super) system: System,
     pub(super) clock: Clock,

@@ -1,12 +1,12 @@
 //! The threads of a process: what the kernel knows of each. One runs; its registers are in the
 //! machine, and those of the others wait here. Not here: which one runs (`schedule`).
 
+use super::PID;
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
 use super::process::Process;
 use super::rseq::Registered;
 use super::signals::{OwnSignals, Signals};
-use super::{PID, clock::Base};
 use crate::state::State;
 use unwind_sim_unwind::truth::Cpu;
 
@@ -40,9 +40,9 @@ pub(super) struct Made {
 #[derive(Clone, Debug)]
 pub(super) struct Wait {
     pub(super) made: Made,
-    /// When it began, in [`Base::Real`].
+    /// When it began, in real time.
     pub(super) begun: u64,
-    /// When it ends at the latest, in [`Base::Real`].
+    /// When it ends at the latest, in real time.
     until: Option<u64>,
     /// [`Kernel::changes`] when the call was last answered.
     seen: u64,
@@ -80,6 +80,8 @@ pub(super) struct Thread {
     pub(super) wait: Option<Wait>,
     /// It has ended; another one must run.
     pub(super) has_ended: bool,
+    /// Processor time before it was switched to, nanoseconds.
+    pub(super) time: u64,
 }
 
 impl Thread {
@@ -93,6 +95,7 @@ impl Thread {
             made: None,
             wait: None,
             has_ended: false,
+            time: 0,
         }
     }
 }
@@ -166,7 +169,7 @@ impl Kernel {
 
     /// When the call that is answered began to wait, or now.
     pub(super) fn wait_begun(&self) -> u64 {
-        let now = self.clock.now(Base::Real);
+        let now = self.clock.real();
         self.process
             .thread
             .wait
@@ -197,7 +200,7 @@ impl Kernel {
 
     /// The wait of the call that is answered, begun now if it has none.
     fn wait_mut(&mut self, until: Option<u64>) -> &mut Wait {
-        let begun = self.clock.now(Base::Real);
+        let begun = self.clock.real();
         let made = self.process.thread.made.unwrap_or(Made {
             number: 0,
             args: [0; 6],
@@ -229,7 +232,7 @@ impl Kernel {
         if self.process.signals.is_deliverable() {
             return Ok(true);
         }
-        if until.is_some_and(|until| self.clock.now(Base::Real) >= until) {
+        if until.is_some_and(|until| self.clock.real() >= until) {
             return Ok(false);
         }
         let changes = self.system.changes;
@@ -255,7 +258,7 @@ impl Kernel {
         let Some(wait) = &thread.wait else {
             return !thread.has_ended;
         };
-        let now = self.clock.now(Base::Real);
+        let now = self.clock.real();
         let has_changed = match wait.what {
             For::Change => wait.seen != self.system.changes,
             For::Futex => false,
@@ -285,7 +288,7 @@ impl Kernel {
         std::iter::once(&self.process).chain(parked)
     }
 
-    /// The earliest time at which a wait ends, in [`Base::Real`].
+    /// The earliest time at which a wait ends, in real time.
     pub(super) fn next_end_of_wait(&self) -> Option<u64> {
         let threads = self.all_processes().flat_map(|process| {
             let others = process.others.values().map(|other| &other.thread);

@@ -41,7 +41,7 @@ fn compare(name: &str) -> Seen {
         &[]
     };
     let text = same_as_native_but(&format!("calls/{name}"), arguments, &mut seen);
-    assert!(text.lines().count() > 200, "{text}");
+    assert!(text.lines().count() > 80, "{text}");
     seen
 }
 
@@ -104,6 +104,11 @@ fn locks_of_files_are_as_on_linux() {
 }
 
 #[test]
+fn processor_time_is_as_on_linux() {
+    compare("usage");
+}
+
+#[test]
 fn waiting_is_as_on_linux() {
     compare("waiting");
 }
@@ -163,6 +168,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "shared",
         "ipc",
         "locks",
+        "usage",
         "waiting",
         "objects",
         "sockets",

@@ -4,7 +4,6 @@
 //! `net/ipv4/af_inet.c` (`__inet_stream_connect`), `net/ipv4/tcp_input.c`.
 
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Shared, o};
 use crate::linux::handle::ev;
@@ -20,7 +19,7 @@ impl Kernel {
         if !waits {
             return Err(Errno::EAGAIN);
         }
-        let until = timeout.map(|t| self.clock.now(Base::Real).saturating_add(t));
+        let until = timeout.map(|t| self.clock.real().saturating_add(t));
         match self.wait_until(until, For::Change)? {
             false => Err(Errno::EAGAIN),
             // A call with a time-out is not restarted.

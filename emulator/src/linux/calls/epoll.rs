@@ -3,7 +3,6 @@
 //! Source: Linux 6.12 `fs/eventpoll.c`.
 
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, Shared, o};
 use crate::linux::handle::{Sort, ev};
@@ -176,7 +175,7 @@ impl Kernel {
             0 if timeout != Some(0) => {}
             found => return Ok(found),
         }
-        let until = timeout.map(|t| self.clock.now(Base::Real).saturating_add(t));
+        let until = timeout.map(|t| self.clock.real().saturating_add(t));
         match self.wait_until(until, For::Change)? {
             true => Err(Errno::EINTR),
             false => Ok(0),

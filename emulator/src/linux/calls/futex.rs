@@ -5,7 +5,6 @@
 
 use crate::address_space::Place;
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::threads::For;
 use crate::linux::waiter::Waiter;
@@ -116,12 +115,12 @@ impl Kernel {
         })
     }
 
-    /// The end of a wait, in [`Base::Real`].
+    /// The end of a wait, in real time.
     fn futex_end(&self, op: u32, timeout: u64) -> Answer<Option<u64>> {
         Ok(match (timeout, op & !(PRIVATE | REALTIME)) {
             (0, _) => None,
             (at, WAIT) => {
-                let now = self.clock.now(Base::Real);
+                let now = self.clock.real();
                 Some(now.saturating_add(self.duration_at(at)?))
             }
             // Its clock is always that of the time of day.

@@ -134,13 +134,10 @@ impl Kernel {
         Ok(memory)
     }
 
-    /// Lets all open files of the host that were copied into memory refer to the copy.
+    /// Lets the open files that objects hold refer to the copy of their file, if it was copied into
+    /// memory.
     pub(in crate::linux) fn follow_copies(&mut self) {
         for (identity, copy) in std::mem::take(&mut self.files.newly_copied) {
-            let parked = self.processes.values();
-            for (_, open) in parked.flat_map(|parked| parked.files.table.open()) {
-                become_copy(open, identity, &copy);
-            }
             for open in self.objects.others().held {
                 become_copy(open, identity, &copy);
             }

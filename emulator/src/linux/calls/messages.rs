@@ -4,7 +4,6 @@
 
 use super::transfer::{Incoming, Outgoing, msg};
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Shared, o};
 use crate::linux::objects::Family;
@@ -301,7 +300,7 @@ impl Kernel {
             }
             done += 1;
             // It is looked at only after a message.
-            if end.is_some_and(|end| self.clock.now(Base::Real) >= end) {
+            if end.is_some_and(|end| self.clock.real() >= end) {
                 break;
             }
         }

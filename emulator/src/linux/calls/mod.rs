@@ -19,6 +19,7 @@ mod netlink;
 mod objects;
 mod pidfd;
 mod poll;
+mod proc;
 mod ready;
 mod remap;
 mod sem;

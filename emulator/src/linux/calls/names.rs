@@ -75,7 +75,7 @@ impl Kernel {
             _ => self.path_to_open(&base, &path, flags as u32)?,
         };
         let text = match resolved.node {
-            Node::Special(Special::Text(text)) => self.text(text),
+            Node::Special(Special::Text(text, task)) => self.text(text, task),
             _ => Vec::new(),
         };
         let old = self.files.attributes(&resolved).size;
@@ -98,7 +98,7 @@ impl Kernel {
         let resolved = self.files.path_to_open(base, path, flags);
         if resolved.as_ref().err() == Some(&Errno::ENOENT) {
             let missing = self.files.resolve(base, path, true);
-            if missing.is_ok_and(|resolved| is_not_modelled(self.process.number, &resolved.path)) {
+            if missing.is_ok_and(|resolved| is_not_modelled(&self.files, &resolved.path)) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
             }
         }

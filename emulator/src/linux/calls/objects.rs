@@ -179,7 +179,7 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let (id, clock) = self.timer_at(fd)?;
-        let now = self.clock.now(Base::Real);
+        let now = self.clock.real();
         let next = match flags as u32 & ABSOLUTE {
             _ if first == 0 => None,
             0 => Some(now.saturating_add(first)),
@@ -211,7 +211,7 @@ impl Kernel {
 
     /// A `struct itimerspec`: the interval, and the time left.
     fn timerfd_words(&mut self, id: u32) -> [u64; 4] {
-        let now = self.clock.now(Base::Real);
+        let now = self.clock.real();
         let timer = self.timer_of(NO_PROCESS, Owner::Object(id));
         let words = timer.map_or([0; 2], |timer| {
             let left = timer.next.map_or(0, |next| next.saturating_sub(now).max(1));

@@ -132,10 +132,8 @@ impl Kernel {
         if self.has_ended(target) != Some(false) {
             return Err(Errno::ESRCH);
         }
-        let open: Shared = match self.processes.get(&target) {
-            Some(parked) => parked.files.table.get_named(other)?,
-            None => self.files.own.table.get_named(other)?,
-        };
+        let files = self.files.of_process(target).ok_or(Errno::ESRCH)?;
+        let open: Shared = files.table.get_named(other)?;
         self.add_open(open, o::CLOEXEC.into())
     }
 }

@@ -1,7 +1,7 @@
 //! `poll`, `select` and related calls: what is ready at once, or nothing until a timer expires.
 
 use crate::linux::Kernel;
-use crate::linux::clock::{Base, SECOND};
+use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::handle::ev;
 use crate::linux::numbers as nr;
@@ -59,7 +59,7 @@ impl Kernel {
             self.process.signals.resume();
         }
         if let Some(timeout) = timeout {
-            let left = timeout.saturating_sub(self.clock.now(Base::Real) - begin);
+            let left = timeout.saturating_sub(self.clock.real() - begin);
             // Memory that cannot be written is left as it is.
             let _ = match number {
                 nr::ppoll => self.put_words(c, &[left / SECOND, left % SECOND]),
@@ -86,7 +86,7 @@ impl Kernel {
         timeout: Option<u64>,
         once: impl Fn(&mut Kernel, bool) -> Answer,
     ) -> Answer {
-        let until = timeout.map(|t| self.clock.now(Base::Real).saturating_add(t));
+        let until = timeout.map(|t| self.clock.real().saturating_add(t));
         match self.wait_until(until, For::Change)? {
             true => Err(Errno::ERESTARTNOHAND),
             false => once(self, true),

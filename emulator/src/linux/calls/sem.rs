@@ -4,7 +4,6 @@
 
 use super::shm::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, set_owner};
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::ipc::{NOWAIT, READ, Semaphore, Semaphores, WRITE};
 use crate::linux::numbers as nr;
@@ -65,7 +64,7 @@ fn attempt(
         }
         if operation.flags & UNDO != 0 {
             let undone = undo[operation.semaphore] - operation.add;
-            if undone < -VALUE_MAX - 1 || undone > VALUE_MAX {
+            if !(-VALUE_MAX - 1..=VALUE_MAX).contains(&undone) {
                 return Err(Errno::ERANGE);
             }
             undo[operation.semaphore] = undone;
@@ -120,7 +119,7 @@ impl Kernel {
         let until = match time {
             0 => None,
             at => {
-                let now = self.clock.now(Base::Real);
+                let now = self.clock.real();
                 Some(now.saturating_add(self.duration_at(at)?))
             }
         };

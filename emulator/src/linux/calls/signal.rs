@@ -1,7 +1,6 @@
 //! Signals: actions, masks, sending, waiting.
 
 use crate::linux::Kernel;
-use crate::linux::clock::Base;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{
@@ -118,11 +117,7 @@ impl Kernel {
         let set = self.u64_at(set)?;
         let until = match timeout {
             0 => None,
-            at => Some(
-                self.clock
-                    .now(Base::Real)
-                    .saturating_add(self.duration_at(at)?),
-            ),
+            at => Some(self.clock.real().saturating_add(self.duration_at(at)?)),
         };
         // These are not blocked while it waits.
         if !self.has_waited() {

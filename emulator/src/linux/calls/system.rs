@@ -1,10 +1,12 @@
 //! System information: names, memory, limits.
 
-use super::text::{MEMORY, RELEASE, VERSION};
+use super::text::{MEMORY, VERSION};
 use crate::linux::Kernel;
-use crate::linux::clock::{Base, SECOND};
+use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::resources::{DESCRIPTORS_MAX, RESOURCES, RLIMIT_NOFILE};
+use crate::linux::files::RELEASE;
+use crate::linux::resources::{DESCRIPTORS_MAX, RESOURCES, RLIMIT_CPU, RLIMIT_NOFILE};
+use crate::linux::usage::Usage;
 
 impl Kernel {
     pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
@@ -20,6 +22,9 @@ impl Kernel {
                 return Err(Errno::EPERM);
             }
             self.process.resources[which] = [soft, hard];
+            if which == RLIMIT_CPU {
+                self.limit_time();
+            }
         }
         if old != 0 {
             self.put_words(old, &now)?;
@@ -71,18 +76,20 @@ impl Kernel {
         const SELF: i32 = 0;
         const CHILDREN: i32 = -1;
         const THREAD: i32 = 1;
-        let mut words = [0; 18];
-        if !matches!(who as i32, SELF | CHILDREN | THREAD) {
-            return Err(Errno::EINVAL);
-        }
-        if who as i32 != CHILDREN {
-            let time = self.clock.now(Base::Processor);
-            words[0] = time / SECOND;
-            words[1] = time % SECOND / 1000;
-            // ru_maxrss, KiB.
-            words[4] = self.machine.core.memory.pages_in_use() as u64 * 4;
-        }
-        self.put_words(to, &words)?;
+        let own = self.usage(&self.process);
+        let usage = match who as i32 {
+            SELF => own,
+            CHILDREN => self.process.children,
+            THREAD => {
+                let time = self.time_of_thread(self.process.thread.number);
+                Usage {
+                    time: time.unwrap_or(0),
+                    ..own
+                }
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        self.put_words(to, &usage.words())?;
         Ok(0)
     }
 }

@@ -7,10 +7,12 @@ use crate::linux::end::{WCONTINUED, WNOHANG, WUNTRACED, Which};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::observer::Event;
 use crate::linux::process::ParkedProcess;
+use crate::linux::resources::RLIMIT_CPU;
 use crate::linux::signals::SIGCHLD;
 use crate::linux::threads::{For, Parked, Task, Thread};
 use crate::linux::{Kernel, Outcome};
 use crate::state::{State, reg};
+use std::collections::BTreeSet;
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FS: u64 = 0x200;
@@ -185,7 +187,7 @@ impl Kernel {
             let _ = memory.with_space(space, |memory| memory.write(wanted.child_number, &bytes));
         }
         let waits = wanted.has(CLONE_VFORK);
-        let mut process = self.process.child(number, space, waits);
+        let mut process = self.process.child(number, space, waits, self.clock.up());
         if !shares {
             process.thread.rseq = self.process.thread.rseq;
         }
@@ -195,6 +197,7 @@ impl Kernel {
         let mut files = self.files.own.clone();
         files.process = number;
         files.table.has_locks = false;
+        files.threads = BTreeSet::from([number]);
         if wanted.has(CLONE_PIDFD) {
             let fd = self.add_pidfd(number, 0)?;
             self.put_u32(wanted.descriptor, fd as u32)?;
@@ -206,12 +209,10 @@ impl Kernel {
         self.system
             .events
             .push(Event::Forked(task, shares, Box::new(state.clone())));
-        let parked = ParkedProcess {
-            process,
-            files,
-            state,
-        };
+        let parked = ParkedProcess { process, state };
+        self.files.others.insert(number, files);
         self.processes.insert(number, parked);
+        self.add_time_limits(number, self.process.resources[RLIMIT_CPU]);
         match waits {
             true => {
                 self.note_transferred(number.into());
@@ -261,6 +262,7 @@ impl Kernel {
             .events
             .push(Event::ThreadStarted(task, Box::new(state.clone())));
         let signals = self.process.signals.own.child();
+        self.files.own.threads.insert(number);
         self.process.others.insert(
             number,
             Parked {
@@ -284,6 +286,10 @@ impl Kernel {
             self.end_process(Outcome::Exited(status));
         } else {
             self.release_futexes();
+            // The first thread stays until the process ends.
+            if self.process.thread.number != self.process.number {
+                self.files.own.threads.remove(&self.process.thread.number);
+            }
             self.process.thread.has_ended = true;
         }
         Ok(0)
@@ -310,7 +316,7 @@ impl Kernel {
             self.put_u32(to, news.status)?;
         }
         if usage != 0 {
-            self.put(usage, &[0; 144])?;
+            self.put_words(usage, &news.usage.words())?;
         }
         Ok(news.number.into())
     }
@@ -372,8 +378,10 @@ impl Kernel {
             self.put(info, first)?;
             self.put(info.wrapping_add(16), second)?;
         }
-        if usage != 0 && news.is_some() {
-            self.put(usage, &[0; 144])?;
+        if usage != 0
+            && let Some(news) = news
+        {
+            self.put_words(usage, &news.usage.words())?;
         }
         error
     }

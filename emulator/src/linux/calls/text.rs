@@ -1,129 +1,84 @@
-//! The content of the text files in `/proc` and `/sys`.
+//! The content of the text files in `/proc` and `/sys` that describe the system. Those of processes
+//! are in `proc`.
 
-use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
-use crate::linux::files::Text;
-use crate::linux::identity::Ids;
-use std::fmt::Write;
+use crate::linux::files::{RELEASE, Text};
+use crate::linux::threads::Task;
 
 /// Memory size that is reported, bytes.
 pub(super) const MEMORY: u64 = 4 << 30;
-
-/// The kernel release and version that are reported.
-pub(super) const RELEASE: &str = "6.12.0-unwind-sim";
+/// The kernel version that is reported.
 pub(super) const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
+/// Nanoseconds of a clock tick (`USER_HZ`).
+pub(super) const TICK: u64 = SECOND / 100;
 
 impl Kernel {
-    pub(super) fn text(&self, text: Text) -> Vec<u8> {
-        let list = |all: &[Vec<u8>]| all.iter().flat_map(|t| [&t[..], b"\0"].concat()).collect();
-        match text {
-            Text::Auxv => self.process.layout.auxv.clone(),
-            Text::Cmdline => list(&self.process.args),
-            Text::Environ => list(&self.process.env),
-            Text::Maps => self.maps(),
-            Text::Comm => [&self.process.thread.name[..], b"\n"].concat(),
-            _ => self.words(text).into_bytes(),
-        }
-    }
-
-    fn words(&self, text: Text) -> String {
-        let name = String::from_utf8_lossy(&self.process.thread.name);
-        let pages = self.machine.core.memory.pages_in_use();
-        let ids = |ids: Ids| {
-            let Ids {
-                real,
-                effective,
-                saved,
-                file,
-            } = ids;
-            format!("{real}\t{effective}\t{saved}\t{file}")
-        };
-        let identity = &self.files.own.identity;
-        let (uids, gids) = (ids(identity.user), ids(identity.group));
-        let mapped: u64 = self
-            .machine
-            .core
-            .memory
-            .areas()
-            .map(|(r, _)| r.end - r.start)
-            .sum();
-        let up = self.clock.up() / SECOND;
-        let (total, free) = (MEMORY / 1024, MEMORY / 2048);
-        let (number, parent) = (self.process.number, self.process.parent);
-        let (group, session) = (self.process.group, self.process.session);
-        match text {
-            Text::Stat => {
-                let stack = self.process.layout.stack.end;
-                let zeros = " 0".repeat(24);
+    /// The content of a text, about a thread if it is not about the system.
+    pub(super) fn text(&self, text: Text, task: Task) -> Vec<u8> {
+        let up = self.clock.up();
+        let used = self.clock.real() - self.clock.slept();
+        let seconds = |time: u64| format!("{}.{:02}", time / SECOND, time % SECOND / TICK);
+        let words = match text {
+            Text::Fixed(text) => text.to_owned(),
+            Text::Cpuinfo => "processor\t: 0\nmodel name\t: unwind-sim\ncpu cores\t: 1\n\n".into(),
+            Text::Filesystems => "nodev\tproc\nnodev\ttmpfs\n\text4\n".into(),
+            Text::Loadavg => {
+                let all: usize = self.all_processes().map(|p| p.others.len() + 1).sum();
+                let last = self.system.next_number - 1;
+                format!("0.00 0.00 0.00 1/{all} {last}\n")
+            }
+            Text::Locks => self.system.locks.text(),
+            Text::Meminfo => meminfo(self.machine.core.memory.pages_in_use() as u64 * 4),
+            Text::SystemStat => {
+                let begun = self.clock.time().seconds - (up / SECOND).cast_signed();
+                let (busy, idle) = (used / TICK, (up - used) / TICK);
+                let created = self.system.next_number;
                 format!(
-                    "{number} ({name}) R {parent} {group} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 \
-                     1000 {mapped} {pages} 18446744073709551615 0 0 {stack}{zeros}\n"
+                    "cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 {busy} 0 0 {idle} 0 0 0 0 0 0\n\
+                     intr 0\nctxt 0\nbtime {begun}\nprocesses {created}\nprocs_running 1\n\
+                     procs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n"
                 )
             }
-            Text::Statm => format!("{} {pages} 0 0 0 0 0\n", mapped / PAGE_SIZE),
-            Text::Status => format!(
-                "Name:\t{name}\nUmask:\t{:04o}\nState:\tR (running)\nTgid:\t{number}\nNgid:\t0\n\
-                 Pid:\t{number}\nPPid:\t{parent}\nTracerPid:\t0\n\
-                 Uid:\t{uids}\nGid:\t{gids}\n\
-                 VmSize:\t{} kB\nVmRSS:\t{} kB\nThreads:\t{}\n",
-                self.files.own.umask,
-                mapped / 1024,
-                pages * 4,
-                self.threads(),
-            ),
-            Text::Cpuinfo => "processor\t: 0\nmodel name\t: unwind-sim\ncpu cores\t: 1\n\n".into(),
-            Text::Filesystems => "nodev\tproc\n\text4\n".into(),
-            Text::Loadavg => format!("0.00 0.00 0.00 1/1 {number}\n"),
-            Text::Meminfo => format!(
-                "MemTotal: {total:>15} kB\nMemFree: {free:>16} kB\nMemAvailable: {free:>11} kB\n"
-            ),
-            Text::Mounts => "/dev/root / ext4 rw,relatime 0 0\nproc /proc proc rw 0 0\n".into(),
-            Text::Overcommit => "0\n".into(),
-            Text::Release => format!("{RELEASE}\n"),
-            Text::Uptime => format!("{up}.00 {up}.00\n"),
+            Text::Uptime => format!("{} {}\n", seconds(up), seconds(up - used)),
             Text::Version => format!("Linux version {RELEASE} {VERSION}\n"),
-            Text::Cpus => "0\n".into(),
-            Text::Auxv | Text::Cmdline | Text::Comm | Text::Environ | Text::Maps => String::new(),
-        }
+            _ => return self.process_text(text, task),
+        };
+        words.into_bytes()
     }
+}
 
-    /// `/proc/self/maps`; files have no device and no inode number.
-    fn maps(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (range, area) in self.machine.core.memory.areas() {
-            let may = |access, letter| match area.permissions().allow(access) {
-                true => letter,
-                false => '-',
-            };
-            let file = self.process.layout.file_at(range.start);
-            let mut line = String::new();
-            let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
-            let execute = may(Access::Execute, 'x');
-            let offset = file.as_ref().map_or(0, |file| file.offset);
-            // Writing to a string cannot fail.
-            let _ = write!(
-                line,
-                "{:08x}-{:08x} {read}{write}{execute}p {offset:08x} 00:00 0",
-                range.start, range.end
-            );
-            let name: &[u8] = match &file {
-                Some(file) => &file.path,
-                None if self.process.layout.stack.contains(&range.start) => b"[stack]",
-                None if (self.process.layout.heap..self.process.layout.brk)
-                    .contains(&range.start) =>
-                {
-                    b"[heap]"
-                }
-                None => b"",
-            };
-            if !name.is_empty() {
-                line = format!("{line:<72} ");
-            }
-            out.extend_from_slice(line.as_bytes());
-            out.extend_from_slice(name);
-            out.push(b'\n');
-        }
-        out
-    }
+/// `/proc/meminfo`, with `used` KiB in use (`fs/proc/meminfo.c`).
+fn meminfo(used: u64) -> String {
+    let total = MEMORY / 1024;
+    let free = total.saturating_sub(used);
+    let rows = [
+        ("MemTotal:", total),
+        ("MemFree:", free),
+        ("MemAvailable:", free),
+        ("Buffers:", 0),
+        ("Cached:", 0),
+        ("SwapCached:", 0),
+        ("Active:", used),
+        ("Inactive:", 0),
+        ("SwapTotal:", 0),
+        ("SwapFree:", 0),
+        ("Dirty:", 0),
+        ("Writeback:", 0),
+        ("AnonPages:", used),
+        ("Mapped:", 0),
+        ("Shmem:", 0),
+        ("Slab:", 0),
+        ("SReclaimable:", 0),
+        ("SUnreclaim:", 0),
+        ("CommitLimit:", total / 2),
+        ("Committed_AS:", used),
+        ("HugePages_Total:", 0),
+        ("HugePages_Free:", 0),
+    ];
+    let row = |(name, value): (&str, u64)| match name.starts_with("Huge") {
+        true => format!("{name:<16}{value:>8}\n"),
+        false => format!("{name:<16}{value:>8} kB\n"),
+    };
+    rows.into_iter().map(row).collect()
 }

@@ -5,6 +5,7 @@ use crate::linux::clock::{Base, Clock, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
 use crate::linux::threads::For;
+use crate::linux::usage::Usage;
 
 /// Maximum number of timers of a process.
 const TIMERS_MAX: usize = 256;
@@ -13,8 +14,8 @@ const TICKS: u64 = 100;
 const TIMER_ABSTIME: u64 = 1;
 
 const CLOCK_REALTIME: u64 = 0;
-const CLOCK_PROCESS_CPUTIME: u64 = 2;
-const CLOCK_THREAD_CPUTIME: u64 = 3;
+const CLOCK_PROCESS_CPUTIME: i32 = 2;
+const CLOCK_THREAD_CPUTIME: i32 = 3;
 /// Number of clocks; negative ones belong to other processes.
 const CLOCKS: u64 = 12;
 /// The clocks of the time of day.
@@ -24,16 +25,27 @@ impl Kernel {
     /// The time on a clock: seconds and nanoseconds.
     pub(super) fn clock(&self, clock: u64) -> Answer<(u64, u64)> {
         let split = |ns: u64| (ns / SECOND, ns % SECOND);
+        if let Some((base, process)) = self.clock_of_processor(clock)? {
+            return Ok(split(self.processor_time(base, process)));
+        }
         match clock as u32 as u64 {
-            CLOCK_PROCESS_CPUTIME | CLOCK_THREAD_CPUTIME => {
-                Ok(split(self.clock.now(Base::Processor)))
-            }
             clock if TIME_OF_DAY.contains(&clock) => {
                 let time = self.clock.time();
                 Ok((time.seconds.cast_unsigned(), time.nanoseconds.into()))
             }
             clock if clock < CLOCKS => Ok(split(self.clock.up())),
             _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The base of a clock that counts processor time, and whose it is.
+    fn clock_of_processor(&self, clock: u64) -> Answer<Option<(Base, u32)>> {
+        let own = self.task();
+        match clock as i32 {
+            clock @ ..0 => self.processor_clock(clock).map(Some),
+            CLOCK_PROCESS_CPUTIME => Ok(Some((Base::Process, own.process))),
+            CLOCK_THREAD_CPUTIME => Ok(Some((Base::Thread(own.thread), own.process))),
+            _ => Ok(None),
         }
     }
 
@@ -73,8 +85,10 @@ impl Kernel {
 
     pub(super) fn sys_times(&mut self, to: u64) -> Answer {
         if to != 0 {
-            let ticks = self.clock.now(Base::Processor) / (SECOND / TICKS);
-            self.put_words(to, &[ticks, 0, 0, 0])?;
+            let ticks = |usage: Usage| usage.time / (SECOND / TICKS);
+            let own = ticks(self.usage(&self.process));
+            let children = ticks(self.process.children);
+            self.put_words(to, &[own, 0, children, 0])?;
         }
         Ok(self.clock.up() / (SECOND / TICKS))
     }
@@ -88,7 +102,7 @@ impl Kernel {
         Ok(seconds.saturating_mul(SECOND).saturating_add(nanoseconds))
     }
 
-    /// Reads a time on a clock, as nanoseconds of [`Base::Real`].
+    /// Reads a time on a clock, as nanoseconds of real time.
     pub(super) fn time_at(&self, clock: u64, at: u64) -> Answer<u64> {
         let time = self.duration_at(at)?;
         Ok(match TIME_OF_DAY.contains(&clock) {
@@ -141,15 +155,20 @@ impl Kernel {
     pub(super) fn sys_nanosleep(&mut self, clock: u64, flags: u64, at: u64, rest: u64) -> Answer {
         self.clock(clock)?;
         self.can_wait(clock)?;
-        if clock as u32 as u64 == CLOCK_THREAD_CPUTIME {
-            return Err(Errno::EOPNOTSUPP);
+        match self.clock_of_processor(clock)? {
+            Some((Base::Thread(_), _)) => return Err(Errno::EOPNOTSUPP),
+            Some((_, process)) => {
+                self.duration_at(at)?;
+                if process != self.process.number || !self.process.others.is_empty() {
+                    let what = "sleeping until others have used processor time";
+                    return self.not_modelled(what, Errno::EOPNOTSUPP);
+                }
+                // No processor time passes while it waits.
+                return self.wait_for_signal(Errno::EINTR);
+            }
+            None => {}
         }
-        if clock as u32 as u64 == CLOCK_PROCESS_CPUTIME {
-            // No processor time passes while it waits.
-            self.duration_at(at)?;
-            return self.wait_for_signal(Errno::EINTR);
-        }
-        let now = self.clock.now(Base::Real);
+        let now = self.clock.real();
         let is_absolute = flags & TIMER_ABSTIME != 0;
         let until = match is_absolute {
             true => self.time_at(clock, at)?,
@@ -160,7 +179,7 @@ impl Kernel {
         }
         if rest != 0 && !is_absolute {
             let end = self.wait_end().unwrap_or(until);
-            let left = end.saturating_sub(self.clock.now(Base::Real));
+            let left = end.saturating_sub(self.clock.real());
             self.put_words(rest, &[left / SECOND, left % SECOND])?;
         }
         Err(Errno::EINTR)
@@ -189,9 +208,9 @@ impl Kernel {
     /// The interval, and the time until the timer expires.
     fn timer_words(&mut self, owner: Owner) -> Option<[u64; 2]> {
         let timer = self.timer(owner)?.clone();
-        let left = timer.next.map_or(0, |next| {
-            next.saturating_sub(self.clock.now(timer.base)).max(1)
-        });
+        let left = timer
+            .next
+            .map_or(0, |next| next.saturating_sub(self.now(timer.base)).max(1));
         Some([timer.interval, left])
     }
 
@@ -216,10 +235,10 @@ impl Kernel {
         }
         let (base, signal) = match which {
             0 => (Base::Real, SIGALRM),
-            1 => (Base::Processor, SIGVTALRM),
-            _ => (Base::Processor, SIGPROF),
+            1 => (Base::Process, SIGVTALRM),
+            _ => (Base::Process, SIGPROF),
         };
-        let next = Some(self.clock.now(base).saturating_add(first));
+        let next = Some(self.now(base).saturating_add(first));
         self.clock.timers.push(Timer {
             process: self.process.number,
             owner,
@@ -265,6 +284,10 @@ impl Kernel {
     }
 
     pub(super) fn sys_timer_create(&mut self, clock: u64, event: u64, to: u64) -> Answer {
+        const BY_DESCRIPTOR: u64 = 3;
+        if (clock as i32) < 0 && clock & 7 == BY_DESCRIPTOR {
+            return Err(Errno::EOPNOTSUPP);
+        }
         self.clock(clock)?;
         self.can_wait(clock)?;
         let process = self.process.number;
@@ -299,9 +322,13 @@ impl Kernel {
             },
         };
         self.put_u32(to, number as u32)?;
-        let base = match clock {
-            CLOCK_PROCESS_CPUTIME | CLOCK_THREAD_CPUTIME => Base::Processor,
-            _ => Base::Real,
+        let base = match self.clock_of_processor(clock)? {
+            Some((_, process)) if process != self.process.number => {
+                let what = "timers on the processor time of another process";
+                return self.not_modelled(what, Errno::EINVAL);
+            }
+            Some((base, _)) => base,
+            None => Base::Real,
         };
         self.clock.timers.push(Timer {
             process: self.process.number,
@@ -345,8 +372,8 @@ impl Kernel {
         let first = self.duration_at(first_at)?;
         let next = match flags & TIMER_ABSTIME {
             _ if first == 0 => None,
-            0 => Some(self.clock.now(base).saturating_add(first)),
-            _ if base == Base::Processor => Some(first),
+            0 => Some(self.now(base).saturating_add(first)),
+            _ if base != Base::Real => Some(first),
             _ => Some(self.time_at(clock, first_at)?),
         };
         if old != 0 {

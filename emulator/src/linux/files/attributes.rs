@@ -5,6 +5,7 @@ use super::inode::Inode;
 use super::special::Special;
 use super::{Files, Identity, Node, ResolvedPath};
 use crate::linux::handle::Sort;
+use crate::linux::identity::Ids;
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -132,11 +133,22 @@ impl Attributes {
         }
     }
 
-    fn of_special(path: &[u8], special: &Special) -> Attributes {
+    fn of_special(files: &Files, path: &[u8], special: &Special) -> Attributes {
+        let of = super::special::of_process(path);
+        let of = of.and_then(|(task, _)| files.of_process(task.process));
+        let mut made = Attributes::of_kind(path, special);
+        if let Some(of) = of {
+            let Ids { effective, .. } = of.identity.user;
+            (made.uid, made.gid) = (effective, of.identity.group.effective);
+        }
+        made
+    }
+
+    fn of_kind(path: &[u8], special: &Special) -> Attributes {
         match special {
             Special::Directory(_) => Attributes::made_up(S_IFDIR | 0o555, path, 0),
             Special::Link(_) => Attributes::made_up(S_IFLNK | 0o777, path, 0),
-            Special::Text(_) => Attributes::made_up(S_IFREG | 0o444, path, 0),
+            Special::Text(..) => Attributes::made_up(S_IFREG | 0o444, path, 0),
             Special::Device(device) => {
                 let (major, minor) = device.numbers();
                 Attributes::made_up(S_IFCHR | 0o666, path, major << 8 | minor)
@@ -158,7 +170,7 @@ impl Files {
                 attributes
             }
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
-            Node::Special(special) => Attributes::of_special(&resolved.path, special),
+            Node::Special(special) => Attributes::of_special(self, &resolved.path, special),
             Node::Missing => Attributes::default(),
         }
     }

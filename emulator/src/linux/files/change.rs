@@ -71,8 +71,10 @@ impl Files {
         if is_directory {
             return Ok(inode);
         }
-        for (_, open) in self.own.table.open() {
-            become_copy(open, identity, &inode);
+        for files in self.others.values().chain([&self.own]) {
+            for (_, open) in files.table.open() {
+                become_copy(open, identity, &inode);
+            }
         }
         self.newly_copied.push((identity, inode.clone()));
         Ok(inode)

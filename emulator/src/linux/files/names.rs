@@ -195,6 +195,12 @@ impl Files {
         Ok(0)
     }
 
+    /// The open files of all processes.
+    fn all_open(&self) -> impl Iterator<Item = &super::Shared> {
+        let files = self.others.values().chain([&self.own]);
+        files.flat_map(|files| files.table.open().map(|(_, open)| open))
+    }
+
     /// Whether a file of the host has another name or is open.
     fn is_known_elsewhere(&self, metadata: &fs::Metadata) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -205,14 +211,16 @@ impl Files {
                 .is_ok_and(|m| super::attributes::identity(&m) == identity),
             _ => false,
         };
-        metadata.nlink() > 1 || self.own.table.open().any(|(_, open)| is_it(open))
+        metadata.nlink() > 1 || self.all_open().any(is_it)
     }
 
     /// A process that works in the removed directory or has it open finds it empty and cannot
     /// create anything in it.
     fn directory_is_gone(&mut self, path: &[u8], inode: Option<InodeRef>) {
-        let is_open = |(_, open): (u64, &super::Shared)| open.borrow().path == path;
-        if self.own.cwd != path && !self.own.table.open().any(is_open) {
+        let mut all = self.others.values().chain([&self.own]);
+        let is_cwd = all.any(|files| files.cwd == path);
+        drop(all);
+        if !is_cwd && !self.all_open().any(|open| open.borrow().path == path) {
             return;
         }
         let inode = match inode {
@@ -234,15 +242,17 @@ impl Files {
             let rest = path.strip_prefix(old)?;
             (rest.is_empty() || rest[0] == b'/').then(|| [new, rest].concat())
         };
-        for (_, open) in self.own.table.open() {
+        for open in self.all_open() {
             let mut open = open.borrow_mut();
             if let Some(path) = below(&open.path) {
                 open.path = path;
             }
         }
-        for path in [&mut self.own.cwd, &mut self.own.program] {
-            if let Some(moved) = below(path) {
-                *path = moved;
+        for files in self.others.values_mut().chain([&mut self.own]) {
+            for path in [&mut files.cwd, &mut files.program] {
+                if let Some(moved) = below(path) {
+                    *path = moved;
+                }
             }
         }
     }

@@ -52,10 +52,11 @@ const KNOWN: u32 = o::ACCMODE
     | o::TMPFILE;
 
 impl Files {
-    /// What a path in `/proc/self/fd` leads to: an open stream, or a file that is opened again.
+    /// What a path in `/proc/PID/fd` leads to: an open stream, or a file that is opened again.
     pub(in crate::linux) fn opened_already(&self, path: &[u8]) -> Option<Answer<Opened>> {
-        let fd = of_descriptor(self.own.process, path)?;
-        let Ok(open) = self.own.table.get_named(fd) else {
+        let (process, fd) = of_descriptor(self, path)?;
+        let of = self.of_process(process);
+        let Some(Ok(open)) = of.map(|of| of.table.get_named(fd)) else {
             return Some(Err(Errno::ENOENT));
         };
         let path = open.borrow().path.clone();

@@ -8,12 +8,11 @@ use super::description::{Description, Kind, Others, PipeEnd, Shared, WeakShared}
 use super::inode::{Budget, InodeRef};
 use super::{Entry, Files, OwnFiles, Time};
 use crate::linux::handle::Notes;
-use crate::linux::process::ParkedProcess;
 use crate::linux::random::Random;
 use crate::linux::streams::StreamsMark;
 use hashbrown::HashMap;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
 type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
@@ -21,11 +20,8 @@ type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
 /// A copy of all files.
 #[derive(Debug)]
 pub(in crate::linux) struct Saved {
-    entries: BTreeMap<Vec<u8>, Entry>,
-    copied: BTreeMap<(u64, u64), InodeRef>,
-    budget: Budget,
+    copied: Copied,
     inodes: u64,
-    own: OwnFiles,
     now: Time,
     streams: StreamsMark,
     random: Random,
@@ -41,78 +37,39 @@ struct Copies {
     notes: Notes,
 }
 
-type Processes = BTreeMap<u32, ParkedProcess>;
-
 impl Files {
-    /// Copies all files, and the processes that do not run with theirs.
-    pub(in crate::linux) fn save(
-        &self,
-        processes: &Processes,
-        others: Others<'_>,
-    ) -> (Saved, Processes) {
-        let (copied, processes) = copy(
-            &self.entries,
-            &self.copied,
-            &self.own,
-            processes,
-            &self.budget,
-            others,
-        );
-        let saved = Saved {
-            entries: copied.entries,
-            copied: copied.copied,
-            budget: copied.budget,
+    /// Copies all files.
+    pub(in crate::linux) fn save(&self, refs: Others<'_>) -> Saved {
+        Saved {
+            copied: self.copied_with(refs),
             inodes: self.inodes,
-            own: copied.own,
             now: self.now,
             streams: self.streams.mark(),
             random: self.random.clone(),
-        };
-        (saved, processes)
+        }
     }
 
-    /// Restores all files; the processes that do not run, with theirs.
-    pub(in crate::linux) fn restore(
-        &mut self,
-        saved: &Saved,
-        processes: &Processes,
-        others: Others<'_>,
-    ) -> Processes {
-        let (copied, processes) = copy(
-            &saved.entries,
-            &saved.copied,
-            &saved.own,
-            processes,
-            &saved.budget,
-            others,
-        );
+    /// Restores all files.
+    pub(in crate::linux) fn restore(&mut self, saved: &Saved, refs: Others<'_>) {
+        let Saved { copied, .. } = saved;
+        let copied = copied.copy(refs);
         self.entries = copied.entries;
         self.copied = copied.copied;
         self.newly_copied.clear();
         self.budget = copied.budget;
         self.inodes = saved.inodes;
         self.own = copied.own;
+        self.others = copied.others;
+        self.ended = copied.ended;
         self.now = saved.now;
         self.streams.restore(&saved.streams);
         self.random = saved.random.clone();
-        processes
     }
 
     /// A copy of everything. Writes to it do not affect the original, except in files of the host.
-    pub(in crate::linux) fn copy(
-        &self,
-        processes: &Processes,
-        others: Others<'_>,
-    ) -> (Files, Processes) {
-        let (copied, processes) = copy(
-            &self.entries,
-            &self.copied,
-            &self.own,
-            processes,
-            &self.budget,
-            others,
-        );
-        let files = Files {
+    pub(in crate::linux) fn copy(&self, refs: Others<'_>) -> Files {
+        let copied = self.copied_with(refs);
+        Files {
             host: self.host.clone(),
             allow_write: self.allow_write,
             entries: copied.entries,
@@ -121,31 +78,54 @@ impl Files {
             budget: copied.budget,
             inodes: self.inodes,
             own: copied.own,
+            others: copied.others,
+            thread: self.thread,
+            ended: copied.ended,
             owners: self.owners,
             now: self.now,
             streams: self.streams.clone(),
             random: self.random.clone(),
-        };
-        (files, processes)
+        }
+    }
+
+    fn copied_with(&self, refs: Others<'_>) -> Copied {
+        let parts = (&self.entries, &self.copied, &self.own, &self.others);
+        copy(parts, &self.ended, &self.budget, refs)
     }
 }
 
 /// Data that is copied together, so that shared parts stay shared.
+#[derive(Debug)]
 struct Copied {
     entries: BTreeMap<Vec<u8>, Entry>,
     copied: BTreeMap<(u64, u64), InodeRef>,
     own: OwnFiles,
+    others: BTreeMap<u32, OwnFiles>,
+    ended: BTreeSet<u32>,
     budget: Budget,
 }
 
+impl Copied {
+    fn copy(&self, refs: Others<'_>) -> Copied {
+        let parts = (&self.entries, &self.copied, &self.own, &self.others);
+        copy(parts, &self.ended, &self.budget, refs)
+    }
+}
+
+/// The names, the files of the host that were copied, and what belongs to processes.
+type Parts<'a> = (
+    &'a BTreeMap<Vec<u8>, Entry>,
+    &'a BTreeMap<(u64, u64), InodeRef>,
+    &'a OwnFiles,
+    &'a BTreeMap<u32, OwnFiles>,
+);
+
 fn copy(
-    entries: &BTreeMap<Vec<u8>, Entry>,
-    copied: &BTreeMap<(u64, u64), InodeRef>,
-    own: &OwnFiles,
-    processes: &Processes,
+    (entries, copied, own, others): Parts<'_>,
+    ended: &BTreeSet<u32>,
     budget: &Budget,
-    others: Others<'_>,
-) -> (Copied, Processes) {
+    refs: Others<'_>,
+) -> Copied {
     let budget = Budget::new(budget.left());
     let mut copies = Copies {
         budget: budget.clone(),
@@ -153,7 +133,7 @@ fn copy(
         open: HashMap::new(),
         pipes: HashMap::new(),
         ends: HashMap::new(),
-        notes: others.notes,
+        notes: refs.notes,
     };
     let entries = entries.iter().map(|(path, entry)| {
         let entry = match entry {
@@ -167,31 +147,26 @@ fn copy(
     let copied = copied.map(|(&key, inode)| (key, copies.inode(inode)));
     let copied = copied.collect();
     let own = copies.own(own);
-    let processes = processes.iter().map(|(&number, other)| {
-        let copy = ParkedProcess {
-            process: other.process.clone(),
-            files: copies.own(&other.files),
-            state: other.state.clone(),
-        };
-        (number, copy)
-    });
-    let processes = processes.collect();
-    for open in others.held {
+    let others = others.iter();
+    let others = others.map(|(&number, files)| (number, copies.own(files)));
+    let others = others.collect();
+    for open in refs.held {
         *open = copies.open(open);
     }
-    for open in others.watched {
+    for open in refs.watched {
         *open = match open.upgrade() {
             Some(original) => Rc::downgrade(&copies.open(&original)),
             None => WeakShared::new(),
         };
     }
-    let copied = Copied {
+    Copied {
         entries,
         copied,
         own,
+        others,
+        ended: ended.clone(),
         budget,
-    };
-    (copied, processes)
+    }
 }
 
 fn key<T>(shared: &Rc<T>) -> *const () {
@@ -207,6 +182,7 @@ impl Copies {
             umask: own.umask,
             identity: own.identity.clone(),
             process: own.process,
+            threads: own.threads.clone(),
         }
     }
 

@@ -1,0 +1,347 @@
+//! The content of the text files in `/proc/PID`.
+//!
+//! Source: Linux 6.12 `fs/proc/array.c`, `fs/proc/base.c`, `fs/proc/task_mmu.c`, `fs/proc/fd.c`.
+
+use super::text::TICK;
+use crate::address_space::{Access, PAGE_SIZE};
+use crate::linux::Kernel;
+use crate::linux::files::{OwnFiles, Text};
+use crate::linux::identity::Ids;
+use crate::linux::process::{Ended, Process};
+use crate::linux::signals::{OwnSignals, SIG_DFL, SIG_IGN, SIGNALS, Signals, bit};
+use crate::linux::threads::{Task, Thread};
+use std::fmt::Write;
+
+/// A thread, with what its process has.
+struct Subject<'a> {
+    process: &'a Process,
+    thread: &'a Thread,
+    signals: &'a OwnSignals,
+    files: &'a OwnFiles,
+}
+
+impl Kernel {
+    fn subject(&self, task: Task) -> Option<Subject<'_>> {
+        let mut all = self.all_processes();
+        let process = all.find(|process| process.number == task.process)?;
+        let files = self.files.of_process(task.process)?;
+        let (thread, signals) = match process.others.get(&task.thread) {
+            Some(other) => (&other.thread, &other.signals),
+            None => (&process.thread, &process.signals.own),
+        };
+        Some(Subject {
+            process,
+            thread,
+            signals,
+            files,
+        })
+    }
+
+    pub(super) fn process_text(&self, text: Text, task: Task) -> Vec<u8> {
+        let list = |all: &[Vec<u8>]| all.iter().flat_map(|t| [&t[..], b"\0"].concat()).collect();
+        let Some(subject) = self.subject(task) else {
+            let mut ended = self.system.ended.iter();
+            let ended = ended.find(|ended| ended.number == task.process);
+            return ended.map_or_else(Vec::new, |ended| ended_text(text, ended));
+        };
+        let process = subject.process;
+        match text {
+            Text::Auxv => process.layout.auxv.clone(),
+            Text::Cmdline => list(&process.args),
+            Text::Environ => list(&process.env),
+            Text::Comm => [&subject.thread.name[..], b"\n"].concat(),
+            Text::Maps => self.maps(process),
+            Text::Stat => self.stat(&subject, task).into_bytes(),
+            Text::Status => self.status(&subject, task),
+            Text::Statm => {
+                let (size, resident) = self.sizes(process);
+                format!("{size} {resident} 0 0 0 {resident} 0\n").into_bytes()
+            }
+            Text::Limits => limits(process).into_bytes(),
+            Text::Descriptor(fd) => descriptor(subject.files, fd).into_bytes(),
+            Text::Cgroup => b"0::/\n".to_vec(),
+            Text::IdMap => b"         0          0 4294967295\n".to_vec(),
+            Text::Io => b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n\
+                cancelled_write_bytes: 0\n"
+                .to_vec(),
+            Text::Schedstat => format!("{} 0 0\n", self.usage(process).time).into_bytes(),
+            Text::Mounts => b"/dev/root / ext4 rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n\
+                tmpfs /dev/shm tmpfs rw,relatime 0 0\n"
+                .to_vec(),
+            Text::Mountinfo => b"21 1 8:1 / / rw,relatime - ext4 /dev/root rw\n\
+                22 21 0:20 / /proc rw,relatime - proc proc rw\n\
+                23 21 0:31 / /dev/shm rw,relatime - tmpfs tmpfs rw\n"
+                .to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The mapped and the resident pages of a process.
+    fn sizes(&self, process: &Process) -> (u64, u64) {
+        let memory = &self.machine.core.memory;
+        let areas = memory.areas_in(process.space);
+        let mapped: u64 = areas.map(|(range, _)| range.end - range.start).sum();
+        (mapped / PAGE_SIZE, memory.resident_in(process.space) as u64)
+    }
+
+    /// The state of a thread: its letter and its name.
+    fn state(&self, subject: &Subject, task: Task) -> (char, &'static str) {
+        match () {
+            () if task == self.task() => ('R', "running"),
+            () if subject.process.stopped.is_some() => ('T', "stopped"),
+            () if subject.thread.has_ended => ('Z', "zombie"),
+            () if subject.thread.wait.is_some() => ('S', "sleeping"),
+            () => ('R', "running"),
+        }
+    }
+
+    fn stat(&self, subject: &Subject, task: Task) -> String {
+        let process = subject.process;
+        let name = String::from_utf8_lossy(&subject.thread.name);
+        let (state, _) = self.state(subject, task);
+        let Process {
+            parent,
+            group,
+            session,
+            ..
+        } = process;
+        let is_thread = task.thread != task.process;
+        let time = match is_thread {
+            true => subject.thread.time,
+            false => self.usage(process).time,
+        };
+        let (time, children) = (time / TICK, process.children.time / TICK);
+        let nice = process.settings.nice;
+        let (priority, threads) = (20 + nice, process.others.len() + 1);
+        let (begun, limit) = (process.begun / TICK, u64::MAX);
+        let (size, resident) = self.sizes(process);
+        let size = size * PAGE_SIZE;
+        let (stack, heap) = (process.layout.stack.end, process.layout.heap);
+        let pending = process.signals.pending_sets(subject.signals).0;
+        let (ignored, caught) = actions(&process.signals);
+        let blocked = subject.signals.blocked;
+        let policy = process.settings.policy;
+        format!(
+            "{} ({name}) {state} {parent} {group} {session} 0 -1 4194304 0 0 0 0 {time} 0 \
+             {children} 0 {priority} {nice} {threads} 0 {begun} {size} {resident} {limit} 0 0 \
+             {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 17 0 0 {policy} 0 0 0 0 0 \
+             {heap} 0 0 0 0 0\n",
+            task.thread,
+        )
+    }
+
+    fn status(&self, subject: &Subject, task: Task) -> Vec<u8> {
+        let ids = |ids: Ids| {
+            let Ids {
+                real,
+                effective,
+                saved,
+                file,
+            } = ids;
+            format!("{real}\t{effective}\t{saved}\t{file}")
+        };
+        let process = subject.process;
+        let identity = &subject.files.identity;
+        let (letter, state) = self.state(subject, task);
+        let name = String::from_utf8_lossy(&subject.thread.name);
+        let (size, resident) = self.sizes(process);
+        let (size, resident) = (size * 4, resident * 4);
+        let groups: String = identity.groups.iter().map(|g| format!("{g} ")).collect();
+        let (ignored, caught) = actions(&process.signals);
+        let capabilities = if identity.is_capable() {
+            (1_u64 << 41) - 1
+        } else {
+            0
+        };
+        let (number, thread) = (process.number, task.thread);
+        let stack = process.layout.stack.end - process.layout.stack.start;
+        let (own, shared) = process.signals.pending_sets(subject.signals);
+        let queued = own.count_ones() + shared.count_ones();
+        let text = format!(
+            "Name:\t{name}\nUmask:\t{:04o}\nState:\t{letter} ({state})\nTgid:\t{number}\nNgid:\t0\n\
+             Pid:\t{thread}\nPPid:\t{}\nTracerPid:\t0\nUid:\t{}\nGid:\t{}\nFDSize:\t{}\n\
+             Groups:\t{groups}\nNStgid:\t{number}\nNSpid:\t{thread}\nNSpgid:\t{}\nNSsid:\t{}\n\
+             VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmLck:\t{:8} kB\nVmPin:\t{:8} kB\n\
+             VmHWM:\t{resident:8} kB\nVmRSS:\t{resident:8} kB\nRssAnon:\t{resident:8} kB\n\
+             RssFile:\t{:8} kB\nRssShmem:\t{:8} kB\nVmData:\t{resident:8} kB\nVmStk:\t{:8} kB\n\
+             VmExe:\t{:8} kB\nVmLib:\t{:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB\n\
+             CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{}\nSigQ:\t{queued}/1024\n\
+             SigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ignored:016x}\n\
+             SigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{capabilities:016x}\n\
+             CapEff:\t{capabilities:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\n\
+             Seccomp:\t0\nSeccomp_filters:\t0\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n\
+             Mems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
+             nonvoluntary_ctxt_switches:\t0\n",
+            subject.files.umask,
+            process.parent,
+            ids(identity.user),
+            ids(identity.group),
+            subject.files.table.room(),
+            process.group,
+            process.session,
+            0,
+            0,
+            0,
+            0,
+            stack / 1024,
+            0,
+            0,
+            0,
+            0,
+            process.others.len() + 1,
+            subject.signals.blocked,
+            0,
+            (1_u64 << 41) - 1,
+            0,
+            u8::from(process.settings.no_new_privileges),
+        );
+        text.into_bytes()
+    }
+
+    /// `/proc/PID/maps`.
+    fn maps(&self, process: &Process) -> Vec<u8> {
+        let layout = &process.layout;
+        let mut out = Vec::new();
+        for (range, area) in self.machine.core.memory.areas_in(process.space) {
+            let permissions = layout.behind(range.start).unwrap_or(area.permissions());
+            let may = |access, letter| match permissions.allow(access) {
+                true => letter,
+                false => '-',
+            };
+            let file = layout.file_at(range.start);
+            let is_shared = area.is_shared() || file.as_ref().is_some_and(|file| file.is_shared);
+            let shared = if is_shared { 's' } else { 'p' };
+            let mut line = String::new();
+            let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
+            let execute = may(Access::Execute, 'x');
+            let offset = file.as_ref().map_or(0, |file| file.offset);
+            let (device, inode) = file.as_ref().map_or((0, 0), |file| {
+                file.object.unwrap_or_else(|| self.object_of(&file.path))
+            });
+            let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
+            // Writing to a string cannot fail.
+            let _ = write!(
+                line,
+                "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} \
+                 {major:02x}:{minor:02x} {inode}",
+                range.start, range.end
+            );
+            let name: &[u8] = match &file {
+                Some(file) => &file.path,
+                None if layout.stack.contains(&range.start) => b"[stack]",
+                None if (layout.heap..layout.brk).contains(&range.start) => b"[heap]",
+                None => b"",
+            };
+            if !name.is_empty() {
+                line = format!("{line:<72} ");
+            }
+            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(name);
+            out.push(b'\n');
+        }
+        out
+    }
+
+    /// Device and inode number of the file at a path.
+    fn object_of(&self, path: &[u8]) -> (u64, u64) {
+        let found = self.files.find(b"/", path, false);
+        found.map_or((0, 0), |found| {
+            let attributes = self.files.attributes(&found);
+            (attributes.device, attributes.inode)
+        })
+    }
+}
+
+/// The sets of ignored and of handled signals.
+fn actions(signals: &Signals) -> (u64, u64) {
+    let mut sets = (0, 0);
+    for signal in 1..=SIGNALS {
+        match signals.action(signal).handler {
+            SIG_DFL => {}
+            SIG_IGN => sets.0 |= bit(signal),
+            _ => sets.1 |= bit(signal),
+        }
+    }
+    sets
+}
+
+/// What is left of a process that has ended.
+fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
+    let Ended {
+        number,
+        parent,
+        group,
+        session,
+        name,
+        begun,
+        usage,
+        status,
+    } = ended;
+    let name = String::from_utf8_lossy(name);
+    let (time, begun) = (usage.time / TICK, begun / TICK);
+    match text {
+        Text::Comm => format!("{name}\n"),
+        Text::Statm => "0 0 0 0 0 0 0\n".into(),
+        Text::Stat => {
+            let zeros = " 0".repeat(27);
+            format!(
+                "{number} ({name}) Z {parent} {group} {session} 0 -1 4194308 0 0 0 0 {time} 0 0 0 \
+                 20 0 1 0 {begun} 0 0 {}{zeros} {status}\n",
+                u64::MAX
+            )
+        }
+        Text::Status => format!(
+            "Name:\t{name}\nState:\tZ (zombie)\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\n\
+             PPid:\t{parent}\nTracerPid:\t0\nThreads:\t1\n"
+        ),
+        _ => String::new(),
+    }
+    .into_bytes()
+}
+
+/// `/proc/PID/limits`.
+fn limits(process: &Process) -> String {
+    const NAMES: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let number = |value: u64| match value {
+        u64::MAX => "unlimited".to_owned(),
+        value => value.to_string(),
+    };
+    let row = |((name, unit), [soft, hard]): ((&str, &str), [u64; 2])| {
+        let (soft, hard) = (number(soft), number(hard));
+        format!("{name:<25} {soft:<20} {hard:<20} {unit:<10}\n")
+    };
+    let title = "Limit                     Soft Limit           Hard Limit           Units     \n";
+    let rows = NAMES.into_iter().zip(process.resources).map(row);
+    std::iter::once(title.to_owned()).chain(rows).collect()
+}
+
+/// `/proc/PID/fdinfo/N`.
+fn descriptor(files: &OwnFiles, fd: u64) -> String {
+    let Ok(slot) = files.table.slot(fd) else {
+        return String::new();
+    };
+    let open = slot.open.borrow();
+    let flags = open.flags | if slot.close_on_exec { 0o200_0000 } else { 0 };
+    let (_, inode) = open.lock_key();
+    format!(
+        "pos:\t{}\nflags:\t0{flags:o}\nmnt_id:\t21\nino:\t{inode}\n",
+        open.position
+    )
+}
