@@ -8,7 +8,7 @@ use crate::linux::identity::Ids;
 use std::fmt::Write;
 
 /// Memory size that is reported, bytes.
-pub(super) const MEMORY: u64 = 4 << 30;
+pub(super) use crate::linux::MEMORY;
 
 /// The kernel release and version that are reported.
 pub(super) const RELEASE: &str = "6.12.0-unwind-sim";
