@@ -503,6 +503,51 @@ def stitches():
         save("stitch", name, b"".join(bytes((*step, 5)) for step in stream))
 
 
+def calls():
+    """Lists of system calls in the format of `syscalls.rs`: a favourite, and for each of six
+    arguments a tag and a value."""
+    source = pathlib.Path("src/syscalls.rs").read_text()
+    start = source.index("FAVOURITES: &[u64] = &[")
+    numbers = source[source.index("= &[", start) + 4:source.index("];", start)]
+    favourites = [int(number) for number in numbers.split(",") if number.strip()]
+    small, text, data, flag, byte, number, error, page, other = 0, 5, 7, 9, 10, 11, 12, 13, 14
+
+    def call(number, *args):
+        out = struct.pack("<H", favourites.index(number))
+        return out + b"".join(bytes(arg) for arg in (*args, *[(small, 0)] * 6)[:6])
+
+    def n(value):
+        return (small, value)
+    thread = call(56, (other, 6), n(0), (data, 8), n(0), n(0))
+    lists = {
+        "thread": [thread, call(202, (data, 0), n(0), n(0)), call(186)],
+        "threads": [thread, thread, call(35, (text, 24)), call(202, (data, 0), n(1), n(9))],
+        "fork": [call(57), call(61, (error, 1), (data, 0), n(0), n(0)), call(186)],
+        "vfork-exec": [call(58), call(59, (text, 0), (text, 31), n(0))],
+        "clone3": [call(435, (text, 29), (byte, 64)), call(435, (text, 30), (byte, 64)), call(61, (error, 1))],
+        "pipe": [call(22, (data, 0)), call(57), call(1, n(4), (text, 1), n(5)), call(0, n(3), (data, 8), n(5))],
+        "files": [call(257, (error, 4), (text, 5), (byte, 66), (byte, 255)), call(2, (text, 9), (byte, 66), (byte, 255)),
+                  call(1, n(3), (text, 1), (byte, 100)), call(77, n(3), (page, 3)), call(8, n(3), n(0), n(0)), call(87, (text, 9))],
+        "names": [call(83, (text, 5), (byte, 255)), call(80, (text, 5)), call(82, (text, 1), (text, 6)), call(86, (text, 4), (text, 5)),
+                  call(88, (text, 1), (text, 6)), call(84, (text, 2))],
+        "memory": [call(9, n(0), (page, 16), n(3), (byte, 34), (error, 1), n(0)), call(12, n(0)), call(25, (other, 5), (page, 1), (page, 2), n(1)),
+                   call(10, (other, 3), (page, 1), n(1)), call(11, (other, 3), (page, 1))],
+        "signals": [call(13, n(10), (text, 14), n(0), n(8)), call(62, (number, 12), n(10)), call(13, n(10), (text, 15), n(0), n(8)),
+                    call(14, n(0), (data, 0), n(0), n(8)), call(130, (data, 0), n(8)), call(200, (number, 12), n(10))],
+        "timers": [call(38, n(0), (text, 24), n(0)), call(222, n(1), n(0), (data, 0)), call(223, n(0), n(0), (text, 24), n(0)),
+                   call(283, n(1), n(0)), call(286, n(3), n(0), (text, 24), n(0)), call(0, n(3), (data, 0), n(8)), call(35, (text, 25))],
+        "sockets": [call(53, n(1), n(1), n(0), (data, 0)), call(46, n(3), (text, 18), n(0)), call(47, n(4), (text, 18), n(0)),
+                    call(41, n(1), n(1), n(0)), call(49, n(5), (text, 21), (byte, 11)), call(50, n(5), n(5)), call(41, n(1), n(1), n(0)),
+                    call(42, n(6), (text, 21), (byte, 11)), call(43, n(5))],
+        "internet": [call(41, n(2), n(1), n(0)), call(49, n(3), (text, 22), (byte, 16)), call(50, n(3), n(5)), call(57),
+                     call(41, n(2), n(1), n(0)), call(42, n(4), (text, 22), (byte, 16)), call(44, n(4), (text, 1), n(9))],
+        "epoll": [call(291, n(0)), call(290, n(5), n(0)), call(233, n(3), n(1), n(4), (text, 28)), call(232, n(3), (data, 0), n(3), n(0)),
+                  call(7, (text, 27), n(3), n(0))],
+    }
+    for name, made in lists.items():
+        save("syscalls", name, bytes([7, 100]) + b"".join(made))
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -516,3 +561,4 @@ if __name__ == "__main__":
     expressions()
     scenarios()
     stitches()
+    calls()

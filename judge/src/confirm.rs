@@ -148,7 +148,7 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
                 ..
             } => End::Exception(exception),
             Outcome::Killed { signal, .. } => End::Killed(signal),
-            Outcome::OutOfPages { .. } => End::Memory,
+            Outcome::OutOfPages { .. } | Outcome::OutOfTasks { .. } => End::Memory,
             Outcome::Unsupported { .. } => End::Unsupported,
             _ => End::Kernel(watch.number),
         };

@@ -41,7 +41,10 @@ impl End {
         matches!(
             self,
             End::Outcome(
-                Outcome::Unsupported { .. } | Outcome::Blocked { .. } | Outcome::OutOfPages { .. }
+                Outcome::Unsupported { .. }
+                    | Outcome::Blocked { .. }
+                    | Outcome::OutOfPages { .. }
+                    | Outcome::OutOfTasks { .. }
             )
         )
     }

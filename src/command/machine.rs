@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::linux::ProcessOptions;
+use unwind_sim_emulator::linux::{Limit, Limits, ProcessOptions};
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
@@ -28,8 +28,30 @@ pub(crate) struct MachineOptions {
     /// process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<OsString>,
+    /// Set a limit of the machine: `memory` or `files` (kept in memory) in bytes, `tasks` (threads
+    /// and processes) or `objects` (pipe ends, sockets, timers). N may end with K, M or G.
+    #[arg(long = "limit", value_name = "NAME=N", value_parser = parse_limit)]
+    limits: Vec<(Limit, u64)>,
     #[command(flatten)]
     cpu: CpuArgs,
+}
+
+/// Reads `NAME=N` of `--limit`.
+fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
+    let (name, number) = text.split_once('=').unwrap_or((text, ""));
+    let known = Limit::SETTABLE.iter().find(|limit| limit.as_str() == name);
+    let names = || Limit::SETTABLE.map(Limit::as_str).join(", ");
+    let limit = known.ok_or_else(|| format!("no limit `{name}`; there are {}", names()))?;
+    let (digits, unit) = match number.as_bytes().last() {
+        Some(b'K') => (&number[..number.len() - 1], 1 << 10),
+        Some(b'M') => (&number[..number.len() - 1], 1 << 20),
+        Some(b'G') => (&number[..number.len() - 1], 1 << 30),
+        _ => (number, 1_u64),
+    };
+    let value = digits.parse().ok().and_then(|n: u64| n.checked_mul(unit));
+    let value =
+        value.ok_or_else(|| format!("`{number}` is not a number, with K, M or G if any"))?;
+    Ok((*limit, value))
 }
 
 /// The option for the emulated processor.
@@ -128,6 +150,10 @@ impl MachineOptions {
             false => OsString::from("/"),
         };
         let (uid, gid) = user();
+        let mut limits = Limits::default();
+        for &(limit, value) in &self.limits {
+            limits.set(limit, value);
+        }
         Ok(MachineProgram {
             program: RunningProgram {
                 path: found.as_os_str().as_encoded_bytes().to_vec(),
@@ -141,6 +167,7 @@ impl MachineOptions {
                     uid,
                     gid,
                     processor: self.cpu.processor(),
+                    limits,
                     ..ProcessOptions::default()
                 },
             },
@@ -168,6 +195,7 @@ impl MachineOptions {
             (self.allow_write, "--allow-write"),
             (self.seed != 0, "--seed"),
             (!self.env.is_empty(), "--env"),
+            (!self.limits.is_empty(), "--limit"),
             (self.cpu.processor.is_some(), "--cpu"),
         ];
         options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
@@ -185,6 +213,8 @@ impl MachineOptions {
         if self.allow_write {
             options.push("--allow-write".to_owned());
         }
+        let limits = self.limits.iter();
+        options.extend(limits.map(|(limit, value)| format!("--limit {}={value}", limit.as_str())));
         let env = self.env.iter().map(quoted);
         options.extend(env.map(|pair| format!("--env {pair}")));
         options

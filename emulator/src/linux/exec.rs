@@ -233,7 +233,7 @@ impl Kernel {
         self.files.random.fill(&mut random);
         let identity = &self.files.own.identity;
         let options = LoadOptions {
-            stack_size: self.limits.stack_bytes,
+            stack_size: self.stack_max(),
             random,
             path: name.to_vec(),
             uid: identity.user.real,

@@ -200,7 +200,20 @@ impl Files {
     }
 
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {
-        self.entries.insert(path, Entry::Node(inode));
+        self.put_entry(path, Entry::Node(inode));
+    }
+
+    fn put_entry(&mut self, path: Vec<u8>, entry: Entry) {
+        let size = Budget::of_name(&path);
+        if self.entries.insert(path, entry).is_none() {
+            self.budget.take(size);
+        }
+    }
+
+    fn drop_entry(&mut self, path: &[u8]) -> Option<Entry> {
+        let entry = self.entries.remove(path)?;
+        self.budget.give(Budget::of_name(path));
+        Some(entry)
     }
 
     /// What a resolved path leads to.

@@ -6,8 +6,10 @@ use crate::address_space::{Access, Fault, FaultKind, PAGE_SIZE, TASK_SIZE};
 
 /// Linux `PATH_MAX`.
 const PATH_MAX: usize = 4096;
-/// Size of the longest string that `execve` accepts, which is the limit of all together, bytes.
-const STRING_MAX: usize = 2 << 20;
+/// Size of the longest string that `execve` accepts, with its NUL (Linux `MAX_ARG_STRLEN`), bytes.
+const STRING_MAX: usize = 32 * PAGE_SIZE as usize;
+/// The limit of all strings together, whatever the size of the stack: three quarters of 8 MiB.
+const STRINGS_MAX: usize = 6 << 20;
 /// Linux `UIO_MAXIOV`.
 const VECTORS_MAX: u64 = 1024;
 
@@ -123,7 +125,7 @@ impl Kernel {
 
     /// Reads the strings of a list that ends with a null pointer.
     pub(super) fn strings(&self, at: u64) -> Answer<Vec<Vec<u8>>> {
-        let (mut strings, mut left) = (Vec::new(), STRING_MAX);
+        let (mut strings, mut left) = (Vec::new(), STRINGS_MAX);
         if at == 0 {
             return Ok(strings);
         }
@@ -132,7 +134,8 @@ impl Kernel {
             if pointer == 0 {
                 break;
             }
-            let string = self.string(pointer, left)?.ok_or(Errno::E2BIG)?;
+            let string = self.string(pointer, left.min(STRING_MAX - 1))?;
+            let string = string.ok_or(Errno::E2BIG)?;
             let rest = left.checked_sub(string.len() + 9);
             left = rest.ok_or(Errno::E2BIG)?;
             strings.push(string);

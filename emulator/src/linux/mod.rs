@@ -25,6 +25,7 @@ mod identity;
 mod ipc;
 mod kernel;
 mod layout;
+mod limit;
 mod locks;
 mod numbers;
 mod objects;
@@ -50,6 +51,7 @@ mod waiter;
 
 pub use exec::{StartError, StartErrorKind};
 pub use kernel::Kernel;
+pub use limit::Limit;
 pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
 pub use options::{Limits, ProcessOptions};
@@ -63,5 +65,7 @@ pub use unsupported::Unsupported;
 pub(crate) const PID: u32 = 1000;
 /// The number of the parent process.
 const PARENT_PID: u32 = 1;
+/// The size of the memory that the machine claims to have, bytes.
+const MEMORY: u64 = 4 << 30;
 /// The number of the process that adopts those whose parent has ended.
 const INIT: u32 = 1;

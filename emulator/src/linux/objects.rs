@@ -171,6 +171,11 @@ impl Objects {
         id
     }
 
+    /// The number of objects.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// A reference to such a socket.
     pub(super) fn handle(&self, socket: u32) -> Handle {
         Handle::new(socket, Sort::Socket, &self.notes)

@@ -79,6 +79,10 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Bytes captured of each of its outputs.
     pub output_bytes: usize,
+    /// Threads and processes, including those that have ended and were not waited for.
+    pub tasks: usize,
+    /// Objects besides files that descriptors refer to: pipe ends, sockets, timers, `epoll`.
+    pub objects: usize,
 }
 
 impl Default for Limits {
@@ -89,6 +93,8 @@ impl Default for Limits {
             stack_bytes: 8 << 20,
             file_bytes: 1 << 30,
             output_bytes: 256 << 20,
+            tasks: 4096,
+            objects: 16384,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How a run ended.
 
+use super::limit::Limit;
 use super::unsupported::Unsupported;
 use crate::stop::Exception;
 use std::fmt;
@@ -48,6 +49,11 @@ pub enum Outcome {
         /// The instruction that needed another page.
         rip: u64,
     },
+    /// It kept asking for more threads or processes than [`super::Limits::tasks`].
+    OutOfTasks {
+        /// The address after the system call.
+        rip: u64,
+    },
 }
 
 impl fmt::Display for Outcome {
@@ -70,9 +76,13 @@ impl fmt::Display for Outcome {
                 "stopped: timeout while {call} before {rip:#x} waits for a standard stream"
             ),
             Outcome::OutOfPages { rip } => {
+                write!(f, "the instruction at {rip:#x}: {}", Limit::Memory)
+            }
+            Outcome::OutOfTasks { rip } => {
                 write!(
                     f,
-                    "the instruction at {rip:#x} needs more pages than allowed"
+                    "the call before {rip:#x}, after many that failed: {}",
+                    Limit::Tasks
                 )
             }
         }
@@ -123,6 +133,8 @@ pub enum Notice {
     Call(u64, Option<&'static str>),
     /// A part of a system call.
     Part(&'static str),
+    /// A limit of the machine, for which the program got the error of Linux.
+    Limit(Limit),
 }
 
 impl fmt::Display for Notice {
@@ -132,6 +144,7 @@ impl fmt::Display for Notice {
                 write!(f, "system call {name} ({number}) is not modelled: ENOSYS")
             }
             Notice::Call(number, None) => write!(f, "there is no system call {number}: ENOSYS"),
+            Notice::Limit(limit) => write!(f, "the program got an error: {limit}"),
             Notice::Part(what) => write!(f, "not modelled, the program got an error: {what}"),
         }
     }

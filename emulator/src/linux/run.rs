@@ -2,9 +2,10 @@
 
 use super::errno::Errno;
 use super::kernel::Kernel;
+use super::limit::Limit;
 use super::numbers;
 use super::observer::{ProcessObserver, SystemCall};
-use super::outcome::Outcome;
+use super::outcome::{Notice, Outcome};
 use super::threads::Made;
 use crate::machine::Exit;
 use crate::state::reg;
@@ -159,6 +160,9 @@ impl Kernel {
             }
             Err(errno) => errno.to_rax(),
         };
+        if self.files.budget.take_full() {
+            self.notice(Notice::Limit(Limit::Files));
+        }
         self.process.thread.wait = None;
         self.system.changes += 1;
         self.follow_copies();

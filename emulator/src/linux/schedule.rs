@@ -121,8 +121,9 @@ impl Kernel {
     }
 
     fn can_run(&self, task: Task) -> bool {
-        let Some(process) = self.all_processes().find(|p| p.number == task.process) else {
-            return false;
+        let process = match self.processes.get(&task.process) {
+            Some(parked) => &parked.process,
+            None => &self.process,
         };
         let signals = &process.signals;
         let own = match process.others.get(&task.thread) {

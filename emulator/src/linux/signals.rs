@@ -27,13 +27,14 @@ pub(super) const SIGSTOP: u8 = 19;
 pub(super) const SIGTTOU: u8 = 22;
 pub(super) const SIGXCPU: u8 = 24;
 const SIGURG: u8 = 23;
+pub(super) const SIGXFSZ: u8 = 25;
 pub(super) const SIGVTALRM: u8 = 26;
 pub(super) const SIGPROF: u8 = 27;
 const SIGWINCH: u8 = 28;
 /// The first real-time signal: several may be pending.
-const SIGRTMIN: u8 = 32;
+pub(super) const SIGRTMIN: u8 = 32;
 /// Maximum number of pending signals.
-const PENDING_MAX: usize = 1024;
+pub(super) const PENDING_MAX: usize = 1024;
 
 pub(super) const SIG_DFL: u64 = 0;
 pub(super) const SIG_IGN: u64 = 1;
@@ -136,6 +137,11 @@ impl Default for OwnSignals {
 }
 
 impl OwnSignals {
+    /// The number of pending signals.
+    pub(super) fn queued(&self) -> usize {
+        self.pending.len()
+    }
+
     /// That of a new thread: it inherits the mask.
     pub(super) fn child(&self) -> OwnSignals {
         OwnSignals {
@@ -191,6 +197,11 @@ impl Signals {
             },
             ..Signals::default()
         }
+    }
+
+    /// The number of signals pending for the process and its running thread.
+    pub(super) fn queued(&self) -> usize {
+        self.shared.len() + self.own.queued()
     }
 
     pub(super) fn action(&self, signal: u8) -> &Action {

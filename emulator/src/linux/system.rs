@@ -33,6 +33,8 @@ pub(super) struct System {
     pub(super) changes: u64,
     /// What the observer has not been told yet.
     pub(super) events: Vec<Event>,
+    /// How often the limit of tasks has refused one.
+    pub(super) refusals: u32,
     /// How the first process ended.
     pub(super) first_outcome: Option<Outcome>,
 }
@@ -49,6 +51,7 @@ impl System {
             locks: Locks::default(),
             changes: 0,
             events: Vec::new(),
+            refusals: 0,
             first_outcome: None,
         }
     }

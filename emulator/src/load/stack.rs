@@ -92,11 +92,13 @@ pub(super) fn write(
         section: "stack",
         offset: 0,
     };
-    // Linux limits strings and pointers to a quarter of the stack's size.
+    // Linux limits strings and pointers to a quarter of the stack's size, but not to less than
+    // `ARG_MAX`.
+    const ARGUMENTS_MIN: u64 = 128 << 10;
     let texts = args.iter().chain(env);
     let strings: u64 = texts.map(|text| text.len() as u64 + 1 + 8).sum();
     let strings = strings.saturating_add(options.path.len() as u64);
-    if strings > (stack.end - stack.start) / 4 {
+    if strings > ((stack.end - stack.start) / 4).max(ARGUMENTS_MIN) {
         return Err(error(LoadErrorKind::Arguments(strings)));
     }
     let mut push = |at: &mut u64, bytes: &[u8]| {

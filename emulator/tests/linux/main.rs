@@ -6,6 +6,7 @@ mod calls;
 mod escapes;
 mod exceptions;
 mod files;
+mod limits;
 mod snapshots;
 
 use std::os::unix::ffi::OsStrExt;

@@ -115,6 +115,7 @@ impl Kernel {
 
     /// Connects a socket to one that accepts the connection later.
     pub(super) fn establish(&mut self, id: u32, listener: u32) -> Answer<()> {
+        self.may_add_objects(1)?;
         let owner = self.credentials();
         let client = self.the_socket(id)?;
         let remote = client.local.clone();

@@ -201,6 +201,7 @@ impl Kernel {
             return self.not_modelled("packet pipes", Errno::EINVAL);
         }
         let kept = flags as u32 & o::NONBLOCK;
+        self.may_add_objects(2)?;
         let (reader, writer) = PipeEnd::pair(self.objects.add_pipe());
         let reader = Description::new(Kind::PipeReader(reader), kept, b"pipe");
         let writer = Description::new(Kind::PipeWriter(writer), kept | o::WRONLY, b"pipe");
@@ -267,6 +268,13 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let old = open.borrow().size().unwrap_or(0);
+        match &open.borrow().kind {
+            Kind::Host(_) | Kind::Memory(_) => {
+                let old = open.borrow().size()?;
+                self.may_resize(old, size)?;
+            }
+            _ => return Err(Errno::EINVAL),
+        }
         match &open.borrow().kind {
             Kind::Host(file) => file.set_len(size)?,
             Kind::Memory(inode) => {

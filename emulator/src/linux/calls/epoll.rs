@@ -235,6 +235,7 @@ impl Kernel {
     pub(super) fn add_object(&mut self, object: Object, flags: u32, close: u64) -> Answer {
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
+        self.may_add_objects(1)?;
         let handle = self.objects.add(object);
         let name = handle.sort.name().as_bytes();
         let open = Description::new(Kind::Object(handle), flags, name);

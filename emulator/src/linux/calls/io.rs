@@ -114,7 +114,13 @@ impl Kernel {
             let to = to.map(|to| to.saturating_add(done));
             match self.write_bytes(open, to, &buffer[..want]) {
                 Ok(Some(0)) if want > 0 => break,
-                Ok(Some(written)) => done += written as u64,
+                Ok(Some(written)) => {
+                    done += written as u64;
+                    // At a limit of its size.
+                    if is_file && written < want {
+                        break;
+                    }
+                }
                 Ok(None) => match self.wait_or_restart() {
                     Err(Errno::WAITS) => {
                         self.note_transferred(before + done);
@@ -142,6 +148,7 @@ impl Kernel {
         if self.is_socket(open) {
             return self.send_bytes(open, bytes);
         }
+        let bytes = &bytes[..self.may_write(open, to, bytes.len())?];
         let written = self.files.write(open, to, bytes);
         if written == Err(Errno::EPIPE) {
             self.process.signals.send(Info::from_kernel(SIGPIPE));

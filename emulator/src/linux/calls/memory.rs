@@ -17,6 +17,7 @@ const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_SHARED_VALIDATE: u64 = 3;
 const MAP_32BIT: u64 = 0x40;
+const MAP_NORESERVE: u64 = 0x4000;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_HUGETLB: u64 = 0x4_0000;
 /// The flags that `MAP_SHARED_VALIDATE` accepts (`LEGACY_MAP_MASK`), except huge pages.
@@ -192,6 +193,8 @@ impl Kernel {
             }
             None => None,
         };
+        let counts = !is_shared && flags & MAP_NORESERVE == 0;
+        self.may_map(range.end - range.start, permissions(prot), counts)?;
         self.map(&range, permissions(prot), content)?;
         let is_file = self.process.layout.file_at(range.start).is_some();
         if is_shared && !is_file {
@@ -329,13 +332,16 @@ impl Kernel {
     }
 
     /// `mlock2`, `mlock` and `munlock`: memory is never swapped out anyway.
-    pub(super) fn sys_mlock(&mut self, start: u64, size: u64, flags: u64) -> Answer {
+    pub(super) fn sys_mlock(&mut self, start: u64, size: u64, flags: u64, locks: bool) -> Answer {
         const ONFAULT: u32 = 1;
         if flags as u32 & !ONFAULT != 0 {
             return Err(Errno::EINVAL);
         }
         let from = start & !(PAGE_SIZE - 1);
         let range = Kernel::whole(from, size.saturating_add(start - from), Errno::EINVAL)?;
+        if locks {
+            self.may_lock(range.end - range.start)?;
+        }
         let is_all = self.mapped(&range).1;
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
     }
@@ -352,6 +358,13 @@ impl Kernel {
             std::cmp::Ordering::Equal => Ok(()),
             std::cmp::Ordering::Greater => self.unmap(to..from),
             std::cmp::Ordering::Less if !self.is_free(&(from..to)) => Err(Errno::ENOMEM),
+            std::cmp::Ordering::Less
+                if self
+                    .may_map(to - from, Permissions::READ_WRITE, true)
+                    .is_err() =>
+            {
+                Err(Errno::ENOMEM)
+            }
             std::cmp::Ordering::Less => self.map(&(from..to), Permissions::READ_WRITE, None),
         };
         if done.is_ok() {

@@ -152,8 +152,8 @@ impl Kernel {
             nr::madvise => self.sys_madvise(a, b, c),
             nr::brk => self.sys_brk(a),
             nr::msync => self.sys_msync(a, b, c),
-            nr::mlock | nr::munlock => self.sys_mlock(a, b, 0),
-            nr::mlock2 => self.sys_mlock(a, b, c),
+            nr::mlock | nr::munlock => self.sys_mlock(a, b, 0, number == nr::mlock),
+            nr::mlock2 => self.sys_mlock(a, b, c, true),
 
             // Signals.
             nr::rt_sigaction => self.sys_sigaction(a, b, c, d),

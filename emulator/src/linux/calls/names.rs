@@ -2,6 +2,7 @@
 
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Kernel;
+use crate::linux::Limit;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
@@ -85,6 +86,10 @@ impl Kernel {
             Err(Errno::ENODEV) => {
                 let what = "devices, FIFOs and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
+            }
+            // Within the limits of the program: it is this process that may not open more.
+            Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => {
+                return self.refuse(Limit::HostFiles, errno);
             }
             open => open?,
         };
@@ -241,6 +246,7 @@ impl Kernel {
             ..
         } = self.files.attributes(&resolved);
         let path = resolved.path.clone();
+        self.may_resize(self.files.attributes(&resolved).size, size)?;
         self.files.truncate(resolved, size)?;
         self.path_resized(&path, (device, inode), old);
         Ok(0)

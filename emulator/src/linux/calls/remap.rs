@@ -79,6 +79,7 @@ impl Kernel {
             let to = is_fixed.then_some(to);
             return self.remap_object(&old, new_size, may_move, to, (object, offset, may));
         }
+        self.may_map(new_size - old_size.min(new_size), may, true)?;
         let grown = old.end..old.start.saturating_add(new_size);
         if !is_fixed && self.is_free(&grown) {
             let content = match &named {

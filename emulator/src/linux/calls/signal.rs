@@ -4,8 +4,8 @@ use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{
-    Action, AlternateStack, Info, SA_RESTORER, SIGCONT, SIGKILL, SIGNALS, SIGSTOP, Signals,
-    UNBLOCKABLE,
+    Action, AlternateStack, Info, SA_RESTORER, SIGCONT, SIGKILL, SIGNALS, SIGRTMIN, SIGSTOP,
+    Signals, UNBLOCKABLE,
 };
 use crate::linux::threads::For;
 use crate::state::reg;
@@ -277,6 +277,9 @@ impl Kernel {
         }
         let (process, thread) = self.target(group, thread)?;
         if let Some(signal) = signal(number)? {
+            if signal >= SIGRTMIN {
+                self.may_queue_signal()?;
+            }
             self.send_to(process, thread, Info::given(signal, bytes));
         }
         Ok(0)
@@ -289,6 +292,9 @@ impl Kernel {
             return Err(Errno::ESRCH);
         }
         if let Some(signal) = signal(number)? {
+            if signal >= SIGRTMIN {
+                self.may_queue_signal()?;
+            }
             self.send_to(process, None, Info::given(signal, bytes));
         }
         Ok(0)

@@ -99,6 +99,7 @@ impl Kernel {
     pub(super) fn sys_socket(&mut self, family: u64, kind: u64, protocol: u64) -> Answer {
         let socket = self.new_socket(family, kind, protocol)?;
         let flags = u64::from(kind as u32 & SOCK_FLAGS);
+        self.may_add_objects(1)?;
         let id = self.objects.add_socket(socket);
         self.open_socket(id, flags)
     }
@@ -125,6 +126,7 @@ impl Kernel {
             return Err(Errno::EOPNOTSUPP);
         }
         socket.peer_owner = socket.owner;
+        self.may_add_objects(2)?;
         let one = self.objects.add_socket(socket.clone());
         let two = self.objects.add_socket(socket);
         for (id, peer) in [(one, two), (two, one)] {

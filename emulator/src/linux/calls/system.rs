@@ -5,8 +5,12 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::RELEASE;
-use crate::linux::resources::{DESCRIPTORS_MAX, RESOURCES, RLIMIT_CPU, RLIMIT_NOFILE};
+use crate::linux::resources::{
+    DESCRIPTORS_MAX, RESOURCES, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_STACK,
+};
 use crate::linux::usage::Usage;
+use crate::load::STACK_TOP;
+use crate::state::reg;
 
 impl Kernel {
     pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
@@ -22,14 +26,40 @@ impl Kernel {
                 return Err(Errno::EPERM);
             }
             self.process.resources[which] = [soft, hard];
-            if which == RLIMIT_CPU {
-                self.limit_time();
+            match which {
+                RLIMIT_CPU => self.limit_time(),
+                RLIMIT_STACK => self.fit_stack(),
+                _ => {}
             }
         }
         if old != 0 {
             self.put_words(old, &now)?;
         }
         Ok(0)
+    }
+
+    /// Gives the stack of a program that runs the size that the limit allows. It shrinks only as far
+    /// as the program has not used it.
+    fn fit_stack(&mut self) {
+        let stack = self.process.layout.stack.clone();
+        let start = stack.end.saturating_sub(self.stack_max());
+        if stack.end != STACK_TOP {
+            return;
+        }
+        let sp = self.machine.core.state.gpr(reg::RSP);
+        let fitted = if start > stack.start {
+            let is_unused = stack.contains(&sp) && sp >= start;
+            is_unused && self.unmap(stack.start..start).is_ok()
+        } else {
+            let more = start..stack.start;
+            let area = self.machine.core.memory.area(stack.end - 1);
+            let may = area.map(|(_, area)| area.permissions());
+            let is_free = !more.is_empty() && self.is_free(&more);
+            is_free && may.is_some_and(|may| self.map(&more, may, None).is_ok())
+        };
+        if fitted {
+            self.process.layout.stack = start..stack.end;
+        }
     }
 
     /// `getrlimit`: the address must be valid.

@@ -30,13 +30,9 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
-/// Maximum number of threads of a process.
-const THREADS_MAX: usize = 16384;
 
 /// The flags of `vfork`.
 pub(super) const VFORK: u64 = CLONE_VFORK | CLONE_VM;
-/// Maximum number of processes.
-const PROCESSES_MAX: usize = 4096;
 
 /// What `clone` and `clone3` ask for.
 struct Wanted {
@@ -166,9 +162,7 @@ impl Kernel {
         if wanted.has(CLONE_FILES) || wanted.has(CLONE_FS) {
             return self.not_modelled("processes that share files", Errno::EINVAL);
         }
-        if self.processes.len() + 1 >= PROCESSES_MAX {
-            return self.not_modelled("more processes than the limit", Errno::EAGAIN);
-        }
+        self.may_add_task()?;
         if wanted.has(CLONE_PIDFD) {
             let free = self.files.own.table.has_free(self.descriptors_max());
             free.then_some(()).ok_or(Errno::EMFILE)?;
@@ -241,9 +235,7 @@ impl Kernel {
         if wanted.has(CLONE_PIDFD) {
             return self.not_modelled("descriptors of threads", Errno::EINVAL);
         }
-        if self.threads() >= THREADS_MAX {
-            return Err(Errno::EAGAIN);
-        }
+        self.may_add_task()?;
         let number = self.next_number(wanted)?;
         if wanted.has(CLONE_CHILD_SETTID) {
             // Linux ignores memory that cannot be written.

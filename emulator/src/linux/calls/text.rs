@@ -7,7 +7,8 @@ use crate::linux::files::{RELEASE, Text};
 use crate::linux::threads::Task;
 
 /// Memory size that is reported, bytes.
-pub(super) const MEMORY: u64 = 4 << 30;
+pub(super) use crate::linux::MEMORY;
+
 /// The kernel version that is reported.
 pub(super) const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 /// Nanoseconds of a clock tick (`USER_HZ`).

@@ -7,8 +7,6 @@ use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
 use crate::linux::threads::For;
 use crate::linux::usage::Usage;
 
-/// Maximum number of timers of a process.
-const TIMERS_MAX: usize = 256;
 /// Clock ticks per second, in the result of `times`.
 const TICKS: u64 = 100;
 const TIMER_ABSTIME: u64 = 1;
@@ -292,9 +290,7 @@ impl Kernel {
         self.can_wait(clock)?;
         let process = self.process.number;
         let own = self.clock.timers.iter().filter(|t| t.process == process);
-        if own.clone().count() >= TIMERS_MAX {
-            return Err(Errno::EAGAIN);
-        }
+        self.may_queue_signal()?;
         let numbers = own.filter_map(|t| match t.owner {
             Owner::Posix(number) => Some(number + 1),
             Owner::Interval(_) | Owner::Object(_) => None,

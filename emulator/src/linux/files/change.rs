@@ -49,9 +49,7 @@ impl Files {
         let from = Attributes::of_host(metadata, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
         if with_content {
-            if from.size > self.budget.left() {
-                return Err(Errno::ENOSPC);
-            }
+            self.budget.check(from.size)?;
             let bytes = self.read_whole(path)?;
             inode.borrow_mut().write(0, &bytes)?;
         }

@@ -8,18 +8,71 @@ use std::rc::Rc;
 /// A file that can have several names, or none while it is open.
 pub(in crate::linux) type InodeRef = Rc<RefCell<Inode>>;
 
-/// Bytes left for files in memory.
+/// What a file in memory counts besides its bytes.
+const INODE_BYTES: u64 = 256;
+/// What a name counts besides its path.
+const NAME_BYTES: u64 = 64;
+
+/// Bytes left for files in memory and their names.
 #[derive(Clone, Debug)]
-pub(in crate::linux) struct Budget(Rc<Cell<u64>>);
+pub(in crate::linux) struct Budget(Rc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    left: Cell<u64>,
+    /// Whether something was refused.
+    was_full: Cell<bool>,
+}
 
 impl Budget {
     pub(super) fn new(bytes: u64) -> Budget {
-        Budget(Rc::new(Cell::new(bytes)))
+        Budget(Rc::new(Account {
+            left: Cell::new(bytes),
+            was_full: Cell::new(false),
+        }))
     }
 
     /// The number of bytes left.
     pub(in crate::linux) fn left(&self) -> u64 {
-        self.0.get()
+        self.0.left.get()
+    }
+
+    /// Whether something was refused since this was last asked.
+    pub(in crate::linux) fn take_full(&self) -> bool {
+        self.0.was_full.take()
+    }
+
+    /// Checks that so many bytes are left.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(super) fn check(&self, bytes: u64) -> Answer<()> {
+        if bytes > self.left() {
+            self.0.was_full.set(true);
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
+    }
+
+    /// Checks that there is room for a file or a name at a path.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(super) fn check_new(&self, path: &[u8]) -> Answer<()> {
+        self.check(INODE_BYTES + Budget::of_name(path))
+    }
+
+    /// What a name counts.
+    pub(super) fn of_name(path: &[u8]) -> u64 {
+        NAME_BYTES + path.len() as u64
+    }
+
+    pub(super) fn take(&self, bytes: u64) {
+        self.0.left.set(self.left().saturating_sub(bytes));
+    }
+
+    pub(super) fn give(&self, bytes: u64) {
+        self.0.left.set(self.left().saturating_add(bytes));
     }
 }
 
@@ -74,8 +127,9 @@ impl Inode {
     /// If the files in memory would get too large (`ENOSPC`).
     pub(in crate::linux) fn resize(&mut self, size: u64) -> Answer<()> {
         let old = self.data.len() as u64;
-        let left = (self.budget.0.get() + old).checked_sub(size);
-        self.budget.0.set(left.ok_or(Errno::ENOSPC)?);
+        self.budget.check(size.saturating_sub(old))?;
+        self.budget.give(old);
+        self.budget.take(size);
         Rc::make_mut(&mut self.data).resize(size as usize, 0);
         Ok(())
     }
@@ -108,9 +162,7 @@ impl Inode {
 
 impl Drop for Inode {
     fn drop(&mut self) {
-        self.budget
-            .0
-            .set(self.budget.left() + self.data.len() as u64);
+        self.budget.give(INODE_BYTES + self.data.len() as u64);
     }
 }
 
@@ -133,6 +185,7 @@ impl Files {
         } else {
             0
         };
+        self.budget.take(INODE_BYTES);
         Rc::new(RefCell::new(Inode {
             device: parent.device,
             number: INODES_FROM + self.inodes,

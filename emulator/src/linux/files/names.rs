@@ -40,6 +40,7 @@ impl Files {
             return Err(Errno::EEXIST);
         }
         self.check_may_change(parent(&resolved.path))?;
+        self.budget.check_new(&resolved.path)?;
         let inode = self.new_inode(mode & !self.own.umask, parent(&resolved.path));
         let numbers = (inode.borrow().device, inode.borrow().number);
         self.insert(resolved.path, inode);
@@ -47,7 +48,12 @@ impl Files {
     }
 
     fn remove(&mut self, path: &[u8]) {
-        self.entries.insert(path.to_vec(), Entry::Removed);
+        // What the host does not have needs not be hidden.
+        if self.is_of_host(path) && self.host.metadata(path).is_ok() {
+            self.put_entry(path.to_vec(), Entry::Removed);
+        } else {
+            self.drop_entry(path);
+        }
     }
 
     /// The path of something new; only the name of a directory may end with a slash.
@@ -65,6 +71,7 @@ impl Files {
             return Err(Errno::ENOENT);
         }
         self.check_may_change(parent(&resolved.path))?;
+        self.budget.check_new(&resolved.path)?;
         Ok(resolved.path)
     }
 
@@ -331,6 +338,14 @@ impl Files {
             return Ok(0);
         }
         let (old, new) = (from.path.clone(), to.path.clone());
+        // Longer paths of all that is inside.
+        let longer = new.len().saturating_sub(old.len()) as u64;
+        let prefix = join(&old, b"");
+        let inside = self.entries.range(prefix.clone()..);
+        let inside = inside.take_while(|(path, _)| path.starts_with(&prefix));
+        self.budget.check_new(&new)?;
+        self.budget
+            .check(longer.saturating_mul(inside.count() as u64))?;
         let inode = self.inode_to_move(from)?;
         if exists {
             self.unlink_resolved(&to)?;
@@ -392,7 +407,7 @@ impl Files {
             .collect();
         let mut taken = Vec::new();
         for path in paths {
-            if let Some(entry) = self.entries.remove(&path) {
+            if let Some(entry) = self.drop_entry(&path) {
                 taken.push((path[prefix.len()..].to_vec(), entry));
             }
         }
@@ -402,7 +417,7 @@ impl Files {
     fn put_inside(&mut self, path: &[u8], inode: InodeRef, inside: Vec<(Vec<u8>, Entry)>) {
         inode.borrow_mut().changed = self.now;
         for (rest, entry) in inside {
-            self.entries.insert(join(path, &rest), entry);
+            self.put_entry(join(path, &rest), entry);
         }
         self.insert(path.to_vec(), inode);
     }

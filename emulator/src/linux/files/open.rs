@@ -210,6 +210,7 @@ impl Files {
             let file = self.host.create(path, reads, mode)?;
             return Ok(Kind::Host(Rc::new(file)));
         }
+        self.budget.check_new(path)?;
         let inode = self.new_inode(S_IFREG | mode, parent(path));
         self.insert(path.to_vec(), inode.clone());
         Ok(Kind::Memory(inode))
