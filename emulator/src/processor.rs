@@ -246,6 +246,12 @@ impl Processor {
         }
     }
 
+    /// Whether `bytes`, which `insn` was decoded from, are an instruction of this processor. It may
+    /// be one although `insn` is invalid.
+    pub fn has_instruction(&self, insn: &Instruction, bytes: &[u8]) -> bool {
+        self.adapt(&mut insn.clone(), bytes)
+    }
+
     /// Turns the instruction into the one that this processor decodes from `bytes`. Returns false
     /// if that is not an instruction (#UD).
     pub(crate) fn adapt(&self, insn: &mut Instruction, bytes: &[u8]) -> bool {
