@@ -3,6 +3,7 @@
 use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
+use crate::linux::cpuinfo::cpuinfo;
 use crate::linux::files::Text;
 use crate::linux::identity::Ids;
 use std::fmt::Write;
@@ -72,7 +73,7 @@ impl Kernel {
                 pages * 4,
                 self.threads(),
             ),
-            Text::Cpuinfo => "processor\t: 0\nmodel name\t: unwind-sim\ncpu cores\t: 1\n\n".into(),
+            Text::Cpuinfo => cpuinfo(&self.machine.core.processor()),
             Text::Filesystems => "nodev\tproc\n\text4\n".into(),
             Text::Loadavg => format!("0.00 0.00 0.00 1/1 {number}\n"),
             Text::Meminfo => format!(
