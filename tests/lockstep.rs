@@ -1,10 +1,11 @@
-//! Runs whole programs in the emulated machine and on the processor, instruction by instruction.
+//! Runs whole programs in the emulated machine and on the processor, instruction by instruction, or
+//! compares what they print.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;
 
 use common::skip::skip;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
@@ -29,10 +30,16 @@ fn compile(source: &Path, arguments: &[&str], to: &Path) -> bool {
 }
 
 fn lockstep(path: &Path, instructions_max: u64) -> Run {
+    lockstep_with(path, &[], instructions_max)
+}
+
+fn lockstep_with(path: &Path, arguments: &[&str], instructions_max: u64) -> Run {
     let path = path.display().to_string().into_bytes();
+    let mut args = vec![path.clone()];
+    args.extend(arguments.iter().map(|text| text.as_bytes().to_vec()));
     let program = RunningProgram {
         options: ProcessOptions {
-            args: vec![path.clone()],
+            args,
             env: vec![b"A=b".to_vec()],
             processor: unwind_sim_record::processor::host().processor,
             ..ProcessOptions::default()
@@ -40,6 +47,7 @@ fn lockstep(path: &Path, instructions_max: u64) -> Run {
         path,
     };
     let request = Request {
+        skip: 0,
         instructions_max,
         timeout: Some(Duration::from_secs(300)),
         measure: false,
@@ -109,4 +117,81 @@ fn a_program_of_the_system_library_agrees_to_its_end() {
     let run = lockstep(&path, u64::MAX);
     agrees(&run, 0);
     assert!(run.compared > 10_000, "{}", run.compared);
+}
+
+/// Compiles a program of `tests/lockstep`, whose library is linked when it starts.
+fn compile_shared(directory: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lockstep");
+    let path = directory.join(name);
+    let mut cc = Command::new("cc");
+    // Addresses of data have 32 bits in it.
+    cc.args(["-O1", "-fno-builtin", "-no-pie", "-o"]).arg(&path);
+    let output = cc
+        .arg(source.join(format!("{name}.c")))
+        .output()
+        .expect("cc runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    path
+}
+
+/// What a program prints on the processor and, as `cpu`, in the machine.
+fn printed(path: &Path, arguments: &[&str], cpu: &str) -> [String; 2] {
+    let mut native = Command::new(path);
+    let mut machine = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    machine.args(["emulate", "--cpu", cpu, "--"]).arg(path);
+    [&mut native, &mut machine].map(|command| {
+        let output = command.args(arguments).output().expect("it runs");
+        let (out, err) = (&output.stdout, &output.stderr);
+        let err = String::from_utf8_lossy(err);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {err}");
+        String::from_utf8_lossy(out).into_owned()
+    })
+}
+
+/// All sizes, alignments and distances to an unmapped page, by the library's functions for each
+/// level.
+#[test]
+fn string_functions_of_the_library_agree() {
+    let test = "string_functions_of_the_library_agree";
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = compile_shared(directory.path(), "strings");
+    for cpu in ["v1", "v2", "v3", "host"] {
+        let [native, machine] = printed(&path, &["331"], cpu);
+        assert_eq!(native, machine, "{cpu}");
+    }
+    if !may_trace(test) {
+        return;
+    }
+    let run = lockstep_with(&path, &["9001"], u64::MAX);
+    agrees(&run, 0);
+    if has_avx2() {
+        assert!(run.vex > 1000, "{} of {}", run.vex, run.compared);
+    }
+}
+
+/// Each group of instructions that this computer's processor has.
+#[test]
+fn groups_of_instructions_agree() {
+    let test = "groups_of_instructions_agree";
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = compile_shared(directory.path(), "groups");
+    let [native, machine] = printed(&path, &["64"], "host");
+    for (native, machine) in native.lines().zip(machine.lines()) {
+        assert_eq!(native, machine);
+    }
+    assert_eq!(native, machine);
+    if !may_trace(test) {
+        return;
+    }
+    let run = lockstep_with(&path, &["1"], u64::MAX);
+    agrees(&run, 0);
+    if has_avx2() {
+        assert!(run.vex > 3000, "{} of {}", run.vex, run.compared);
+        assert!(run.exceptions > 5, "{}", run.exceptions);
+    }
+}
+
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2")
 }

@@ -194,8 +194,8 @@ pub(crate) fn decode(
             end = end.wrapping_add(rest.len().max(1) as u64);
             break;
         }
-        lower(&insn, rest, address, processor, &mut ops);
-        end = end.wrapping_add(insn.len() as u64);
+        let length = lower(&insn, rest, address, processor, &mut ops);
+        end = end.wrapping_add(length);
         if insn.is_invalid() || insn.flow_control() != FlowControl::Next || ends(&insn) {
             break;
         }

@@ -9,17 +9,19 @@ use crate::state::reg;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 /// Appends the operations of an instruction. Its bytes are the first of `bytes`; its block starts
-/// at `block`.
+/// at `block`. Returns its length in bytes, which is not that of `insn` if the processor decodes
+/// another instruction from them.
 pub(crate) fn lower(
     insn: &Instruction,
     bytes: &[u8],
     block: u64,
     processor: &Processor,
     out: &mut Vec<Op>,
-) {
+) -> u64 {
     let mut insn = *insn;
     let exists = processor.adapt(&mut insn, bytes);
     let insn = &insn;
+    let length = insn.len() as u64;
     let mut op = Op {
         run: op::unsupported,
         disp: 0,
@@ -39,7 +41,7 @@ pub(crate) fn lower(
             false => op::invalid,
         };
         out.push(op);
-        return;
+        return length;
     }
     if depends_on_time(insn) {
         // The number of instructions before it in the block.
@@ -50,6 +52,7 @@ pub(crate) fn lower(
         op.run = run;
     }
     out.push(op);
+    length
 }
 
 fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {

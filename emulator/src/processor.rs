@@ -89,7 +89,7 @@ pub struct Processor {
 }
 
 impl Default for Processor {
-    /// `v2,intel`, on every host.
+    /// `v3,intel`, on every host.
     fn default() -> Processor {
         Processor::new(Vendor::Intel)
     }
@@ -101,9 +101,9 @@ const MXCSR_INTEL: u32 = 0xffff;
 pub(crate) const MXCSR_MISALIGNED: u32 = 1 << 17;
 
 impl Processor {
-    /// A vendor's processor of level v2, with the features of that level.
+    /// A vendor's processor of the default level, v3, with the features of that level.
     pub fn new(vendor: Vendor) -> Processor {
-        Processor::of_level(Level::V2, vendor)
+        Processor::of_level(Level::V3, vendor)
     }
 
     /// A vendor's processor of a level, with the features of that level.
@@ -126,7 +126,7 @@ impl Processor {
         };
         let number = |name| field(name).and_then(|text| text.parse().ok()).unwrap_or(0);
         let vendor = Vendor::closest(field("vendor_id").unwrap_or_default());
-        let mut processor = Processor::new(vendor);
+        let mut processor = Processor::of_level(Level::V2, vendor);
         processor.generation = Generation::closest(vendor, number("cpu family"), number("model"));
         if let Some(flags) = field("flags") {
             for feature in Feature::all() {
@@ -244,6 +244,12 @@ impl Processor {
             Generation::Zen => Pointers::Kept,
             Generation::Zen3 | Generation::Zen4 | Generation::Zen5 => Pointers::Zero,
         }
+    }
+
+    /// Whether `bytes`, which `insn` was decoded from, are an instruction of this processor. It may
+    /// be one although `insn` is invalid.
+    pub fn has_instruction(&self, insn: &Instruction, bytes: &[u8]) -> bool {
+        self.adapt(&mut insn.clone(), bytes)
     }
 
     /// Turns the instruction into the one that this processor decodes from `bytes`. Returns false

@@ -31,8 +31,7 @@ impl Single {
         let here = insn.is_ip_rel_memory_operand() || insn.flow_control() != FlowControl::Next;
         self.bytes = (!here).then_some(*bytes);
         self.ops.clear();
-        self.len = insn.len() as u64;
-        lower(&insn, bytes, rip, processor, &mut self.ops);
+        self.len = lower(&insn, bytes, rip, processor, &mut self.ops);
     }
 }
 

@@ -1,6 +1,8 @@
 //! The registers that XSAVE saves, as far as cases and programs are compared: x87, SSE and AVX. Not
 //! here: AVX-512, which the emulated machine does not have.
 
+use std::sync::LazyLock;
+
 /// The x87, SSE and AVX registers.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,9 +69,13 @@ pub(crate) const UPPER_SIZE: usize = 256;
 /// Whether this processor and its kernel have AVX, with its state where this code expects it (Intel
 /// SDM volume 1, section 13.2: CPUID leaf 0xd, subleaf 2).
 pub(crate) fn has_avx() -> bool {
-    if !std::arch::is_x86_feature_detected!("avx") {
-        return false;
-    }
-    let layout = std::arch::x86_64::__cpuid_count(0xd, 2);
-    (layout.eax as usize, layout.ebx as usize) == (UPPER_SIZE, UPPER)
+    // `cpuid` is slow under a hypervisor.
+    static HAS_AVX: LazyLock<bool> = LazyLock::new(|| {
+        if !std::arch::is_x86_feature_detected!("avx") {
+            return false;
+        }
+        let layout = std::arch::x86_64::__cpuid_count(0xd, 2);
+        (layout.eax as usize, layout.ebx as usize) == (UPPER_SIZE, UPPER)
+    });
+    *HAS_AVX
 }

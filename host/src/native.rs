@@ -34,7 +34,7 @@ mod shared;
 mod tests;
 
 pub use error::NativeError;
-pub use layout::{CODE_RANGE, WINDOW, WINDOW_PAGE, WINDOW_SIZE};
+pub use layout::{CODE_RANGE, MIDDLE_PAGES, MIDDLE_WINDOW, WINDOW, WINDOW_PAGE, WINDOW_SIZE};
 pub use process::Native;
 
 use crate::extended::Extended;
@@ -57,7 +57,7 @@ pub struct NativeState {
     /// The x87, SSE and AVX registers. The bytes of `legacy` after XMM15 are neither loaded nor
     /// stored, nor is `upper` in [`Mode::Fx`].
     pub fx: Extended,
-    /// The memory at [`WINDOW`].
+    /// The memory at [`NativeCase::window`].
     pub window: [u8; WINDOW_SIZE],
 }
 
@@ -102,6 +102,9 @@ pub struct NativeCase {
     /// Whether the instruction uses memory. If not, `state.window` is neither loaded nor stored,
     /// which is faster, and the window holds what an earlier case left.
     pub memory: bool,
+    /// Whether the window lies over the boundary between two pages, at [`MIDDLE_WINDOW`], instead of
+    /// at the end of a page.
+    pub middle: bool,
     /// The state before the instruction.
     pub state: NativeState,
 }
@@ -115,12 +118,18 @@ impl NativeCase {
             code_len: code.len().min(usize::from(u8::MAX)) as u8,
             mode,
             memory: true,
+            middle: false,
             state: NativeState::default(),
         };
         for (to, from) in case.code.iter_mut().zip(code) {
             *to = *from;
         }
         case
+    }
+
+    /// Address of the window.
+    pub const fn window(&self) -> u64 {
+        if self.middle { MIDDLE_WINDOW } else { WINDOW }
     }
 }
 

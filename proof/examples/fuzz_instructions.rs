@@ -9,7 +9,7 @@ fn main() -> std::process::ExitCode {
     use unwind_sim_emulator::Processor;
     use unwind_sim_emulator::differences::TABLE;
     use unwind_sim_host::native::Native;
-    use unwind_sim_proof::differential::{CaseFile, Fuzzer};
+    use unwind_sim_proof::differential::{CaseFile, Fuzzer, TRAITS};
     use unwind_sim_record::processor::{self, host};
     use unwind_sim_recordings::progress::Progress;
 
@@ -34,6 +34,10 @@ fn main() -> std::process::ExitCode {
         /// Stop after this many failures.
         #[arg(long, default_value_t = 10)]
         failures: usize,
+        /// File to which to write, for each code, the number of cases with each trait: separated by
+        /// tabs.
+        #[arg(long)]
+        table: Option<std::path::PathBuf>,
         /// Directory in which to save failures.
         #[arg(long)]
         save: Option<std::path::PathBuf>,
@@ -138,6 +142,26 @@ fn main() -> std::process::ExitCode {
     for code in codes.iter().take(10) {
         let (cases, faults) = (fuzzer.coverage.cases(*code), fuzzer.coverage.faults(*code));
         println!("{code:?}: {cases} cases agree, {faults} of them faults");
+    }
+    for (number, name) in TRAITS.iter().enumerate() {
+        let counts = codes
+            .iter()
+            .map(|code| fuzzer.coverage.traits(*code)[number]);
+        let (sum, some) = counts.fold((0, 0), |(sum, some), count| {
+            (sum + count, some + u64::from(count != 0))
+        });
+        println!("{name}: {sum} cases of {some} codes");
+    }
+    if let Some(path) = &arguments.table {
+        let mut text = format!("code\tcases\t{}\n", TRAITS.join("\t"));
+        for code in &codes {
+            let counts = fuzzer.coverage.traits(*code).map(|count| count.to_string());
+            let cases = fuzzer.coverage.cases(*code);
+            text += &format!("{code:?}\t{cases}\t{}\n", counts.join("\t"));
+        }
+        if let Err(error) = std::fs::write(path, text) {
+            eprintln!("{}: {error}", path.display());
+        }
     }
     let few = |code: &&Code| fuzzer.coverage.cases(**code) < ENOUGH;
     println!("below {ENOUGH}: {}", codes.iter().filter(few).count());

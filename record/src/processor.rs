@@ -47,7 +47,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// The host's processor. Without `/proc/cpuinfo`, the default is assumed.
+/// The host's processor. Without `/proc/cpuinfo`, `v2,intel` is assumed.
 pub fn host() -> Host {
     Host::of_cpuinfo(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }

@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Print the number of instructions every N instructions.
     #[arg(long, value_name = "N")]
     report_every: Option<u64>,
+    /// Execute the first N instructions in the machine only, which is fast.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    skip: u64,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let timeout = args.machine.timeout();
     options.stream_deadline = timeout.and_then(|most| Instant::now().checked_add(most));
     let request = Request {
+        skip: args.skip,
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
         measure: args.stats,
@@ -110,6 +114,11 @@ fn tell(args: &Args, run: &Run) {
         anstream::eprintln!(
             "{time:.1} s, {speed:.0} instructions a second; bare single-stepping does {bare:.0} \
              ({percent:.0} %)"
+        );
+        let percent = 100.0 * run.vex as f64 / run.compared.max(1) as f64;
+        anstream::eprintln!(
+            "{} with VEX prefix ({percent:.1} %)",
+            counted(run.vex, "instruction")
         );
     }
 }

@@ -59,7 +59,7 @@ fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
 pub(crate) struct CpuArgs {
     /// The processor to emulate, including its cpuid: v1, v2 or v3, then intel or amd (with nehalem,
     /// skylake, zen, zen3, zen4 or zen5 after a colon), then features with + or -. `host` is the
-    /// closest to this computer's. The default is v2,intel, or `host` for what is compared with this
+    /// closest to this computer's. The default is v3,intel, or `host` for what is compared with this
     /// computer's processor.
     #[arg(
         long = "cpu",

@@ -213,7 +213,7 @@ fn a_baseline_of_verify_holds_what_is_known() {
         (&["--max-instructions", "9"], "here `--max-instructions 9`"),
         (
             &["--cpu", "v2,amd"],
-            "there `--cpu v2,intel`, here `--cpu v2,amd`",
+            "there `--cpu v3,intel`, here `--cpu v2,amd`",
         ),
         (&["--only", "0x401002"], "here `--only 0x401002`"),
     ] {

@@ -169,7 +169,7 @@ fn xsave_size(processor: &Processor) -> u32 {
 }
 
 /// eax, ebx, ecx and edx of a leaf.
-fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
+pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
     let text = |bytes: &[u8], word: usize| {
         let at = bytes.get(4 * word..4 * word + 4);
         at.and_then(|at| at.try_into().ok())

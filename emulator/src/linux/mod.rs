@@ -14,6 +14,7 @@
 
 mod calls;
 mod clock;
+mod cpuinfo;
 mod delivery;
 mod end;
 mod errno;

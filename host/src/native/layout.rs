@@ -53,6 +53,11 @@ pub const WINDOW_SIZE: usize = 1024;
 /// Address of the window. Nothing is mapped after it.
 pub const WINDOW: u64 = WINDOW_PAGE.end - WINDOW_SIZE as u64;
 
+/// The data pages of a case whose window lies over the boundary between them.
+pub const MIDDLE_PAGES: Range<u64> = 0x1140_0000..0x1140_0000 + 2 * PAGE;
+/// Address of such a window: half of it is in each page.
+pub const MIDDLE_WINDOW: u64 = MIDDLE_PAGES.start + PAGE - WINDOW_SIZE as u64 / 2;
+
 /// Addresses at which instructions are placed.
 pub const CODE_RANGE: Range<u64> = CODE..CODE + (SLOTS * CODE_STRIDE) as u64;
 pub(super) const CODE: u64 = 0x1180_0000;
@@ -126,6 +131,8 @@ pub(super) const MEMORY: u32 = 2;
 pub(super) const STEP: u32 = 4;
 /// With `FX`: load and store the AVX state, too.
 pub(super) const AVX: u32 = 8;
+/// With `MEMORY`: the window is at `MIDDLE_WINDOW`.
+pub(super) const MIDDLE: u32 = 16;
 
 /// The case has not been executed yet.
 pub(super) const UNDONE: u32 = 0;

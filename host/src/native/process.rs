@@ -277,7 +277,7 @@ impl Native {
             self.shared.set_avx(index, &case.state);
         }
         if case.memory {
-            slot.flags |= MEMORY;
+            slot.flags |= MEMORY | if case.middle { MIDDLE } else { 0 };
             self.shared.set_window(index, &case.state);
         }
         self.shared.set_slot(index, &slot);

@@ -130,6 +130,17 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
             [WINDOW_PAGE.start, PAGE, read | write, private, u64::MAX, 0],
         ),
         map(
+            "mmap of the two pages",
+            [
+                MIDDLE_PAGES.start,
+                MIDDLE_PAGES.end - MIDDLE_PAGES.start,
+                read | write,
+                private,
+                u64::MAX,
+                0,
+            ],
+        ),
+        map(
             "mmap of the stacks",
             [STACKS, STACKS_SIZE, read | write, private, u64::MAX, 0],
         ),

@@ -5,7 +5,7 @@ use super::generate::in_window;
 use super::subject::{AREA_SIZE, Subject, address};
 use super::values::Random;
 use iced_x86::{Code, Mnemonic};
-use unwind_sim_host::native::{NativeCase, WINDOW};
+use unwind_sim_host::native::NativeCase;
 
 const RAX: usize = 0;
 const RDX: usize = 2;
@@ -58,7 +58,7 @@ pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCas
     let Some(access) = subject.accesses.first() else {
         return;
     };
-    let Some(at) = in_window(address(subject, access, case), AREA_SIZE as usize) else {
+    let Some(at) = in_window(case, address(subject, access, case), AREA_SIZE as usize) else {
         return;
     };
     let window = &mut case.state.window;
@@ -115,15 +115,16 @@ pub(super) fn far(subject: &Subject, random: &mut Random, case: &mut NativeCase)
         _ => case.state.gpr[RSP],
     };
     let selector = selector(random, CODE);
+    let window = case.window();
     let mut put = |number: u64, value: u64| {
         let place = start.wrapping_add(number * size as u64);
-        if let Some(at) = in_window(place, size) {
+        if let Some(at) = in_window(case, place, size) {
             case.state.window[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
         }
     };
     if !is_return {
         let place = start.wrapping_add(size as u64);
-        if let Some(at) = in_window(place, 2) {
+        if let Some(at) = in_window(case, place, 2) {
             case.state.window[at..at + 2].copy_from_slice(&selector.to_le_bytes());
         }
         return;
@@ -133,7 +134,7 @@ pub(super) fn far(subject: &Subject, random: &mut Random, case: &mut NativeCase)
     if subject.is_iret() {
         put(2, random.bits() & LOADED);
         let stack = if random.chance(128) {
-            WINDOW
+            window
         } else {
             random.bits()
         };

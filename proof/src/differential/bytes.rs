@@ -82,7 +82,8 @@ pub(super) fn random(
         [EVEX, ..] => true,
         // Among them are calls of a hypervisor, which raises what it likes.
         [0x0f, 0x01, 0xc0..=0xff, ..] => insn.is_invalid(),
-        _ => false,
+        // Where it ends is not known here.
+        _ => insn.is_invalid() && processor.has_instruction(&insn, bytes),
     };
     let code = match insn.is_invalid() {
         true => {

@@ -4,7 +4,7 @@ use super::subject::{Access, Jump, Subject, address, elements};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::differences::{Case, End, Used, View};
 use unwind_sim_host::native::{
-    CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
+    CODE_RANGE, MIDDLE_PAGES, Mode, NativeCase, NativeState, Outcome, WINDOW_PAGE,
 };
 
 /// The outcome of a comparison.
@@ -155,7 +155,7 @@ fn forgive(
             let size = (access.size as usize).max(1);
             for range in &open {
                 for at in range.start..range.end.min(size) {
-                    let at = start.wrapping_add(at as u64).wrapping_sub(WINDOW);
+                    let at = start.wrapping_add(at as u64).wrapping_sub(case.window());
                     if let Some(byte) = machine.1.window.get_mut(at as usize) {
                         *byte = native.1.window[at as usize];
                     }
@@ -208,7 +208,9 @@ fn meddles(subject: &Subject, case: &NativeCase) -> bool {
     let is_reserved = |address: u64, access: &Access| {
         let end = address.wrapping_add(access.size.into());
         let reserved = address < RESERVED.end && end > RESERVED.start;
-        let near = address >= WINDOW_PAGE.start - 0x1000 && end <= WINDOW_PAGE.end + 0x1000;
+        let near = [WINDOW_PAGE, MIDDLE_PAGES]
+            .iter()
+            .any(|pages| address >= pages.start - 0x1000 && end <= pages.end + 0x1000);
         reserved && !near && !(access.written && CODE_RANGE.contains(&address))
     };
     subject.accesses.iter().any(|access| {

@@ -16,7 +16,8 @@
 //! `r15`, `rip` and `rflags`; `fx`, `upper` (the upper halves of ymm registers, 16 bytes each) and
 //! `window` are bytes starting at an offset. `after done` means
 //! that the case ended without a signal. `cpu` is present if the result depends on the processor,
-//! and names the one that gave it. `uses step` executes the instruction by a single step.
+//! and names the one that gave it. `uses step` executes the instruction by a single step, and `uses
+//! middle` puts the window over the boundary between two pages.
 
 use std::fmt::Write;
 use unwind_sim_emulator::Processor;
@@ -40,6 +41,8 @@ pub struct CaseFile {
     pub avx: bool,
     /// Whether the case includes memory.
     pub memory: bool,
+    /// Whether the window lies over the boundary between two pages.
+    pub middle: bool,
     /// Whether it is executed by a single step.
     pub step: bool,
     /// The processor that gave the result; `None` if all processors give it.
@@ -77,6 +80,7 @@ impl CaseFile {
             fx: case.mode != Mode::Plain,
             avx: case.mode == Mode::Avx,
             memory: case.memory,
+            middle: case.middle,
             step: case.mode == Mode::Step,
             cpu,
             index: index % Native::BATCH,
@@ -95,6 +99,7 @@ impl CaseFile {
         };
         let mut case = NativeCase::new(mode, &self.code);
         case.memory = self.memory;
+        case.middle = self.middle;
         case.state = self.before;
         case
     }
@@ -113,6 +118,7 @@ impl CaseFile {
             ("fx", self.fx && !self.avx),
             ("avx", self.avx),
             ("memory", self.memory),
+            ("middle", self.middle),
             ("step", self.step),
         ];
         for (name, set) in parts {
@@ -186,6 +192,7 @@ impl CaseFile {
             fx: false,
             avx: false,
             memory: false,
+            middle: false,
             step: false,
             cpu: None,
             index: 0,
@@ -225,6 +232,10 @@ impl CaseFile {
                 }
                 ["uses", "memory"] => {
                     file.memory = true;
+                    Some(())
+                }
+                ["uses", "middle"] => {
+                    file.middle = true;
                     Some(())
                 }
                 ["uses", "step"] => {

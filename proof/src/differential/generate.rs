@@ -2,12 +2,13 @@
 //! sometimes just outside.
 
 use super::areas;
+use super::relate;
 use super::subject::{AREA_SIZE, Access, Jump, Part, Subject};
-use super::values::{self, Random};
+use super::values::{self, Element, Random};
 use iced_x86::{Instruction, Mnemonic, Register};
 use unwind_sim_host::Extended;
 use unwind_sim_host::native::{
-    CODE_RANGE, Mode, Native, NativeCase, WINDOW, WINDOW_PAGE, WINDOW_SIZE,
+    CODE_RANGE, MIDDLE_PAGES, Mode, Native, NativeCase, WINDOW_PAGE, WINDOW_SIZE,
 };
 
 /// Carry, parity, auxiliary carry, zero, sign, direction and overflow.
@@ -28,30 +29,35 @@ const SLOT: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Pools {
     integers: Vec<u64>,
-    vectors: Vec<[u8; 16]>,
+    /// By the number of the [`Element`].
+    vectors: [Vec<[u8; 16]>; 3],
     extended: Vec<(u16, u64)>,
-    memory: Vec<u8>,
+    /// By the number of the [`Element`].
+    memory: [Vec<u8>; 3],
     /// Whether the processor has the upper halves of ymm registers.
     avx: bool,
 }
 
+/// How many of 256 cases with memory have it over the boundary between two pages.
+const WITH_MIDDLE: u8 = 24;
+const PAGE: u64 = 0x1000;
 /// How many of 256 cases of x87 and SSE instructions have the AVX state, too.
 const WITH_UPPER: u8 = 24;
 const INTEGERS: usize = 8192;
-const VECTORS: usize = 4096;
+const VECTORS: usize = 2048;
 const EXTENDED: usize = 1024;
 const MEMORY: usize = 1 << 15;
 /// The number of vectors and numbers replaced by one renewal.
-const RENEWED: usize = 32;
+const RENEWED: usize = 16;
 
 impl Pools {
     /// Fills the pools.
     pub(super) fn new(random: &mut Random) -> Pools {
         let mut pools = Pools {
             integers: vec![0; INTEGERS],
-            vectors: vec![[0; 16]; VECTORS],
+            vectors: [(); 3].map(|()| vec![[0; 16]; VECTORS]),
             extended: vec![(0, 0); EXTENDED],
-            memory: vec![0; MEMORY],
+            memory: [(); 3].map(|()| vec![0; MEMORY]),
             avx: Native::has_avx(),
         };
         for _ in 0..8 * VECTORS / RENEWED {
@@ -63,10 +69,12 @@ impl Pools {
     /// Replaces some of the values.
     pub(super) fn renew(&mut self, random: &mut Random) {
         for _ in 0..RENEWED {
-            let vector = values::vector(random);
-            self.vectors[random.below(VECTORS)] = vector;
-            let at = 16 * random.below(MEMORY / 16);
-            self.memory[at..at + 16].copy_from_slice(&vector);
+            for element in Element::ALL {
+                let vector = values::vector(element, random);
+                self.vectors[element as usize][random.below(VECTORS)] = vector;
+                let at = 16 * random.below(MEMORY / 16);
+                self.memory[element as usize][at..at + 16].copy_from_slice(&vector);
+            }
             let number = values::extended(random);
             self.extended[random.below(EXTENDED)] = number;
         }
@@ -74,7 +82,7 @@ impl Pools {
             let value = values::integer(random);
             self.integers[random.below(INTEGERS)] = value;
             let at = 8 * random.below(MEMORY / 8);
-            self.memory[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            self.memory[Element::Other as usize][at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
     }
 
@@ -89,7 +97,7 @@ impl Pools {
     }
 
     /// Fills upper halves of ymm registers; sometimes all are zero, or like the lower halves.
-    fn upper(&self, random: &mut Random, fx: &mut Extended) {
+    fn upper(&self, element: Element, random: &mut Random, fx: &mut Extended) {
         let bits = random.bits();
         match bits & 15 {
             0 => fx.upper = [0; 16],
@@ -97,8 +105,9 @@ impl Pools {
             _ => {
                 for four in fx.upper.as_chunks_mut::<4>().0 {
                     let mut choice = random.bits();
+                    let vectors = self.vectors(element, choice);
                     for to in four {
-                        *to = u128::from_le_bytes(self.vectors[choice as usize % VECTORS]);
+                        *to = u128::from_le_bytes(vectors[choice as usize % VECTORS]);
                         choice >>= 16;
                     }
                 }
@@ -106,13 +115,23 @@ impl Pools {
         }
     }
 
-    fn window(&self, random: &mut Random, window: &mut [u8; WINDOW_SIZE]) {
+    fn window(&self, element: Element, random: &mut Random, window: &mut [u8; WINDOW_SIZE]) {
         let at = 8 * random.below((MEMORY - WINDOW_SIZE) / 8);
-        window.copy_from_slice(&self.memory[at..at + WINDOW_SIZE]);
+        window.copy_from_slice(&self.memory[element as usize][at..at + WINDOW_SIZE]);
+    }
+
+    /// Usually the vectors of this kind; the highest bits of `choice` decide.
+    fn vectors(&self, element: Element, choice: u64) -> &[[u8; 16]] {
+        let element = if choice >> 62 == 0 {
+            Element::Other
+        } else {
+            element
+        };
+        &self.vectors[element as usize]
     }
 
     /// Makes a state as `fxsave64` stores it.
-    fn fx(&self, random: &mut Random, fx: &mut [u8; 512]) {
+    fn fx(&self, element: Element, random: &mut Random, fx: &mut [u8; 512]) {
         let bits = random.bits();
         let mut control = 0x37f_u16;
         let mut status = 0;
@@ -150,8 +169,9 @@ impl Pools {
         }
         for to in vectors.as_chunks_mut::<64>().0 {
             let mut choice = random.bits();
+            let vectors = self.vectors(element, choice);
             for to in to.as_chunks_mut::<16>().0 {
-                *to = self.vectors[choice as usize % VECTORS];
+                *to = vectors[choice as usize % VECTORS];
                 choice >>= 16;
             }
         }
@@ -181,6 +201,7 @@ pub(super) fn case(
     case.code_len = subject.len();
     case.mode = subject.mode;
     case.memory = memory;
+    case.middle = memory && random.chance(WITH_MIDDLE);
     let state = &mut case.state;
     pools.registers(random, &mut state.gpr);
     let bits = random.bits();
@@ -194,27 +215,28 @@ pub(super) fn case(
         }
     }
     if subject.mode != Mode::Plain {
-        pools.fx(random, &mut state.fx.legacy);
+        pools.fx(subject.element, random, &mut state.fx.legacy);
         // Instructions of SSE keep the upper halves.
         let needs_upper = subject.mode == Mode::Avx || subject.has_area();
         if pools.avx && (needs_upper || random.chance(WITH_UPPER)) {
             case.mode = Mode::Avx;
-            pools.upper(random, &mut state.fx);
+            pools.upper(subject.element, random, &mut state.fx);
         }
     }
     if memory {
-        pools.window(random, &mut state.window);
+        pools.window(subject.element, random, &mut state.window);
     }
     operands(&subject.insn, random, case);
     let mut first = None;
     for access in &subject.accesses {
-        let mut target = target(access, random);
+        let mut target = target(access, case, random);
         if access.is_constant() && !reaches(subject, target) {
-            target = WINDOW;
+            target = case.window();
         }
         steer(subject, access, target, case);
         first.get_or_insert(target);
     }
+    relate::relate(subject, first, random, case);
     if subject.insn.is_vsib() {
         gather(&subject.insn, random, case);
     }
@@ -223,7 +245,7 @@ pub(super) fn case(
     areas::far(subject, random, case);
     areas::xsave(subject, random, case);
     if matches!(subject.insn.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
-        && let Some(at) = in_window(case.state.gpr[RSP], 2)
+        && let Some(at) = in_window(case, case.state.gpr[RSP], 2)
     {
         case.state.window[at + 1] &= !(TRAP >> 8) as u8;
     }
@@ -293,11 +315,18 @@ fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
 }
 
 /// Picks an address for an access.
-fn target(access: &Access, random: &mut Random) -> u64 {
+fn target(access: &Access, case: &NativeCase, random: &mut Random) -> u64 {
     let size = u64::from(access.size).clamp(1, WINDOW_SIZE as u64);
     let bits = random.bits();
     let room = WINDOW_SIZE as u64 - size + 1;
-    let inside = WINDOW + ((bits >> 16) & 0xffff_ffff) % room;
+    let inside = case.window() + ((bits >> 16) & 0xffff_ffff) % room;
+    if case.middle {
+        return match bits & 7 {
+            0 => inside,
+            _ if access.size == AREA_SIZE => (MIDDLE_PAGES.start + PAGE - (bits >> 8) % size) & !63,
+            _ => MIDDLE_PAGES.start + PAGE - (bits >> 8) % size,
+        };
+    }
     let align = if size.is_power_of_two() || access.size == AREA_SIZE {
         size.min(64)
     } else {
@@ -313,7 +342,7 @@ fn target(access: &Access, random: &mut Random) -> u64 {
         4 => CODE_RANGE.start + (bits >> 8) % SLOT,
         5 => values::integer(random) & 0x0ffe_ffff,
         6 => WINDOW_PAGE.end - size,
-        7 => WINDOW,
+        7 => case.window(),
         8 => random.bits() | 1 << 40,
         n if n < 64 && (size < 16 || n < 24) => inside,
         _ => inside & !(align - 1),
@@ -439,7 +468,7 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
             } else {
                 from
             };
-            if let Some(at) = in_window(from, 8) {
+            if let Some(at) = in_window(case, from, 8) {
                 case.state.window[at..at + 8].copy_from_slice(&anywhere.to_le_bytes());
             }
         }
@@ -447,8 +476,8 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
     }
 }
 
-/// The offset of `address` in the window, if `size` bytes from there are in it.
-pub(super) fn in_window(address: u64, size: usize) -> Option<usize> {
-    let at = address.wrapping_sub(WINDOW);
+/// The offset of `address` in the case's window, if `size` bytes from there are in it.
+pub(super) fn in_window(case: &NativeCase, address: u64, size: usize) -> Option<usize> {
+    let at = address.wrapping_sub(case.window());
     (at <= (WINDOW_SIZE - size) as u64).then_some(at as usize)
 }

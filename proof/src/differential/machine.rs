@@ -5,7 +5,8 @@ use unwind_sim_emulator::{
     Access, AddressSpace, Core, Exception, Exit, Fault, FaultKind, Machine, Permissions, Processor,
 };
 use unwind_sim_host::native::{
-    CODE_RANGE, Mode, NativeCase, NativeState, Outcome, WINDOW, WINDOW_PAGE,
+    CODE_RANGE, MIDDLE_PAGES, MIDDLE_WINDOW, Mode, NativeCase, NativeState, Outcome, WINDOW,
+    WINDOW_PAGE, WINDOW_SIZE,
 };
 
 pub(super) const SIGILL: i32 = 4;
@@ -40,7 +41,8 @@ impl Emulated {
         let code = CODE_RANGE.start..CODE_RANGE.end.next_multiple_of(0x1000);
         let mapped = memory
             .map(code, Permissions::READ_EXECUTE)
-            .and_then(|()| memory.map(WINDOW_PAGE, Permissions::READ_WRITE));
+            .and_then(|()| memory.map(WINDOW_PAGE, Permissions::READ_WRITE))
+            .and_then(|()| memory.map(MIDDLE_PAGES, Permissions::READ_WRITE));
         assert_eq!(mapped, Ok(()), "the ranges are pages of user space");
         Emulated {
             machine: Machine::new(Core::with_processor(memory, processor)),
@@ -75,10 +77,8 @@ impl Emulated {
             let placed = core.memory.poke(before.rip, &case.code);
             debug_assert_eq!(placed, Ok(()), "code is mapped there");
         }
-        if case.memory
-            && let Some(window) = core.memory.writable(WINDOW)
-        {
-            window.copy_from_slice(&before.window);
+        if case.memory {
+            set_window(&mut core.memory, case, &before.window);
         }
         core.state.single_iteration = case.mode == Mode::Step;
         let processor = core.processor();
@@ -103,16 +103,19 @@ impl Emulated {
             let vectors = &core.state.vectors;
             after.fx.upper = std::array::from_fn(|number| vectors.ymm(number)[1]);
         }
-        if case.memory
-            && let Some(window) = core.memory.readable(WINDOW)
-        {
-            after.window.copy_from_slice(window);
+        if case.memory {
+            get_window(&mut core.memory, case, &mut after.window);
         }
         Ended::As(outcome)
     }
 
-    /// Clears the rest of the window's page, which few instructions write.
+    /// Clears the rest of the window's page, and the other two, which few instructions write.
     pub fn clean(&mut self) {
+        for page in MIDDLE_PAGES.step_by(PAGE) {
+            if let Some(bytes) = self.machine.core.memory.writable(page) {
+                bytes.fill(0);
+            }
+        }
         let rest = (WINDOW - WINDOW_PAGE.start) as usize;
         let memory = &mut self.machine.core.memory;
         let is_zero = |bytes: &[u8]| {
@@ -127,6 +130,39 @@ impl Emulated {
         }
         if let Some(bytes) = memory.writable(WINDOW_PAGE.start) {
             bytes[..rest].fill(0);
+        }
+    }
+}
+
+/// Half of a window.
+const HALF: usize = WINDOW_SIZE / 2;
+const PAGE: usize = 0x1000;
+
+/// Fills the window of a case.
+fn set_window(memory: &mut AddressSpace, case: &NativeCase, window: &[u8; WINDOW_SIZE]) {
+    if !case.middle {
+        if let Some(to) = memory.writable(WINDOW) {
+            to.copy_from_slice(window);
+        }
+        return;
+    }
+    for (half, from) in (0..).zip(window.as_chunks::<HALF>().0) {
+        if let Some(to) = memory.writable(MIDDLE_WINDOW + half * HALF as u64) {
+            to[..HALF].copy_from_slice(from);
+        }
+    }
+}
+
+fn get_window(memory: &mut AddressSpace, case: &NativeCase, window: &mut [u8; WINDOW_SIZE]) {
+    if !case.middle {
+        if let Some(from) = memory.readable(WINDOW) {
+            window.copy_from_slice(from);
+        }
+        return;
+    }
+    for (half, to) in (0..).zip(window.as_chunks_mut::<HALF>().0) {
+        if let Some(from) = memory.readable(MIDDLE_WINDOW + half * HALF as u64) {
+            to.copy_from_slice(&from[..HALF]);
         }
     }
 }

@@ -15,11 +15,12 @@ mod file;
 mod generate;
 mod hold;
 mod machine;
+mod relate;
 mod subject;
 mod values;
 
 pub use compare::Verdict;
-pub use coverage::{Coverage, excluded};
+pub use coverage::{Coverage, TRAITS, excluded};
 pub use encodings::Encodings;
 pub use file::{CaseFile, CaseFileError};
 pub use hold::{Failure, Held, hold};
@@ -186,8 +187,8 @@ impl Fuzzer {
                     continue;
                 }
             }
-            let fault = matches!(self.results[index].0, Outcome::Signal { .. });
-            self.coverage.add(subject.insn.code(), fault);
+            let traits = coverage::traits(subject, &self.cases[index], &self.results[index]);
+            self.coverage.add(subject.insn.code(), traits);
         }
         Ok(failures)
     }

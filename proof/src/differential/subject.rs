@@ -2,9 +2,10 @@
 //! target and use of the x87, SSE and AVX state.
 
 use super::areas::has_area;
+use super::values::Element;
 use iced_x86::{
     Code, CodeSize, ConstantOffsets, CpuidFeature, Decoder, EncodingKind, FlowControl, Instruction,
-    InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind, Register,
 };
 use unwind_sim_emulator::Processor;
 use unwind_sim_host::native::{Mode, Native, NativeCase};
@@ -77,6 +78,8 @@ pub struct Subject {
     pub jump: Jump,
     /// The least mode that has all the registers it uses: `Plain`, `Fx` or `Avx`.
     pub mode: Mode,
+    /// What its vectors hold.
+    pub element: Element,
 }
 
 impl Subject {
@@ -121,6 +124,7 @@ impl Subject {
             accesses,
             jump: jump(&insn),
             bytes,
+            element: element(&insn),
             insn,
             offsets,
             mode,
@@ -132,6 +136,16 @@ impl Subject {
 pub(super) const AREA_SIZE: u32 = 832;
 /// Size of the line that `clzero` clears (APM volume 3, CLZERO; CPUID 1, EBX).
 const CACHE_LINE: u32 = 64;
+
+/// What the vectors of an instruction hold. iced says it of the operand that may be in memory, also
+/// if it is a register.
+fn element(insn: &Instruction) -> Element {
+    match insn.memory_size().element_type() {
+        MemorySize::Float32 => Element::Single,
+        MemorySize::Float64 => Element::Double,
+        _ => Element::Other,
+    }
+}
 
 /// What `clzero` writes, which iced does not say.
 fn cache_line(small: bool) -> Access {

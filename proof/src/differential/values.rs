@@ -123,40 +123,66 @@ const DOUBLES: [u64; 20] = [
     0x47ef_ffff_e000_0000,
 ];
 
-/// A binary32 value: special, near a special one, of moderate size, or arbitrary.
+/// A binary32 value: special, near a special one, of moderate size, halfway between two numbers of
+/// a smaller format, denormal, a NaN, or arbitrary.
 pub(super) fn single(random: &mut Random) -> u32 {
     let bits = random.bits();
     let sign = (bits as u32) & 1 << 31;
-    match bits & 7 {
-        0 | 1 => *random.pick(&SINGLES) | sign,
-        2 => {
+    let (small, large) = ((bits >> 8 & 31) as u32, (bits >> 41) as u32);
+    match bits & 15 {
+        0..3 => *random.pick(&SINGLES) | sign,
+        3 | 4 => {
             random
                 .pick(&SINGLES)
                 .wrapping_add((bits >> 8 & 7) as u32)
                 .wrapping_sub(3)
                 ^ sign
         }
-        3 => (((bits >> 32) as i32 >> (bits >> 8 & 31)) as f32).to_bits(),
-        4 | 5 => sign | (((bits >> 8 & 31) as u32 + 112) << 23) | (bits >> 41) as u32,
+        5 => (((bits >> 32) as i32 >> small) as f32).to_bits(),
+        6 => (((bits >> 32) as i32 >> small) as f32 / 2.0).to_bits(),
+        7..10 => sign | (small + 112) << 23 | large,
+        // Around the middle of two halves, also of denormal ones and of those that overflow.
+        10 | 11 => {
+            let exponent = 0x7f - 26 + (bits >> 8) as u32 % 44;
+            let middle = (large & !0x1fff | 0x1000).wrapping_add((bits >> 16 & 3) as u32);
+            sign | exponent << 23 | middle.wrapping_sub(1)
+        }
+        12 => sign | large,
+        13 => sign | 0xff << 23 | large | 1 << (bits >> 16 & 15),
         _ => (bits >> 32) as u32,
     }
 }
 
-/// A binary64 value: special, near a special one, of moderate size, or arbitrary.
+/// A binary64 value: like [`single`].
 pub(super) fn double(random: &mut Random) -> u64 {
     let bits = random.bits();
     let sign = random.bits() & 1 << 63;
-    match bits & 7 {
-        0 | 1 => *random.pick(&DOUBLES) | sign,
-        2 => {
+    let large = bits >> 12;
+    match bits & 15 {
+        0..3 => *random.pick(&DOUBLES) | sign,
+        3 | 4 => {
             random
                 .pick(&DOUBLES)
                 .wrapping_add(bits >> 8 & 7)
                 .wrapping_sub(3)
                 ^ sign
         }
-        3 => f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)).to_bits(),
-        4 | 5 => sign | ((bits >> 3 & 127) + 960) << 52 | bits >> 12,
+        5 => f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)).to_bits(),
+        6 => (f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)) / 2.0).to_bits(),
+        7..10 => sign | ((bits >> 4 & 127) + 960) << 52 | large,
+        // Around the middle of two singles, also of denormal ones and of those that overflow.
+        10 | 11 => {
+            let choice = random.bits();
+            let exponent = match choice & 3 {
+                0 => 0x3ff - 152 + choice % 28,
+                1 => 0x3ff + 120 + choice % 12,
+                _ => 0x3ff - 32 + choice % 64,
+            };
+            let middle = (large & !0x1fff_ffff | 0x1000_0000) + (choice >> 8 & 3);
+            sign | exponent << 52 | (middle - 1)
+        }
+        12 => sign | large,
+        13 => sign | 0x7ff << 52 | large | 1 << (bits >> 16 & 31),
         _ => random.bits(),
     }
 }
@@ -204,21 +230,51 @@ pub(super) fn extended(random: &mut Random) -> (u16, u64) {
     }
 }
 
-/// 16 bytes for an SSE register or memory: numbers in one of the formats.
-pub(super) fn vector(random: &mut Random) -> [u8; 16] {
+/// What vectors hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Element {
+    /// binary32 numbers.
+    Single,
+    /// binary64 numbers.
+    Double,
+    /// Anything else.
+    Other,
+}
+
+impl Element {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Element; 3] = [Element::Single, Element::Double, Element::Other];
+}
+
+/// 16 bytes for an SSE register or memory: numbers of this kind; or, if it is [`Element::Other`], of
+/// any.
+pub(super) fn vector(element: Element, random: &mut Random) -> [u8; 16] {
     let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
-    let value = match random.bits() & 7 {
-        0 | 1 => {
+    let bits = random.bits();
+    let element = match (element, bits & 7) {
+        (Element::Other, 0) => Element::Single,
+        (Element::Other, 1) => Element::Double,
+        (element, _) => element,
+    };
+    let value = match element {
+        Element::Single => {
             let mut pair = || u64::from(single(random)) << 32 | u64::from(single(random));
             wide(pair(), pair())
         }
-        2..5 => wide(double(random), double(random)),
-        5 => wide(integer(random), integer(random)),
-        6 => {
-            let (exponent, significand) = extended(random);
-            wide(exponent.into(), significand)
-        }
-        _ => wide(random.bits(), random.bits()),
+        Element::Double => wide(double(random), double(random)),
+        Element::Other => match bits & 7 {
+            2 | 3 => wide(integer(random), integer(random)),
+            4 => {
+                let (exponent, significand) = extended(random);
+                wide(exponent.into(), significand)
+            }
+            // Bytes or words of few values, so that some are equal.
+            5 => {
+                let mask = if bits & 8 != 0 { 0x0303 } else { 0x0083 };
+                wide(random.bits(), random.bits()) & u128::MAX / 0xffff * mask
+            }
+            _ => wide(random.bits(), random.bits()),
+        },
     };
     value.to_le_bytes()
 }

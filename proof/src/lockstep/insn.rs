@@ -23,6 +23,8 @@ pub(super) struct Next {
     pub(super) fx: bool,
     /// Whether it accesses memory in several parts.
     pub(super) in_parts: bool,
+    /// Whether it belongs to AVX, FMA or another extension with VEX.
+    pub(super) vex: bool,
 }
 
 /// Analyses instructions, reusing its buffers.
@@ -71,6 +73,7 @@ impl Reader {
             led: is_led(mnemonic),
             fx: insn.encoding() == EncodingKind::VEX || insn.cpuid_features().iter().any(is_fx),
             in_parts,
+            vex: insn.encoding() == EncodingKind::VEX,
             insn,
         }
     }
@@ -93,12 +96,12 @@ fn value(register: Register, core: &Core) -> Option<u64> {
     })
 }
 
-/// Whether the result is the kernel's, or specific to a processor. `xsave` is: it saves all state
-/// that the processor has, which may be more than the machine has.
+/// Whether the result is the kernel's, random, or specific to a processor. `xsave` is: it saves all
+/// state that the processor has, which may be more than the machine has.
 fn is_led(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{
-        Cpuid, Int, Rdtsc, Rdtscp, Syscall, Sysenter, Xgetbv, Xsave, Xsave64, Xsavec, Xsavec64,
-        Xsaveopt, Xsaveopt64,
+        Cpuid, Int, Lsl, Rdpid, Rdrand, Rdseed, Rdtsc, Rdtscp, Sgdt, Sidt, Sldt, Smsw, Str,
+        Syscall, Sysenter, Xgetbv, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64,
     };
     matches!(
         mnemonic,
@@ -106,6 +109,9 @@ fn is_led(mnemonic: Mnemonic) -> bool {
     ) || matches!(
         mnemonic,
         Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64
+    ) || matches!(
+        mnemonic,
+        Lsl | Rdpid | Rdrand | Rdseed | Sgdt | Sidt | Sldt | Smsw | Str
     )
 }
 

@@ -9,13 +9,17 @@ use unwind_sim_record::program::{End, RunningProgram};
 
 /// Number of instructions between checks of the clock.
 const CLOCK_EVERY: u64 = 1 << 12;
+/// Number of instructions that only the machine executes, between checks of the clock.
+const SKIPPED_AT_ONCE: u64 = 1 << 22;
 /// Number of steps timed for [`Run::bare_speed`], before and after the run.
 const BARE_STEPS: u32 = 10_000;
 
 /// Limits and options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Maximum number of instructions.
+    /// Number of instructions that only the machine executes, at the start.
+    pub skip: u64,
+    /// Maximum number of instructions after these.
     pub instructions_max: u64,
     /// Maximum time.
     pub timeout: Option<Duration>,
@@ -32,6 +36,8 @@ pub struct Run {
     pub difference: Option<Box<Difference>>,
     /// Instructions executed on both sides and fully compared.
     pub compared: u64,
+    /// Those of them with a VEX prefix, such as those of AVX.
+    pub vex: u64,
     /// Instructions for which the processor got the machine's result, such as system calls.
     pub led: u64,
     /// Exceptions raised on both sides.
@@ -62,6 +68,22 @@ pub enum LockstepError {
     Host(#[from] HostError),
 }
 
+/// Executes the first instructions in the machine. Says how it ended if it did.
+fn skip(process: &mut Kernel, request: &Request) -> Option<End> {
+    let begin = Instant::now();
+    while process.executed() < request.skip {
+        let left = request.skip - process.executed();
+        match process.run(left.min(SKIPPED_AT_ONCE), &mut ()) {
+            Outcome::Limit => {}
+            outcome => return Some(End::Outcome(outcome)),
+        }
+        if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+            return Some(End::Timeout);
+        }
+    }
+    None
+}
+
 /// Runs a program on both sides, to its end, the first difference or a limit. `progress` is called
 /// at intervals with the number of instructions.
 ///
@@ -72,7 +94,8 @@ pub fn run(
     request: &Request,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, LockstepError> {
-    let process = Kernel::start(&program.path, program.options)?;
+    let mut process = Kernel::start(&program.path, program.options)?;
+    let skipped = skip(&mut process, request);
     let mut lockstep = Lockstep::new(process)?;
     let mut bare = Vec::new();
     if request.measure {
@@ -81,6 +104,9 @@ pub fn run(
     let begin = Instant::now();
     let mut difference = None;
     let end = loop {
+        if let Some(end) = skipped {
+            break end;
+        }
         let number = lockstep.executed();
         if number >= request.instructions_max {
             break End::Outcome(Outcome::Limit);
@@ -108,6 +134,7 @@ pub fn run(
         end,
         difference,
         compared: lockstep.compared,
+        vex: lockstep.vex,
         led: lockstep.led,
         exceptions: lockstep.exceptions,
         time,

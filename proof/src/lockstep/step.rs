@@ -39,6 +39,7 @@ pub(super) struct Lockstep {
     /// See [`super::Run`].
     pub(super) compared: u64,
     pub(super) led: u64,
+    pub(super) vex: u64,
     pub(super) exceptions: u64,
 }
 
@@ -125,6 +126,7 @@ impl Lockstep {
             watch: Watch::default(),
             compared: 0,
             led: 0,
+            vex: 0,
             exceptions: 0,
         })
     }
@@ -214,6 +216,7 @@ impl Lockstep {
             }
             None => {
                 self.compared += 1;
+                self.vex += u64::from(next.vex);
                 let ours = Ended {
                     cpu: self.watch.after.unwrap_or(before),
                     how: "done".to_owned(),

@@ -225,6 +225,7 @@ fn permutations_need_no_w() {
             if exit == Exit::Limit {
                 let reverse = [3 << 64 | 4, 1 << 64 | 2];
                 assert_eq!(machine.core.state.vectors.ymm(0), reverse);
+                assert_eq!(machine.core.state.rip, CODE + 6);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{DATA, bytes, machine};
 use crate::machine::{Exit, Machine};
+use crate::processor::{Level, Processor, Vendor};
 use crate::state::reg;
 use crate::stop::Exception;
 
@@ -75,6 +76,15 @@ fn saved_and_restored() {
     }
 }
 
+/// Without AVX, an area has x87 and SSE only.
+fn busy_without_avx(code: &[u8], address: u64) -> Machine {
+    let mut machine = busy(code, address);
+    machine
+        .core
+        .set_processor(Processor::of_level(Level::V2, Vendor::Intel));
+    machine
+}
+
 /// `fxsave` writes 416 bytes of an aligned area; `fxrstor` restores them.
 #[test]
 fn fxsave_and_fxrstor() {
@@ -120,7 +130,7 @@ fn xsave_of_components() {
         (XSAVEC, 7, 3, 1 << 63 | 3),
         (XSAVEC, 2, 2, 1 << 63 | 2),
     ] {
-        let mut machine = busy(&code, DATA + 64);
+        let mut machine = busy_without_avx(&code, DATA + 64);
         let zero = [0; 576];
         machine.core.memory.poke(DATA + 64, &zero).expect("mapped");
         machine.core.state.set_gpr(reg::RAX, asked);
@@ -195,7 +205,7 @@ fn bad_headers() {
         (24, &[0, 0, 1], false),
     ];
     for (at, header, is_good) in cases {
-        let mut machine = busy(&XRSTOR, DATA);
+        let mut machine = busy_without_avx(&XRSTOR, DATA);
         machine.core.memory.poke(DATA, &[0; 576]).expect("mapped");
         let place = DATA + at as u64;
         machine.core.memory.poke(place, header).expect("mapped");

@@ -1,34 +1,60 @@
 //! Information about the processor, segments, and privileged instructions.
 
 use super::*;
+use crate::processor::{Level, Processor, Vendor};
 
-/// eax, ebx, ecx and edx of a leaf.
+/// eax, ebx, ecx and edx of a leaf of the default processor.
 fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
-    let registers = [(reg::RAX, leaf.into()), (reg::RCX, subleaf.into())];
-    let (exit, machine) = run(&[0x0f, 0xa2], &registers);
-    assert_eq!(exit, Exit::Limit);
+    cpuid_of(Processor::default(), leaf, subleaf)
+}
+
+fn cpuid_of(processor: Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
+    let mut machine = machine(&[0x0f, 0xa2]);
+    machine.core.set_processor(processor);
+    machine.core.state.set_gpr(reg::RAX, leaf.into());
+    machine.core.state.set_gpr(reg::RCX, subleaf.into());
+    assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.core.state.gpr(number) as u32)
 }
 
-/// The requirements of a level in the x86-64 psABI, table 3.1.
+/// The requirements of the levels in the x86-64 psABI, table 3.1.
 #[test]
-fn the_processor_is_x86_64_v2_and_no_more() {
-    let has = |register: u32, bits: &[u32]| bits.iter().all(|bit| register >> bit & 1 != 0);
-    let [signature, _, ecx, edx] = cpuid(1, 0);
-    assert_eq!(signature >> 8 & 0xf, 6);
-    // FPU, CX8, CMOV, FXSR, MMX, SSE, SSE2
-    assert!(has(edx, &[0, 8, 15, 24, 23, 25, 26]));
-    // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT
-    assert!(has(ecx, &[0, 9, 13, 19, 20, 23]));
-    let [_, _, ecx_extended, edx_extended] = cpuid(0x8000_0001, 0);
-    // LAHF; SYSCALL, 64-bit mode
-    assert!(has(ecx_extended, &[0]) && has(edx_extended, &[11, 29]));
-    // Nothing of v3: FMA, MOVBE, AVX, F16C, LZCNT, BMI1, AVX2, BMI2.
-    assert_eq!(ecx & (1 << 12 | 1 << 22 | 1 << 28 | 1 << 29), 0);
-    assert_eq!(ecx_extended & 1 << 5, 0);
-    assert_eq!(cpuid(7, 0)[1] & (1 << 3 | 1 << 5 | 1 << 8), 0);
-    // XSAVE and OSXSAVE come together.
-    assert_eq!(ecx >> 26 & 1, ecx >> 27 & 1);
+fn a_level_has_its_features_and_no_more() {
+    let bits = |bits: &[u32]| bits.iter().fold(0, |all, bit| all | 1 << bit);
+    for level in Level::ALL {
+        let processor = Processor::of_level(level, Vendor::Intel);
+        let cpuid = |leaf| cpuid_of(processor, leaf, 0);
+        let (v2, v3) = (level >= Level::V2, level >= Level::V3);
+        let only = |has: bool, numbers: &[u32]| if has { bits(numbers) } else { 0 };
+        let [signature, _, ecx, edx] = cpuid(1);
+        assert_eq!(signature >> 8 & 0xf, 6);
+        // FPU, CX8, CMOV, FXSR, MMX, SSE, SSE2
+        let all = bits(&[0, 8, 15, 24, 23, 25, 26]);
+        assert_eq!(edx & all, all);
+        // SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT, XSAVE and OSXSAVE
+        let second = &[0, 9, 13, 19, 20, 23, 26, 27];
+        // FMA, MOVBE, AVX, F16C
+        let third = &[12, 22, 28, 29];
+        assert_eq!(ecx, only(v2, second) | only(v3, third), "{processor}");
+        let [_, _, ecx, edx] = cpuid(0x8000_0001);
+        // LAHF; LZCNT; SYSCALL, 64-bit mode
+        assert_eq!(ecx & bits(&[0, 5]), only(v2, &[0]) | only(v3, &[5]));
+        assert_eq!(edx & bits(&[11, 29]), bits(&[11, 29]));
+        // FSGSBASE; BMI1, AVX2, BMI2. No AVX-512.
+        let [_, ebx, ecx, edx] = cpuid(7);
+        let none = bits(&[6, 13]);
+        assert_eq!(ebx & !none, only(v2, &[0]) | only(v3, &[3, 5, 8]));
+        assert_eq!([ecx, edx], [0, 0]);
+        // The size of the XSAVE area, and XCR0.
+        let [eax, ebx, ecx, _] = cpuid(0xd);
+        let expected = match (v2, v3) {
+            (false, _) => [0, 0, 0],
+            (true, false) => [3, 576, 576],
+            (true, true) => [7, 832, 832],
+        };
+        assert_eq!([eax, ebx, ecx], expected);
+    }
+    assert_eq!(Processor::default().level(), Level::V3);
 }
 
 #[test]
@@ -44,7 +70,7 @@ fn names_and_caches() {
         .flat_map(|leaf| cpuid(leaf, 0))
         .flat_map(u32::to_le_bytes)
         .collect();
-    assert!(brand.starts_with(b"unwind-sim x86-64-v2\0"));
+    assert!(brand.starts_with(b"unwind-sim x86-64-v3\0"));
     let mut sizes = Vec::new();
     for subleaf in 0.. {
         let [eax, ebx, ecx, _] = cpuid(4, subleaf);

@@ -3,6 +3,7 @@
 
 use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
+use crate::linux::cpuinfo::cpuinfo;
 use crate::linux::files::{RELEASE, Text};
 use crate::linux::threads::Task;
 
@@ -22,7 +23,7 @@ impl Kernel {
         let seconds = |time: u64| format!("{}.{:02}", time / SECOND, time % SECOND / TICK);
         let words = match text {
             Text::Fixed(text) => text.to_owned(),
-            Text::Cpuinfo => "processor\t: 0\nmodel name\t: unwind-sim\ncpu cores\t: 1\n\n".into(),
+            Text::Cpuinfo => cpuinfo(&self.machine.core.processor()),
             Text::Filesystems => "nodev\tproc\nnodev\ttmpfs\n\text4\n".into(),
             Text::Loadavg => {
                 let all: usize = self.all_processes().map(|p| p.others.len() + 1).sum();
