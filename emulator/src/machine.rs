@@ -36,10 +36,11 @@ pub trait Observer {
     /// Whether the observer is called at all.
     const WANTED: bool = true;
 
-    /// A block with this number of operations starts; `None` for a single instruction.
+    /// A block with this number of operations, from rip to `end`, starts; `None` for a single
+    /// instruction.
     #[inline(always)]
-    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize) {
-        let _ = (core, block, operations);
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
+        let _ = (core, block, operations, end);
     }
 
     /// The instruction is about to be executed.
@@ -201,7 +202,7 @@ impl Machine {
                     generation,
                 };
                 self.core.state.rip = block.start;
-                observer.enter(&self.core, Some(id), block.ops.len());
+                observer.enter(&self.core, Some(id), block.ops.len(), block.end);
             }
             match run_block(&mut self.core, block, observer) {
                 Left::By(way) => {
@@ -256,7 +257,7 @@ impl Machine {
         );
         self.core.time = self.executed;
         if O::WANTED {
-            observer.enter(&self.core, None, block.ops.len());
+            observer.enter(&self.core, None, block.ops.len(), block.end);
         }
         match run_block(&mut self.core, &block, observer) {
             Left::By(_) => {

@@ -203,7 +203,7 @@ impl ProcessObserver for Watch {
 }
 
 impl Observer for Watch {
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) {
         self.shadow.enter(block, operations);
     }
 

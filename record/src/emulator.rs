@@ -446,7 +446,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
 impl<W: Write> Observer for Session<'_, '_, W> {
     #[inline]
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) {
         self.shadow.enter(block, operations);
     }
 

@@ -8,8 +8,9 @@ mod calls;
 mod process;
 mod slots;
 
+use super::blocks::PlaceOf;
 use super::claim::{self, Claim, Judged, Parts};
-use super::code::{Behind, Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
+use super::code::{Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{self, Check, Finding, Findings};
 use super::frames::{outer, top, wrong_in};
 use super::images::Images;
@@ -259,10 +260,10 @@ impl<'a> Checker<'a> {
             finders: &self.finders,
             caches: &mut self.caches,
             space: &self.space,
+            places: &mut self.places,
             rows: &mut self.rows,
         };
-        let place = self.places.at(&self.space, insn.rip);
-        self.code.look_up(core, insn, place, &mut tables);
+        self.code.look_up(core, insn, &mut tables);
     }
 
     /// Checks the innermost frame at the next instruction, whose outcome is not known. Returns
@@ -460,8 +461,13 @@ impl<'a> Checker<'a> {
 
 impl Observer for Checker<'_> {
     #[inline]
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize) {
-        self.code.enter(block, operations);
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
+        if !self.code.enter(block) {
+            let range = core.state.rip..end;
+            let mut place_of = PlaceOf::new(&mut self.places, &self.space);
+            self.code
+                .enter_new(&core.memory, block, range, operations, &mut place_of);
+        }
     }
 
     #[inline]
@@ -572,14 +578,10 @@ impl Checker<'_> {
             let Some(known) = self.code.known(self.index).copied() else {
                 return;
             };
-            let behind = self.code.met.returns.get(known.behind() as usize);
+            let behind = self.code.returns.get(known.behind() as usize);
             self.note_site(behind.map_or(NONE, |behind| behind.inside));
             self.check_call(core, &known);
-            if let Some(Behind { seen, .. }) =
-                self.code.met.returns.get_mut(known.behind() as usize)
-                && !*seen
-            {
-                *seen = true;
+            if self.code.call(known.behind()) {
                 self.next_walk = 0;
             }
         }

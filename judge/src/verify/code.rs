@@ -1,13 +1,16 @@
 //! What is known about each instruction before it is executed: its class, what it may change, and
-//! the claims of every unwinder's row at it. It is looked up once for each decoded block.
+//! the claims of every unwinder's row at it. It is looked up once for each block of code (`blocks`),
+//! however many processes execute it.
 
+use super::blocks::{Blocks, PlaceOf};
 use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::marks::Marks;
 use super::memory::{MemoryUse, list_bytes};
 use super::numbered::{Numbered, grow_tight, push_tight};
-use super::places::PlaceId;
+use super::places::{PlaceId, Places};
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
+use std::ops::Range;
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core};
@@ -82,8 +85,6 @@ pub(super) struct Behind {
     pub(super) after: u32,
     /// Like [`Known::findings`], for both.
     pub(super) findings: u32,
-    /// Whether the call was executed.
-    pub(super) seen: bool,
 }
 
 /// The claims of all unwinders at an instruction. Equal sets have the same number.
@@ -102,37 +103,40 @@ pub(super) struct Set {
 
 /// The instructions that were met in one address space, with its current images.
 pub(super) struct Met {
-    /// By block number, the index of its first instruction; [`NONE`] if it was not met.
+    /// By block number, the index of its first instruction in [`Code::instructions`]; [`NONE`] if
+    /// it was not met.
     blocks: Vec<u32>,
-    instructions: Vec<Known>,
-    /// The index of the first instruction of the current block.
+    /// The index of the first instruction of the current block; [`NO_BLOCK`] if there is none.
     current: usize,
-    /// The number of the current block; [`SINGLE`] for a single instruction, whose entry is the
-    /// last one and is dropped after it.
-    number: usize,
     generation: u64,
-    pub(super) returns: Vec<Behind>,
-    returns_by_address: HashMap<u64, u32>,
+    /// By number in [`Code::returns`], a bit for each call that was executed.
+    called: Vec<u64>,
 }
 
 impl Default for Met {
     fn default() -> Met {
         Met {
             blocks: Vec::new(),
-            instructions: Vec::new(),
-            current: 0,
-            number: SINGLE,
+            current: NO_BLOCK,
             generation: 0,
-            returns: Vec::new(),
-            returns_by_address: HashMap::new(),
+            called: Vec::new(),
         }
     }
 }
+
+/// No index of an instruction.
+const NO_BLOCK: usize = u32::MAX as usize;
 
 /// All instructions that were met.
 pub(super) struct Code {
     /// Those in the address space of the running process.
     pub(super) met: Met,
+    instructions: Vec<Known>,
+    blocks: Blocks,
+    /// The entries for an instruction by itself, which are used again for the next one.
+    single: Range<usize>,
+    pub(super) returns: Vec<Behind>,
+    returns_by_address: HashMap<(u64, PlaceId, PlaceId), u32>,
     sets: Numbered<Set>,
     claims: Numbered<Claim>,
     stores: Numbered<Stores>,
@@ -140,13 +144,12 @@ pub(super) struct Code {
     info: InstructionInfoFactory,
 }
 
-const SINGLE: usize = usize::MAX;
-
 /// The tables in which rows are looked up.
 pub(super) struct Tables<'a> {
     pub(super) finders: &'a [&'a dyn Finder],
     pub(super) caches: &'a mut [Cache],
     pub(super) space: &'a image::AddressSpace,
+    pub(super) places: &'a mut Places,
     /// For each unwinder, the rows that executed instructions met, by first address and image.
     pub(super) rows: &'a mut [Marks<image::ImageId>],
 }
@@ -178,6 +181,11 @@ impl Code {
         debug_assert_eq!(nothing, NO_STORES);
         Code {
             met: Met::default(),
+            instructions: Vec::new(),
+            blocks: Blocks::default(),
+            single: 0..0,
+            returns: Vec::new(),
+            returns_by_address: HashMap::new(),
             sets: Numbered::new(),
             claims: Numbered::new(),
             stores,
@@ -186,17 +194,11 @@ impl Code {
         }
     }
 
-    /// Forgets all claims, after images were mapped or unmapped.
+    /// Forgets which blocks and calls were met, after images were mapped or unmapped.
     pub(super) fn clear(&mut self) {
-        // The instructions of the current block stay, as not looked up, until the next block
-        // starts.
-        let left = self.met.instructions.len() - self.met.current;
-        self.met.instructions.clear();
-        self.met.instructions.resize(left, Known::NOTHING);
-        (self.met.current, self.met.number) = (0, SINGLE);
+        self.met.current = NO_BLOCK;
         self.met.blocks.clear();
-        self.met.returns.clear();
-        self.met.returns_by_address.clear();
+        self.met.called.clear();
     }
 
     /// The addresses of the instructions that were looked up.
@@ -224,8 +226,8 @@ impl Code {
 
     /// The memory used.
     pub(super) fn memory(&self) -> MemoryUse {
-        let lists = list_bytes(&self.met.instructions) + list_bytes(&self.met.blocks);
-        let returns = list_bytes(&self.met.returns) + self.met.returns_by_address.allocation_size();
+        let lists = list_bytes(&self.instructions) + self.blocks.bytes() + self.met.bytes();
+        let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
         MemoryUse {
             known: lists + returns + self.stores.bytes(),
             claims: self.sets.bytes() + self.claims.bytes(),
@@ -234,66 +236,72 @@ impl Code {
         }
     }
 
-    /// Starts a block.
+    /// Starts a block. Returns false if it was not met in this address space: see
+    /// [`Code::enter_new`].
     #[inline]
-    pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) {
+    #[must_use]
+    pub(super) fn enter(&mut self, block: Option<BlockId>) -> bool {
         if let Some(id) = block
             && id.generation == self.met.generation
-            && self.met.number != SINGLE
             && let Some(&at) = self.met.blocks.get(id.number as usize)
             && at != NONE
         {
-            self.met.number = id.number as usize;
             self.met.current = at as usize;
-        } else {
-            self.change(block, operations);
+            return true;
         }
+        false
     }
 
-    fn change(&mut self, block: Option<BlockId>, operations: usize) {
-        if self.met.number == SINGLE {
-            self.met.instructions.truncate(self.met.current);
+    /// Starts a block of code at `range` that was not met in this address space.
+    pub(super) fn enter_new(
+        &mut self,
+        memory: &AddressSpace,
+        block: Option<BlockId>,
+        range: Range<u64>,
+        operations: usize,
+        place_of: &mut PlaceOf<'_>,
+    ) {
+        let Some(id) = block else {
+            if self.single.len() < operations {
+                self.single = self.add_instructions(operations);
+            }
+            self.instructions[self.single.clone()].fill(Known::NOTHING);
+            self.met.current = self.single.start;
+            return;
+        };
+        if id.generation != self.met.generation {
+            self.clear();
+            self.met.generation = id.generation;
         }
-        self.met.number = SINGLE;
-        self.met.current = self.met.instructions.len();
-        if let Some(id) = block {
-            if id.generation != self.met.generation {
-                self.clear();
-                self.met.generation = id.generation;
-            }
-            self.met.number = id.number as usize;
-            if self.met.blocks.len() <= self.met.number {
-                grow_tight(&mut self.met.blocks, self.met.number + 1, NONE);
-            }
-            let at = &mut self.met.blocks[self.met.number];
-            if *at != NONE {
-                self.met.current = *at as usize;
-                return;
-            }
-            self.met.current = self.met.instructions.len();
-            *at = self.met.current as u32;
+        let number = id.number as usize;
+        if self.met.blocks.len() <= number {
+            grow_tight(&mut self.met.blocks, number + 1, NONE);
         }
-        let end = self.met.current + operations;
-        grow_tight(&mut self.met.instructions, end, Known::NOTHING);
+        let key = self.blocks.key(memory, range, operations, place_of);
+        let at = self.blocks.get(&key).unwrap_or_else(|| {
+            let at = self.add_instructions(operations).start as u32;
+            self.blocks.insert(key, at);
+            at
+        });
+        self.met.blocks[number] = at;
+        self.met.current = at as usize;
+    }
+
+    fn add_instructions(&mut self, count: usize) -> Range<usize> {
+        let start = self.instructions.len();
+        grow_tight(&mut self.instructions, start + count, Known::NOTHING);
+        start..start + count
     }
 
     /// What is known about an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
-        self.met
-            .instructions
-            .get_mut(self.met.current + index as usize)
+        self.instructions.get_mut(self.met.current + index as usize)
     }
 
     /// Looks up an instruction.
     #[cold]
-    pub(super) fn look_up(
-        &mut self,
-        core: &Core,
-        insn: &Executed,
-        place: PlaceId,
-        tables: &mut Tables<'_>,
-    ) {
+    pub(super) fn look_up(&mut self, core: &Core, insn: &Executed, tables: &mut Tables<'_>) {
         let bytes = bytes(&core.memory, insn);
         let class = classify(&bytes);
         let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
@@ -315,6 +323,7 @@ impl Code {
             findings: NONE,
             more,
         };
+        let place = tables.places.at(tables.space, insn.rip);
         self.addresses.insert(place, insn.rip);
         if let Some(place) = self.known(insn.index) {
             *place = known;
@@ -362,19 +371,44 @@ impl Code {
     }
 
     fn claims_behind(&mut self, ra: u64, tables: &mut Tables<'_>) -> u32 {
-        if let Some(&at) = self.met.returns_by_address.get(&ra) {
+        let inside = ra.wrapping_sub(1);
+        let mut place_of = PlaceOf::new(tables.places, tables.space);
+        let key = (ra, place_of.at(inside), place_of.at(ra));
+        if let Some(&at) = self.returns_by_address.get(&key) {
             return at;
         }
         let behind = Behind {
-            inside: self.claims_at(ra.wrapping_sub(1), tables, false),
+            inside: self.claims_at(inside, tables, false),
             after: self.claims_at(ra, tables, false),
             findings: NONE,
-            seen: false,
         };
-        let at = self.met.returns.len() as u32;
-        push_tight(&mut self.met.returns, behind);
-        self.met.returns_by_address.insert(ra, at);
+        let at = self.returns.len() as u32;
+        push_tight(&mut self.returns, behind);
+        self.returns_by_address.insert(key, at);
         at
+    }
+
+    /// Records that the call with return address number `behind` was executed. Returns whether it
+    /// is the first time since the images have changed.
+    pub(super) fn call(&mut self, behind: u32) -> bool {
+        if self.returns.len() <= behind as usize {
+            return false;
+        }
+        let called = &mut self.met.called;
+        let (word, bit) = (behind as usize / 64, 1 << (behind % 64));
+        if called.len() <= word {
+            grow_tight(called, word + 1, 0);
+        }
+        let is_first = called[word] & bit == 0;
+        called[word] |= bit;
+        is_first
+    }
+}
+
+impl Met {
+    /// The heap memory used, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        list_bytes(&self.blocks) + list_bytes(&self.called)
     }
 }
 

@@ -5,6 +5,7 @@
 //! of the caller at each call, with the registers that a walk has there; and walks of the whole
 //! stack. A check is skipped only if its outcome cannot have changed.
 
+mod blocks;
 mod checker;
 mod claim;
 mod code;

@@ -1,91 +1,227 @@
 //! Tests of which instructions are known when a block starts again.
 
 use super::*;
+use unwind_sim_emulator::Permissions;
+use unwind_sim_unwind::image::Mapping;
 
 fn block(number: u32, generation: u64) -> Option<BlockId> {
     Some(BlockId { number, generation })
 }
 
-/// Marks an instruction as looked up, with these claims.
-fn mark(code: &mut Code, index: u32, claims: u32) {
-    code.known(index)
-        .expect("an instruction of the block")
-        .claims = claims;
+/// Executable memory with as many different bytes as fit.
+const TEXT: Range<u64> = 0x40_0000..0x40_2000;
+
+/// Code, and the memory and images in which its blocks are.
+struct Fixture {
+    code: Code,
+    memory: AddressSpace,
+    places: Places,
+    space: image::AddressSpace,
 }
 
-fn marks(code: &mut Code, count: u32) -> Vec<u32> {
-    let claims = |index| code.known(index).map_or(7777, |known| known.claims);
-    (0..count).map(claims).collect()
+impl Fixture {
+    fn new() -> Fixture {
+        let mut memory = AddressSpace::default();
+        memory.map(TEXT, Permissions::ALL).expect("free");
+        let mut fixture = Fixture {
+            code: Code::new(),
+            memory,
+            places: Places::default(),
+            space: image::AddressSpace::new(),
+        };
+        fixture.map();
+        fixture
+    }
+
+    /// Maps code without an image.
+    fn map(&mut self) {
+        let mapping = Mapping {
+            range: TEXT,
+            bias: 0,
+            image: None,
+            name: String::new(),
+        };
+        self.places.mapped(&mapping);
+        self.space.map(mapping);
+        self.code.clear();
+    }
+
+    /// Starts a block of `len` bytes that is in its own place for each number.
+    fn enter(&mut self, block: Option<BlockId>, operations: usize) -> bool {
+        let number = block.map_or(99, |id| id.number);
+        self.enter_at(block, TEXT.start + u64::from(number) * 16, operations)
+    }
+
+    fn enter_at(&mut self, block: Option<BlockId>, start: u64, operations: usize) -> bool {
+        let is_known = self.code.enter(block);
+        if !is_known {
+            let mut place_of = PlaceOf::new(&mut self.places, &self.space);
+            let range = start..start + 16;
+            let memory = &self.memory;
+            self.code
+                .enter_new(memory, block, range, operations, &mut place_of);
+        }
+        is_known
+    }
+
+    /// Marks an instruction as looked up, with these claims.
+    fn mark(&mut self, index: u32, claims: u32) {
+        let known = self.code.known(index);
+        known.expect("an instruction of the block").claims = claims;
+    }
+
+    fn marks(&mut self, count: u32) -> Vec<u32> {
+        let claims = |index| self.code.known(index).map_or(7777, |known| known.claims);
+        (0..count).map(claims).collect()
+    }
 }
 
 #[test]
 fn a_block_that_begins_again_is_known() {
-    let mut code = Code::new();
-    code.enter(block(0, 0), 2);
-    assert_eq!(marks(&mut code, 3), [NONE, NONE, 7777]);
-    mark(&mut code, 1, 10);
-    code.enter(block(5, 0), 3);
-    mark(&mut code, 0, 20);
+    let mut all = Fixture::new();
+    assert!(!all.enter(block(0, 0), 2));
+    assert_eq!(all.marks(3), [NONE, NONE, 7777]);
+    all.mark(1, 10);
+    assert!(!all.enter(block(5, 0), 3));
+    all.mark(0, 20);
     for _ in 0..2 {
-        code.enter(block(0, 0), 2);
-        assert_eq!(marks(&mut code, 2), [NONE, 10]);
-        code.enter(block(5, 0), 3);
-        assert_eq!(marks(&mut code, 3), [20, NONE, NONE]);
+        assert!(all.enter(block(0, 0), 2));
+        assert_eq!(all.marks(2), [NONE, 10]);
+        assert!(all.enter(block(5, 0), 3));
+        assert_eq!(all.marks(3), [20, NONE, NONE]);
     }
-    assert_eq!((code.met.instructions.len(), code.met.blocks.len()), (5, 6));
-    // In another generation the numbers belong to other blocks.
-    code.enter(block(5, 1), 3);
-    assert_eq!(marks(&mut code, 3), [NONE; 3]);
-    code.enter(block(0, 1), 2);
-    assert_eq!(marks(&mut code, 2), [NONE; 2]);
-    code.enter(block(0, 0), 2);
-    assert_eq!(marks(&mut code, 2), [NONE; 2]);
+    let lengths = (all.code.instructions.len(), all.code.met.blocks.len());
+    assert_eq!(lengths, (5, 6));
+}
+
+/// In another generation the numbers belong to other blocks. A block is known if its bytes and
+/// place are the same.
+#[test]
+fn a_block_is_known_under_another_number() {
+    let mut all = Fixture::new();
+    let here = TEXT.start + 0x100;
+    all.enter_at(block(7, 0), here, 2);
+    all.mark(1, 10);
+    assert!(!all.enter_at(block(3, 1), here, 2));
+    assert_eq!(all.marks(2), [NONE, 10]);
+    assert_eq!(all.code.instructions.len(), 2);
+    // After images were mapped elsewhere, and in another process.
+    all.code.clear();
+    assert!(!all.enter_at(block(3, 1), here, 2));
+    assert_eq!(all.marks(2), [NONE, 10]);
+    all.code.met = Met::default();
+    assert!(!all.enter_at(block(0, 2), here, 2));
+    assert_eq!(all.marks(2), [NONE, 10]);
+    // Cut after another number of operations.
+    all.enter_at(block(1, 2), here, 1);
+    assert_eq!(all.marks(1), [NONE]);
+    // At another address.
+    all.enter_at(block(2, 2), here + 16, 2);
+    assert_eq!(all.marks(2), [NONE; 2]);
+    // With other bytes.
+    all.memory.write(here + 15, &[1]).expect("writable");
+    all.enter_at(block(3, 2), here, 2);
+    assert_eq!(all.marks(2), [NONE; 2]);
+    all.memory.write(here + 15, &[0]).expect("writable");
+    all.enter_at(block(4, 2), here, 2);
+    assert_eq!(all.marks(2), [NONE, 10]);
+    // In memory that was mapped anew.
+    all.map();
+    all.enter_at(block(5, 2), here, 2);
+    assert_eq!(all.marks(2), [NONE; 2]);
+}
+
+/// The row at the end may be that of a return address, and the end may be in another image.
+#[test]
+fn a_block_is_new_if_another_image_is_at_its_end() {
+    let mut all = Fixture::new();
+    let last = TEXT.start + 0xff0;
+    all.enter_at(block(0, 0), last, 2);
+    all.mark(0, 10);
+    let behind = TEXT.start + 0x1000..TEXT.end;
+    let mapping = Mapping {
+        range: behind.clone(),
+        bias: 0,
+        image: None,
+        name: "a file".to_owned(),
+    };
+    for mapped in [true, false] {
+        match mapped {
+            true => all.space.map(mapping.clone()),
+            false => all.space.unmap(behind.clone()),
+        }
+        all.places.unmapped(&behind);
+        all.code.clear();
+        all.enter_at(block(0, 0), last, 2);
+        assert_eq!(all.marks(1), [NONE], "{mapped}");
+        all.mark(0, 20);
+    }
+}
+
+/// Bytes that cannot be fetched are not those that could be.
+#[test]
+fn a_block_that_is_cut_by_a_fault_is_another_block() {
+    let mut all = Fixture::new();
+    let last = TEXT.end - 8;
+    all.enter_at(block(0, 0), last, 2);
+    all.mark(0, 10);
+    let more = TEXT.end..TEXT.end + 0x1000;
+    all.memory.map(more, Permissions::ALL).expect("free");
+    all.code.clear();
+    all.enter_at(block(0, 0), last, 2);
+    assert_eq!(all.marks(1), [NONE]);
 }
 
 #[test]
 fn an_instruction_by_itself_is_known_until_the_next_begins() {
-    let mut code = Code::new();
-    code.enter(block(0, 0), 2);
-    mark(&mut code, 0, 10);
+    let mut all = Fixture::new();
+    all.enter(block(0, 0), 2);
+    all.mark(0, 10);
     for _ in 0..3 {
-        code.enter(None, 1);
-        assert_eq!(marks(&mut code, 1), [NONE]);
-        mark(&mut code, 0, 30);
-        assert_eq!(code.met.instructions.len(), 3);
+        all.enter(None, 1);
+        assert_eq!(all.marks(1), [NONE]);
+        all.mark(0, 30);
+        assert_eq!(all.code.instructions.len(), 3);
     }
-    code.enter(block(0, 0), 2);
-    assert_eq!(marks(&mut code, 2), [10, NONE]);
-    assert_eq!(code.met.instructions.len(), 2);
+    all.enter(None, 2);
+    assert_eq!(all.marks(2), [NONE; 2]);
+    assert!(all.enter(block(0, 0), 2));
+    assert_eq!(all.marks(2), [10, NONE]);
 }
 
 #[test]
-fn what_is_forgotten_leaves_room_for_the_block_that_is_executed() {
-    let mut code = Code::new();
-    code.enter(block(0, 0), 4);
-    code.enter(block(1, 0), 3);
-    for index in 0..3 {
-        mark(&mut code, index, 10);
+fn a_call_is_new_in_each_process_and_after_images_have_changed() {
+    let mut all = Fixture::new();
+    let behind = Behind {
+        inside: 0,
+        after: 0,
+        findings: NONE,
+    };
+    all.code.returns = vec![behind; 70];
+    let calls = [0, 69, 0, 69, 70, NONE];
+    let first = [true, true, false, false, false, false];
+    for round in 0..3 {
+        assert_eq!(calls.map(|call| all.code.call(call)), first, "{round}");
+        match round {
+            0 => all.code.clear(),
+            _ => all.code.met = Met::default(),
+        }
     }
-    code.clear();
-    assert_eq!(marks(&mut code, 3), [NONE; 3]);
-    assert_eq!(code.met.instructions.len(), 3);
-    // The block is a new one when it starts again.
-    mark(&mut code, 0, 20);
-    code.enter(block(1, 0), 3);
-    assert_eq!(marks(&mut code, 3), [NONE; 3]);
 }
 
 #[test]
 fn what_is_known_is_measured() {
-    let mut code = Code::new();
-    let nothing = code.memory();
+    let mut all = Fixture::new();
+    let nothing = all.code.memory();
     assert_eq!((nothing.claims, nothing.met, nothing.rows), (0, 0, 0));
-    code.enter(block(0, 0), 100);
+    all.enter(block(0, 0), 100);
+    let code = &mut all.code;
     let known = code.memory().known - nothing.known;
-    // The instructions, and room for eight block numbers.
-    assert_eq!(known, 100 * 16 + 8 * 4);
+    // The instructions, room for eight block numbers, and the block.
+    assert_eq!(known, 100 * 16 + 8 * 4 + code.blocks.bytes());
+    assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {
-        code.met.returns_by_address.insert(at, 0);
+        code.returns_by_address.insert((at, 0, 0), 0);
         code.addresses.insert(0, at * 0x1000);
         code.claims.number(Claim::Slow);
         code.claims.number(Claim::Missing);
