@@ -157,11 +157,6 @@ impl Kernel {
         all
     }
 
-    /// The number of threads of the running process.
-    pub(super) fn threads(&self) -> usize {
-        self.process.others.len() + usize::from(!self.process.thread.has_ended)
-    }
-
     /// Whether the call that is answered has waited before.
     pub(super) fn has_waited(&self) -> bool {
         self.process.thread.wait.is_some()
