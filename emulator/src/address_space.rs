@@ -315,6 +315,11 @@ impl AddressSpace {
         self.resting.get(&id).map_or(0, Space::resident)
     }
 
+    /// Whether the page of an address is in use: it was read or written.
+    pub fn has_frame(&self, address: u64) -> bool {
+        self.own.frame(address, &self.objects).is_some()
+    }
+
     /// The start of the highest free range of `size` bytes below `top`, which is where Linux's
     /// top-down search finds one. `None` if there is none, or if `size` is not whole pages.
     pub fn find_free(&self, size: u64, top: u64) -> Option<u64> {

@@ -68,6 +68,8 @@ pub(super) struct Clock {
     since: u64,
     /// Processor time that its process and the thread itself had used then.
     before: [u64; 2],
+    /// By how much the time of day was set forward, nanoseconds.
+    pub(super) shift: i128,
 }
 
 impl Default for Clock {
@@ -79,6 +81,7 @@ impl Default for Clock {
             running: Task::FIRST,
             since: 0,
             before: [0; 2],
+            shift: 0,
         }
     }
 }
@@ -131,17 +134,19 @@ impl Clock {
 
     /// The time of day.
     pub(super) fn time(&self) -> Time {
-        let now = self.real();
+        let now = i128::from(self.real()) + self.shift;
+        let second = i128::from(SECOND);
         Time {
-            seconds: START + (now / SECOND) as i64,
-            nanoseconds: (now % SECOND) as u32,
+            seconds: START.saturating_add(i64::try_from(now.div_euclid(second)).unwrap_or(0)),
+            nanoseconds: u32::try_from(now.rem_euclid(second)).unwrap_or(0),
         }
     }
 
     /// Converts a time of day to nanoseconds of real time.
-    pub(super) fn at(seconds: i64, nanoseconds: u64) -> u64 {
-        let seconds = u64::try_from(seconds.saturating_sub(START)).unwrap_or(0);
-        seconds.saturating_mul(SECOND).saturating_add(nanoseconds)
+    pub(super) fn at(&self, seconds: i64, nanoseconds: u64) -> u64 {
+        let since = i128::from(seconds) - i128::from(START);
+        let since = since * i128::from(SECOND) + i128::from(nanoseconds) - self.shift;
+        u64::try_from(since.max(0)).unwrap_or(u64::MAX)
     }
 
     /// Converts an uptime to nanoseconds of real time.

@@ -2,7 +2,6 @@
 //!
 //! Source: Linux 6.12 `kernel/exit.c`, `kernel/signal.c` (`do_notify_parent`).
 
-use super::clock::{Owner, Timer};
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
 use super::locks::Holder;
@@ -19,6 +18,9 @@ pub(super) const WNOHANG: u32 = 1;
 pub(super) const WUNTRACED: u32 = 2;
 pub(super) const WCONTINUED: u32 = 8;
 pub(super) const WNOWAIT: u32 = 0x100_0000;
+/// `__WALL` and `__WCLONE`.
+const WALL: u32 = 0x4000_0000;
+const WCLONE: u32 = 0x8000_0000;
 
 /// The code of a signal that a process sent.
 const SI_USER: i32 = 0;
@@ -86,11 +88,7 @@ impl Kernel {
             }));
         }
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
-        let is_its = |timer: &Timer| timer.process == number;
-        let is_object = |timer: &Timer| matches!(timer.owner, Owner::Object(_));
-        self.clock
-            .timers
-            .retain(|timer| !is_its(timer) || is_object(timer));
+        self.clock.timers.retain(|timer| timer.process != number);
         let mut usage = self.usage(&self.process);
         usage.add(self.process.children);
         self.files.own.table.close_all();
@@ -109,6 +107,7 @@ impl Kernel {
             parent,
             group,
             session: self.process.session,
+            exit_signal: self.process.exit_signal,
             name: self.process.thread.name.clone(),
             begun: self.process.begun,
             status,
@@ -153,11 +152,12 @@ impl Kernel {
     /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
     /// ended child.
     fn tell_parent(&mut self, news: News) -> bool {
-        self.tell_process(self.process.parent, news)
+        let exit_signal = self.process.exit_signal;
+        self.tell_process(self.process.parent, news, exit_signal)
     }
 
-    /// Sends `SIGCHLD` to a parent.
-    fn tell_process(&mut self, parent: u32, news: News) -> bool {
+    /// Sends a parent the signal of a child, which is `SIGCHLD` unless it has ended.
+    fn tell_process(&mut self, parent: u32, news: News, exit_signal: u8) -> bool {
         let uid = self.files.own.identity.user.real;
         let Some(signals) = self.signals_of(parent) else {
             return false;
@@ -165,10 +165,12 @@ impl Kernel {
         let action = *signals.action(SIGCHLD);
         let (code, status) = news.code();
         let has_ended = matches!(code, CLD_EXITED | CLD_KILLED);
-        if has_ended || action.flags & SA_NOCLDSTOP == 0 {
-            signals.send(Info::of_child(SIGCHLD, code, news.number, uid, status));
+        let signal = if has_ended { exit_signal } else { SIGCHLD };
+        if signal != 0 && (has_ended || action.flags & SA_NOCLDSTOP == 0) {
+            signals.send(Info::of_child(signal, code, news.number, uid, status));
         }
-        action.handler != SIG_IGN && action.flags & SA_NOCLDWAIT == 0
+        has_ended && exit_signal != SIGCHLD
+            || action.handler != SIG_IGN && action.flags & SA_NOCLDWAIT == 0
     }
 
     /// Stops the running process.
@@ -202,7 +204,7 @@ impl Kernel {
             status: CONTINUED,
             usage: Usage::default(),
         };
-        self.tell_process(parent, news);
+        self.tell_process(parent, news, SIGCHLD);
     }
 
     /// The next news of a child of the running process; `WNOHANG` is not looked at.
@@ -217,7 +219,14 @@ impl Kernel {
             Which::Group(wanted) => wanted == group,
         };
         let mut ended = self.system.ended.iter();
-        let found = ended.position(|e| e.parent == parent && is_it(e.number, e.group));
+        // Children that do not end with `SIGCHLD` are others'.
+        let is_asked = |exit_signal: u8| {
+            let is_clone = options & WCLONE != 0;
+            options & WALL != 0 || is_clone == (exit_signal != SIGCHLD)
+        };
+        let found = ended.position(|e| {
+            e.parent == parent && is_it(e.number, e.group) && is_asked(e.exit_signal)
+        });
         if let Some(index) = found {
             let Ended {
                 number,
@@ -239,7 +248,8 @@ impl Kernel {
         let mut has_any = false;
         for other in self.processes.values_mut() {
             let child = &mut other.process;
-            if child.parent != parent || !is_it(child.number, child.group) {
+            let is_its = child.parent == parent && is_asked(child.exit_signal);
+            if !is_its || !is_it(child.number, child.group) {
                 continue;
             }
             has_any = true;

@@ -11,6 +11,7 @@ use super::layout::{FileMapping, Layout};
 use super::observer::Event;
 use super::options::ProcessOptions;
 use super::outcome::Notice;
+use super::signals::SIGCHLD;
 use super::threads::{Task, Thread};
 use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
@@ -149,6 +150,7 @@ impl Kernel {
         self.machine
             .set_state(&prepared.state, self.machine.executed());
         self.process.borrows = false;
+        self.process.exit_signal = SIGCHLD;
         self.process.has_executed = true;
         self.process.layout = prepared.layout;
         self.system.events.extend(prepared.events);

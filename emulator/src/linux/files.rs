@@ -17,11 +17,11 @@ mod special;
 mod table;
 
 use attributes::Owners;
-pub(super) use attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
+pub(super) use attributes::{Attributes, DEVICE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use change::become_copy;
 pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
 use host::Host;
-pub(super) use inode::{Budget, Inode, InodeRef};
+pub(super) use inode::{Budget, Inode, InodeRef, seal};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};
 pub(super) use saved::Saved;

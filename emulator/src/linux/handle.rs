@@ -39,7 +39,9 @@ pub(super) enum Sort {
     Process,
     Epoll,
     Socket,
-    /// What an open file has locks by.
+    /// `inotify_init`.
+    Inotify,
+    /// What an open file has locks by, or is watched by.
     Lock,
 }
 
@@ -54,6 +56,7 @@ impl Sort {
             Sort::Process => "anon_inode:[pidfd]",
             Sort::Epoll => "anon_inode:[eventpoll]",
             Sort::Socket => "socket:",
+            Sort::Inotify => "anon_inode:inotify",
             Sort::Lock => "",
         }
     }

@@ -166,6 +166,8 @@ pub(super) struct Settings {
     pub(super) barriers: u32,
     /// The policy of `sched_setscheduler`.
     pub(super) policy: u32,
+    /// The real-time priority; 0 for none.
+    pub(super) priority: u32,
     /// -20 to 19.
     pub(super) nice: i32,
     /// `ioprio_set`.
@@ -186,6 +188,7 @@ impl Default for Settings {
             no_huge_pages: false,
             barriers: 0,
             policy: 0,
+            priority: 0,
             nice: 0,
             io_priority: 0,
         }

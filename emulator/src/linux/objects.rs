@@ -5,16 +5,18 @@
 
 mod address;
 mod epoll;
+mod inotify;
 mod socket;
 
 pub(super) use address::{Address, Family};
 pub(super) use epoll::{Epoll, Item, Key, PRIVATE};
+pub(super) use inotify::{Inotify, event};
 pub(super) use socket::{Credentials, Message, Socket, State, Type};
 
 use super::files::{Others, Shared};
 use super::handle::{Handle, Note, Notes, Sort, ev};
 use crate::address_space::ObjectId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// The objects of the standard streams have the numbers of their descriptors.
@@ -54,7 +56,8 @@ pub(super) enum Object {
     },
     Epoll(Epoll),
     Socket(Box<Socket>),
-    /// What an open file has locks by.
+    Inotify(Inotify),
+    /// What an open file has locks by, or is watched by.
     Lock,
 }
 
@@ -77,12 +80,24 @@ pub(super) struct MappedFile {
     pub(super) memory: ObjectId,
 }
 
+/// The path of an open file, its device and inode number, and whether it is written to.
+type WatchedOpen = (Vec<u8>, (u64, u64), bool);
+
 /// All objects.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     all: BTreeMap<u32, Object>,
     /// The files that are mapped and shared, by device and inode number.
     pub(super) files: BTreeMap<(u64, u64), MappedFile>,
+    /// Watched files without a name that are still open.
+    pub(super) doomed: BTreeSet<(u64, u64)>,
+    /// The last number that joins the two events of a renaming.
+    pub(super) cookie: u32,
+    /// Whether files were ever watched.
+    pub(super) has_inotify: bool,
+    /// The open files whose end is told, by the number of [`Object::Lock`]: the path, the file, and
+    /// whether it is written to.
+    pub(super) watched_open: BTreeMap<u32, WatchedOpen>,
     /// The epolls that watch an object, with the descriptor that they know it by.
     watchers: BTreeMap<u32, Vec<(u32, u32)>>,
     /// The owners of those that were given one.
@@ -102,6 +117,10 @@ impl Objects {
         Objects {
             all: BTreeMap::new(),
             files: BTreeMap::new(),
+            doomed: BTreeSet::new(),
+            cookie: 0,
+            has_inotify: false,
+            watched_open: BTreeMap::new(),
             watchers: BTreeMap::new(),
             owners: BTreeMap::new(),
             signalled: Vec::new(),
@@ -152,6 +171,7 @@ impl Objects {
             Object::Process { .. } => Sort::Process,
             Object::Epoll(_) => Sort::Epoll,
             Object::Socket(_) => Sort::Socket,
+            Object::Inotify(_) => Sort::Inotify,
             Object::Lock => Sort::Lock,
         };
         let id = self.next;

@@ -7,7 +7,7 @@ use super::identity::Settings;
 use super::kernel::Kernel;
 use super::layout::Layout;
 use super::resources::RESOURCES;
-use super::signals::Signals;
+use super::signals::{SIGCHLD, Signals};
 use super::threads::{Parked, Task, Thread};
 use super::usage::Usage;
 use crate::address_space::SpaceId;
@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
+    /// The signal that its parent gets when it ends; 0 for none.
+    pub(super) exit_signal: u8,
     /// Its address space.
     pub(super) space: SpaceId,
     /// Whether it uses its parent's memory, and its parent waits (`vfork`).
@@ -68,6 +70,7 @@ impl Process {
             parent,
             group: number,
             session: parent,
+            exit_signal: SIGCHLD,
             space,
             borrows: false,
             has_executed: false,
@@ -129,6 +132,7 @@ pub(super) struct Ended {
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
+    pub(super) exit_signal: u8,
     pub(super) name: Vec<u8>,
     /// When it was created, nanoseconds of uptime.
     pub(super) begun: u64,

@@ -24,6 +24,9 @@ pub(super) const RLIMIT_MEMLOCK: usize = 8;
 pub(super) const RLIMIT_AS: usize = 9;
 /// Limit of queued signals.
 pub(super) const RLIMIT_SIGPENDING: usize = 11;
+const RLIMIT_NICE: usize = 13;
+/// Limit of real-time priorities.
+pub(super) const RLIMIT_RTPRIO: usize = 14;
 const RLIM_INFINITY: u64 = u64::MAX;
 /// Maximum number of descriptors (Linux `fs.nr_open`).
 pub(super) const DESCRIPTORS_MAX: u64 = 1 << 20;
@@ -42,5 +45,7 @@ pub(super) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
     all[RLIMIT_NOFILE] = [1024, DESCRIPTORS_MAX];
     all[RLIMIT_MEMLOCK] = [8 << 20; 2];
     all[RLIMIT_SIGPENDING] = [PENDING_MAX as u64; 2];
+    all[RLIMIT_NICE] = [0; 2];
+    all[RLIMIT_RTPRIO] = [0; 2];
     all
 }

@@ -214,6 +214,13 @@ impl Signals {
 
     /// Applies `execve`: handlers are removed; ignored signals stay ignored.
     pub(super) fn exec(&mut self) {
+        self.clear_handlers();
+        self.own.alternate = AlternateStack::none(0);
+        self.own.trap = [0; 3];
+    }
+
+    /// Removes handlers.
+    pub(super) fn clear_handlers(&mut self) {
         for action in &mut self.actions {
             let handler = if action.handler == SIG_IGN {
                 SIG_IGN
@@ -225,8 +232,6 @@ impl Signals {
                 ..Action::default()
             };
         }
-        self.own.alternate = AlternateStack::none(0);
-        self.own.trap = [0; 3];
     }
 
     pub(super) fn set_blocked(&mut self, set: u64) {

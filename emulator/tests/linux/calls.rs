@@ -12,10 +12,33 @@ use unwind_sim_emulator::{Core, Observer};
 const NUMBERS_END: u64 = 600;
 
 /// Calls that cannot be compared, and why.
-const NEVER_COMPARED: [(&str, &str); 1] = [(
-    "vfork",
-    "it starts a process on Linux, and nothing is wrong with any argument",
-)];
+const NEVER_COMPARED: [(&str, &str); 19] = [
+    (
+        "vfork",
+        "it starts a process on Linux, and nothing is wrong with any argument",
+    ),
+    ("mbind", NOT_BUILT_IN),
+    ("set_mempolicy", NOT_BUILT_IN),
+    ("get_mempolicy", NOT_BUILT_IN),
+    ("add_key", NOT_BUILT_IN),
+    ("request_key", NOT_BUILT_IN),
+    ("keyctl", NOT_BUILT_IN),
+    ("migrate_pages", NOT_BUILT_IN),
+    ("move_pages", NOT_BUILT_IN),
+    ("bpf", NOT_BUILT_IN),
+    ("userfaultfd", NOT_BUILT_IN),
+    ("io_uring_setup", NOT_BUILT_IN),
+    ("io_uring_enter", NOT_BUILT_IN),
+    ("io_uring_register", NOT_BUILT_IN),
+    ("landlock_create_ruleset", NOT_BUILT_IN),
+    ("landlock_add_rule", NOT_BUILT_IN),
+    ("landlock_restrict_self", NOT_BUILT_IN),
+    ("set_mempolicy_home_node", NOT_BUILT_IN),
+    ("fchmodat2", "it is new in Linux 6.6"),
+];
+
+/// The machine's kernel is one that was built without these.
+const NOT_BUILT_IN: &str = "kernels differ in whether they have it";
 
 /// The calls made by a program.
 #[derive(Default)]
@@ -109,6 +132,16 @@ fn processor_time_is_as_on_linux() {
 }
 
 #[test]
+fn what_few_programs_ask_is_as_on_linux() {
+    compare("extra");
+}
+
+#[test]
+fn inotify_is_as_on_linux() {
+    compare("inotify");
+}
+
+#[test]
 fn waiting_is_as_on_linux() {
     compare("waiting");
 }
@@ -169,6 +202,8 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "ipc",
         "locks",
         "usage",
+        "extra",
+        "inotify",
         "waiting",
         "objects",
         "sockets",

@@ -7,7 +7,10 @@ use super::locks::{GETLK, OFD_GETLK, OFD_SETLK, OFD_SETLKW, SETLK, SETLKW};
 use super::mapped::same_file;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o};
+use crate::linux::files::{
+    DEVICE, Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o, seal,
+};
+use crate::linux::objects::{Object, event};
 use crate::linux::resources::RLIMIT_NOFILE;
 
 impl Kernel {
@@ -23,9 +26,13 @@ impl Kernel {
     }
 
     pub(super) fn sys_close_range(&mut self, first: u64, last: u64, flags: u64) -> Answer {
+        const UNSHARE: u64 = 2;
         const CLOEXEC: u64 = 4;
         if first as u32 > last as u32 || flags & !6 != 0 {
             return Err(Errno::EINVAL);
+        }
+        if flags & UNSHARE != 0 && !self.process.others.is_empty() {
+            return self.not_modelled("threads with files of their own", Errno::EINVAL);
         }
         let range = u64::from(first as u32)..=u64::from(last as u32);
         let open: Vec<u64> = self.files.own.table.open().map(|(fd, _)| fd).collect();
@@ -67,6 +74,8 @@ impl Kernel {
         const DUPFD: u32 = 0;
         const DUPFD_CLOEXEC: u32 = 1030;
         const SET_OWNER: u32 = 8;
+        const ADD_SEALS: u32 = 1033;
+        const GET_SEALS: u32 = 1034;
         const GET_OWNER: u32 = 9;
         /// Flags that can be changed.
         const SET: u32 = o::APPEND | o::NONBLOCK;
@@ -114,6 +123,7 @@ impl Kernel {
             // No event is ever signalled.
             GET_OWNER => Ok(0),
             SET_OWNER if arg == 0 => Ok(0),
+            GET_SEALS | ADD_SEALS => self.fcntl_seals(&open, command, arg),
             // F_GETLEASE: F_UNLCK.
             1025 if is_regular(&open.borrow().kind) => Ok(2),
             1031 | 1032 => match &open.borrow().kind {
@@ -168,6 +178,10 @@ impl Kernel {
                     match &open.kind {
                         Kind::PipeReader(end) => end.bytes.borrow().len() as u64,
                         Kind::PipeWriter(end) => end.bytes.borrow().len() as u64,
+                        Kind::Object(handle) => match self.objects.get(handle.id) {
+                            Some(Object::Inotify(inotify)) => inotify.bytes(),
+                            _ => return Err(Errno::ENOTTY),
+                        },
                         Kind::Stdin => match self.files.streams.available() {
                             Some(count) => count,
                             None => {
@@ -249,10 +263,59 @@ impl Kernel {
         };
         let inode = self.files.new_inode(S_IFREG | mode, b"/dev/shm");
         inode.borrow_mut().links = 0;
+        inode.borrow_mut().seals = match () {
+            () if flags & NOEXEC_SEAL != 0 => seal::EXEC,
+            () if flags & ALLOW_SEALING != 0 => 0,
+            () => seal::SEAL,
+        };
         let path = [b"/memfd:", &name[..], b" (deleted)"].concat();
         let open = Description::new(Kind::Memory(inode), o::RDWR | o::LARGEFILE, &path);
         let close_on_exec = if flags & CLOEXEC != 0 { o::CLOEXEC } else { 0 };
         self.add_open(open.shared(), close_on_exec.into())
+    }
+
+    /// `F_ADD_SEALS` and `F_GET_SEALS`.
+    fn fcntl_seals(&mut self, open: &Shared, command: u32, arg: u64) -> Answer {
+        const ADD: u32 = 1033;
+        const ALL: u32 = 0x3f;
+        let open = open.borrow();
+        let inode = match &open.kind {
+            // Files on the host's file systems have none.
+            Kind::Memory(inode) if inode.borrow().device == DEVICE => inode.clone(),
+            _ => return Err(Errno::EINVAL),
+        };
+        if command != ADD {
+            return Ok(inode.borrow().seals.into());
+        }
+        if !open.can_write() {
+            return Err(Errno::EPERM);
+        }
+        let new = arg as u32;
+        if arg > ALL.into() {
+            return Err(Errno::EINVAL);
+        }
+        let old = inode.borrow().seals;
+        if old & seal::SEAL != 0 {
+            return Err(Errno::EPERM);
+        }
+        if new & seal::WRITE & !old != 0 {
+            let key = (inode.borrow().device, inode.borrow().number);
+            let writes = |process: &crate::linux::process::Process| {
+                let mapped = process.layout.mappings_of(key);
+                let mut mapped = mapped.iter();
+                mapped.any(|(_, file)| file.is_shared && file.is_writable)
+            };
+            if self.all_processes().any(writes) {
+                return Err(Errno::EBUSY);
+            }
+        }
+        let executable = inode.borrow().mode & 0o111 != 0;
+        let implied = match new & seal::EXEC != 0 && executable {
+            true => seal::SHRINK | seal::GROW | seal::WRITE | seal::FUTURE_WRITE,
+            false => 0,
+        };
+        inode.borrow_mut().seals = old | new | implied;
+        Ok(0)
     }
 
     pub(super) fn sys_ftruncate(&mut self, fd: u64, size: u64) -> Answer {
@@ -279,12 +342,21 @@ impl Kernel {
             Kind::Host(file) => file.set_len(size)?,
             Kind::Memory(inode) => {
                 let mut inode = inode.borrow_mut();
+                let forbids = match size.cmp(&old) {
+                    std::cmp::Ordering::Less => seal::SHRINK,
+                    std::cmp::Ordering::Equal => 0,
+                    std::cmp::Ordering::Greater => seal::GROW,
+                };
+                if inode.seals & forbids != 0 {
+                    return Err(Errno::EPERM);
+                }
                 inode.resize(size)?;
                 (inode.modified, inode.changed) = (self.files.now, self.files.now);
             }
             _ => return Err(Errno::EINVAL),
         }
         self.file_resized(open, old);
+        self.open_event(open, event::MODIFY);
         Ok(0)
     }
 
@@ -340,6 +412,22 @@ impl Kernel {
             Kind::Directory(_) => Ok(0),
             kind if is_regular(kind) => Ok(0),
             _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// `sync_file_range`.
+    pub(super) fn sys_sync_range(&mut self, fd: u64, from: u64, size: u64, flags: u64) -> Answer {
+        const FLAGS: u32 = 7;
+        let open = self.files.own.table.get(fd)?;
+        let (from, size) = (from.cast_signed(), size.cast_signed());
+        let end = from.checked_add(size);
+        if flags as u32 & !FLAGS != 0 || from < 0 || end.is_none_or(|end| end < from) {
+            return Err(Errno::EINVAL);
+        }
+        match open.borrow().kind {
+            Kind::Directory(_) => Ok(0),
+            ref kind if is_regular(kind) => Ok(0),
+            _ => Err(Errno::ESPIPE),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::linux::errno::{Answer, Errno};
 use crate::linux::identity::KEEP;
 use crate::linux::numbers as nr;
 use crate::linux::process::Process;
+use crate::linux::resources::RLIMIT_RTPRIO;
 use crate::state::reg;
 use std::rc::Rc;
 
@@ -69,7 +70,7 @@ impl Kernel {
             nr::sched_getparam if b == 0 => Err(Errno::EINVAL),
             nr::sched_getparam => self
                 .scheduled(a)
-                .and_then(|()| self.put_u32(b, 0).map(|()| 0)),
+                .and_then(|()| self.put_u32(b, self.process.settings.priority).map(|()| 0)),
             nr::getpriority => self
                 .whose(a, b)
                 .map(|()| (20 - self.process.settings.nice) as u64),
@@ -78,6 +79,10 @@ impl Kernel {
                 .io_whose(a, b)
                 .map(|()| self.process.settings.io_priority.into()),
             nr::ioprio_set => self.sys_ioprio_set(a, b, c),
+            nr::capget => self.sys_capget(a, b),
+            nr::capset => self.sys_capset(a, b),
+            nr::sched_setattr => self.sys_sched_setattr(a, b, c),
+            nr::sched_getattr => self.sys_sched_getattr(a, b, c, d),
             nr::uname => self.sys_uname(a),
             nr::sysinfo => self.sys_sysinfo(a),
             nr::getrusage => self.sys_getrusage(a, b),
@@ -266,8 +271,8 @@ impl Kernel {
         }
     }
 
-    /// Policies without priorities change nothing here; with priorities, threads would no longer
-    /// take turns.
+    /// Policies and priorities change nothing here: threads take turns, as they also may on several
+    /// processors.
     fn set_scheduler(&mut self, pid: u64, policy: Option<u32>, at: u64) -> Answer {
         /// `SCHED_RESET_ON_FORK`.
         const RESET: u32 = 0x4000_0000;
@@ -280,13 +285,93 @@ impl Kernel {
         match (policy, priority) {
             // SCHED_OTHER, SCHED_BATCH, SCHED_IDLE.
             (0 | 3 | 5, 0) => {}
-            (1 | 2, 1..=99) if self.files.own.identity.is_capable() => {
-                return self.not_modelled("real-time priorities", Errno::EPERM);
-            }
-            (1 | 2, 1..=99) => return Err(Errno::EPERM),
+            // SCHED_FIFO, SCHED_RR.
+            (1 | 2, 1..=99) => self.may_be_real_time(policy, priority)?,
             _ => return Err(Errno::EINVAL),
         }
-        self.process.settings.policy = policy;
+        (self.process.settings.policy, self.process.settings.priority) = (policy, priority);
+        Ok(0)
+    }
+
+    /// Checks whether the process may have a real-time priority: with a limit, or one that it has.
+    fn may_be_real_time(&self, policy: u32, priority: u32) -> Answer<()> {
+        let settings = &self.process.settings;
+        let limit = self.process.resources[RLIMIT_RTPRIO][0];
+        let is_real_time = matches!(settings.policy, 1 | 2);
+        let may = u64::from(priority) <= limit && (limit > 0 || policy == settings.policy);
+        let keeps = is_real_time && priority <= settings.priority;
+        match may || keeps || self.files.own.identity.is_capable() {
+            true => Ok(()),
+            false => Err(Errno::EPERM),
+        }
+    }
+
+    /// `sched_setattr`: policy and priority in a `struct sched_attr`.
+    fn sys_sched_setattr(&mut self, pid: u64, at: u64, flags: u64) -> Answer {
+        const SIZE_MIN: u32 = 48;
+        /// `SCHED_FLAG_RESET_ON_FORK`.
+        const RESET: u64 = 1;
+        const DEADLINE: u32 = 6;
+        if at == 0 || (pid as i32) < 0 || flags as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let size = self.u32_at(at)?;
+        let size = if size == 0 { SIZE_MIN } else { size };
+        if !(SIZE_MIN..=4096).contains(&size) {
+            self.put_u32(at, 56)?;
+            return Err(Errno::E2BIG);
+        }
+        let bytes = self.bytes::<48>(at)?;
+        let half = |from: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[from + i]));
+        let (policy, nice, priority) = (half(4), half(16).cast_signed(), half(20));
+        let wanted = u64::from(half(8)) | u64::from(half(12)) << 32;
+        if policy.cast_signed() < 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.scheduled(pid)?;
+        if policy == DEADLINE || wanted & !RESET != 0 {
+            return self.not_modelled("deadlines and clamps of scheduling", Errno::EPERM);
+        }
+        match (policy, priority) {
+            (0 | 3 | 5, 0) => {
+                let nice = nice.clamp(-20, 19);
+                if nice < self.process.settings.nice && !self.files.own.identity.is_capable() {
+                    return Err(Errno::EPERM);
+                }
+                self.process.settings.nice = nice;
+            }
+            (1 | 2, 1..=99) => self.may_be_real_time(policy, priority)?,
+            _ => return Err(Errno::EINVAL),
+        }
+        (self.process.settings.policy, self.process.settings.priority) = (policy, priority);
+        Ok(0)
+    }
+
+    fn sys_sched_getattr(&mut self, pid: u64, to: u64, size: u64, flags: u64) -> Answer {
+        const SIZE: u32 = 56;
+        /// The share of a thread, nanoseconds (`sysctl_sched_base_slice`).
+        const SLICE: u32 = 750_000;
+        let size = size as u32;
+        let is_wrong = to == 0 || (pid as i32) < 0 || flags as u32 != 0;
+        if is_wrong || !(48..=4096).contains(&size) {
+            return Err(Errno::EINVAL);
+        }
+        self.scheduled(pid)?;
+        let size = size.min(SIZE);
+        let settings = &self.process.settings;
+        let nice = match settings.policy {
+            0 | 3 => settings.nice.cast_unsigned(),
+            _ => 0,
+        };
+        let mut halves = [0; 14];
+        halves[..6].copy_from_slice(&[size, settings.policy, 0, 0, nice, settings.priority]);
+        if matches!(settings.policy, 0 | 3) {
+            halves[6] = SLICE;
+        }
+        // sched_util_min and sched_util_max.
+        halves[13] = 1024;
+        let bytes = halves.map(u32::to_le_bytes);
+        self.put(to, &bytes.as_flattened()[..size as usize])?;
         Ok(0)
     }
 

@@ -6,6 +6,7 @@ use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
 use crate::linux::handle::Sort;
+use crate::linux::objects::event;
 use crate::linux::signals::{Info, SIGPIPE};
 
 /// Maximum size of one call, bytes (Linux `MAX_RW_COUNT`).
@@ -33,7 +34,11 @@ impl Kernel {
         if is_object(&open) {
             return self.read_object(&open, &[(at, count)]);
         }
-        self.read_into(&open, at, count, from)
+        let read = self.read_into(&open, at, count, from);
+        if matches!(read, Ok(1..)) {
+            self.open_event(&open, event::ACCESS);
+        }
+        read
     }
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
@@ -165,6 +170,9 @@ impl Kernel {
                 }
             };
             self.file_written(open, at, &bytes[..count]);
+            if count > 0 {
+                self.open_event(open, event::MODIFY);
+            }
         }
         written
     }

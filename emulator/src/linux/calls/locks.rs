@@ -21,7 +21,7 @@ const UNLOCK: u8 = 2;
 
 impl Kernel {
     /// The number by which an open file has locks.
-    fn open_number(&mut self, open: &Shared) -> u32 {
+    pub(super) fn open_number(&mut self, open: &Shared) -> u32 {
         let lock = &mut open.borrow_mut().lock;
         lock.get_or_insert_with(|| self.objects.add(Object::Lock))
             .id

@@ -6,7 +6,7 @@ use super::mapped::Content;
 use crate::address_space::{MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::Shared;
+use crate::linux::files::{Kind, Shared, seal};
 use crate::linux::observer::Event;
 use crate::load::MMAP_BASE;
 use std::ops::Range;
@@ -220,6 +220,13 @@ impl Kernel {
         if writes && !open.can_write() || !open.can_read() {
             return Err(Errno::EACCES);
         }
+        let seals = match &open.kind {
+            Kind::Memory(inode) => inode.borrow().seals,
+            _ => 0,
+        };
+        if writes && seals & (seal::WRITE | seal::FUTURE_WRITE) != 0 {
+            return Err(Errno::EPERM);
+        }
         Ok(())
     }
 
@@ -329,6 +336,39 @@ impl Kernel {
         let range = Kernel::whole(start, rounded, Errno::ENOMEM)?;
         let is_all = self.mapped(&range).1;
         if is_all { Ok(0) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// `mlockall`: memory is never swapped out anyway.
+    pub(super) fn sys_mlockall(&mut self, flags: u64) -> Answer {
+        const CURRENT: u32 = 1;
+        const ONFAULT: u32 = 4;
+        let flags = flags as u32;
+        if matches!(flags, 0 | ONFAULT | 8..) {
+            return Err(Errno::EINVAL);
+        }
+        let areas = self.machine.core.memory.areas();
+        let mapped: u64 = areas.map(|(range, _)| range.end - range.start).sum();
+        self.may_lock(if flags & CURRENT != 0 { mapped } else { 0 })?;
+        Ok(0)
+    }
+
+    pub(super) fn sys_mincore(&mut self, start: u64, size: u64, to: u64) -> Answer {
+        if !start.is_multiple_of(PAGE_SIZE) {
+            return Err(Errno::EINVAL);
+        }
+        let size = size
+            .checked_next_multiple_of(PAGE_SIZE)
+            .ok_or(Errno::ENOMEM)?;
+        self.accessible(start, size).map_err(|_| Errno::ENOMEM)?;
+        self.accessible(to, size / PAGE_SIZE)?;
+        for page in 0..size / PAGE_SIZE {
+            let memory = &self.machine.core.memory;
+            let at = start + page * PAGE_SIZE;
+            let (_, area) = memory.area(at).ok_or(Errno::ENOMEM)?;
+            let is_there = area.is_file() || memory.has_frame(at);
+            self.put(to + page, &[u8::from(is_there)])?;
+        }
+        Ok(0)
     }
 
     /// `mlock2`, `mlock` and `munlock`: memory is never swapped out anyway.

@@ -6,9 +6,10 @@ use crate::linux::Limit;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Existing, Kind, Node, Opened, ResolvedPath, Shared, Special, Time, is_not_modelled,
-    is_removed, o,
+    Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
+    Special, Time, is_not_modelled, is_removed, o,
 };
+use crate::linux::objects::event;
 
 impl Kernel {
     /// The directory in which a relative path starts.
@@ -80,11 +81,13 @@ impl Kernel {
             _ => Vec::new(),
         };
         let old = self.files.attributes(&resolved).size;
+        let is_new = matches!(resolved.node, Node::Missing);
+        let created = is_new.then(|| resolved.path.clone());
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
         let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
             Err(Errno::ENODEV) => {
-                let what = "devices, FIFOs and sockets of the host";
+                let what = "opening FIFOs, and devices and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
             }
             // Within the limits of the program: it is this process that may not open more.
@@ -95,6 +98,13 @@ impl Kernel {
         };
         if flags as u32 & o::TRUNC != 0 {
             self.file_resized(&open, old);
+        }
+        if let Some(path) = created {
+            self.name_event(&path, event::CREATE, 0, false);
+        }
+        self.opened_event(&open);
+        if flags as u32 & o::TRUNC != 0 && !is_new {
+            self.open_event(&open, event::MODIFY);
         }
         self.add_open(open, flags)
     }
@@ -171,7 +181,9 @@ impl Kernel {
 
     pub(super) fn sys_mkdir(&mut self, fd: u64, path: u64, mode: u64) -> Answer {
         let (path, base) = self.path_and_base(fd, path)?;
-        self.files.mkdir(&base, &path, mode as u32)
+        self.files.mkdir(&base, &path, mode as u32)?;
+        self.created(&base, &path);
+        Ok(0)
     }
 
     pub(super) fn sys_unlink(&mut self, fd: u64, path: u64, flags: u64) -> Answer {
@@ -179,7 +191,17 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let (path, base) = self.path_and_base(fd, path)?;
-        self.files.unlink(&base, &path, flags & AT_REMOVEDIR != 0)
+        let seen = self.seen_at(&base, &path);
+        let is_directory = flags & AT_REMOVEDIR != 0;
+        self.files.unlink(&base, &path, is_directory)?;
+        if let Some((path, file, is_folder)) = seen {
+            if !is_folder {
+                self.self_event(file, event::ATTRIB);
+            }
+            self.name_event(&path, event::DELETE, 0, is_folder);
+            self.self_event_if_gone(file);
+        }
+        Ok(0)
     }
 
     pub(super) fn sys_rename(
@@ -200,10 +222,15 @@ impl Kernel {
         };
         let (from, from_base) = self.path_and_base(from_fd, from)?;
         let (to, to_base) = self.path_and_base(to_fd, to)?;
+        let (old, new) = (self.seen_at(&from_base, &from), self.seen_at(&to_base, &to));
         let (from, to) = ((&from_base[..], &from[..]), (&to_base[..], &to[..]));
         match self.files.rename(from, to, existing) {
             Err(Errno::EXDEV) => {
                 self.not_modelled("renaming a folder of the host in memory", Errno::EXDEV)
+            }
+            Ok(_) => {
+                self.moved_events(old, new, existing == Existing::Exchanged);
+                Ok(0)
             }
             answer => answer,
         }
@@ -225,13 +252,19 @@ impl Kernel {
             _ => self.find(from_fd, from, flags & AT_SYMLINK_FOLLOW != 0)?,
         };
         let (to, base) = self.path_and_base(to_fd, to)?;
-        self.files.link(from, &base, &to)
+        let file = self.files.attributes(&from);
+        self.files.link(from, &base, &to)?;
+        self.self_event(Some((file.device, file.inode)), event::ATTRIB);
+        self.created(&base, &to);
+        Ok(0)
     }
 
     pub(super) fn sys_symlink(&mut self, target: u64, fd: u64, path: u64) -> Answer {
         let target = self.path_at(target)?;
         let (path, base) = self.path_and_base(fd, path)?;
-        self.files.symlink(&target, &base, &path)
+        self.files.symlink(&target, &base, &path)?;
+        self.created(&base, &path);
+        Ok(0)
     }
 
     pub(super) fn sys_truncate(&mut self, path: u64, size: u64) -> Answer {
@@ -249,17 +282,39 @@ impl Kernel {
         self.may_resize(self.files.attributes(&resolved).size, size)?;
         self.files.truncate(resolved, size)?;
         self.path_resized(&path, (device, inode), old);
+        self.path_event(&path, Some((device, inode)), event::MODIFY, false);
         Ok(0)
     }
 
     pub(super) fn sys_chmod(&mut self, fd: u64, path: u64, mode: u64) -> Answer {
         let resolved = self.find(fd, path, true)?;
-        self.files.chmod(resolved, mode as u32)
+        let seen = self.seen_node(&resolved);
+        self.files.chmod(resolved, mode as u32)?;
+        self.changed_attributes(seen)
+    }
+
+    /// `fchmodat2`.
+    pub(super) fn sys_fchmodat2(&mut self, fd: u64, path: u64, mode: u64, flags: u64) -> Answer {
+        if flags as u32 & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let resolved = match self.path_at(path)?.is_empty() {
+            true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(fd)?,
+            _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
+        };
+        if resolved.node.link(&self.files, &resolved.path).is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let seen = self.seen_node(&resolved);
+        self.files.chmod(resolved, mode as u32)?;
+        self.changed_attributes(seen)
     }
 
     pub(super) fn sys_fchmod(&mut self, fd: u64, mode: u64) -> Answer {
         let resolved = self.path_of_open(fd)?;
-        self.files.chmod(resolved, mode as u32)
+        let seen = self.seen_node(&resolved);
+        self.files.chmod(resolved, mode as u32)?;
+        self.changed_attributes(seen)
     }
 
     pub(super) fn sys_chown(
@@ -277,37 +332,131 @@ impl Kernel {
             true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(fd)?,
             _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,
         };
-        self.files.chown(resolved, uid as u32, gid as u32)
+        let seen = self.seen_node(&resolved);
+        self.files.chown(resolved, uid as u32, gid as u32)?;
+        self.changed_attributes(seen)
     }
 
     pub(super) fn sys_fchown(&mut self, fd: u64, uid: u64, gid: u64) -> Answer {
         let resolved = self.path_of_open(fd)?;
-        self.files.chown(resolved, uid as u32, gid as u32)
+        let seen = self.seen_node(&resolved);
+        self.files.chown(resolved, uid as u32, gid as u32)?;
+        self.changed_attributes(seen)
     }
 
-    pub(super) fn sys_utimens(&mut self, fd: u64, path: u64, times: u64, flags: u64) -> Answer {
+    /// Reads two `struct timespec` for `utimensat`, and whether both mean now; 0 for now.
+    fn times_at(&self, times: u64) -> Answer<([Option<Time>; 2], bool)> {
         const NOW: u64 = 0x3fff_ffff;
         const OMIT: u64 = 0x3fff_fffe;
         let mut set = [Some(self.files.now); 2];
         let mut sets_now = true;
-        if times != 0 {
-            for (index, set) in set.iter_mut().enumerate() {
-                let at = times.wrapping_add(16 * index as u64);
-                let (seconds, nanoseconds) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
-                match nanoseconds {
-                    NOW => {}
-                    OMIT => (*set, sets_now) = (None, false),
-                    nanoseconds if nanoseconds < SECOND => {
-                        sets_now = false;
-                        *set = Some(Time {
-                            seconds: seconds.cast_signed(),
-                            nanoseconds: nanoseconds as u32,
-                        });
-                    }
-                    _ => return Err(Errno::EINVAL),
+        for (index, set) in set.iter_mut().enumerate().filter(|_| times != 0) {
+            let at = times.wrapping_add(16 * index as u64);
+            let (seconds, nanoseconds) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
+            match nanoseconds {
+                NOW => {}
+                OMIT => (*set, sets_now) = (None, false),
+                nanoseconds if nanoseconds < SECOND => {
+                    sets_now = false;
+                    *set = Some(Time {
+                        seconds: seconds.cast_signed(),
+                        nanoseconds: nanoseconds as u32,
+                    });
                 }
+                _ => return Err(Errno::EINVAL),
             }
         }
+        Ok((set, sets_now))
+    }
+
+    /// `utime`, `utimes` and `futimesat`: two times of seconds, with microseconds if `fine`.
+    pub(super) fn sys_utimes(&mut self, fd: u64, path: u64, times: u64, fine: bool) -> Answer {
+        let mut set = [Some(self.files.now); 2];
+        for (index, set) in (0..).zip(&mut set).filter(|_| times != 0) {
+            let at = times.wrapping_add(if fine { 16 } else { 8 } * index);
+            let seconds = self.u64_at(at)?.cast_signed();
+            let rest = if fine {
+                self.u64_at(at.wrapping_add(8))?
+            } else {
+                0
+            };
+            if rest >= 1_000_000 {
+                return Err(Errno::EINVAL);
+            }
+            let nanoseconds = rest as u32 * 1000;
+            *set = Some(Time {
+                seconds,
+                nanoseconds,
+            });
+        }
+        let resolved = match path == 0 && fd as u32 != AT_FDCWD as u32 {
+            true => self.path_of_open(fd)?,
+            false => self.find(fd, path, true)?,
+        };
+        self.set_times(resolved, set, times == 0)
+    }
+
+    /// `mknod`, for regular files, FIFOs and sockets.
+    pub(super) fn sys_mknod(&mut self, fd: u64, path: u64, mode: u64, device: u64) -> Answer {
+        const S_IFCHR: u32 = 0o02_0000;
+        const S_IFBLK: u32 = 0o06_0000;
+        let (path, base) = self.path_and_base(fd, path)?;
+        let mode = mode as u32;
+        let mode = if mode & S_IFMT == 0 {
+            mode | S_IFREG
+        } else {
+            mode
+        };
+        match mode & S_IFMT {
+            S_IFREG | 0o01_0000 | 0o14_0000 => {}
+            S_IFCHR | S_IFBLK => {
+                // Even the number 0:0, a whiteout, is for user 0 only outside of overlays.
+                self.files.resolve(&base, &path, false)?;
+                let is_whiteout = mode & S_IFMT == S_IFCHR && device as u32 == 0;
+                return match self.files.own.identity.is_capable() || is_whiteout {
+                    true => self.not_modelled("files that are devices", Errno::EPERM),
+                    false => Err(Errno::EPERM),
+                };
+            }
+            S_IFDIR => return Err(Errno::EPERM),
+            _ => return Err(Errno::EINVAL),
+        }
+        self.files.make_node(&base, &path, mode)?;
+        self.created(&base, &path);
+        Ok(0)
+    }
+
+    /// `openat2`.
+    pub(super) fn sys_openat2(&mut self, fd: u64, path: u64, how: u64, size: u64) -> Answer {
+        const SIZE_MIN: u64 = 24;
+        /// All flags of `open`.
+        const KNOWN: u64 = 0o3777_7703;
+        const RESOLVE: u64 = 0x3f;
+        match size {
+            ..SIZE_MIN => return Err(Errno::EINVAL),
+            SIZE_MIN..=4096 => {}
+            _ => return Err(Errno::E2BIG),
+        }
+        let mut bytes = vec![0; size as usize];
+        self.get(how, &mut bytes)?;
+        if bytes[SIZE_MIN as usize..].iter().any(|&byte| byte != 0) {
+            return Err(Errno::E2BIG);
+        }
+        let word = |index: u64| self.u64_at(how.wrapping_add(8 * index));
+        let (flags, mode, resolve) = (word(0)?, word(1)?, word(2)?);
+        let creates = flags & u64::from(o::CREAT) != 0 || flags & u64::from(o::TMPFILE) != 0;
+        let is_wrong = flags & !KNOWN != 0 || mode & !0o7777 != 0 || mode != 0 && !creates;
+        if is_wrong || resolve & !RESOLVE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if resolve != 0 {
+            return self.not_modelled("openat2 that restricts how names lead", Errno::EAGAIN);
+        }
+        self.sys_open(fd, path, flags, mode)
+    }
+
+    pub(super) fn sys_utimens(&mut self, fd: u64, path: u64, times: u64, flags: u64) -> Answer {
+        let (set, sets_now) = self.times_at(times)?;
         if set == [None, None] {
             return Ok(0);
         }
@@ -337,7 +486,9 @@ impl Kernel {
     }
 
     fn set_times(&mut self, resolved: ResolvedPath, set: [Option<Time>; 2], now: bool) -> Answer {
-        self.files.set_times(resolved, set[0], set[1], now)
+        let seen = self.seen_node(&resolved);
+        self.files.set_times(resolved, set[0], set[1], now)?;
+        self.changed_attributes(seen)
     }
 
     pub(super) fn sys_access(&mut self, fd: u64, path: u64, mode: u64, flags: u64) -> Answer {

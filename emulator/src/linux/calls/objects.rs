@@ -61,6 +61,7 @@ impl Kernel {
                 None => self.wait_for_object(open),
             },
             Sort::Signals => self.read_signals(open, id, vectors, total / SIGNAL),
+            Sort::Inotify => self.read_inotify(open, id, vectors, total),
             Sort::Socket if total == 0 => Ok(0),
             Sort::Socket => self
                 .receive(open, vectors, 0)

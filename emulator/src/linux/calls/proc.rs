@@ -120,11 +120,11 @@ impl Kernel {
         let pending = process.signals.pending_sets(subject.signals).0;
         let (ignored, caught) = actions(&process.signals);
         let blocked = subject.signals.blocked;
-        let policy = process.settings.policy;
+        let (policy, exit_signal) = (process.settings.policy, process.exit_signal);
         format!(
             "{} ({name}) {state} {parent} {group} {session} 0 -1 4194304 0 0 0 0 {time} 0 \
              {children} 0 {priority} {nice} {threads} 0 {begun} {size} {resident} {limit} 0 0 \
-             {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 17 0 0 {policy} 0 0 0 0 0 \
+             {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 {exit_signal} 0 0 {policy} 0 0 0 0 0 \
              {heap} 0 0 0 0 0\n",
             task.thread,
         )
@@ -272,6 +272,7 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
         parent,
         group,
         session,
+        exit_signal,
         name,
         begun,
         usage,
@@ -283,7 +284,7 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
         Text::Comm => format!("{name}\n"),
         Text::Statm => "0 0 0 0 0 0 0\n".into(),
         Text::Stat => {
-            let zeros = " 0".repeat(27);
+            let zeros = [" 0".repeat(12), format!(" {exit_signal}"), " 0".repeat(13)].concat();
             format!(
                 "{number} ({name}) Z {parent} {group} {session} 0 -1 4194308 0 0 0 0 {time} 0 0 0 \
                  20 0 1 0 {begun} 0 0 {}{zeros} {status}\n",

@@ -62,6 +62,8 @@ impl Kernel {
                 Some(false) => 0,
             },
             Object::Socket(socket) => self.socket_events(socket),
+            Object::Inotify(inotify) if inotify.is_empty() => 0,
+            Object::Inotify(_) => ev::READABLE,
             Object::Epoll(epoll) => {
                 let is_ready = depth > 0
                     && epoll.candidates().any(|item| {
@@ -97,6 +99,7 @@ impl Kernel {
         for id in self.objects.settle() {
             let is_its = |owner| matches!(owner, Owner::Object(other) if other == id);
             self.clock.timers.retain(|timer| !is_its(timer.owner));
+            self.closed_event(id);
             if self.system.locks.release(Holder::Open(id), None) {
                 self.system.changes += 1;
             }

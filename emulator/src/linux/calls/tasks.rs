@@ -20,6 +20,11 @@ const CLONE_FILES: u64 = 0x400;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_THREAD: u64 = 0x1_0000;
+/// The lowest byte of the flags of `clone`: the signal at the end.
+const CSIGNAL: u64 = 0xff;
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+const CLONE_SYSVSEM: u64 = 0x4_0000;
 const CLONE_DETACHED: u64 = 0x40_0000;
 const CLONE_NEWNS: u64 = 0x2_0000;
 const CLONE_VFORK: u64 = 0x4000;
@@ -46,6 +51,8 @@ struct Wanted {
     descriptor: u64,
     /// The base of fs.
     tls: u64,
+    /// The signal that the parent gets when the process ends.
+    exit_signal: u64,
 }
 
 impl Wanted {
@@ -55,7 +62,9 @@ impl Wanted {
 
     /// Checks for flags that exclude each other (`copy_process`).
     fn check(&self) -> Answer<()> {
-        let is_wrong = self.has(CLONE_NEWNS) && self.has(CLONE_FS)
+        let both = CLONE_CLEAR_SIGHAND | CLONE_SIGHAND;
+        let is_wrong = self.flags & both == both
+            || self.has(CLONE_NEWNS) && self.has(CLONE_FS)
             || self.has(CLONE_THREAD) && !self.has(CLONE_SIGHAND)
             || self.has(CLONE_SIGHAND) && !self.has(CLONE_VM)
             || self.has(CLONE_PIDFD) && self.has(CLONE_DETACHED);
@@ -66,7 +75,7 @@ impl Wanted {
 impl Kernel {
     /// `fork` and `vfork`.
     pub(super) fn sys_fork(&mut self, flags: u64) -> Answer {
-        self.sys_clone([flags, 0, 0, 0, 0, 0])
+        self.sys_clone([flags | u64::from(SIGCHLD), 0, 0, 0, 0, 0])
     }
 
     pub(super) fn sys_clone(&mut self, args: [u64; 6]) -> Answer {
@@ -76,11 +85,12 @@ impl Kernel {
         }
         self.create(&Wanted {
             descriptor: parent_number,
-            flags: flags & 0xffff_ffff,
+            flags: flags & 0xffff_ff00,
             stack,
             parent_number,
             child_number,
             tls,
+            exit_signal: flags & CSIGNAL,
         })
     }
 
@@ -99,6 +109,16 @@ impl Kernel {
         self.bytes::<{ SIZE_MIN as usize }>(args)?;
         let word = |index: u64| self.u64_at(args.wrapping_add(8 * index));
         let (flags, bottom, length) = (word(0)?, word(5)?, word(6)?);
+        let exit_signal = word(4)?;
+        let is_of_thread = flags & (CLONE_THREAD | CLONE_PARENT) != 0;
+        if exit_signal > 64 || is_of_thread && exit_signal != 0 {
+            return Err(Errno::EINVAL);
+        }
+        // The numbers of the new process, and its control group.
+        let numbers = if size >= 80 { word(9)? } else { 0 };
+        if numbers != 0 || flags & CLONE_INTO_CGROUP != 0 {
+            return self.not_modelled("clone3 with a given number or group", Errno::EPERM);
+        }
         if flags & !KNOWN != 0 || (bottom == 0) != (length == 0) {
             return Err(Errno::EINVAL);
         }
@@ -109,8 +129,26 @@ impl Kernel {
             child_number: word(2)?,
             parent_number: word(3)?,
             tls: word(7)?,
+            exit_signal,
         };
         self.create(&wanted)
+    }
+
+    /// `unshare`: a process with one thread shares nothing but namespaces.
+    pub(super) fn sys_unshare(&mut self, flags: u64) -> Answer {
+        const OWN: u64 = CLONE_FS | CLONE_FILES | CLONE_SYSVSEM;
+        const WITH_THREADS: u64 = CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
+        if flags & !(NAMESPACES | OWN | WITH_THREADS) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags & NAMESPACES != 0 {
+            return self.not_modelled("processes with namespaces", Errno::EPERM);
+        }
+        match self.process.others.is_empty() || flags == 0 {
+            true => Ok(0),
+            false if flags & WITH_THREADS != 0 => Err(Errno::EINVAL),
+            false => self.not_modelled("threads with files of their own", Errno::EINVAL),
+        }
     }
 
     fn create(&mut self, wanted: &Wanted) -> Answer {
@@ -155,7 +193,7 @@ impl Kernel {
         if let Some(wait) = &self.process.thread.wait {
             return self.wait_for_borrower(wait.done);
         }
-        if wanted.flags & (NAMESPACES | CLONE_PARENT) != 0 {
+        if wanted.flags & NAMESPACES != 0 {
             return self.not_modelled("processes with namespaces", Errno::EINVAL);
         }
         let shares = wanted.has(CLONE_VM);
@@ -182,6 +220,13 @@ impl Kernel {
         }
         let waits = wanted.has(CLONE_VFORK);
         let mut process = self.process.child(number, space, waits, self.clock.up());
+        process.exit_signal = wanted.exit_signal as u8;
+        if wanted.has(CLONE_PARENT) {
+            (process.parent, process.exit_signal) = (self.process.parent, self.process.exit_signal);
+        }
+        if wanted.has(CLONE_CLEAR_SIGHAND) {
+            process.signals.clear_handlers();
+        }
         if !shares {
             process.thread.rseq = self.process.thread.rseq;
         }

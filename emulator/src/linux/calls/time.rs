@@ -104,7 +104,7 @@ impl Kernel {
     pub(super) fn time_at(&self, clock: u64, at: u64) -> Answer<u64> {
         let time = self.duration_at(at)?;
         Ok(match TIME_OF_DAY.contains(&clock) {
-            true => Clock::at((time / SECOND) as i64, time % SECOND),
+            true => self.clock.at((time / SECOND) as i64, time % SECOND),
             false => Clock::at_up(time),
         })
     }

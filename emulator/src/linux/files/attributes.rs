@@ -19,7 +19,7 @@ pub(super) const S_IFSOCK: u32 = 0o140_000;
 pub(super) const S_IFIFO: u32 = 0o010_000;
 
 /// The device number of `/dev/shm`. Other files in memory are on their directory's device.
-pub(super) const DEVICE: u64 = 0x1f;
+pub(in crate::linux) const DEVICE: u64 = 0x1f;
 
 /// A time: seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

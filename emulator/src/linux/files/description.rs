@@ -1,6 +1,6 @@
 //! Open files: reading, writing, seeking. Not here: descriptors (`table`), the program's memory.
 
-use super::inode::InodeRef;
+use super::inode::{InodeRef, seal};
 use super::special::Device;
 use super::{Answer, Errno, Files, o};
 use crate::linux::handle::{Handle, Notes, ev};
@@ -297,6 +297,11 @@ impl Files {
             Kind::Host(file) => file.write_at(bytes, at)?,
             Kind::Memory(inode) => {
                 let mut inode = inode.borrow_mut();
+                let grows = at.saturating_add(bytes.len() as u64) > inode.data().len() as u64;
+                let forbids = seal::WRITE | seal::FUTURE_WRITE | if grows { seal::GROW } else { 0 };
+                if inode.seals & forbids != 0 && !bytes.is_empty() {
+                    return Err(Errno::EPERM);
+                }
                 inode.write(at, bytes)?;
                 (inode.modified, inode.changed) = (now, now);
                 bytes.len()

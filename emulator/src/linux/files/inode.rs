@@ -8,6 +8,16 @@ use std::rc::Rc;
 /// A file that can have several names, or none while it is open.
 pub(in crate::linux) type InodeRef = Rc<RefCell<Inode>>;
 
+/// Seals of files in memory (Linux 6.12 `include/uapi/linux/fcntl.h`).
+pub(in crate::linux) mod seal {
+    pub(in crate::linux) const SEAL: u32 = 1;
+    pub(in crate::linux) const SHRINK: u32 = 2;
+    pub(in crate::linux) const GROW: u32 = 4;
+    pub(in crate::linux) const WRITE: u32 = 8;
+    pub(in crate::linux) const FUTURE_WRITE: u32 = 16;
+    pub(in crate::linux) const EXEC: u32 = 32;
+}
+
 /// What a file in memory counts besides its bytes.
 const INODE_BYTES: u64 = 256;
 /// What a name counts besides its path.
@@ -89,6 +99,8 @@ pub(in crate::linux) struct Inode {
     pub(in crate::linux) accessed: Time,
     pub(in crate::linux) modified: Time,
     pub(in crate::linux) changed: Time,
+    /// What may no longer be done with it: bits of [`seal`].
+    pub(in crate::linux) seals: u32,
     /// The content of a file, or the target of a link. Copies of the inode share it until it is
     /// written.
     data: Rc<Vec<u8>>,
@@ -108,6 +120,7 @@ impl Inode {
             accessed: self.accessed,
             modified: self.modified,
             changed: self.changed,
+            seals: self.seals,
             data: self.data.clone(),
             budget: budget.clone(),
         }
@@ -199,6 +212,7 @@ impl Files {
             accessed: self.now,
             modified: self.now,
             changed: self.now,
+            seals: seal::SEAL,
             data: Rc::default(),
             budget: self.budget.clone(),
         }))

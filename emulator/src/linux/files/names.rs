@@ -27,23 +27,17 @@ pub(in crate::linux) enum Existing {
 }
 
 impl Files {
-    /// Creates a file in memory that is neither regular nor a directory, at a path: its device and
-    /// inode number.
+    /// Creates a file in memory that is not a directory, at a path: its device and inode number.
     pub(in crate::linux) fn make_node(
         &mut self,
         base: &[u8],
         path: &[u8],
         mode: u32,
     ) -> Answer<(u64, u64)> {
-        let resolved = self.resolve(base, path, false)?;
-        if !matches!(resolved.node, Node::Missing) {
-            return Err(Errno::EEXIST);
-        }
-        self.check_may_change(parent(&resolved.path))?;
-        self.budget.check_new(&resolved.path)?;
-        let inode = self.new_inode(mode & !self.own.umask, parent(&resolved.path));
+        let path = self.new_path(base, path, false)?;
+        let inode = self.new_inode(mode & !self.own.umask, parent(&path));
         let numbers = (inode.borrow().device, inode.borrow().number);
-        self.insert(resolved.path, inode);
+        self.insert(path, inode);
         Ok(numbers)
     }
 
@@ -202,8 +196,25 @@ impl Files {
         Ok(0)
     }
 
+    /// Whether a file that has lost a name has another one, as far as files in memory are concerned.
+    pub(in crate::linux) fn has_name(&self, file: (u64, u64)) -> bool {
+        let entries = self.entries.values().filter_map(|entry| match entry {
+            Entry::Node(inode) => Some(inode),
+            Entry::Removed => None,
+        });
+        let mut all = entries.chain(self.copied.values());
+        all.any(|inode| {
+            let inode = inode.borrow();
+            (inode.device, inode.number) == file && inode.links > 0
+        })
+    }
+
+    pub(in crate::linux) fn is_open(&self, file: (u64, u64)) -> bool {
+        self.all_open().any(|open| open.borrow().lock_key() == file)
+    }
+
     /// The open files of all processes.
-    fn all_open(&self) -> impl Iterator<Item = &super::Shared> {
+    pub(in crate::linux) fn all_open(&self) -> impl Iterator<Item = &super::Shared> {
         let files = self.others.values().chain([&self.own]);
         files.flat_map(|files| files.table.open().map(|(_, open)| open))
     }

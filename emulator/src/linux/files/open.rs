@@ -1,6 +1,6 @@
 //! Opening files.
 
-use super::attributes::{S_IFMT, S_IFREG};
+use super::attributes::{S_IFIFO, S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::host::Access;
 use super::special::{Device, Special, of_descriptor};
@@ -145,8 +145,10 @@ impl Files {
             Node::Special(_) if writes => Err(Errno::EACCES),
             Node::Special(_) => opened(Kind::Text(text), &path),
             Node::Memory(inode) => {
-                if inode.borrow().mode & S_IFMT != S_IFREG {
-                    return Err(Errno::ENXIO);
+                match inode.borrow().mode & S_IFMT {
+                    S_IFREG => {}
+                    S_IFIFO => return Err(Errno::ENODEV),
+                    _ => return Err(Errno::ENXIO),
                 }
                 if truncates {
                     let mut inode = inode.borrow_mut();

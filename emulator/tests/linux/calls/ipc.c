@@ -15,8 +15,8 @@ enum { CREAT = 01000, EXCL = 02000, NOWAIT = 04000, RMID = 0, SET = 1, STAT_ = 2
 /* A key of this run only: tests may run side by side. */
 static int key;
 
-#define CHILD(body) do { flush(); long pid_ = SYS(fork, 0); \
-    if (pid_ == 0) { body; flush(); SYS(exit_group, 0); } \
+#define CHILD(...) do { flush(); long pid_ = SYS(fork, 0); \
+    if (pid_ == 0) { __VA_ARGS__; flush(); SYS(exit_group, 0); } \
     int status_ = 0; SYS(wait4, pid_, &status_, 0, 0); V(status_); } while (0)
 static void wait_a_little(void) { word time[2] = { 0, 20000000 }; SYS(nanosleep, time, 0); }
 

@@ -6,8 +6,8 @@ enum { R, W, U };
 enum { GETLK = 5, SETLK, SETLKW, OFD_GETLK = 36, OFD_SETLK, OFD_SETLKW };
 static int parent;
 
-#define CHILD(body) do { flush(); long pid_ = SYS(fork, 0); \
-    if (pid_ == 0) { body; flush(); SYS(exit_group, 0); } \
+#define CHILD(...) do { flush(); long pid_ = SYS(fork, 0); \
+    if (pid_ == 0) { __VA_ARGS__; flush(); SYS(exit_group, 0); } \
     int status_ = 0; SYS(wait4, pid_, &status_, 0, 0); V(status_); } while (0)
 static void wait_a_little(void) { word time[2] = { 0, 20000000 }; SYS(nanosleep, time, 0); }
 

@@ -38,8 +38,8 @@ static void say_file(long fd, long offset, long size) {
 }
 static void put(char *at, const char *from) { memcpy(at, from, length(from)); }
 /* Runs `body` in another process and waits for it. */
-#define CHILD(body) do { flush(); long pid_ = SYS(fork, 0); \
-    if (pid_ == 0) { body; flush(); SYS(exit_group, 0); } \
+#define CHILD(...) do { flush(); long pid_ = SYS(fork, 0); \
+    if (pid_ == 0) { __VA_ARGS__; flush(); SYS(exit_group, 0); } \
     int status_ = 0; SYS(wait4, pid_, &status_, 0, 0); V(status_); } while (0)
 
 /* The same checks for a file of any kind. */

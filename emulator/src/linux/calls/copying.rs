@@ -1,0 +1,216 @@
+//! Copying between files, and between the memory of processes: `copy_file_range`,
+//! `process_vm_readv`, `process_vm_writev`; reading and writing with flags.
+//!
+//! Source: Linux 6.12 `fs/read_write.c`, `mm/process_vm_access.c`.
+
+use crate::linux::Kernel;
+use crate::linux::errno::{Answer, Errno};
+use crate::linux::files::{Kind, Shared, o};
+
+/// Bytes copied at once.
+const CHUNK: u64 = 1 << 16;
+/// Maximum size of one call, bytes (Linux `MAX_RW_COUNT`).
+const COUNT_MAX: u64 = 0x7fff_f000;
+
+impl Kernel {
+    /// The offset at an address, or the file's position.
+    fn copy_offset(&self, open: &Shared, at: u64) -> Answer<u64> {
+        match at {
+            0 => Ok(open.borrow().position),
+            at => self.u64_at(at),
+        }
+    }
+
+    pub(super) fn sys_copy_file_range(&mut self, args: [u64; 6]) -> Answer {
+        let [from, from_at, to, to_at, count, flags] = args;
+        let from = self.files.own.table.get(from)?;
+        let to = self.files.own.table.get(to)?;
+        let (from_offset, to_offset) = (
+            self.copy_offset(&from, from_at)?,
+            self.copy_offset(&to, to_at)?,
+        );
+        if flags as u32 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let is_directory = |open: &Shared| matches!(open.borrow().kind, Kind::Directory(_));
+        if is_directory(&from) || is_directory(&to) {
+            return Err(Errno::EISDIR);
+        }
+        let is_regular = |open: &Shared| {
+            matches!(
+                open.borrow().kind,
+                Kind::Host(_) | Kind::Memory(_) | Kind::Text(_)
+            )
+        };
+        if !is_regular(&from) || !is_regular(&to) {
+            return Err(Errno::EINVAL);
+        }
+        let appends = to.borrow().flags & o::APPEND != 0;
+        if !from.borrow().can_read() || !to.borrow().can_write() || appends {
+            return Err(Errno::EBADF);
+        }
+        let attributes = |open: &Shared| self.files.attributes_of_open(&open.borrow());
+        let (source, target) = (attributes(&from), attributes(&to));
+        if source.device != target.device {
+            return Err(Errno::EXDEV);
+        }
+        if from_offset > i64::MAX as u64 || to_offset > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let end = |offset: u64| offset.checked_add(count).ok_or(Errno::EOVERFLOW);
+        end(from_offset)?;
+        end(to_offset)?;
+        let count = count.min(source.size.saturating_sub(from_offset));
+        if to_offset == i64::MAX as u64 {
+            return Err(Errno::EFBIG);
+        }
+        let overlaps = from_offset < to_offset + count && to_offset < from_offset + count;
+        if source.inode == target.inode && overlaps {
+            return Err(Errno::EINVAL);
+        }
+        let count = count.min(COUNT_MAX);
+        let mut buffer = vec![0; count.min(CHUNK) as usize];
+        let mut done = 0;
+        while done < count {
+            let want = (count - done).min(CHUNK) as usize;
+            let read = self
+                .files
+                .read(&from, Some(from_offset + done), &mut buffer[..want])?;
+            let read = read.unwrap_or(0);
+            let written = match self.write_bytes(&to, Some(to_offset + done), &buffer[..read]) {
+                Ok(written) => written.unwrap_or(0),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => 0,
+            };
+            done += written as u64;
+            if written == 0 {
+                break;
+            }
+        }
+        for (open, at, offset) in [(&from, from_at, from_offset), (&to, to_at, to_offset)] {
+            match at {
+                _ if done == 0 => {}
+                0 => open.borrow_mut().position = offset + done,
+                at => self.put_u64(at, offset + done)?,
+            }
+        }
+        Ok(done)
+    }
+
+    /// `process_vm_readv`, or `process_vm_writev` if it `writes`.
+    pub(super) fn sys_process_vm(&mut self, args: [u64; 6], writes: bool) -> Answer {
+        let [number, local, local_count, remote, remote_count, flags] = args;
+        if flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let local = self.vectors(local, local_count)?;
+        // Addresses of the other process are not checked.
+        let mut others = Vec::new();
+        for index in 0..remote_count {
+            if remote_count > 1024 {
+                return Err(Errno::EINVAL);
+            }
+            let at = remote.wrapping_add(16 * index);
+            let size = self.u64_at(at.wrapping_add(8))?;
+            if size > i64::MAX as u64 {
+                return Err(Errno::EINVAL);
+            }
+            others.push((self.u64_at(at)?, size));
+        }
+        let total: u64 = local.iter().fold(0, |sum, v| sum.saturating_add(v.1));
+        if total == 0 || others.iter().all(|&(_, size)| size == 0) {
+            return Ok(0);
+        }
+        let process = self.process_of(number).ok_or(Errno::ESRCH)?;
+        let files = self.files.of_process(process).ok_or(Errno::ESRCH)?;
+        let (own, other) = (&self.files.own.identity, &files.identity);
+        let ids = [other.user.real, other.user.effective, other.user.saved];
+        if !own.is_capable() && ids.iter().any(|&id| id != own.user.real) {
+            return Err(Errno::EPERM);
+        }
+        let mut all = self.all_processes();
+        let space = all.find(|other| other.number == process).map(|p| p.space);
+        drop(all);
+        let space = space.ok_or(Errno::ESRCH)?;
+        let total = total.min(COUNT_MAX);
+        let mut done = 0;
+        'copying: for (base, size) in others {
+            let mut at = base;
+            let end = base.saturating_add(size);
+            while at < end && done < total {
+                let (own, room) = place_in(&local, done);
+                // At most a page at a time: what is before a bad address is copied.
+                let page = 4096 - at.max(1) % 4096;
+                let want = (end - at).min(total - done).min(room).min(page).min(4096) as usize;
+                let mut bytes = vec![0; want];
+                let memory = &mut self.machine.core.memory;
+                let copied = match writes {
+                    true => {
+                        memory.read(own, &mut bytes).is_ok()
+                            && memory
+                                .with_space(space, |memory| memory.write(at, &bytes).is_ok())
+                                .unwrap_or(false)
+                    }
+                    false => {
+                        memory
+                            .with_space(space, |memory| memory.read(at, &mut bytes).is_ok())
+                            .unwrap_or(false)
+                            && memory.write(own, &bytes).is_ok()
+                    }
+                };
+                if !copied {
+                    break 'copying;
+                }
+                done += want as u64;
+                at += want as u64;
+            }
+        }
+        match done {
+            0 => Err(Errno::EFAULT),
+            done => Ok(done),
+        }
+    }
+
+    /// `preadv2` and `pwritev2`: a position of -1 is the current one.
+    pub(super) fn sys_readv2(&mut self, args: [u64; 6], writes: bool) -> Answer {
+        /// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`, which change nothing here.
+        const WITHOUT_EFFECT: u32 = 7;
+        const APPEND: u32 = 16;
+        /// Up to `RWF_APPEND`; kernels differ in newer ones.
+        const KNOWN: u32 = 31;
+        let [fd, at, count, low, _, flags] = args;
+        let flags = flags as u32;
+        let position = (low != u64::MAX).then_some(low);
+        if flags & !KNOWN != 0 {
+            self.files.own.table.get(fd)?;
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if flags & !(WITHOUT_EFFECT | APPEND) != 0 || flags & APPEND != 0 && !writes {
+            let what = "preadv2 and pwritev2 that must not wait";
+            return self.not_modelled(what, Errno::EOPNOTSUPP);
+        }
+        if !writes {
+            return self.sys_readv(fd, at, count, position);
+        }
+        let open = self.files.own.table.get(fd)?;
+        let before = open.borrow().flags;
+        if flags & APPEND != 0 {
+            open.borrow_mut().flags |= o::APPEND;
+        }
+        let written = self.sys_writev(fd, at, count, position);
+        open.borrow_mut().flags = before;
+        written
+    }
+}
+
+/// The address at which a position in vectors is, and the bytes from there to the vector's end.
+fn place_in(vectors: &[(u64, u64)], position: u64) -> (u64, u64) {
+    let mut left = position;
+    for &(base, size) in vectors {
+        if left < size {
+            return (base + left, size - left);
+        }
+        left -= size;
+    }
+    (0, 0)
+}
