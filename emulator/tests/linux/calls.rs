@@ -12,10 +12,16 @@ use unwind_sim_emulator::{Core, Observer};
 const NUMBERS_END: u64 = 600;
 
 /// Calls that cannot be compared, and why.
-const NEVER_COMPARED: [(&str, &str); 1] = [(
-    "vfork",
-    "it starts a process on Linux, and nothing is wrong with any argument",
-)];
+const NEVER_COMPARED: [(&str, &str); 2] = [
+    (
+        "vfork",
+        "it starts a process on Linux, and nothing is wrong with any argument",
+    ),
+    (
+        "io_uring_setup",
+        "in the machine it is switched off, as an administrator may",
+    ),
+];
 
 /// The calls made by a program.
 #[derive(Default)]

@@ -16,6 +16,7 @@ mod messages;
 mod msg;
 mod names;
 mod netlink;
+mod nodes;
 mod objects;
 mod pidfd;
 mod poll;
@@ -101,6 +102,8 @@ impl Kernel {
             nr::pidfd_open => self.sys_pidfd_open(a, b),
             nr::pidfd_send_signal => self.sys_pidfd_send_signal(a, b, c, d),
             nr::pidfd_getfd => self.sys_pidfd_getfd(a, b, c),
+            // `kernel.io_uring_disabled` is 2, so that programs take the other way.
+            nr::io_uring_setup => Err(Errno::EPERM),
 
             // Files by name.
             nr::open => self.sys_open(AT_FDCWD, a, b, c),
@@ -154,6 +157,7 @@ impl Kernel {
             nr::msync => self.sys_msync(a, b, c),
             nr::mlock | nr::munlock => self.sys_mlock(a, b, 0, number == nr::mlock),
             nr::mlock2 => self.sys_mlock(a, b, c, true),
+            nr::get_mempolicy => self.sys_get_mempolicy(args),
 
             // Signals.
             nr::rt_sigaction => self.sys_sigaction(a, b, c, d),

@@ -53,11 +53,15 @@ impl Kernel {
         self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
-    fn path_of(&self, open: &Shared) -> Answer<ResolvedPath> {
-        let open = open.borrow();
+    fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
+        let open = shared.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
+            Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {
+                Node::Open(shared.clone())
+            }
+            Kind::Stdin | Kind::Stdout | Kind::Stderr => Node::Open(shared.clone()),
             _ => self.files.node(&path),
         };
         match node {

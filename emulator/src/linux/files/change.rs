@@ -95,7 +95,7 @@ impl Files {
         on_host: impl FnOnce(&Host, &[u8]) -> std::io::Result<()>,
     ) -> Answer {
         match &resolved.node {
-            Node::Special(_) => return Ok(0),
+            Node::Special(_) | Node::Open(_) => return Ok(0),
             Node::Host(_) if self.on_host(&resolved.path) => {
                 on_host(&self.host, &resolved.path)?;
                 return Ok(0);
@@ -197,7 +197,12 @@ impl Files {
         if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }
-        if matches!(&resolved.node, Node::Host(metadata) if !metadata.is_file()) {
+        let is_file = match &resolved.node {
+            Node::Host(metadata) => metadata.is_file(),
+            Node::Open(_) => false,
+            _ => true,
+        };
+        if !is_file {
             return Err(Errno::EINVAL);
         }
         if !self.allows(&self.attributes(&resolved), 2) {

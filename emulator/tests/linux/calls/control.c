@@ -88,7 +88,26 @@ static void scheduling(void) {
     EACH_BAD(p, T(get_robust_list, 0, p, &size); T(get_robust_list, 0, &head, p));
 }
 
+/* One node, and no policy but the default. */
+static void nodes(void) {
+    T(get_mempolicy, 0, 0, 0, 0, 0);
+    T(get_mempolicy, out.ints, 0, 0, 0, 0);
+    T(get_mempolicy, out.ints, out.bytes + 8, 1025, 0, 0);
+    T(get_mempolicy, out.ints, out.bytes + 8, 1024, 0, 4);
+    T(get_mempolicy, 0, out.bytes, 65, 0, 4);
+    T(get_mempolicy, 0, out.bytes, 0, 0, 4);
+    T(get_mempolicy, out.ints, 0, 0, out.bytes, 2);
+    T(get_mempolicy, out.ints, 0, 0, out.bytes, 3);
+    T(get_mempolicy, out.ints, 0, 0, 0, 2);
+    T(get_mempolicy, out.ints, 0, 0, out.bytes, 0);
+    T(get_mempolicy, out.ints, 0, 0, 0, 1);
+    T(get_mempolicy, out.ints, 0, 0, 0, 5);
+    T(get_mempolicy, out.ints, 0, 0, 0, 8);
+    EACH_BAD(p, if (p) T(get_mempolicy, p, 0, 0, 0, 0));
+}
+
 static void cases(void) {
+    nodes();
     sequences();
     barriers();
     settings();
