@@ -1,3 +1,4 @@
+//! Counts words, and catches a panic.
 use std::collections::BTreeMap;
 fn main() {
     let mut counts = BTreeMap::new();

@@ -1,3 +1,4 @@
+//! Threads that talk to each other over TCP.
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc;

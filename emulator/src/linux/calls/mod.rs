@@ -23,6 +23,7 @@ mod poll;
 mod proc;
 mod ready;
 mod remap;
+mod seccomp;
 mod sem;
 mod shm;
 mod sigio;
@@ -216,6 +217,7 @@ impl Kernel {
             nr::clone3 => self.sys_clone3(a, b),
             nr::fork => self.sys_fork(0),
             nr::vfork => self.sys_fork(tasks::VFORK),
+            nr::seccomp => self.sys_seccomp(a, b, c),
             nr::wait4 => self.sys_wait4(a, b, c, d),
             nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),

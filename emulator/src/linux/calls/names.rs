@@ -107,8 +107,12 @@ impl Kernel {
         let resolved = self.files.path_to_open(base, path, flags);
         if resolved.as_ref().err() == Some(&Errno::ENOENT) {
             let missing = self.files.resolve(base, path, true);
-            if missing.is_ok_and(|resolved| is_not_modelled(&self.files, &resolved.path)) {
+            let missing = missing.map_or(Vec::new(), |resolved| resolved.path);
+            if is_not_modelled(&self.files, &missing) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
+            }
+            if missing == b"/dev/ptmx" || missing.starts_with(b"/dev/pts/") {
+                return self.not_modelled("pseudo-terminals", Errno::ENOENT);
             }
         }
         resolved

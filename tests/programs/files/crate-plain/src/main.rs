@@ -1,1 +1,2 @@
+//! A program for cargo to build.
 fn main() { println!("built by cargo"); }

@@ -1,3 +1,4 @@
+//! Sums and sorts on several threads.
 use rayon::prelude::*;
 fn main() {
     let sum: u64 = (0..10_000u64).into_par_iter().map(|n| n * n % 1009).sum();

@@ -1,3 +1,4 @@
+//! Serves clients, waits and starts a child, with tokio.
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout, Duration};
