@@ -167,7 +167,9 @@ impl Kernel {
         }
         let number = self.process.number;
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
+        let filters = std::mem::take(&mut self.process.thread.filters);
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
+        self.process.thread.filters = filters;
         self.process.thread.time = time;
         self.keep_time(ended);
         self.files.own.program = prepared.path;

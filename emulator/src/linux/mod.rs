@@ -20,6 +20,7 @@ mod end;
 mod errno;
 mod exec;
 mod files;
+mod filter;
 mod guest;
 mod handle;
 mod identity;

@@ -106,7 +106,10 @@ impl Process {
                 death_signal: 0,
                 ..self.settings
             },
-            thread: Thread::new(number, self.thread.name.clone()),
+            thread: Thread {
+                filters: self.thread.filters.clone(),
+                ..Thread::new(number, self.thread.name.clone())
+            },
             others: BTreeMap::new(),
             first_ended: None,
             begun,

@@ -151,7 +151,8 @@ impl Kernel {
         self.files.now = self.clock.time();
         self.files.thread = self.process.thread.number;
         self.process.signals.own.restart = None;
-        let result = match self.answer(number, args) {
+        let filtered = self.filtered(number, args);
+        let result = match filtered.unwrap_or_else(|| self.answer(number, args)) {
             Ok(value) => value,
             Err(Errno::WAITS) => return,
             Err(errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND)) => {

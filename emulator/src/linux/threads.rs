@@ -3,6 +3,7 @@
 
 use super::PID;
 use super::errno::{Answer, Errno};
+use super::filter::Filter;
 use super::kernel::Kernel;
 use super::process::Process;
 use super::rseq::Registered;
@@ -75,6 +76,8 @@ pub(super) struct Thread {
     pub(super) robust_list: u64,
     /// Its restartable sequences, if it has registered.
     pub(super) rseq: Option<Registered>,
+    /// What it lets through of its system calls, the oldest first.
+    pub(super) filters: Vec<Filter>,
     /// The call that is being answered.
     pub(super) made: Option<Made>,
     pub(super) wait: Option<Wait>,
@@ -92,6 +95,7 @@ impl Thread {
             cleared_at_exit: 0,
             robust_list: 0,
             rseq: None,
+            filters: Vec::new(),
             made: None,
             wait: None,
             has_ended: false,

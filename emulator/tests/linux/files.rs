@@ -94,6 +94,23 @@ fn what_is_written_stays_in_memory_or_goes_to_the_host() {
 }
 
 #[test]
+fn files_of_the_host_are_as_old_as_they_were_touched() {
+    let (root, _outside) = root();
+    let path = root.path();
+    let process = copy(path, "inside", "new", |o| {
+        o.allow_write = true;
+        o.args.push(b"inside".to_vec());
+    });
+    assert_eq!(process.stderr(), b"");
+    let changed = |name: &str| path.join(name).metadata().and_then(|m| m.modified());
+    let (touched, written) = (
+        changed("inside").expect("a time"),
+        changed("new").expect("a time"),
+    );
+    assert!(touched <= written, "{touched:?} {written:?}");
+}
+
+#[test]
 fn standard_input_is_what_was_given() {
     let (root, _outside) = root();
     let process = copy(root.path(), "/dev/stdin", "/dev/stderr", |o| {

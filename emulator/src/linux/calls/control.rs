@@ -37,8 +37,14 @@ impl Kernel {
                 name.resize(16, 0);
                 self.put(arg, &name)?;
             }
-            // PR_GET_KEEPCAPS, PR_GET_SECCOMP, PR_GET_SECUREBITS.
-            7 | 21 | 27 => {}
+            // PR_GET_KEEPCAPS, PR_GET_SECUREBITS.
+            7 | 27 => {}
+            // PR_GET_SECCOMP, PR_SET_SECCOMP.
+            21 if self.process.thread.filters.is_empty() => {}
+            21 => return Ok(2),
+            22 if arg == 1 => return self.sys_seccomp(0, 0, 0),
+            22 if arg == 2 => return self.sys_seccomp(1, 0, third),
+            22 => return Err(Errno::EINVAL),
             // PR_CAPBSET_READ.
             23 if arg >= CAPABILITIES => return Err(Errno::EINVAL),
             23 => return Ok(1),

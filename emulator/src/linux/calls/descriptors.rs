@@ -150,6 +150,9 @@ impl Kernel {
         const FIOCLEX: u32 = 0x5451;
         const FIOASYNC: u32 = 0x5452;
         const FIOQSIZE: u32 = 0x5460;
+        /// The file system shares no blocks between files.
+        const FICLONE: u32 = 0x4004_9409;
+        const FICLONERANGE: u32 = 0x4020_940d;
         let open = self.files.own.table.get(fd)?;
         if let Ok(id) = self.socket_of(&open)
             && let Some(answer) = self.socket_ioctl(id, command as u32, arg)
@@ -201,6 +204,16 @@ impl Kernel {
             _ => match open.borrow().kind {
                 Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => Err(Errno::ENOTTY),
                 Kind::Stdin | Kind::Stdout | Kind::Stderr => Err(Errno::ENOTTY),
+                Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_)
+                    if matches!(command as u32, FICLONE | FICLONERANGE) =>
+                {
+                    Err(Errno::EOPNOTSUPP)
+                }
+                Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_)
+                    if !is_of_file_systems(command as u32) =>
+                {
+                    Err(Errno::ENOTTY)
+                }
                 // ioctls of file systems and devices.
                 _ => self.not_modelled("ioctl of a file, a folder or a device", Errno::ENOTTY),
             },
@@ -459,4 +472,14 @@ impl Kernel {
 
 fn is_regular(kind: &Kind) -> bool {
     matches!(kind, Kind::Host(_) | Kind::Memory(_))
+}
+
+/// Whether an ioctl is one that file systems answer (Linux 6.12 `do_vfs_ioctl`, `ext4_ioctl`); all
+/// others are unknown to them.
+fn is_of_file_systems(command: u32) -> bool {
+    const FIBMAP: u32 = 1;
+    const FIGETBSZ: u32 = 2;
+    /// Second bytes: files, clones, volume labels, versions, encryption and verity.
+    const GROUPS: [u32; 5] = [0x94, 0x58, 0x76, 0x66, 0x15];
+    matches!(command, FIBMAP | FIGETBSZ) || GROUPS.contains(&(command >> 8 & 0xff))
 }

@@ -25,6 +25,7 @@ mod privileges;
 mod proc;
 mod ready;
 mod remap;
+mod seccomp;
 mod sem;
 mod shm;
 mod sigio;
@@ -257,6 +258,7 @@ impl Kernel {
             nr::unshare => self.sys_unshare(a),
             nr::fork => self.sys_fork(0),
             nr::vfork => self.sys_fork(tasks::VFORK),
+            nr::seccomp => self.sys_seccomp(a, b, c),
             nr::wait4 => self.sys_wait4(a, b, c, d),
             nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),

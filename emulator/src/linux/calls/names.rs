@@ -54,11 +54,15 @@ impl Kernel {
         self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
-    fn path_of(&self, open: &Shared) -> Answer<ResolvedPath> {
-        let open = open.borrow();
+    fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
+        let open = shared.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
+            Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {
+                Node::Open(shared.clone())
+            }
+            Kind::Stdin | Kind::Stdout | Kind::Stderr => Node::Open(shared.clone()),
             _ => self.files.node(&path),
         };
         match node {
@@ -113,8 +117,12 @@ impl Kernel {
         let resolved = self.files.path_to_open(base, path, flags);
         if resolved.as_ref().err() == Some(&Errno::ENOENT) {
             let missing = self.files.resolve(base, path, true);
-            if missing.is_ok_and(|resolved| is_not_modelled(&self.files, &resolved.path)) {
+            let missing = missing.map_or(Vec::new(), |resolved| resolved.path);
+            if is_not_modelled(&self.files, &missing) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
+            }
+            if missing == b"/dev/ptmx" || missing.starts_with(b"/dev/pts/") {
+                return self.not_modelled("pseudo-terminals", Errno::ENOENT);
             }
         }
         resolved

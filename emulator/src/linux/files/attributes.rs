@@ -171,12 +171,29 @@ impl Files {
             }
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
             Node::Special(special) => Attributes::of_special(self, &resolved.path, special),
+            Node::Open(open) => self.attributes_of_open(&open.borrow()),
             Node::Missing => Attributes::default(),
         }
     }
 
     /// The attributes of an open file.
     pub(in crate::linux) fn attributes_of_open(&self, open: &Description) -> Attributes {
+        let identity = &self.own.identity;
+        let attributes = self.attributes_of_kind(open);
+        match &open.kind {
+            // What has no name belongs to the process.
+            Kind::Stdin | Kind::Stdout | Kind::Stderr => {}
+            Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {}
+            _ => return attributes,
+        }
+        Attributes {
+            uid: identity.user.file,
+            gid: identity.group.file,
+            ..attributes
+        }
+    }
+
+    fn attributes_of_kind(&self, open: &Description) -> Attributes {
         match &open.kind {
             Kind::Host(file) => match file.metadata() {
                 Ok(metadata) => Attributes::of_host(&metadata, self.owners),

@@ -8,6 +8,7 @@ use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
 use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
+use std::time::SystemTime;
 
 impl Files {
     /// Whether changes at this path are made on the host.
@@ -95,7 +96,7 @@ impl Files {
         on_host: impl FnOnce(&Host, &[u8]) -> std::io::Result<()>,
     ) -> Answer {
         match &resolved.node {
-            Node::Special(_) => return Ok(0),
+            Node::Special(_) | Node::Open(_) => return Ok(0),
             Node::Host(_) if self.on_host(&resolved.path) => {
                 on_host(&self.host, &resolved.path)?;
                 return Ok(0);
@@ -143,6 +144,9 @@ impl Files {
         if !may {
             return Err(if now { Errno::EACCES } else { Errno::EPERM });
         }
+        // The host's clock stamps what is written there, so "now" is the host's, too: a file must not
+        // be newer than one that is written later.
+        let (virtual_now, host_now) = (self.now, host_now());
         self.change(
             resolved,
             |inode| {
@@ -150,7 +154,10 @@ impl Files {
                 inode.modified = modified.unwrap_or(inode.modified);
             },
             |host, path| {
-                let pair = |time: Time| (time.seconds, time.nanoseconds.into());
+                let pair = |time: Time| {
+                    let time = if time == virtual_now { host_now } else { time };
+                    (time.seconds, time.nanoseconds.into())
+                };
                 host.set_times(path, [accessed, modified].map(|time| time.map(pair)))
             },
         )
@@ -197,7 +204,12 @@ impl Files {
         if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }
-        if matches!(&resolved.node, Node::Host(metadata) if !metadata.is_file()) {
+        let is_file = match &resolved.node {
+            Node::Host(metadata) => metadata.is_file(),
+            Node::Open(_) => false,
+            _ => true,
+        };
+        if !is_file {
             return Err(Errno::EINVAL);
         }
         if !self.allows(&self.attributes(&resolved), 2) {
@@ -228,5 +240,15 @@ pub(in crate::linux) fn become_copy(open: &Shared, identity: (u64, u64), copy: &
     };
     if is_it {
         open.borrow_mut().kind = Kind::Memory(copy.clone());
+    }
+}
+
+/// The time on the host.
+fn host_now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
     }
 }

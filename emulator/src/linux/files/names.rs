@@ -171,7 +171,7 @@ impl Files {
         let on_host = matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path);
         let mut inode = None;
         match &resolved.node {
-            Node::Special(_) => return Err(Errno::EACCES),
+            Node::Special(_) | Node::Open(_) => return Err(Errno::EACCES),
             Node::Memory(found) => inode = Some(found.clone()),
             _ if on_host => {
                 self.host.remove(&resolved.path, is_directory)?;

@@ -140,6 +140,8 @@ impl Files {
                 let kind = self.create(&path, mode, flags)?;
                 opened(kind, &path)
             }
+            // The caller answers these.
+            Node::Open(open) => Ok(open),
             Node::Special(Special::Device(Device::Terminal)) => Err(Errno::ENXIO),
             Node::Special(Special::Device(device)) => opened(Kind::Device(device), &path),
             Node::Special(_) if writes => Err(Errno::EACCES),

@@ -126,6 +126,21 @@ static void listing(void) {
     T(read, again, out.bytes, 4); T(lseek, FD(RD), 0, 1);
     SYS(close, again);
     T(open, "/proc/self/fd/77", O_RDONLY);
+    /* A pipe has no other name than this. */
+    V(FD(PR));
+    HIDE(STAT_PIPE); T(stat, "/proc/self/fd/9", out.bytes);
+    HIDE(STAT_PIPE); T(stat, "/dev/fd/9", out.bytes);
+    T(stat, "/dev/fd/9/x", out.bytes);
+    T(access, "/dev/fd/9", 4);
+    T(chdir, "/dev/fd/9");
+    T(unlink, "/dev/fd/9/x");
+    T(fchmod, FD(PR), 0600);
+    T(fchown, FD(PR), -1, -1);
+    T(chmod, "/dev/fd/9", 0600);
+    T(truncate, "/dev/fd/9", 3);
+    again = SYS(open, "/dev/fd/9", O_RDONLY | O_NONBLOCK);
+    T(lseek, again, 0, 1);
+    SYS(close, again);
     T(open, "/proc/self/fd/x", O_RDONLY);
 }
 

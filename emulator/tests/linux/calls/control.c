@@ -88,10 +88,72 @@ static void scheduling(void) {
     EACH_BAD(p, T(get_robust_list, 0, p, &size); T(get_robust_list, 0, &head, p));
 }
 
+/* Filters of system calls; they cannot be taken back. */
+struct bpf { unsigned short code; unsigned char yes, no; unsigned int k; };
+struct filter { unsigned short count; struct bpf *program; };
+#define RUN(...) ({ struct bpf p_[] = { __VA_ARGS__ }; \
+    struct filter f_ = { sizeof p_ / sizeof *p_, p_ }; SYS(seccomp, 1, 0, &f_); })
+#define CHECKED(...) report("filter " #__VA_ARGS__, RUN(__VA_ARGS__))
+#define RET(k) { 6, 0, 0, k }
+static void filtering(void) {
+    unsigned int action = 0x50000, odd = 0x60000;
+    struct filter none = { 0, 0 }, bad_program = { 3, (void *)4096 };
+    T(seccomp, -1, 0, 0); T(seccomp, 0, 1, 0); T(seccomp, 0, 0, 1); T(seccomp, 9, 0, 0);
+    T(seccomp, 1, 64, 0); T(seccomp, 1, 32, &none); T(seccomp, 1, 9, &none);
+    T(seccomp, 2, 0, &action); T(seccomp, 2, 0, &odd); T(seccomp, 2, 1, &action);
+    T(seccomp, 3, 0, out.bytes); T(seccomp, 3, 1, out.bytes);
+    EACH_BAD(p, T(seccomp, 1, 0, p); T(seccomp, 2, 0, p); T(seccomp, 3, 0, p));
+    T(prctl, 38, 1, 0, 0, 0);
+    T(seccomp, 1, 0, &none); T(seccomp, 1, 0, &bad_program);
+    T(prctl, 22, 3, 0, 0, 0); T(prctl, 22, 2, 0, 0, 0);
+    /* Not valid: no return, loads outside, jumps outside, words not set, unknown codes. */
+    CHECKED({ 0, 0, 0, 1 });
+    CHECKED({ 0x20, 0, 0, 64 }, RET(0x7fff0000));
+    CHECKED({ 0x20, 0, 0, 2 }, RET(0x7fff0000));
+    CHECKED({ 0x15, 1, 0, 5 }, RET(0x7fff0000));
+    CHECKED({ 5, 0, 0, 1 }, RET(0x7fff0000));
+    CHECKED({ 5, 0, 0, -1 }, RET(0x7fff0000));
+    CHECKED({ 0x60, 0, 0, 3 }, RET(0x7fff0000));
+    CHECKED({ 2, 0, 0, 16 }, RET(0x7fff0000));
+    CHECKED({ 0x15, 0, 1, 5 }, { 2, 0, 0, 3 }, { 0x60, 0, 0, 3 }, RET(0x7fff0000));
+    CHECKED({ 0x34, 0, 0, 0 }, RET(0x7fff0000));
+    CHECKED({ 0x64, 0, 0, 32 }, RET(0x7fff0000));
+    CHECKED({ 0x94, 0, 0, 3 }, RET(0x7fff0000));
+    CHECKED({ 0x28, 0, 0, 0 }, RET(0x7fff0000));
+    CHECKED({ 0xffff, 0, 0, 0 }, RET(0x7fff0000));
+    T(prctl, 21, 0, 0, 0, 0);
+    /* getpgid of 4 is error 77; of more than 10, through arithmetic and memory, its argument. */
+    CHECKED({ 0x20, 0, 0, 0 }, { 0x15, 1, 0, __NR_getpgid }, RET(0x7fff0000), { 0x20, 0, 0, 4 },
+            { 0x15, 0, 1, 0xc000003e }, { 0x20, 0, 0, 16 }, { 0x15, 0, 1, 4 }, RET(0x5004d),
+            { 0x25, 1, 0, 10 }, RET(0x7ffc0000), { 2, 0, 0, 5 }, { 1, 0, 0, 3 }, { 0x2c, 0, 0, 0 },
+            { 0x61, 0, 0, 5 }, { 0x1c, 0, 0, 0 }, { 0x1c, 0, 0, 0 }, { 0x44, 0, 0, 0x50000 }, { 0x16, 0, 0, 0 });
+    T(prctl, 21, 0, 0, 0, 0);
+    T(getpgid, 4); T(getpgid, 12); T(getpgid, 200); T(getpgid, 5000); T(getpgid, 0x7fffffff);
+    /* The stricter of two counts, and children keep both. */
+    CHECKED({ 0x20, 0, 0, 0 }, { 0x15, 0, 1, __NR_getsid }, RET(0x50009), RET(0x7fff0000));
+    CHECKED({ 0x20, 0, 0, 0 }, { 0x15, 0, 1, __NR_getsid }, RET(0x7fff0000), RET(0x7fff0000));
+    T(getsid, 0); T(getpgid, 4);
+    unsigned int ends[] = { 0x30007, 0x80000000, 0, 0x12340000, 0x7ff00000, 0x7fc00000 };
+    for (int i = 0; i < COUNT(ends); i++) {
+        int status = 0;
+        long child = SYS(fork, 0);
+        if (child == 0) {
+            int pages[2] = { 0, 0 };
+            SYS(setrlimit, 4, pages);
+            RUN({ 0x20, 0, 0, 0 }, { 0x15, 0, 1, __NR_getppid }, RET(ends[i]), RET(0x7fff0000));
+            SYS(exit_group, -SYS(getppid, 0));
+        }
+        SYS(wait4, child, &status, 0, 0);
+        V(status & 0xff7f);
+    }
+    T(getsid, 0);
+}
+
 static void cases(void) {
     sequences();
     barriers();
     settings();
     keys();
     scheduling();
+    filtering();
 }

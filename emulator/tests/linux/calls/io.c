@@ -233,6 +233,8 @@ static void controlling(void) {
     T(flock, FD(RD), 0);
     T(flock, FD(RD), 4);
     EACH_FD(fd, T(ioctl, fd, 0x5401, out.bytes));
+    /* No file system has these: USBDEVFS_RESET, and one that nothing has. */
+    T(ioctl, FD(RD), 0x5514, 0); T(ioctl, FD(DIR), 0x5514, 0); T(ioctl, FD(RW), 0x80044800, 0);
     EACH_FD(fd, T(ioctl, fd, 0x5413, out.bytes));
     EACH_FD(fd, T(ioctl, fd, 0x5451, 0); T(fcntl, fd, F_GETFD); T(ioctl, fd, 0x5450, 0));
     int zero = 0;

@@ -1,0 +1,2 @@
+//! A program for cargo to build.
+fn main() { println!("built by cargo"); }

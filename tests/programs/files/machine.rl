@@ -1,0 +1,3 @@
+%%{ machine m; main := ( 'a'+ 'b' )* ; }%%
+%% write data;
+int run(const char *p, const char *pe) { int cs; %% write init; %% write exec; return cs; }
