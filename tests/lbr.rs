@@ -7,8 +7,8 @@ use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::{cases, spec};
-use unwind_sim_perf_model::lbr::Depth;
-use unwind_sim_record::emulator::{self, EmulatorOptions};
+use unwind_sim_perf_model::lbr::{Depth, Storage};
+use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
@@ -41,7 +41,10 @@ fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
             stack_bytes: 1 << 16,
             ..Plan::new(At::Every(every))
         },
-        lbr: lbr.to_vec(),
+        lbr: Lbr {
+            depths: lbr.to_vec(),
+            storage: Storage::PerTask,
+        },
         timeout: None,
     };
     let meta = Meta {

@@ -4,7 +4,7 @@ use crate::emulator::finder_options;
 use crate::program::{End, RunningProgram};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
@@ -36,6 +36,10 @@ pub struct Run {
     pub code_bytes: usize,
     /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
+    /// What became of the schedule.
+    pub followed: Followed,
+    /// The kernel, as the run left it.
+    pub process: Kernel,
     /// Function and offset of the unsupported instruction, if the run ended at one.
     pub place: Option<String>,
 }
@@ -111,5 +115,7 @@ pub fn run(
         pages: process.machine.core.memory.pages_in_use(),
         code_bytes: process.machine.code_bytes(),
         notices: process.notices().to_vec(),
+        followed: process.followed(),
+        process,
     })
 }

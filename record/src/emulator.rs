@@ -4,35 +4,33 @@
 //! Samples are taken at the same points as with ptrace: after the instruction that is counted, that
 //! reaches a place, or that makes the system call.
 
+mod events;
+mod places;
+
+pub use super::rings::Lbr;
 use super::rings::Rings;
 use super::shadow::Shadow;
-use super::state::{RBP, RDI, RSP, live, piece, program_entry};
-use super::{At, FetchFrame, MAIN, Plan, TraceRecorder, locate};
+use super::state::{RBP, RDI, RSP, live, piece};
+use super::{At, FetchFrame, MAIN, Plan, TraceRecorder};
 use crate::program::{End, RunningProgram};
-use hashbrown::HashMap;
+use places::{Parked, Places, Progress};
 use std::io::Write;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{
-    Kernel, MappedFile, Notice, Outcome, ProcessObserver, StartError, SystemCall, Task,
-};
+use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Access, AddressSpace, Core, Observer, Permissions, State};
-use unwind_sim_perf_model::lbr::Depth;
-use unwind_sim_recordings::files::{FinderOptions, MappingRequest};
+use unwind_sim_emulator::{Core, Observer};
+use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::model::{self, Region, RegionRole};
 use unwind_sim_recordings::trace::WriteError;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
-use unwind_sim_unwind::truth::{Cpu, Stats};
+use unwind_sim_unwind::truth::{Stats, Truth};
 
 /// Number of instructions between checks of the clock and of the recording's end.
 const SLICE: u64 = 1 << 16;
-/// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
-const NAME_MAX: usize = 15;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -40,8 +38,8 @@ pub struct EmulatorOptions {
     /// When to take samples, except [`At::Freq`], and when the recording ends. The truth is always
     /// known.
     pub plan: Plan,
-    /// Depths of the rings of branch records to keep.
-    pub lbr: Vec<Depth>,
+    /// The rings of branch records to keep.
+    pub lbr: Lbr,
     /// Maximum time.
     pub timeout: Option<Duration>,
 }
@@ -65,6 +63,12 @@ pub struct Summary {
     pub unknown: u64,
     /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
+    /// What became of the schedule.
+    pub followed: Followed,
+    /// The kernel, as the run left it.
+    pub process: Kernel,
+    /// If all threads wait for what cannot happen: the true chains of those that are observed.
+    pub waiting: Vec<(Task, Truth)>,
 }
 
 /// Why a recording failed or is incomplete.
@@ -124,6 +128,10 @@ pub fn record<W: Write>(
             break End::Timeout;
         }
     };
+    let waiting = match end {
+        End::Outcome(Outcome::Blocked { .. }) => session.waiting(&mut process),
+        _ => Vec::new(),
+    };
     let truth = session.shadow.stats();
     let names = session.names.iter().zip(&session.located);
     Ok(Summary {
@@ -138,6 +146,9 @@ pub fn record<W: Write>(
         unknown: truth.unknown - session.unknown_before,
         truth,
         notices: process.notices().to_vec(),
+        followed: process.followed(),
+        waiting,
+        process,
     })
 }
 
@@ -180,6 +191,7 @@ enum Entry {
 }
 
 /// The registers of a fetching function, until the place where the unwinder starts is reached.
+#[derive(Clone)]
 struct Armed {
     point: usize,
     sampled: Regs,
@@ -194,17 +206,12 @@ struct Session<'a, 'w, W: Write> {
     names: Vec<Name>,
     /// For each name, was it found in an image?
     located: Vec<bool>,
-    /// Indices of names not found in any mapping of this program so far.
-    missing: Vec<usize>,
-    places: HashMap<u64, Vec<Role>>,
-    armed: Vec<Armed>,
-    /// rip and rsp at the last place: a signal handler may return the thread to it.
-    last_place: (u64, u64),
-    entry: Entry,
-    /// The next instruction is the first of a program or a signal handler.
-    begins: bool,
-    /// A program was started, but has no name yet.
-    unnamed: bool,
+    /// The places of the running process, and how far the running thread is.
+    places: Places,
+    progress: Progress,
+    parked: Parked,
+    /// Whether the running process is recorded.
+    observed: bool,
     recording: bool,
     instructions: u64,
     unknown_before: u64,
@@ -220,14 +227,11 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             shadow: Shadow::default(),
             rings: Rings::new(&options.lbr),
             located: vec![false; names.len()],
-            missing: (0..names.len()).collect(),
+            places: Places::new(names.len()),
+            progress: Progress::default(),
+            parked: Parked::default(),
+            observed: true,
             names,
-            places: HashMap::new(),
-            armed: Vec::new(),
-            last_place: (0, 0),
-            entry: Entry::Left,
-            begins: false,
-            unnamed: false,
             recording: options.plan.from.is_none(),
             instructions: 0,
             unknown_before: 0,
@@ -261,11 +265,11 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// An instruction was executed; the next one is at `next`.
     #[inline]
     fn stepped(&mut self, core: &Core, insn: Insn, next: u64) {
-        if self.entry != Entry::Left {
+        if self.places.entry != Entry::Left {
             self.until_main(core, insn, next);
         }
         if !self.recording {
-            if !self.places.is_empty() {
+            if !self.places.at.is_empty() {
                 self.maybe_from(core, next);
             }
             return;
@@ -277,7 +281,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             At::Syscall => insn == Insn::Syscall,
             At::Freq(_) => false,
             At::Points(_) => {
-                if self.places.contains_key(&next) {
+                if self.places.at.contains_key(&next) {
                     self.until_place(core, insn, next);
                 }
                 false
@@ -292,10 +296,10 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// Finds `main` if no symbol gives its address.
     #[cold]
     fn until_main(&mut self, core: &Core, insn: Insn, next: u64) {
-        match self.entry {
-            Entry::At(entry) if entry == next => self.entry = Entry::Inside,
+        match self.places.entry {
+            Entry::At(entry) if entry == next => self.places.entry = Entry::Inside,
             Entry::Inside if matches!(insn, Insn::Call { .. }) => {
-                self.entry = Entry::Left;
+                self.places.entry = Entry::Left;
                 let argument = core.state.gpr(RDI);
                 if core.memory.fetch(argument, &mut [0]).is_ok() {
                     self.place_missing(|name| match name == MAIN {
@@ -311,16 +315,15 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// Looks up the names that are still missing.
     fn place_missing(&mut self, mut find: impl FnMut(&str) -> Vec<u64>) {
         let Session {
-            missing,
             names,
-            places,
+            places: Places { missing, at, .. },
             located,
             ..
         } = self;
         missing.retain(|&index| {
             let addresses = find(&names[index].text);
             for &address in &addresses {
-                places.entry(address).or_default().push(names[index].role);
+                at.entry(address).or_default().push(names[index].role);
             }
             located[index] |= !addresses.is_empty();
             addresses.is_empty()
@@ -330,7 +333,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// Starts recording, if this is the place to record from.
     #[inline]
     fn maybe_from(&mut self, core: &Core, rip: u64) {
-        let here = self.places.get(&rip);
+        let here = self.places.at.get(&rip);
         if here.is_some_and(|roles| roles.contains(&Role::From)) {
             self.recording = true;
             self.unknown_before = self.shadow.stats().unknown;
@@ -341,15 +344,15 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// The next instruction is at a place, perhaps because a handler returned to it.
     fn until_place(&mut self, core: &Core, insn: Insn, rip: u64) {
         let here = (rip, core.state.gpr(RSP));
-        if insn == Insn::Syscall && self.last_place == here {
+        if insn == Insn::Syscall && self.progress.last_place == here {
             return;
         }
-        self.last_place = here;
+        self.progress.last_place = here;
         self.at_place(core, rip);
     }
 
     fn at_place(&mut self, core: &Core, rip: u64) {
-        for role in self.places.get(&rip).cloned().unwrap_or_default() {
+        for role in self.places.at.get(&rip).cloned().unwrap_or_default() {
             match role {
                 Role::From => {}
                 Role::Sample(index) => self.at_point(core, rip, index),
@@ -373,8 +376,8 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         };
         let sampled = fetch_caller_regs(caller, cfa);
         if point.own.is_some() {
-            self.armed.retain(|a| a.point != index);
-            self.armed.push(Armed {
+            self.progress.armed.retain(|a| a.point != index);
+            self.progress.armed.push(Armed {
                 point: index,
                 sampled,
                 fetch: live,
@@ -390,10 +393,10 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     }
 
     fn at_own_point(&mut self, core: &Core, rip: u64, index: usize) {
-        let Some(at) = self.armed.iter().position(|a| a.point == index) else {
+        let Some(at) = self.progress.armed.iter().position(|a| a.point == index) else {
             return;
         };
-        let armed = self.armed.remove(at);
+        let armed = self.progress.armed.remove(at);
         let regs = SampleRegs {
             sampled: armed.sampled,
             fetch: Some(armed.fetch),
@@ -423,12 +426,25 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         self.check(written);
     }
 
-    /// The stacks of the thread, innermost first, without duplicates.
+    /// The true chains of the threads that wait, as far as they are observed.
+    fn waiting(&mut self, process: &mut Kernel) -> Vec<(Task, Truth)> {
+        let mut all = Vec::new();
+        process.visit_waiting(&mut |waiting, process| {
+            let core = &process.machine.core;
+            self.shadow.switched(waiting.task, core);
+            if process.is_observed() {
+                all.push((waiting.task, self.shadow.truth(core, waiting.state.rip)));
+            }
+        });
+        all
+    }
+
     /// The process that runs.
     fn pid(&self) -> u32 {
         self.shadow.task().process
     }
 
+    /// The stacks of the thread, innermost first, without duplicates.
     fn stacks(&self, core: &Core) -> Vec<Region<'static>> {
         let max = self.options.plan.stack_bytes;
         let first = piece(&core.memory, core.state.gpr(RSP), max, RegionRole::Stack);
@@ -452,8 +468,8 @@ impl<W: Write> Observer for Session<'_, '_, W> {
 
     #[inline]
     fn before(&mut self, core: &Core, insn: &Executed) {
-        if self.begins {
-            self.begins = false;
+        if self.progress.begins {
+            self.progress.begins = false;
             match self.recording {
                 true => self.at_place(core, insn.rip),
                 false => self.maybe_from(core, insn.rip),
@@ -468,125 +484,6 @@ impl<W: Write> Observer for Session<'_, '_, W> {
         self.rings.branch(insn, self.shadow.rip_before(), next);
         if insn != Insn::Syscall && !self.is_over() {
             self.stepped(core, insn, next);
-        }
-    }
-}
-
-impl<W: Write> ProcessObserver for Session<'_, '_, W> {
-    fn started(&mut self, core: &Core, stack_end: u64) {
-        self.shadow.started(core, stack_end);
-        self.rings.reset();
-        self.places.clear();
-        self.missing = (0..self.names.len()).collect();
-        self.armed.clear();
-        self.begins = true;
-        self.unnamed = true;
-        self.entry = match program_entry(core) {
-            Some(entry) if entry == core.state.rip => Entry::Inside,
-            Some(entry) => Entry::At(entry),
-            None => Entry::Left,
-        };
-        let pid = self.pid();
-        self.event(&model::Event::Exec { pid });
-    }
-
-    fn mapped(
-        &mut self,
-        range: Range<u64>,
-        permissions: Permissions,
-        file: Option<MappedFile<'_>>,
-    ) {
-        let path = file.map(|f| String::from_utf8_lossy(f.path).into_owned());
-        if let (true, Some(path)) = (self.unnamed, &path) {
-            self.unnamed = false;
-            let name = unwind_sim_recordings::names::file_name(path);
-            let end = (0..=NAME_MAX.min(name.len())).rfind(|&i| name.is_char_boundary(i));
-            self.event(&model::Event::Comm {
-                pid: self.pid(),
-                tid: self.shadow.task().thread,
-                name: name[..end.unwrap_or(0)].to_owned(),
-            });
-        }
-        if !permissions.allow(Access::Execute) {
-            return self.unmapped(range);
-        }
-        let request = MappingRequest {
-            pid: self.pid(),
-            name: path.as_deref().unwrap_or_default(),
-            range: range.clone(),
-            file_offset: file.map_or(0, |f| f.offset),
-            executable: true,
-            build_id: &[],
-        };
-        let (image, bias) = self.recorder.finder.mapping_for(&request);
-        let written = self.recorder.map(&request, (image.clone(), bias));
-        self.check(written);
-        self.place_missing(|name| locate(image.as_deref(), bias, &range, name));
-    }
-
-    fn unmapped(&mut self, range: Range<u64>) {
-        let space = self.recorder.world.space(self.pid());
-        let touches = |m: &unwind_sim_unwind::image::Mapping| {
-            m.range.start < range.end && range.start < m.range.end
-        };
-        if !space.mappings().iter().any(touches) {
-            return;
-        }
-        self.places.retain(|address, _| !range.contains(address));
-        let pid = self.pid();
-        self.event(&model::Event::Unmap { pid, range });
-    }
-
-    fn forked(&mut self, child: Task, _: bool, _: &State) {
-        self.shadow.forked(child);
-        self.event(&model::Event::Fork {
-            pid: child.process,
-            tid: child.thread,
-            parent_pid: self.pid(),
-        });
-    }
-
-    fn process_ended(&mut self, process: u32) {
-        self.shadow.process_ended(process);
-        self.event(&model::Event::Exit {
-            pid: process,
-            tid: process,
-        });
-    }
-
-    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
-        self.shadow.thread_started(task, state, memory);
-        self.event(&model::Event::Fork {
-            pid: task.process,
-            tid: task.thread,
-            parent_pid: task.process,
-        });
-    }
-
-    fn switched(&mut self, task: Task, core: &Core) {
-        self.shadow.switched(task, core);
-        self.rings.reset();
-        self.begins = true;
-    }
-
-    fn thread_ended(&mut self, task: Task) {
-        self.shadow.thread_ended(task);
-        self.event(&model::Event::Exit {
-            pid: task.process,
-            tid: task.thread,
-        });
-    }
-
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
-        self.shadow.signal(interrupted, handler, restorer);
-        self.begins = true;
-    }
-
-    fn system_call(&mut self, call: &SystemCall, core: &Core) {
-        self.shadow.system_call(call, core);
-        // After a call that does not return there is no state to sample.
-        if call.returns && !self.is_over() {
-            self.stepped(core, Insn::Syscall, core.state.rip);
         }
     }
 }

@@ -32,9 +32,12 @@ const CLD_CONTINUED: i32 = 6;
 
 /// Which children a parent waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Which {
+pub enum Which {
+    /// Any of them.
     Any,
+    /// The one with this number.
     Number(u32),
+    /// One of this process group.
     Group(u32),
 }
 

@@ -153,6 +153,12 @@ impl Kernel {
         self.process.exit_signal = SIGCHLD;
         self.process.has_executed = true;
         self.process.layout = prepared.layout;
+        let paths = [path, &prepared.path];
+        let observed = self.observed.after_exec(self.process.observed, paths);
+        if observed != self.process.observed {
+            self.process.observed = observed;
+            self.system.events.push(Event::Observed(observed));
+        }
         self.system.events.extend(prepared.events);
         let name = prepared.path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
@@ -168,6 +174,8 @@ impl Kernel {
         let number = self.process.number;
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         let filters = std::mem::take(&mut self.process.thread.filters);
+        let executed = self.executed();
+        self.system.schedule.renumbered(number, executed);
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.process.thread.filters = filters;
         self.process.thread.time = time;

@@ -6,11 +6,12 @@ use super::errno::{Answer, Errno};
 use super::files::{Files, FilesOptions, Node};
 use super::identity::Identity;
 use super::objects::Objects;
-use super::options::{Limits, ProcessOptions};
+use super::options::{Limits, Observed, ProcessOptions};
 use super::outcome::{Notice, Outcome};
 use super::process::{ParkedProcess, Process};
 use super::random::Random;
 use super::resources;
+use super::share::Schedule;
 use super::streams::{Patience, Streams};
 use super::system::{KernelState, System};
 use super::{PARENT_PID, PID};
@@ -38,6 +39,7 @@ pub struct Kernel {
     pub(super) system: System,
     pub(super) clock: Clock,
     pub(super) limits: Limits,
+    pub(super) observed: Observed,
     pub(super) outcome: Option<Outcome>,
     pub(super) notices: Vec<Notice>,
     /// A copy of everything except memory, if nothing has changed since it was made.
@@ -121,13 +123,23 @@ impl Kernel {
             files,
             objects: Objects::new(),
             processes: BTreeMap::new(),
-            system: System::new(options.seed),
+            system: System::new(Schedule::new(
+                options.seed,
+                options.schedule,
+                options.keeps_schedule,
+            )),
             clock,
             limits: options.limits,
+            observed: options.observed,
             outcome: None,
             notices: Vec::new(),
             saved: None,
         }
+    }
+
+    /// Whether the running process is observed.
+    pub fn is_observed(&self) -> bool {
+        self.process.observed
     }
 
     /// Instructions executed so far.

@@ -112,6 +112,12 @@ impl Layout {
         })
     }
 
+    /// All mapped files, by address.
+    pub(super) fn files(&self) -> impl Iterator<Item = (Range<u64>, &FileMapping)> {
+        let all = self.files.iter();
+        all.map(|(&start, (end, file))| (start..*end, file))
+    }
+
     /// Whether a file is mapped whose changes are visible.
     pub(super) fn has_objects(&self) -> bool {
         self.files.values().any(|(_, file)| file.object.is_some())

@@ -198,6 +198,21 @@ impl Locks {
         };
     }
 
+    /// Who keeps a thread waiting for a lock of its process.
+    pub(super) fn blocker(&self, task: Task) -> Option<Holder> {
+        let (file, wanted) = self.waiting.get(&task)?;
+        self.conflict(*file, wanted).map(|lock| lock.holder)
+    }
+
+    /// Who has locks of a file: ranges, and the whole (`flock`).
+    pub(super) fn holders(&self, file: Key) -> (Vec<Holder>, Vec<u32>) {
+        let Some(all) = self.files.get(&file) else {
+            return (Vec::new(), Vec::new());
+        };
+        let ranges = all.ranges.iter().map(|lock| lock.holder).collect();
+        (ranges, all.whole.iter().map(|(open, _)| *open).collect())
+    }
+
     /// Forgets what the threads of a process wait for.
     pub(super) fn forget_waiting(&mut self, process: u32) {
         self.waiting.retain(|task, _| task.process != process);

@@ -40,6 +40,7 @@ mod resources;
 mod rseq;
 mod run;
 mod schedule;
+mod share;
 mod signals;
 mod snapshot;
 mod streams;
@@ -47,21 +48,26 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod turns;
 mod unsupported;
 mod usage;
 mod waiter;
+mod waiting;
 
+pub use end::Which;
 pub use exec::{StartError, StartErrorKind};
 pub use kernel::Kernel;
 pub use limit::Limit;
 pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
-pub use options::{Limits, ProcessOptions};
+pub use options::{Limits, Observed, ProcessOptions};
 pub use outcome::{Notice, Outcome, Why};
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
-pub use threads::{Task, Waiting};
+pub use threads::Task;
+pub use turns::{Followed, Misfit, MisfitKind, Turn, TurnError};
 pub use unsupported::Unsupported;
+pub use waiting::{MappedCode, Owner, OwnerKnown, WaitFile, Waiting, WaitsFor};
 
 /// The number of the process and of its thread.
 pub(crate) const PID: u32 = 1000;

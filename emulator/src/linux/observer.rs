@@ -106,6 +106,13 @@ pub trait ProcessObserver: Observer {
         let _ = (task, core);
     }
 
+    /// Whether the running process is observed from here on. While it is not, only its mappings,
+    /// threads and children are reported. It becomes observed before it is reported to have started
+    /// a program.
+    fn observes(&mut self, observed: bool) {
+        let _ = observed;
+    }
+
     /// A thread has ended, but not the last one.
     fn thread_ended(&mut self, task: Task) {
         let _ = task;
@@ -128,6 +135,7 @@ impl ProcessObserver for () {}
 /// A report, kept until there is an observer.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
+    Observed(bool),
     Started {
         stack_end: u64,
     },
@@ -148,6 +156,7 @@ pub(super) enum Event {
 impl Event {
     pub(super) fn tell<O: ProcessObserver>(self, core: &Core, observer: &mut O) {
         match self {
+            Event::Observed(observed) => observer.observes(observed),
             Event::Started { stack_end } => observer.started(core, stack_end),
             Event::Mapped {
                 range,

@@ -1,9 +1,11 @@
 //! How a process is started.
 
 use super::streams::{Input, Output};
+use super::turns::Turn;
 use crate::address_space;
 use crate::processor::Processor;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -22,6 +24,12 @@ pub struct ProcessOptions {
     pub allow_write: bool,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// The turns of the threads; afterwards, or without, the seed decides.
+    pub schedule: Option<Arc<[Turn]>>,
+    /// Whether to keep the turns for [`super::Kernel::turns`].
+    pub keeps_schedule: bool,
+    /// The processes whose instructions are reported; others run at full speed.
+    pub observed: Observed,
     /// User number. Files of the user who runs the emulator belong to it.
     pub uid: u32,
     /// Group number; the same applies to files.
@@ -52,6 +60,9 @@ impl Default for ProcessOptions {
             cwd: b"/".to_vec(),
             allow_write: false,
             seed: 0,
+            schedule: None,
+            keeps_schedule: false,
+            observed: Observed::All,
             uid: 1000,
             gid: 1000,
             stdin: Input::Bytes(Vec::new()),
@@ -62,6 +73,38 @@ impl Default for ProcessOptions {
             limits: Limits::default(),
             processor: Processor::default(),
         }
+    }
+}
+
+/// The processes whose instructions, system calls and signals are reported to the observer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Observed {
+    /// All of them.
+    #[default]
+    All,
+    /// The one with which the run begins.
+    First,
+    /// Those that run a program with one of these file names, as it was called or after symbolic
+    /// links.
+    Programs(Vec<Vec<u8>>),
+}
+
+impl Observed {
+    /// Whether a process that runs a program, known by these paths, is observed, if it `was` before.
+    pub(super) fn after_exec(&self, was: bool, paths: [&[u8]; 2]) -> bool {
+        match self {
+            Observed::All => true,
+            Observed::First => was,
+            Observed::Programs(names) => paths.iter().any(|path| {
+                let name = path.rsplit(|&byte| byte == b'/').next();
+                names.iter().any(|wanted| Some(&wanted[..]) == name)
+            }),
+        }
+    }
+
+    /// Whether a child is observed whose parent is, or is not.
+    pub(super) fn after_fork(&self, parent: bool) -> bool {
+        parent && *self != Observed::First
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a run ended.
 
 use super::limit::Limit;
+use super::turns::Misfit;
 use super::unsupported::Unsupported;
 use crate::stop::Exception;
 use std::fmt;
@@ -36,6 +37,8 @@ pub enum Outcome {
         /// The name of the call.
         call: &'static str,
     },
+    /// The schedule that was given does not fit the program.
+    Misfit(Misfit),
     /// A stream of this process was not ready before [`super::ProcessOptions::stream_deadline`], or
     /// before [`super::ProcessOptions::stream_stop`].
     StreamTimeout {
@@ -71,6 +74,7 @@ impl fmt::Display for Outcome {
                     "{call} before {rip:#x} waits for something that cannot happen"
                 )
             }
+            Outcome::Misfit(misfit) => misfit.fmt(f),
             Outcome::StreamTimeout { rip, call } => write!(
                 f,
                 "stopped: timeout while {call} before {rip:#x} waits for a standard stream"

@@ -56,6 +56,8 @@ pub(super) struct Process {
     pub(super) ended_time: u64,
     /// What the children have used for which it has waited, and theirs.
     pub(super) children: Usage,
+    /// Whether its instructions are reported.
+    pub(super) observed: bool,
 }
 
 impl Process {
@@ -89,6 +91,7 @@ impl Process {
             begun: UP * SECOND,
             ended_time: 0,
             children: Usage::default(),
+            observed: true,
         }
     }
 

@@ -4,7 +4,7 @@ use super::errno::Errno;
 use super::kernel::Kernel;
 use super::limit::Limit;
 use super::numbers;
-use super::observer::{ProcessObserver, SystemCall};
+use super::observer::{Event, ProcessObserver, SystemCall};
 use super::outcome::{Notice, Outcome};
 use super::threads::Made;
 use crate::machine::Exit;
@@ -57,7 +57,10 @@ impl Kernel {
         self.tell_task(observer);
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
         let most = timer.min(instructions_max).min(self.share());
-        let exit = self.machine.run(most, observer);
+        let exit = match self.process.observed {
+            true => self.machine.run(most, observer),
+            false => self.machine.run(most, &mut ()),
+        };
         self.clock.set(self.executed());
         if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
             // The kernel's state changes from here on.
@@ -69,13 +72,17 @@ impl Kernel {
             // 32-bit calls of a 64-bit program.
             Exit::Kernel(Call::Int80) => self.unsupported(2),
             Exit::Exception(exception) => {
-                observer.exception(exception, &self.machine.core);
+                if self.process.observed {
+                    observer.exception(exception, &self.machine.core);
+                }
                 self.exception(exception);
             }
             Exit::Halt => {
                 self.machine.core.state.rip = self.machine.core.state.rip.wrapping_sub(1);
                 let exception = Exception::GeneralProtection;
-                observer.exception(exception, &self.machine.core);
+                if self.process.observed {
+                    observer.exception(exception, &self.machine.core);
+                }
                 self.exception(exception);
             }
             Exit::Unsupported => self.unsupported(0),
@@ -99,6 +106,9 @@ impl Kernel {
             self.saved = None;
         }
         for event in self.system.events.drain(..) {
+            if let Event::Observed(observed) = event {
+                self.system.told_observed = observed;
+            }
             event.tell(&self.machine.core, observer);
         }
     }
@@ -110,6 +120,10 @@ impl Kernel {
         if task != self.system.told {
             self.system.told = task;
             observer.switched(task, &self.machine.core);
+            if self.process.observed != self.system.told_observed {
+                self.system.told_observed = self.process.observed;
+                observer.observes(self.process.observed);
+            }
         }
     }
 
@@ -151,6 +165,7 @@ impl Kernel {
         self.files.now = self.clock.time();
         self.files.thread = self.process.thread.number;
         self.process.signals.own.restart = None;
+        let was_observed = self.process.observed;
         let filtered = self.filtered(number, args);
         let result = match filtered.unwrap_or_else(|| self.answer(number, args)) {
             Ok(value) => value,
@@ -191,7 +206,10 @@ impl Kernel {
                 && !self.process.signals.kill_next(),
             before,
         };
-        observer.system_call(&call, &self.machine.core);
+        // Of an `execve` that begins or ends the observation, one half is missing.
+        if was_observed && self.process.observed {
+            observer.system_call(&call, &self.machine.core);
+        }
         if self.process.thread.has_ended && !self.process.has_ended {
             observer.thread_ended(self.task());
         }

@@ -1,57 +1,46 @@
 //! Which thread runs: round robin on one processor, each for a number of instructions that the
-//! run's seed gives. A thread that waits gives way to the next; if all wait, time passes.
+//! run's seed gives, or as a given schedule says. A thread that waits gives way to the next; if all
+//! wait, time passes.
 
 use super::kernel::Kernel;
 use super::numbers;
 use super::observer::ProcessObserver;
 use super::outcome::Outcome;
-use super::random::Random;
 use super::threads::Task;
+use super::turns::{Followed, Misfit, MisfitKind, Turn};
 
-/// Instructions that a thread runs at most before another one does. On average it is half of it.
-const QUANTUM_MAX: u64 = 20_000;
-/// How often time passes without a thread that can go on: a timer that nobody reads expires forever.
+/// How often time passes without a thread that can go on, until only the ends of waits count: a
+/// timer that nobody reads expires forever.
 const IDLE_MAX: u32 = 10_000;
-/// Makes the random numbers of the schedule others than those that programs draw.
-const STREAM: u64 = 0x7363_6865_6475_6c65;
-
-/// The processor's time.
-#[derive(Clone, Debug)]
-pub(super) struct Schedule {
-    random: Random,
-    /// The number of executed instructions at which the running thread has had its share.
-    end: u64,
-}
-
-impl Schedule {
-    pub(super) fn new(seed: u64) -> Schedule {
-        Schedule {
-            random: Random::new(seed ^ STREAM),
-            end: 0,
-        }
-    }
-
-    /// Gives the running thread its share.
-    pub(super) fn begin(&mut self, executed: u64) {
-        let mut bytes = [0; 8];
-        self.random.fill(&mut bytes);
-        self.end = executed + 1 + u64::from_le_bytes(bytes) % QUANTUM_MAX;
-    }
-
-    /// Takes the rest of the running thread's share away.
-    pub(super) fn give_way(&mut self) {
-        self.end = 0;
-    }
-}
 
 impl Kernel {
     /// The instructions that the running thread may execute now; all that are asked for, if there
     /// is no other thread.
     pub(super) fn share(&self) -> u64 {
-        match self.process.others.is_empty() && self.processes.is_empty() {
+        let is_alone = self.process.others.is_empty() && self.processes.is_empty();
+        match is_alone && self.system.schedule.turn().is_none() {
             true => u64::MAX,
             false => self.system.schedule.end.saturating_sub(self.executed()),
         }
+    }
+
+    /// What has become of the schedule so far.
+    pub fn followed(&self) -> Followed {
+        let taken = self.system.schedule.taken.as_ref();
+        Followed {
+            turns: taken.map_or(Vec::new(), |taken| taken.all(self.executed())),
+            left: self.turn_left(),
+        }
+    }
+
+    fn turn_left(&self) -> Option<usize> {
+        let schedule = &self.system.schedule;
+        let (at, turn) = schedule.turn()?;
+        let is_over = schedule.has_begun()
+            && (turn.instructions == Turn::OPEN || schedule.end <= self.executed());
+        let next = at + usize::from(is_over);
+        let count = schedule.given.as_ref()?.turns.len();
+        (next < count).then_some(next + 1)
     }
 
     /// Whether the running thread cannot go on.
@@ -69,24 +58,126 @@ impl Kernel {
         }
         // The kernel's state changes from here on.
         self.saved = None;
+        if self.follow(observer) {
+            return;
+        }
         let mut idle = 0;
         while self.outcome.is_none() {
+            let changes = self.system.changes;
             let (before, after): (Vec<Task>, Vec<Task>) =
                 self.tasks().partition(|&task| task <= self.task());
             for task in after.into_iter().chain(before) {
-                if self.can_run(task) && self.let_run(task, observer) {
+                if self.can_run(task) && self.try_task(task, observer) {
                     return;
                 }
             }
-            idle += 1;
-            if self.outcome.is_none() && (!self.pass_time() || idle > IDLE_MAX) {
-                self.end_stuck();
+            // A call that was answered in part may be what another one waits for.
+            if changes == self.system.changes {
+                self.idle(&mut idle);
             }
         }
     }
 
+    /// Follows a given schedule. False if there is none, or it is over.
+    fn follow<O: ProcessObserver>(&mut self, observer: &mut O) -> bool {
+        let mut idle = 0;
+        while self.outcome.is_none() {
+            let Some((_, turn)) = self.system.schedule.turn() else {
+                return false;
+            };
+            let is_open = turn.instructions == Turn::OPEN;
+            let has_ended = match is_open {
+                true => self.is_stuck(),
+                false => self.system.schedule.end <= self.executed(),
+            };
+            if self.system.schedule.has_begun() && has_ended {
+                self.system.schedule.next_turn();
+                continue;
+            }
+            let mut tasks = self.tasks();
+            let Some(task) = tasks.find(|task| task.thread == turn.thread) else {
+                self.misfit(MisfitKind::NoThread);
+                break;
+            };
+            let can_run = self.can_run(task);
+            let changes = self.system.changes;
+            let runs = can_run && self.try_task(task, observer);
+            if turn.instructions == 0 {
+                self.system.schedule.next_turn();
+                continue;
+            }
+            if runs {
+                return true;
+            }
+            if changes == self.system.changes && !self.try_others(task, observer) {
+                self.idle(&mut idle);
+            }
+        }
+        true
+    }
+
+    /// The thread of the current turn cannot run: answers the calls of others, of which it may wait
+    /// for one. If another one can run, the schedule does not fit. Whether anything has changed.
+    fn try_others<O: ProcessObserver>(&mut self, task: Task, observer: &mut O) -> bool {
+        let changes = self.system.changes;
+        let waits = self.thread_mut(task.process, task.thread);
+        let waits = waits.and_then(|thread| thread.wait.as_ref());
+        let call = waits.and_then(|wait| numbers::name(wait.made.number));
+        let others: Vec<Task> = self.tasks().filter(|&other| other != task).collect();
+        for other in others {
+            let thread = self.thread_mut(other.process, other.thread);
+            let waits = thread.is_some_and(|thread| thread.wait.is_some());
+            if self.can_run(other) && (!waits || self.try_task(other, observer)) {
+                self.misfit(MisfitKind::Waits(call, other.thread));
+                return true;
+            }
+        }
+        changes != self.system.changes
+    }
+
+    /// Lets time pass, or ends the run if nothing will happen.
+    fn idle(&mut self, idle: &mut u32) {
+        *idle += 1;
+        if self.outcome.is_none() && !self.pass_time(*idle < IDLE_MAX) {
+            self.end_stuck();
+        }
+    }
+
+    /// Ends the run because the given schedule does not fit.
+    fn misfit(&mut self, why: MisfitKind) {
+        let executed = self.executed();
+        let schedule = &self.system.schedule;
+        let Some((at, turn)) = schedule.turn() else {
+            return;
+        };
+        let begun = schedule.given.as_ref().and_then(|given| given.begun);
+        self.outcome = Some(Outcome::Misfit(Misfit {
+            number: at + 1,
+            turn,
+            done: begun.map_or(0, |begun| executed - begun),
+            executed,
+            why,
+        }));
+    }
+
+    /// Lets a thread run, or answers its call. False if it still waits.
+    fn try_task<O: ProcessObserver>(&mut self, task: Task, observer: &mut O) -> bool {
+        let before = (self.system.changes, self.system.told);
+        let runs = self.let_run(task, observer);
+        let is_seen = before != (self.system.changes, self.system.told);
+        let executed = self.executed();
+        if let Some(taken) = &mut self.system.schedule.taken {
+            match runs {
+                true => taken.run(self.process.thread.number, executed),
+                false if is_seen => taken.answered(task.thread, executed),
+                false => {}
+            }
+        }
+        runs
+    }
+
     /// All threads, by number.
-    fn tasks(&self) -> impl Iterator<Item = Task> {
+    fn tasks(&self) -> impl Iterator<Item = Task> + use<> {
         let mut all: Vec<Task> = Vec::new();
         for process in self.all_processes().filter(|process| !process.has_ended) {
             let task = |thread| Task {
@@ -148,6 +239,9 @@ impl Kernel {
     fn let_run<O: ProcessObserver>(&mut self, task: Task, observer: &mut O) -> bool {
         if task != self.task() {
             self.switch_to(task);
+        }
+        // Another one may have been asked in between, but none has run.
+        if task != self.system.told {
             self.leave_sequence();
         }
         if let Some(wait) = &self.process.thread.wait {
@@ -166,8 +260,8 @@ impl Kernel {
         true
     }
 
-    /// Sleeps until a wait ends, or a timer's signal ends one. False if there is neither.
-    fn pass_time(&mut self) -> bool {
+    /// Sleeps until a wait ends, or a timer's signal ends one if `timers`. False if there is neither.
+    fn pass_time(&mut self, timers: bool) -> bool {
         let wakes = |process: u32, signal: u8| {
             let process = self.all_processes().find(|p| p.number == process);
             process.is_some_and(|process| {
@@ -179,7 +273,7 @@ impl Kernel {
                 is_read || !is_blocked && !process.signals.is_ignored(signal)
             })
         };
-        let timer = self.clock.next_while_sleeping(wakes);
+        let timer = self.clock.next_while_sleeping(wakes).filter(|_| timers);
         let ends = [timer, self.next_end_of_wait()];
         let Some(next) = ends.into_iter().flatten().min() else {
             return false;

@@ -102,6 +102,7 @@ impl Clone for Kernel {
             system: self.system.clone(),
             clock: self.clock.clone(),
             limits: self.limits,
+            observed: self.observed.clone(),
             outcome: self.outcome.clone(),
             notices: self.notices.clone(),
             saved: None,

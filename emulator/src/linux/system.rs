@@ -10,7 +10,7 @@ use super::objects::Objects;
 use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::{Ended, ParkedProcess, Process};
-use super::schedule::Schedule;
+use super::share::Schedule;
 use super::threads::Task;
 use super::waiter::Waiter;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +24,8 @@ pub(super) struct System {
     pub(super) next_number: u32,
     /// The thread that the observer knows to run.
     pub(super) told: Task,
+    /// Whether the observer has been told that the running process is observed.
+    pub(super) told_observed: bool,
     pub(super) schedule: Schedule,
     /// The threads that wait for futexes, those that have waited longest first.
     pub(super) futexes: VecDeque<Waiter>,
@@ -40,12 +42,13 @@ pub(super) struct System {
 }
 
 impl System {
-    pub(super) fn new(seed: u64) -> System {
+    pub(super) fn new(schedule: Schedule) -> System {
         System {
             ended: Vec::new(),
             next_number: PID + 1,
             told: Task::FIRST,
-            schedule: Schedule::new(seed),
+            told_observed: true,
+            schedule,
             futexes: VecDeque::new(),
             ipc: Ipc::default(),
             locks: Locks::default(),

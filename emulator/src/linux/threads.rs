@@ -112,17 +112,6 @@ pub(super) struct Parked {
     pub(super) thread: Thread,
 }
 
-/// A thread that waits, for a report.
-#[derive(Clone, Debug)]
-pub struct Waiting {
-    /// The thread.
-    pub task: Task,
-    /// The call in which it waits.
-    pub call: &'static str,
-    /// Its registers, after the `syscall`.
-    pub state: State,
-}
-
 impl Kernel {
     /// The thread that runs.
     pub fn task(&self) -> Task {
@@ -130,35 +119,6 @@ impl Kernel {
             process: self.process.number,
             thread: self.process.thread.number,
         }
-    }
-
-    /// The threads that wait in a call, by number. If the run ended because none can go on, these
-    /// are all.
-    pub fn waiting(&self) -> Vec<Waiting> {
-        let mut all = Vec::new();
-        let mut add = |process: &Process, thread: &Thread, state: &State| {
-            if let Some(wait) = &thread.wait {
-                all.push(Waiting {
-                    task: Task {
-                        process: process.number,
-                        thread: thread.number,
-                    },
-                    call: super::numbers::name(wait.made.number).unwrap_or(""),
-                    state: state.clone(),
-                });
-            }
-        };
-        let running = (&self.process, &self.machine.core.state);
-        let parked = self.processes.values();
-        let parked = parked.map(|parked| (&parked.process, &parked.state));
-        for (process, state) in parked.chain([running]) {
-            add(process, &process.thread, state);
-            for other in process.others.values() {
-                add(process, &other.thread, &other.state);
-            }
-        }
-        all.sort_by_key(|waiting| waiting.task);
-        all
     }
 
     /// Whether the call that is answered has waited before.

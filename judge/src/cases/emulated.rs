@@ -6,7 +6,7 @@ use crate::case::Case;
 use std::path::Path;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::Outcome;
-use unwind_sim_record::emulator::{self, EmulatorOptions};
+use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
 use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::TraceWriter;
@@ -23,7 +23,7 @@ pub(super) fn run(
     let root = program.options.root.clone();
     let options = EmulatorOptions {
         plan: plan(case, at),
-        lbr: Vec::new(),
+        lbr: Lbr::default(),
         timeout: None,
     };
     let mut writer =

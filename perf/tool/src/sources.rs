@@ -17,7 +17,7 @@ use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec::{self, SpecError};
-use unwind_sim_record::emulator::{self, EmulatorOptions, RecordError};
+use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr, RecordError};
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::view::Filter;
@@ -232,7 +232,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
             stack_bytes: STACK_BYTES,
             ..Plan::new(At::Every(every))
         },
-        lbr: Vec::new(),
+        lbr: Lbr::default(),
         timeout: None,
     };
     let written = |error: WriteError| failed(error.into());

@@ -227,6 +227,7 @@ impl Kernel {
         if wanted.has(CLONE_CLEAR_SIGHAND) {
             process.signals.clear_handlers();
         }
+        process.observed = self.observed.after_fork(self.process.observed);
         if !shares {
             process.thread.rseq = self.process.thread.rseq;
         }
@@ -360,7 +361,7 @@ impl Kernel {
     }
 
     /// The children that `waitid` names, and whether it may wait for them.
-    fn waited_for(&self, which: u32, id: u64) -> Answer<(Which, bool)> {
+    pub(in crate::linux) fn waited_for(&self, which: u32, id: u64) -> Answer<(Which, bool)> {
         /// `P_PIDFD`.
         const BY_DESCRIPTOR: u32 = 3;
         Ok(match (which, id as i32) {

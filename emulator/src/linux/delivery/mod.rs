@@ -89,6 +89,8 @@ impl Kernel {
         self.process.signals.set_blocked(mask);
         let core = &self.machine.core;
         let handler = core.state.cpu_at(core.state.rip);
-        observer.signal(info.signal, &interrupted, &handler, action.restorer);
+        if self.process.observed {
+            observer.signal(info.signal, &interrupted, &handler, action.restorer);
+        }
     }
 }
