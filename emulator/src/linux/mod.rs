@@ -34,6 +34,7 @@ mod observer;
 mod options;
 mod outcome;
 mod process;
+mod quota;
 mod random;
 mod resources;
 mod rseq;
