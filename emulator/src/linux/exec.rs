@@ -217,11 +217,11 @@ impl Kernel {
         }
         let bytes = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
-            Node::Memory(inode) => Ok(inode.borrow().data().to_vec()),
-            _ => self.files.read_whole(&resolved.path),
+            Node::Memory(inode) => Ok(Bytes::from_vec(inode.borrow().data().to_vec())),
+            _ => self.files.read_program(&resolved.path, self.limits.bytes()),
         };
         let bytes = bytes.map_err(|_| error(StartErrorKind::NotReadable))?;
-        Ok((resolved, Bytes::from_vec(bytes)))
+        Ok((resolved, bytes))
     }
 
     fn prepare(

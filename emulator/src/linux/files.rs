@@ -7,6 +7,7 @@
 
 mod attributes;
 mod change;
+mod contents;
 mod description;
 mod host;
 mod inode;
@@ -19,6 +20,7 @@ mod table;
 use attributes::Owners;
 pub(super) use attributes::{Attributes, DEVICE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use change::become_copy;
+use contents::Contents;
 pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
 use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef, seal};
@@ -95,6 +97,7 @@ pub(super) struct OwnFiles {
 #[derive(Debug)]
 pub(super) struct Files {
     host: Host,
+    contents: Contents,
     allow_write: bool,
     entries: BTreeMap<Vec<u8>, Entry>,
     /// Files of the host that were copied, by device and inode number: all their names lead to the
@@ -136,6 +139,7 @@ impl Files {
     pub(super) fn new(options: FilesOptions) -> Files {
         let mut files = Files {
             host: Host::new(&options.root),
+            contents: Contents::default(),
             allow_write: options.allow_write,
             entries: BTreeMap::new(),
             copied: BTreeMap::new(),

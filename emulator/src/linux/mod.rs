@@ -35,6 +35,7 @@ mod observer;
 mod options;
 mod outcome;
 mod process;
+mod quota;
 mod random;
 mod resources;
 mod rseq;

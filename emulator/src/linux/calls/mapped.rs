@@ -8,11 +8,11 @@
 //! Source: Linux 6.12 `mm/filemap.c`, `mm/truncate.c`.
 
 use crate::address_space::{AddressSpace, ObjectId, PAGE_SIZE, Permissions};
-use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Device, Kind, Shared, become_copy, o};
 use crate::linux::layout::{FileMapping, Layout};
 use crate::linux::objects::MappedFile;
+use crate::linux::{Kernel, Limit};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -82,9 +82,22 @@ impl Kernel {
             false => None,
         };
         let open = open.borrow();
-        let bytes = match memory {
-            Some(_) => Vec::new(),
-            None => bytes_of(&open.kind, offset, size)?,
+        let bytes = match (memory, &open.kind) {
+            (Some(_), _) => Ok(Bytes::from_vec(Vec::new())),
+            (None, Kind::Host(host)) => {
+                let most = self.limits.bytes();
+                self.files.content(host, offset, size, most)
+            }
+            (None, Kind::Memory(inode)) => {
+                let most = self.limits.bytes();
+                let inode = inode.borrow();
+                self.files.content_in_memory(&inode, offset, size, most)
+            }
+            (None, _) => Err(Errno::ENODEV),
+        };
+        let bytes = match bytes {
+            Err(Errno::ENOMEM) => return self.refuse(Limit::Memory, Errno::ENOMEM),
+            bytes => bytes?,
         };
         let file = FileMapping {
             path: Rc::from(&open.path[..]),
@@ -96,7 +109,7 @@ impl Kernel {
         };
         Ok(Some(Content {
             file,
-            bytes: Bytes::from_vec(bytes),
+            bytes,
             held: open.size()?.saturating_sub(offset).min(size),
         }))
     }
@@ -117,6 +130,9 @@ impl Kernel {
                 mapped.open = own.shared();
             }
             return Ok(mapped.memory);
+        }
+        if own.size()? > self.limits.bytes() {
+            return self.refuse(Limit::Memory, Errno::ENOMEM);
         }
         let mut bytes = bytes_of(&own.kind, 0, u64::MAX)?;
         // Behind its content an object is zero.

@@ -7,6 +7,7 @@ use super::special::{Device, Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use std::io::Read;
 use std::rc::Rc;
+use unwind_sim_unwind::image::Bytes;
 
 /// Flags of `open` (Linux 6.12 `include/uapi/asm-generic/fcntl.h`).
 pub(in crate::linux) mod o {
@@ -194,6 +195,12 @@ impl Files {
             return None;
         }
         self.open(resolved, o::RDONLY, 0, Vec::new()).ok()
+    }
+
+    /// The content of a program on the host, shared with mappings of it; not more than `most` bytes.
+    pub(in crate::linux) fn read_program(&mut self, path: &[u8], most: u64) -> Answer<Bytes> {
+        let file = self.host.open(path, Access::READ)?;
+        self.content(&file, 0, u64::MAX, most)
     }
 
     /// The content of a file of the host that is not too large for memory.

@@ -71,6 +71,7 @@ impl Files {
         let copied = self.copied_with(refs);
         Files {
             host: self.host.clone(),
+            contents: self.contents.clone(),
             allow_write: self.allow_write,
             entries: copied.entries,
             copied: copied.copied,

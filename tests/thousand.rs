@@ -1,0 +1,75 @@
+//! 1,000 threads, processes and executed programs at the same time, in little memory of the host,
+//! with `emulate` and with `verify` and four unwinders. A small number runs always.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+
+use common::compiler::Scratch;
+use common::skip::skip;
+use std::path::Path;
+use std::process::Command;
+
+const SOURCE: &str = include_str!("thousand/tasks.c");
+/// Memory that the tool may use at most for 1,000 of them, KiB.
+const MEMORY_MAX: u64 = 4 << 20;
+
+/// Runs the program in the machine with so much memory; `how` is the subcommand with its options.
+fn run(how: &str, program: &Path, arguments: &[&str], memory: u64) {
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
+        .arg(memory.to_string())
+        .arg(env!("CARGO_BIN_EXE_unwind-sim"))
+        .args(how.split(' '))
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .output()
+        .expect("sh runs");
+    let [said, errors] = [output.stdout, output.stderr];
+    let (said, errors) = (
+        String::from_utf8_lossy(&said),
+        String::from_utf8_lossy(&errors),
+    );
+    let wanted = format!("{} {}", arguments[0], arguments[1]);
+    assert!(
+        said.lines().any(|line| line == wanted),
+        "{how} {arguments:?}: {said}{errors}"
+    );
+    // `verify` may have found something in the tables of this computer's libraries.
+    let is_verify = how.starts_with("verify");
+    let status = output.status.code();
+    assert!(
+        status == Some(0) || is_verify && status == Some(1),
+        "{how} {arguments:?}: {status:?} {errors}"
+    );
+}
+
+fn all(count: &str, memory: u64) -> Result<(), String> {
+    let scratch = Scratch::new();
+    let program = scratch.cc("tasks.c", SOURCE, &["-O1", "-pthread"])?;
+    for how in ["emulate", "verify -u dwarf,sframe,orc,fp"] {
+        for kind in ["threads", "processes"] {
+            run(how, &program, &[kind, count], memory);
+        }
+        run(how, &program, &["programs", count, "/bin/cat"], memory);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_few_tasks_at_the_same_time() {
+    if let Err(why) = all("20", MEMORY_MAX / 4) {
+        skip("a_few_tasks_at_the_same_time", why);
+    }
+}
+
+#[test]
+fn a_thousand_tasks_at_the_same_time() {
+    let name = "a_thousand_tasks_at_the_same_time";
+    if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
+        return skip(name, "slow; set UNWIND_SIM_SLOW=1");
+    }
+    if let Err(why) = all("1000", MEMORY_MAX) {
+        skip(name, why);
+    }
+}
