@@ -92,6 +92,7 @@ fn a_difference_is_a_line_of_json() {
         end: unwind_sim_record::program::End::Outcome(Outcome::Limit),
         difference: Some(Box::new(difference)),
         compared: 1,
+        vex: 0,
         led: 0,
         exceptions: 0,
         time: std::time::Duration::ZERO,
