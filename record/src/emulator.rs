@@ -4,35 +4,34 @@
 //! Samples are taken at the same points as with ptrace: after the instruction that is counted, that
 //! reaches a place, or that makes the system call.
 
+mod generated;
+mod process;
+
 use super::rings::Rings;
 use super::shadow::Shadow;
-use super::state::{RBP, RDI, RSP, live, piece, program_entry};
-use super::{At, FetchFrame, MAIN, Plan, TraceRecorder, locate};
+use super::state::{RBP, RDI, RSP, live, piece};
+use super::{At, FetchFrame, MAIN, Plan, TraceRecorder};
 use crate::program::{End, RunningProgram};
+use generated::Generated;
 use hashbrown::HashMap;
 use std::io::Write;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{
-    Kernel, MappedFile, Notice, Outcome, ProcessObserver, StartError, SystemCall, Task,
-};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
 use unwind_sim_emulator::machine::{BlockId, Executed};
-use unwind_sim_emulator::{Access, AddressSpace, Core, Observer, Permissions, State};
+use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_perf_model::lbr::Depth;
-use unwind_sim_recordings::files::{FinderOptions, MappingRequest};
+use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::model::{self, Region, RegionRole};
 use unwind_sim_recordings::trace::WriteError;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
-use unwind_sim_unwind::truth::{Cpu, Stats};
+use unwind_sim_unwind::truth::Stats;
 
 /// Number of instructions between checks of the clock and of the recording's end.
 const SLICE: u64 = 1 << 16;
-/// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
-const NAME_MAX: usize = 15;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -124,6 +123,10 @@ pub fn record<W: Write>(
             break End::Timeout;
         }
     };
+    session.name_generated(&mut |path| process.file(path));
+    if let Some(error) = session.error.take() {
+        return Err(error.into());
+    }
     let truth = session.shadow.stats();
     let names = session.names.iter().zip(&session.located);
     Ok(Summary {
@@ -191,6 +194,7 @@ struct Session<'a, 'w, W: Write> {
     recorder: &'a mut TraceRecorder<'w, W>,
     shadow: Shadow,
     rings: Rings,
+    generated: Generated,
     names: Vec<Name>,
     /// For each name, was it found in an image?
     located: Vec<bool>,
@@ -219,6 +223,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             recorder,
             shadow: Shadow::default(),
             rings: Rings::new(&options.lbr),
+            generated: Generated::default(),
             located: vec![false; names.len()],
             missing: (0..names.len()).collect(),
             names,
@@ -423,12 +428,12 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         self.check(written);
     }
 
-    /// The stacks of the thread, innermost first, without duplicates.
     /// The process that runs.
     fn pid(&self) -> u32 {
         self.shadow.task().process
     }
 
+    /// The stacks of the thread, innermost first, without duplicates.
     fn stacks(&self, core: &Core) -> Vec<Region<'static>> {
         let max = self.options.plan.stack_bytes;
         let first = piece(&core.memory, core.state.gpr(RSP), max, RegionRole::Stack);
@@ -459,6 +464,9 @@ impl<W: Write> Observer for Session<'_, '_, W> {
                 false => self.maybe_from(core, insn.rip),
             }
         }
+        if insn.index == 0 {
+            self.maybe_hook(core, insn.rip);
+        }
         self.shadow.before(core, insn);
     }
 
@@ -468,125 +476,6 @@ impl<W: Write> Observer for Session<'_, '_, W> {
         self.rings.branch(insn, self.shadow.rip_before(), next);
         if insn != Insn::Syscall && !self.is_over() {
             self.stepped(core, insn, next);
-        }
-    }
-}
-
-impl<W: Write> ProcessObserver for Session<'_, '_, W> {
-    fn started(&mut self, core: &Core, stack_end: u64) {
-        self.shadow.started(core, stack_end);
-        self.rings.reset();
-        self.places.clear();
-        self.missing = (0..self.names.len()).collect();
-        self.armed.clear();
-        self.begins = true;
-        self.unnamed = true;
-        self.entry = match program_entry(core) {
-            Some(entry) if entry == core.state.rip => Entry::Inside,
-            Some(entry) => Entry::At(entry),
-            None => Entry::Left,
-        };
-        let pid = self.pid();
-        self.event(&model::Event::Exec { pid });
-    }
-
-    fn mapped(
-        &mut self,
-        range: Range<u64>,
-        permissions: Permissions,
-        file: Option<MappedFile<'_>>,
-    ) {
-        let path = file.map(|f| String::from_utf8_lossy(f.path).into_owned());
-        if let (true, Some(path)) = (self.unnamed, &path) {
-            self.unnamed = false;
-            let name = unwind_sim_recordings::names::file_name(path);
-            let end = (0..=NAME_MAX.min(name.len())).rfind(|&i| name.is_char_boundary(i));
-            self.event(&model::Event::Comm {
-                pid: self.pid(),
-                tid: self.shadow.task().thread,
-                name: name[..end.unwrap_or(0)].to_owned(),
-            });
-        }
-        if !permissions.allow(Access::Execute) {
-            return self.unmapped(range);
-        }
-        let request = MappingRequest {
-            pid: self.pid(),
-            name: path.as_deref().unwrap_or_default(),
-            range: range.clone(),
-            file_offset: file.map_or(0, |f| f.offset),
-            executable: true,
-            build_id: &[],
-        };
-        let (image, bias) = self.recorder.finder.mapping_for(&request);
-        let written = self.recorder.map(&request, (image.clone(), bias));
-        self.check(written);
-        self.place_missing(|name| locate(image.as_deref(), bias, &range, name));
-    }
-
-    fn unmapped(&mut self, range: Range<u64>) {
-        let space = self.recorder.world.space(self.pid());
-        let touches = |m: &unwind_sim_unwind::image::Mapping| {
-            m.range.start < range.end && range.start < m.range.end
-        };
-        if !space.mappings().iter().any(touches) {
-            return;
-        }
-        self.places.retain(|address, _| !range.contains(address));
-        let pid = self.pid();
-        self.event(&model::Event::Unmap { pid, range });
-    }
-
-    fn forked(&mut self, child: Task, _: bool, _: &State) {
-        self.shadow.forked(child);
-        self.event(&model::Event::Fork {
-            pid: child.process,
-            tid: child.thread,
-            parent_pid: self.pid(),
-        });
-    }
-
-    fn process_ended(&mut self, process: u32) {
-        self.shadow.process_ended(process);
-        self.event(&model::Event::Exit {
-            pid: process,
-            tid: process,
-        });
-    }
-
-    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
-        self.shadow.thread_started(task, state, memory);
-        self.event(&model::Event::Fork {
-            pid: task.process,
-            tid: task.thread,
-            parent_pid: task.process,
-        });
-    }
-
-    fn switched(&mut self, task: Task, core: &Core) {
-        self.shadow.switched(task, core);
-        self.rings.reset();
-        self.begins = true;
-    }
-
-    fn thread_ended(&mut self, task: Task) {
-        self.shadow.thread_ended(task);
-        self.event(&model::Event::Exit {
-            pid: task.process,
-            tid: task.thread,
-        });
-    }
-
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
-        self.shadow.signal(interrupted, handler, restorer);
-        self.begins = true;
-    }
-
-    fn system_call(&mut self, call: &SystemCall, core: &Core) {
-        self.shadow.system_call(call, core);
-        // After a call that does not return there is no state to sample.
-        if call.returns && !self.is_over() {
-            self.stepped(core, Insn::Syscall, core.state.rip);
         }
     }
 }

@@ -97,6 +97,7 @@ pub fn run(
             break End::Timeout;
         }
     };
+    checker.name_generated(&mut |path| process.file(path));
     let (mut results, space) = checker.finish();
     results.memory.decoded = process.machine.code_bytes();
     Ok(Run {
