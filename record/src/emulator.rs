@@ -5,6 +5,7 @@
 //! reaches a place, or that makes the system call.
 
 mod events;
+mod generated;
 mod places;
 
 pub use super::rings::Lbr;
@@ -13,6 +14,7 @@ use super::shadow::Shadow;
 use super::state::{RBP, RDI, RSP, live, piece};
 use super::{At, FetchFrame, MAIN, Plan, TraceRecorder};
 use crate::program::{End, RunningProgram};
+use generated::Generated;
 use places::{Parked, Places, Progress};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -132,6 +134,10 @@ pub fn record<W: Write>(
         End::Outcome(Outcome::Blocked { .. }) => session.waiting(&mut process),
         _ => Vec::new(),
     };
+    session.name_generated(&mut |path| process.file(path));
+    if let Some(error) = session.error.take() {
+        return Err(error.into());
+    }
     let truth = session.shadow.stats();
     let names = session.names.iter().zip(&session.located);
     Ok(Summary {
@@ -203,6 +209,7 @@ struct Session<'a, 'w, W: Write> {
     recorder: &'a mut TraceRecorder<'w, W>,
     shadow: Shadow,
     rings: Rings,
+    generated: Generated,
     names: Vec<Name>,
     /// For each name, was it found in an image?
     located: Vec<bool>,
@@ -226,6 +233,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             recorder,
             shadow: Shadow::default(),
             rings: Rings::new(&options.lbr),
+            generated: Generated::default(),
             located: vec![false; names.len()],
             places: Places::new(names.len()),
             progress: Progress::default(),
@@ -474,6 +482,9 @@ impl<W: Write> Observer for Session<'_, '_, W> {
                 true => self.at_place(core, insn.rip),
                 false => self.maybe_from(core, insn.rip),
             }
+        }
+        if insn.index == 0 {
+            self.maybe_hook(core, insn.rip);
         }
         self.shadow.before(core, insn);
     }

@@ -9,6 +9,7 @@ pub mod emulate;
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
+pub mod jit;
 mod linked;
 pub mod processor;
 pub mod program;
@@ -124,6 +125,17 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
             self.images.push(image.clone());
         }
         Ok(index)
+    }
+
+    /// The index of an image that was added.
+    fn index_of(&self, image: &Arc<Image>) -> Option<ImageIndex> {
+        let at = self.images.iter().position(|i| Arc::ptr_eq(i, image))?;
+        Some(ImageIndex(at as u32))
+    }
+
+    /// Adds parts to an image.
+    fn extend(&mut self, index: ImageIndex, parts: &ImageParts) -> Result<(), WriteError> {
+        self.writer.extend_image(index, parts)
     }
 
     /// Marks the code around these addresses and at the start of their functions as wanted.

@@ -106,9 +106,10 @@ impl Shadow {
         self.own.others.insert(task, thread_tracker(state, memory));
     }
 
-    /// A process was created, as a copy of the running thread.
-    pub fn forked(&mut self, child: Task) {
-        let mut stacks = Stacks::new(child, self.own.tracker.fork());
+    /// A process was created, whose only thread has the registers `state`.
+    pub fn forked(&mut self, child: Task, state: &State) {
+        let tracker = process_tracker(&self.own.tracker, self.before.rsp, state);
+        let mut stacks = Stacks::new(child, tracker);
         stacks.suspended = self.own.suspended.clone();
         self.processes.insert(child.process, stacks);
     }
@@ -225,6 +226,15 @@ pub fn at_call(call: &SystemCall) -> Cpu {
     Cpu {
         rip: call.before.rip.wrapping_sub(SYSCALL),
         ..call.before
+    }
+}
+
+/// The shadow stack of a new process whose thread has the registers `state`: that of its parent,
+/// unless `clone` gave it another stack than the parent's at `rsp`.
+pub fn process_tracker(parent: &Tracker, rsp: u64, state: &State) -> Tracker {
+    match state.gpr(4) == rsp {
+        true => parent.fork(),
+        false => Tracker::root(&state.cpu_at(state.rip), state.gpr(4)),
     }
 }
 

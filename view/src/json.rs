@@ -50,7 +50,8 @@ pub use tables::{
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
-    ContradictionLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine, verification,
+    ContradictionLine, JitLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine,
+    verification,
 };
 
 use crate::listing::found_by;
@@ -89,6 +90,9 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// The stores of one instruction into live slots, from `verify`.
     SlotStore(SlotStoreLine),
+    #[cfg(feature = "machine")]
+    /// A generated function without an unwind table, from `verify`.
+    Jit(JitLine),
     #[cfg(feature = "machine")]
     /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),

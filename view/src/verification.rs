@@ -40,6 +40,7 @@ pub fn text(subject: &Subject<'_>) -> String {
         truth.failures()
     );
     table(&mut out, subject.names, &results.tallies);
+    generated(&mut out, subject);
     stores(&mut out, subject);
     let all = groups(results);
     let sections = (0..subject.names.len())
@@ -130,6 +131,37 @@ fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
             t.walks,
             t.walks_wrong
         );
+    }
+}
+
+/// Adds the generated code for which there is no table.
+fn generated(out: &mut String, subject: &Subject<'_>) {
+    let Results {
+        generated, tallies, ..
+    } = subject.results;
+    let instructions: u64 = generated.iter().map(|f| f.instructions).sum();
+    if instructions == 0 {
+        return;
+    }
+    let walks = tallies.iter().map(|t| t.walks_unjudged).max().unwrap_or(0);
+    let _ = writeln!(
+        out,
+        "\nJIT, no table: {} in {}, and {} that end there; not judged",
+        counted(instructions, "instruction"),
+        counted(generated.len(), "function"),
+        counted(walks, "walk"),
+    );
+    let shown = if subject.all {
+        generated.len()
+    } else {
+        GROUPS_MAX
+    };
+    for function in generated.iter().take(shown) {
+        let _ = writeln!(out, "  {:>12}  {}", function.instructions, function.name);
+    }
+    let more = generated.len().saturating_sub(shown);
+    if more > 0 {
+        let _ = writeln!(out, "  and {} (--all)", counted(more, "more function"));
     }
 }
 

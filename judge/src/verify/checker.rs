@@ -6,14 +6,17 @@
 
 mod calls;
 mod deadlock;
+mod generated;
 mod process;
 mod slots;
+mod whole;
 
 use super::blocks::PlaceOf;
 use super::claim::{self, Claim, Judged, Parts};
 use super::code::{Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
 use super::findings::{self, Check, Finding, Findings};
 use super::frames::{outer, top, wrong_in};
+use super::generated::{Function, Generated};
 use super::images::Images;
 use super::marks::Marks;
 use super::memory::MemoryUse;
@@ -30,6 +33,7 @@ use std::collections::HashMap;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
+use unwind_sim_record::jit::Jit;
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
@@ -43,6 +47,8 @@ use unwind_sim_unwind::truth::{Cpu, Held, Stats, Suspended, Tracker, Truth};
 pub struct Tally {
     /// Instructions at which its row was checked.
     pub checked: u64,
+    /// Instructions of generated code for which it has no table.
+    pub no_table: u64,
     /// Instructions at which something was wrong, of any class.
     pub wrong: u64,
     /// Instructions at which only a loss of a derived table was found.
@@ -59,6 +65,8 @@ pub struct Tally {
     pub walks: u64,
     /// Walks whose chain was wrong.
     pub walks_wrong: u64,
+    /// Walks that ended in generated code without a table, and are not judged.
+    pub walks_unjudged: u64,
     /// Distinct rows that executed instructions met.
     pub rows: u64,
 }
@@ -86,6 +94,8 @@ pub struct Results {
     pub stores: SlotStores,
     /// The memory used by the checker, without the machine's decoded code.
     pub memory: MemoryUse,
+    /// The generated functions without a table that were executed.
+    pub generated: Vec<Function>,
     /// How many checks had to be computed.
     pub work: Work,
 }
@@ -118,6 +128,8 @@ pub struct Checker<'a> {
     /// The statistics of programs before the last `execve`.
     earlier: Stats,
     suspended: Suspended,
+    jit: Jit,
+    generated: Generated,
     code: Code,
     rows: Vec<Marks<ImageId>>,
     findings: Findings,
@@ -128,6 +140,8 @@ pub struct Checker<'a> {
     last_set: u32,
     judged: [Judged; UNWINDERS_MAX],
     wrong: u8,
+    /// A bit for each unwinder for which the last instruction is generated code without a table.
+    no_table: u8,
     /// What has changed since.
     changed: Parts,
     /// What the last outcome depends on, and the lowest stack slot that any claim reads.
@@ -187,12 +201,15 @@ impl<'a> Checker<'a> {
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
             suspended: Suspended::new(),
+            jit: Jit::default(),
+            generated: Generated::default(),
             code: Code::new(),
             findings: Findings::new(),
             elide,
             last_set: NONE,
             judged: [Judged::NOTHING; UNWINDERS_MAX],
             wrong: 0,
+            no_table: 0,
             changed: claim::ALL,
             depends: 0,
             lowest_slot: 0,
@@ -217,16 +234,16 @@ impl<'a> Checker<'a> {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let found = self.findings.finish();
         for (which, tally) in tallies.iter_mut().enumerate() {
-            tally.checked = self.checked;
+            tally.checked = self.checked - tally.no_table;
             tally.rows = self.rows[which].count();
-            (tally.walks, tally.walks_wrong) = self.walks.tally(which);
+            (tally.walks, tally.walks_wrong, tally.walks_unjudged) = self.walks.tally(which);
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
         }
         let mut memory = self.code.memory();
         memory.findings = self.findings.bytes();
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
-        memory.met += rows.sum::<usize>() + self.places.bytes();
+        memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
         let executed = self.code.into_addresses();
         let results = Results {
             tallies,
@@ -236,6 +253,7 @@ impl<'a> Checker<'a> {
             truth,
             addresses: executed.count(),
             executed,
+            generated: self.generated.functions(&self.places),
             places: self.places,
             stores: self.stores.finish(),
             memory,
@@ -258,7 +276,9 @@ impl<'a> Checker<'a> {
             places: &mut self.places,
             rows: &mut self.rows,
         };
-        self.code.look_up(core, insn, &mut tables);
+        let is_hook = self.jit.is_hook(insn.rip);
+        self.code.look_up(core, insn, is_hook, &mut tables);
+        self.meet_generated(insn.rip);
     }
 
     /// Checks the innermost frame at the next instruction, whose outcome is not known. Returns
@@ -310,6 +330,7 @@ impl<'a> Checker<'a> {
                 Claim::Missing => {
                     self.judged[which] = Judged::without_cfa(number, claim::NOTHING);
                 }
+                Claim::NoTable => self.judged[which] = Judged::without_cfa(number, 0),
                 Claim::Slow => self.judged[which] = Judged::NOTHING,
             }
             let judged = &self.judged[which];
@@ -317,6 +338,7 @@ impl<'a> Checker<'a> {
             self.wrong |= u8::from(judged.wrong != 0) << which;
         }
         self.depends = known.depends;
+        self.no_table = known.no_table;
         if known.has_slow {
             self.judge_slow(core, rip, set);
         } else if self.elide {
@@ -343,6 +365,9 @@ impl<'a> Checker<'a> {
     /// Counts what is wrong at the next instruction.
     #[inline]
     fn count(&mut self, core: &Core, insn: &Executed, place: u32) {
+        if self.no_table != 0 {
+            self.count_generated(insn.rip);
+        }
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let mut left = self.wrong;
         while left != 0 {
@@ -417,41 +442,6 @@ impl<'a> Checker<'a> {
         }
         found
     }
-
-    fn walk(&mut self, core: &Core, rip: u64) {
-        let depth = self.tracker.frames().len() as u64;
-        self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
-        if self.tracker.in_doubt() {
-            return;
-        }
-        let truth = self.tracker.truth(&core.state.cpu_at(rip));
-        let live = live_registers(&core.state, rip);
-        let subject = Subject {
-            space: &self.space,
-            memory: &core.memory,
-            truth: &truth,
-            live: &live,
-        };
-        let found = self.walks.take(
-            self.engines,
-            &subject,
-            &mut self.caches,
-            &self.judged.map(|judged| judged.wrong),
-            (self.number, self.places.at(&self.space, rip)),
-        );
-        for (which, contradiction) in found {
-            let depth = self.tracker.frames().len().checked_sub(1);
-            let site = findings::Site {
-                place: self
-                    .places
-                    .at(&self.space, contradiction.pc.symbol_address()),
-                address: contradiction.pc.value(),
-                activation: self.activation(depth.and_then(|d| d.checked_sub(contradiction.frame))),
-                number: self.number,
-            };
-            self.findings.walked(which, site, &contradiction);
-        }
-    }
 }
 
 impl Observer for Checker<'_> {
@@ -484,7 +474,7 @@ impl Observer for Checker<'_> {
         let same = set == self.last_set && self.changed & self.depends == 0;
         if same || self.judge(core, insn.rip, set) {
             self.checked += 1;
-            if self.wrong != 0 {
+            if self.wrong | self.no_table != 0 {
                 self.count(core, insn, findings);
             }
         }
@@ -493,16 +483,9 @@ impl Observer for Checker<'_> {
         }
         self.changed = writes;
         if stores != NO_STORES {
-            self.about_to_store(core, set, stores);
+            self.about_to_store(core, insn.rip, set, stores);
         } else if writes & claim::RSP != 0 {
-            // A push hits a slot only if a claim names one that is not in use.
-            let rsp = core.state.gpr(4);
-            if self.lowest_slot < rsp {
-                self.changed |= claim::SLOTS;
-                if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
-                    self.store(core, set, rsp.saturating_sub(8)..rsp);
-                }
-            }
+            self.about_to_push(core, set);
         }
         if !matches!(
             self.class,

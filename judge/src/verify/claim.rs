@@ -84,6 +84,8 @@ pub(super) enum Claim {
     Slow,
     /// There is no row.
     Missing,
+    /// There is none in generated code, for which the program registered no table.
+    NoTable,
 }
 
 /// The last checked claim of an unwinder and its result.
@@ -147,6 +149,7 @@ impl Claim {
             Claim::Simple(simple) => simple.depends,
             Claim::Slow => ALL,
             Claim::Missing => FRAME | SLOTS,
+            Claim::NoTable => FRAME,
         }
     }
 }

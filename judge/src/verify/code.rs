@@ -14,6 +14,7 @@ use std::ops::Range;
 use unwind_sim_emulator::effects::{Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core};
+use unwind_sim_record::jit;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
@@ -75,6 +76,9 @@ impl Known {
 
 /// The number of [`Stores::Nothing`].
 pub(super) const NO_STORES: u32 = 0;
+/// Added to the number of what the first instruction of a function stores that registers unwind
+/// tables.
+pub(super) const HOOK: u32 = 1 << 31;
 
 /// The claims of the rows at a return address.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +103,8 @@ pub(super) struct Set {
     pub(super) depends: Parts,
     /// Whether a claim does not have the common shape. Then equal claims do not mean equal rows.
     pub(super) has_slow: bool,
+    /// A bit for each unwinder for which this is generated code without a table.
+    pub(super) no_table: u8,
 }
 
 /// The instructions that were met in one address space, with its current images.
@@ -167,11 +173,25 @@ impl Tables<'_> {
         )
     }
 
+    /// Whether `reason` says that the code at `address`, which has no row, was generated and has no
+    /// table.
+    fn is_without_table(&self, address: u64, reason: &Reason) -> bool {
+        is_missing(reason) && self.space.find(address).is_some_and(jit::is_generated)
+    }
+
     fn meet(&mut self, which: usize, source: &RowSource) {
         if let Some(image) = source.image {
             self.rows[which].insert(image, source.start);
         }
     }
+}
+
+/// Whether the reason is that there is no row or table.
+pub(super) fn is_missing(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NoImage { .. } | Reason::NoTable { .. } | Reason::NoRow { .. }
+    )
 }
 
 impl Code {
@@ -299,9 +319,15 @@ impl Code {
         self.instructions.get_mut(self.met.current + index as usize)
     }
 
-    /// Looks up an instruction.
+    /// Looks up an instruction. `is_hook`: it is the first of a function that registers tables.
     #[cold]
-    pub(super) fn look_up(&mut self, core: &Core, insn: &Executed, tables: &mut Tables<'_>) {
+    pub(super) fn look_up(
+        &mut self,
+        core: &Core,
+        insn: &Executed,
+        is_hook: bool,
+        tables: &mut Tables<'_>,
+    ) {
         let bytes = bytes(&core.memory, insn);
         let class = classify(&bytes);
         let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
@@ -314,7 +340,7 @@ impl Code {
         let claims = self.claims_at(insn.rip, tables, true);
         let more = match class {
             Insn::Call { len, .. } => self.claims_behind(insn.rip.wrapping_add(len.into()), tables),
-            _ => self.stores.number(effects.stores),
+            _ => self.stores.number(effects.stores) | if is_hook { HOOK } else { 0 },
         };
         let known = Known {
             claims,
@@ -335,6 +361,7 @@ impl Code {
         for (which, place) in claims.iter_mut().enumerate().take(tables.finders.len()) {
             let finder = tables.finders[which];
             *place = match tables.row(which, address) {
+                Err(reason) if tables.is_without_table(address, &reason) => Claim::NoTable,
                 Err(_) => Claim::Missing,
                 Ok(row) => {
                     if executed {
@@ -366,6 +393,10 @@ impl Code {
             part_of,
             depends: used.iter().fold(0, |all, claim| all | claim.depends()),
             has_slow: used.contains(&Claim::Slow),
+            no_table: (0..)
+                .zip(used)
+                .filter(|(_, claim)| **claim == Claim::NoTable)
+                .fold(0, |bits, (which, _)| bits | 1 << which),
         };
         self.sets.number(set)
     }

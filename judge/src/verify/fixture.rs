@@ -82,6 +82,7 @@ pub fn results(mappings: &[Mapping], executed: &[u64]) -> Results {
         places,
         stores: SlotStores::default(),
         memory: MemoryUse::default(),
+        generated: Vec::new(),
         work: Work::default(),
     }
 }

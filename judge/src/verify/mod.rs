@@ -16,6 +16,7 @@ mod findings;
 #[doc(hidden)]
 pub mod fixture;
 mod frames;
+mod generated;
 pub mod groups;
 mod images;
 pub mod listing;
@@ -32,6 +33,7 @@ mod work;
 pub use checker::{Checker, Results, Tally};
 pub use code::UNWINDERS_MAX;
 pub use findings::{Check, Finding};
+pub use generated::Function as GeneratedFunction;
 pub use images::Images;
 pub use memory::MemoryUse;
 pub use places::{NOWHERE, PlaceId, Places};

@@ -5,9 +5,10 @@ use super::memory::list_bytes;
 use crate::hex::hex_bytes;
 use hashbrown::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::image::{AddressSpace, ImageId, Mapping};
+use unwind_sim_unwind::image::{AddressSpace, Image, ImageId, ImageParts, Mapping, Symbol};
 
 /// The number of a place.
 pub type PlaceId = u32;
@@ -94,6 +95,50 @@ impl Places {
     /// The mapping of a place.
     pub fn mapping(&self, id: PlaceId) -> Option<&Mapping> {
         self.all.get(id as usize)
+    }
+
+    /// Adds the names of generated code to a place.
+    pub(super) fn name(&mut self, id: PlaceId, symbols: &[Symbol]) {
+        let Some(mapping) = self.all.get_mut(id as usize) else {
+            return;
+        };
+        let first = symbols.partition_point(|s| s.address < mapping.range.start);
+        let last = symbols.partition_point(|s| s.address < mapping.range.end);
+        let own = mapping.image.as_deref();
+        let known = own.map_or(&[][..], Image::symbols);
+        let inside = symbols[first..last].iter();
+        let new: Vec<Symbol> = inside.filter(|s| !known.contains(s)).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        let parts = match own {
+            Some(image) => ImageParts {
+                name: image.name().to_owned(),
+                build_id: image.build_id().to_vec(),
+                text: image.text().to_vec(),
+                sections: image.sections().to_vec(),
+                symbols: [known, &new].concat(),
+            },
+            None => ImageParts {
+                name: "[jit]".to_owned(),
+                text: vec![mapping.range.clone()],
+                symbols: new,
+                ..ImageParts::default()
+            },
+        };
+        mapping.image = Some(Arc::new(Image::new(parts)));
+    }
+
+    /// The function at an address, or the mapping if no name is known.
+    pub(super) fn function(&self, id: PlaceId, address: u64) -> String {
+        let Some(mapping) = self.mapping(id) else {
+            return format!("{address:#x}");
+        };
+        let image = mapping.image.as_ref();
+        match image.and_then(|image| image.symbol(mapping.svma(address))) {
+            Some(symbol) => symbol.name.clone(),
+            None => format!("[anonymous {:#x}]", mapping.range.start),
+        }
     }
 
     /// The first place of the same image.

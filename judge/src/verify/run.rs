@@ -107,6 +107,7 @@ pub fn run(
         End::Outcome(Outcome::Blocked { .. }) => checker.deadlock(&mut process),
         _ => Vec::new(),
     };
+    checker.name_generated(&mut |path| process.file(path));
     let (mut results, space) = checker.finish();
     results.memory.decoded = process.machine.code_bytes();
     Ok(Run {

@@ -2,16 +2,19 @@
 //! frames. A walk that goes wrong although all of its rows are right is a bug in unwind-sim.
 
 use super::claim::{self, Wrong};
-use super::code::UNWINDERS_MAX;
+use super::code::{UNWINDERS_MAX, is_missing};
 use super::findings::Site;
 use super::places::PlaceId;
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Walked, diagnose, end_code};
 use crate::engine::{Engine, Setting};
 use std::ops::Range;
+use unwind_sim_record::jit;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Start;
@@ -40,7 +43,8 @@ const DISAGREEMENTS_MAX: usize = 100;
 /// The walks of a run.
 pub(super) struct Walks {
     setting: Setting,
-    taken: [(u64, u64); UNWINDERS_MAX],
+    /// Judged, wrong, and not judged.
+    taken: [(u64, u64, u64); UNWINDERS_MAX],
     disagreements: Vec<Disagreement>,
 }
 
@@ -48,13 +52,13 @@ impl Walks {
     pub(super) fn new(setting: Setting) -> Walks {
         Walks {
             setting,
-            taken: [(0, 0); UNWINDERS_MAX],
+            taken: [(0, 0, 0); UNWINDERS_MAX],
             disagreements: Vec::new(),
         }
     }
 
-    /// The numbers of walks and of wrong walks of an unwinder.
-    pub(super) fn tally(&self, which: usize) -> (u64, u64) {
+    /// The numbers of judged, of wrong, and of unjudged walks of an unwinder.
+    pub(super) fn tally(&self, which: usize) -> (u64, u64, u64) {
         self.taken[which]
     }
 
@@ -108,6 +112,10 @@ impl Walks {
         for (which, engine) in engines.iter().enumerate() {
             let chain = engine.walk(&stack, &mut caches[which]);
             let (verdict, ground) = judge(&chain, subject.truth, 0);
+            if ends_without_table(&chain, verdict, subject.space) {
+                self.taken[which].2 += 1;
+                continue;
+            }
             self.taken[which].0 += 1;
             let has_caller = subject.truth.frames().len() > 1;
             if verdict == Verdict::Ok {
@@ -150,6 +158,16 @@ impl Walks {
         }
         found
     }
+}
+
+/// Whether the chain is right as far as it goes, and ended in generated code for which the program
+/// registered no table.
+fn ends_without_table(chain: &Chain, verdict: Verdict, space: &AddressSpace) -> bool {
+    let is_right =
+        matches!(verdict, Verdict::Truncated { at } if at as usize == chain.frames.len());
+    let last = chain.frames.last().map(|frame| frame.pc.symbol_address());
+    let mapping = last.and_then(|address| space.find(address));
+    is_right && is_missing(&chain.end.reason) && mapping.is_some_and(jit::is_generated)
 }
 
 /// Whether the code is about the walk and not about a row: bounds, limits, stack switches, short

@@ -2,13 +2,11 @@
 
 use super::places::{Places, Progress};
 use super::{Entry, Session};
-use crate::locate;
 use crate::state::program_entry;
 use std::io::Write;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
-use unwind_sim_emulator::{Access, AddressSpace, Core, Permissions, State};
-use unwind_sim_recordings::files::MappingRequest;
+use unwind_sim_emulator::{AddressSpace, Core, Permissions, State};
 use unwind_sim_recordings::model;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::Cpu;
@@ -18,6 +16,7 @@ const NAME_MAX: usize = 15;
 
 impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     fn started(&mut self, core: &Core, stack_end: u64) {
+        self.generated.process_ended(self.pid());
         self.shadow.started(core, stack_end);
         self.rings.exec();
         self.places = Places::new(self.names.len());
@@ -55,38 +54,33 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
         if !self.observed {
             return;
         }
-        if !permissions.allow(Access::Execute) {
-            return self.unmapped(range);
+        self.generated.own.unmapped(&range);
+        if let Some(file) = file {
+            self.generated.own.file_mapped(file.path);
         }
-        let request = MappingRequest {
-            pid: self.pid(),
-            name: path.as_deref().unwrap_or_default(),
-            range: range.clone(),
-            file_offset: file.map_or(0, |f| f.offset),
-            executable: true,
-            build_id: &[],
-        };
-        let (image, bias) = self.recorder.finder.mapping_for(&request);
-        let written = self.recorder.map(&request, (image.clone(), bias));
-        self.check(written);
-        self.place_missing(|name| locate(image.as_deref(), bias, &range, name));
+        self.remap(range, permissions, file);
+    }
+
+    fn protected(
+        &mut self,
+        range: Range<u64>,
+        permissions: Permissions,
+        file: Option<MappedFile<'_>>,
+    ) {
+        if self.observed {
+            self.remap(range.clone(), permissions, file);
+            self.lay(&[range]);
+        }
     }
 
     fn unmapped(&mut self, range: Range<u64>) {
-        let space = self.recorder.world.space(self.pid());
-        let touches = |m: &unwind_sim_unwind::image::Mapping| {
-            m.range.start < range.end && range.start < m.range.end
-        };
-        if !space.mappings().iter().any(touches) {
-            return;
-        }
-        self.places.at.retain(|address, _| !range.contains(address));
-        let pid = self.pid();
-        self.event(&model::Event::Unmap { pid, range });
+        self.generated.own.unmapped(&range);
+        self.forget(range);
     }
 
-    fn forked(&mut self, child: Task, _: bool, _: &State) {
-        self.shadow.forked(child);
+    fn forked(&mut self, child: Task, _: bool, state: &State) {
+        self.shadow.forked(child, state);
+        self.generated.forked(child.process);
         self.parked.forked(child, &self.places);
         self.rings.forked(self.shadow.task(), child);
         self.event(&model::Event::Fork {
@@ -98,6 +92,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
 
     fn process_ended(&mut self, process: u32) {
         self.shadow.process_ended(process);
+        self.generated.process_ended(process);
         let first = Task {
             process,
             thread: process,
@@ -123,6 +118,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
 
     fn switched(&mut self, task: Task, core: &Core) {
         let last = self.shadow.task();
+        self.generated.switched(last.process, task.process);
         self.shadow.switched(task, core);
         self.rings.switched(task);
         self.parked
@@ -150,6 +146,8 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
 
     fn system_call(&mut self, call: &SystemCall, core: &Core) {
         self.shadow.system_call(call, core);
+        let changed = self.generated.own.called(call, &core.memory);
+        self.lay(&changed);
         // After a call that does not return there is no state to sample.
         if call.returns && !self.is_over() {
             self.stepped(core, Insn::Syscall, core.state.rip);

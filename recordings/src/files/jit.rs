@@ -66,6 +66,11 @@ fn inner_pid(pid: u32) -> Option<u32> {
     line.split_whitespace().next_back()?.parse().ok()
 }
 
+/// The symbols in the text of a `perf-PID.map`, sorted by address. Malformed lines are ignored.
+pub fn perf_map(text: impl BufRead) -> Vec<Symbol> {
+    parse(text).0
+}
+
 pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProblemKind>) {
     let mut symbols = Vec::new();
     let mut problem = None;

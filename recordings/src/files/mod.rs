@@ -18,6 +18,7 @@ mod tests;
 
 pub use debug::unpack_debug_data;
 pub(crate) use debug::unpacked;
+pub use jit::perf_map;
 pub use problem::{FileProblem, FileProblemKind};
 pub use producer::{Producer, producer};
 pub use system::own_vdso;

@@ -99,6 +99,8 @@ pub(super) struct Chain {
     pub(super) root_sp: u64,
     /// rsp when it was suspended.
     pub(super) rsp: u64,
+    /// The highest rsp at which it then resumes.
+    pub(super) resumes_to: u64,
 }
 
 /// The maximum distance from the recorded rsp at which a suspended chain counts as resumed: room
@@ -131,6 +133,7 @@ impl Chain {
             origin,
             root_sp: sp,
             rsp: sp,
+            resumes_to: sp,
         }
     }
 
@@ -190,12 +193,29 @@ impl Chain {
             .all(|f| world.word(f.slot) == Some(f.pc))
     }
 
-    fn resumes_at(&self, sp: u64) -> bool {
+    /// Suspends it at `rsp`.
+    pub(super) fn suspend_at(&mut self, rsp: u64) {
+        self.rsp = rsp;
         let top = self
             .top()
-            .map_or(self.rsp, |f| f.slot.saturating_add(RETURN_SLACK));
-        let high = top.max(self.rsp).min(self.last().high);
-        (self.rsp.saturating_sub(RESUME_SLACK)..=high).contains(&sp)
+            .map_or(rsp, |f| f.slot.saturating_add(RETURN_SLACK));
+        self.resumes_to = top.max(rsp).min(self.last().high);
+    }
+
+    fn resumes_at(&self, sp: u64) -> bool {
+        (self.rsp.saturating_sub(RESUME_SLACK)..=self.resumes_to).contains(&sp)
+    }
+
+    /// The segment that was left at `sp` for another stack, on which nothing returns any more when
+    /// the chain resumes here.
+    fn left_at(&self, sp: u64) -> Option<usize> {
+        let earlier = self.segments.split_last()?.1;
+        let fits = |s: &Segment| {
+            let top = self.frames_of(*s).last();
+            let top = top.map_or(s.low, |f| f.slot.saturating_add(RETURN_SLACK));
+            (s.low.saturating_sub(RESUME_SLACK)..=top.max(s.low).min(s.high)).contains(&sp)
+        };
+        earlier.iter().rposition(fits)
     }
 
     fn frames_of(&self, segment: Segment) -> &[Held] {
@@ -311,6 +331,12 @@ impl Suspended {
         self.chains.push(chain);
     }
 
+    /// Takes the chain that was suspended last at exactly this rsp.
+    pub(super) fn take_at(&mut self, rsp: u64) -> Option<Chain> {
+        let at = self.chains.iter().rposition(|c| c.rsp == rsp)?;
+        Some(self.chains.remove(at))
+    }
+
     /// Takes the chain whose stack was copied elsewhere, as Go does when a stack grows, and which
     /// resumes there when rsp becomes `sp`.
     pub(super) fn claim_moved(&mut self, sp: u64, world: &mut dyn World) -> Option<Chain> {
@@ -339,7 +365,7 @@ impl Suspended {
                 if anywhere {
                     c.holds(sp)
                 } else {
-                    c.resumes_at(sp)
+                    c.resumes_at(sp) || c.left_at(sp).is_some()
                 }
             };
             // The smallest stack, because one may be in a local array of another.
@@ -351,7 +377,13 @@ impl Suspended {
                 .filter(|(_, c)| fits(c))
                 .min_by_key(|(_, c)| c.last().high - c.rsp.min(c.last().high));
             let (index, _) = found?;
-            let chain = self.chains.remove(index);
+            let mut chain = self.chains.remove(index);
+            if let Some(segment) = chain
+                .left_at(sp)
+                .filter(|_| !anywhere && !chain.resumes_at(sp))
+            {
+                chain.cut_to_segment(segment);
+            }
             if chain.verify(sp, world) {
                 return Some(chain);
             }

@@ -23,16 +23,20 @@
 //!   them.
 //! - When such a stack is entered for the first time, the word at rsp is the return address if it
 //!   is a code address: `makecontext` put it there. Otherwise the function entered is the root.
+//!   A call right after a load into the middle of a suspended chain's stack only borrows that stack.
+//!   A stack that was abandoned is entered for the first time again if all of its frames are dead.
 //! - A signal makes two frames: the interrupted one, and the restorer to which the handler returns.
 //!   `rt_sigreturn` ends the former.
 //! - An interrupt in ring 0 makes one frame, which ends with `iret`.
 
+mod arrival;
 mod interrupts;
 
 use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
 use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use alloc::vec::Vec;
+use arrival::Arrival;
 use core::ops::Range;
 
 /// A load of rsp at most this far above its value in a frame's caller is a `longjmp` into that
@@ -54,6 +58,8 @@ pub struct Tracker {
     written_slot: u64,
     /// Whether nothing is known until a return proves a frame.
     doubt: bool,
+    /// Where this chain is in its first or next instructions.
+    arrival: Arrival,
     stats: Stats,
 }
 
@@ -64,6 +70,7 @@ impl Tracker {
             chain,
             written_slot: 0,
             doubt: false,
+            arrival: Arrival::Past,
             stats: Stats::default(),
         }
     }
@@ -204,6 +211,7 @@ impl Tracker {
     ) {
         match insn {
             Insn::Call { len, .. } => {
+                self.call_on_other_stack(before.rsp, suspended);
                 self.stats.calls += 1;
                 self.chain.last_mut().pending = None;
                 let pc = before.rip.wrapping_add(u64::from(len));
@@ -211,6 +219,7 @@ impl Tracker {
             }
             Insn::Ret => self.ret(before, after, suspended, world),
             Insn::JumpIndirect if self.leave_by_register(after) => {}
+            Insn::JumpIndirect if self.arrive(before, after, world) => {}
             Insn::JumpIndirect => self.transfer(before, after, suspended, world),
             Insn::Far => {
                 self.load_sp(before, after, suspended, world);
@@ -352,6 +361,8 @@ impl Tracker {
             } else {
                 self.stats.mismatched += 1;
             }
+            self.arrival = Arrival::Past;
+        } else if self.arrive(before, after, world) {
         } else if self.chain.last().pending.is_some() {
             self.transfer(before, after, suspended, world);
         } else if self.written_slot == slot {
@@ -395,7 +406,7 @@ impl Tracker {
             self.pop_below(new);
             self.reread_top(world);
         } else if let Some(chain) = suspended.claim(new, true, world) {
-            self.resume(chain, old, new, suspended);
+            self.visit(chain, old, new, suspended);
         } else {
             let far = old.abs_diff(new) > ALLOCA_MAX || !world.same_mapping(old, new);
             self.enter_segment(old, new, Pending { nested: false, far });
@@ -463,16 +474,20 @@ impl Tracker {
         self.stats.switches += 1;
         core::mem::swap(&mut self.chain, &mut chain);
         self.suspend(chain, old, suspended);
+        self.arrival = Arrival::Resumed {
+            frames: self.chain.frames.len(),
+        };
         self.pop_below(new);
         self.limit = self.chain.limit();
     }
 
     fn suspend(&mut self, mut chain: Chain, rsp: u64, suspended: &mut Suspended) {
-        chain.rsp = rsp;
+        let mut at = rsp;
         if chain.last().pending.is_some() {
             chain.segments.pop();
-            chain.rsp = chain.last().low;
+            at = chain.last().low;
         }
+        chain.suspend_at(at);
         suspended.push(chain);
     }
 
@@ -503,16 +518,7 @@ impl Tracker {
             return;
         }
         self.stats.switches += 1;
-        let mut chain = Chain::new(Origin::Root, after.rsp, segment.high.max(after.rsp));
-        core::mem::swap(&mut self.chain, &mut chain);
+        let chain = self.begin(segment.high, after, world);
         self.suspend(chain, before.rsp, suspended);
-        self.doubt = false;
-        self.limit = self.chain.limit();
-        let planted = world.word(after.rsp).filter(|&w| world.is_code(w));
-        if let Some(pc) = planted {
-            let cfa = after.rsp.wrapping_add(8);
-            self.chain.last_mut().high = segment.high.max(cfa);
-            self.push(after.rsp, cfa, pc, after);
-        }
     }
 }

@@ -73,6 +73,18 @@ pub struct SlotStoreLine {
     new: String,
 }
 
+/// A function of generated code for which the program registered no unwind table.
+#[derive(Serialize, JsonSchema)]
+pub struct JitLine {
+    schema: &'static str,
+    /// The name that the program told perf or gdb, or else the mapping.
+    function: String,
+    /// How many of its instructions were executed.
+    instructions: u64,
+    /// Distinct addresses of these.
+    addresses: u64,
+}
+
 /// The totals of one unwinder.
 #[derive(Serialize, JsonSchema)]
 pub struct VerifiedLine {
@@ -80,6 +92,8 @@ pub struct VerifiedLine {
     unwinder: String,
     /// Instructions at which its row was checked.
     checked: u64,
+    /// Instructions of generated code for which it has no table: not checked.
+    jit_no_table: u64,
     /// Instructions at which something was wrong, of any class.
     wrong: u64,
     /// Instructions at which only a loss of a derived table was found.
@@ -95,6 +109,8 @@ pub struct VerifiedLine {
     calls_wrong_at_return: u64,
     walks: u64,
     walks_wrong: u64,
+    /// Walks that ended in generated code without a table; not among `walks`.
+    walks_unjudged: u64,
 }
 
 /// The last line of `verify`.
@@ -176,6 +192,7 @@ pub fn verification(
             schema: SCHEMA,
             unwinder: unwinder.clone(),
             checked: tally.checked,
+            jit_no_table: tally.no_table,
             wrong: tally.wrong,
             lost: tally.lost,
             target: tally.target,
@@ -185,6 +202,15 @@ pub fn verification(
             calls_wrong_at_return: tally.calls_wrong_at_return,
             walks: tally.walks,
             walks_wrong: tally.walks_wrong,
+            walks_unjudged: tally.walks_unjudged,
+        }));
+    }
+    for function in &results.generated {
+        lines.push(Line::Jit(JitLine {
+            schema: SCHEMA,
+            function: function.name.clone(),
+            instructions: function.instructions,
+            addresses: function.addresses,
         }));
     }
     for finding in &results.findings {

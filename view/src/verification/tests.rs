@@ -135,6 +135,7 @@ fn each_count_of_an_unwinder_has_its_column() {
         walks: 7,
         walks_wrong: 8,
         rows: 9,
+        ..Tally::default()
     };
     let lines = table_of(&["dwarf"], &[tally]);
     let words = |line: &str| -> Vec<String> {

@@ -34,6 +34,9 @@ impl Checker<'_> {
             number => core.state.gpr(number),
         };
         for which in 0..self.finders.len() {
+            if *self.code.claim(inside[which]) == Claim::NoTable {
+                continue;
+            }
             self.tallies[which].calls += 1;
             let Judged { claim, wrong, .. } = self.judged[which];
             let mut last = (claim, wrong);

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
 use unwind_sim_emulator::{Access, AddressSpace, Core, Permissions, State};
-use unwind_sim_record::shadow::{at_call, thread_tracker};
+use unwind_sim_record::jit::{Jit, has_no_file};
+use unwind_sim_record::shadow::{at_call, process_tracker, thread_tracker};
 use unwind_sim_unwind::image::{self, Mapping, Stamp};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
@@ -28,6 +29,8 @@ impl ProcessObserver for Checker<'_> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         let cpu = core.state.cpu_at(core.state.rip);
         self.earlier = self.earlier.plus(&self.own_stats());
+        self.generated
+            .end(self.task.process, std::mem::take(&mut self.jit));
         self.others.clear();
         self.task.thread = self.task.process;
         self.tracker = Tracker::root(&cpu, stack_end);
@@ -52,12 +55,19 @@ impl ProcessObserver for Checker<'_> {
         if !self.observed {
             return;
         }
+        self.jit.unmapped(&range);
         let mapping = match file {
-            Some(file) => self.images.mapping(range, permissions, file),
+            Some(file) => {
+                self.jit.file_mapped(file.path);
+                self.images.mapping(range, permissions, file)
+            }
             None => bare(range),
         };
         match permissions.allow(Access::Execute) {
-            true => self.places.mapped(&mapping),
+            true => {
+                self.places.mapped(&mapping);
+                self.jit.mapped(&mapping);
+            }
             false => self.places.unmapped(&mapping.range),
         }
         self.map(mapping, permissions);
@@ -69,17 +79,23 @@ impl ProcessObserver for Checker<'_> {
         permissions: Permissions,
         file: Option<MappedFile<'_>>,
     ) {
-        match file {
-            _ if !self.observed => {}
-            Some(_) => self.mapped(range, permissions, file),
-            None => {
-                let mapping = bare(range);
-                let is_code = permissions.allow(Access::Execute);
-                if is_code && !self.places.is_bare(&mapping.range) {
-                    self.places.mapped(&mapping);
-                }
-                self.map(mapping, permissions);
+        if !self.observed {
+            return;
+        }
+        let mapping = match file {
+            Some(file) if !has_no_file(&String::from_utf8_lossy(file.path)) => {
+                return self.mapped(range, permissions, Some(file));
             }
+            Some(file) => self.images.mapping(range.clone(), permissions, file),
+            None => bare(range.clone()),
+        };
+        let is_code = permissions.allow(Access::Execute);
+        if is_code && !self.places.is_bare(&mapping.range) {
+            self.places.mapped(&mapping);
+        }
+        self.map(mapping, permissions);
+        if self.jit.covers(&range) {
+            self.lay(&[range]);
         }
     }
 
@@ -88,6 +104,7 @@ impl ProcessObserver for Checker<'_> {
             return;
         }
         let before = self.space.stamp();
+        self.jit.unmapped(&range);
         self.places.unmapped(&range);
         self.space.unmap(range);
         self.images_changed(before);
@@ -98,16 +115,17 @@ impl ProcessObserver for Checker<'_> {
         self.others.insert(task, (tracker, Vec::new()));
     }
 
-    fn forked(&mut self, child: Task, _: bool, _: &State) {
+    fn forked(&mut self, child: Task, _: bool, state: &State) {
         let process = OtherProcess {
             task: child,
             space: self.space.clone(),
             bare: self.places.bare(),
             met: Met::default(),
-            tracker: self.tracker.fork(),
+            tracker: process_tracker(&self.tracker, self.before.rsp, state),
             sites: self.sites.clone(),
             others: HashMap::new(),
             suspended: self.suspended.clone(),
+            jit: self.jit.clone(),
         };
         self.processes.insert(child.process, process);
     }
@@ -115,6 +133,7 @@ impl ProcessObserver for Checker<'_> {
     fn process_ended(&mut self, process: u32) {
         if let Some(ended) = self.processes.remove(&process) {
             self.earlier = self.earlier.plus(&ended.stats());
+            self.generated.end(process, ended.jit);
         }
     }
 
@@ -159,6 +178,7 @@ impl ProcessObserver for Checker<'_> {
         // Other threads may have run since.
         self.before = at_call(call);
         self.called(core, call);
+        self.wrote_jitdump(call, core);
         self.rax = call.number;
         self.step_slow(core, Insn::Syscall, core.state.rip);
         self.changed = claim::ALL;
@@ -176,6 +196,7 @@ pub(super) struct OtherProcess {
     sites: Vec<Site>,
     others: HashMap<Task, (Tracker, Vec<Site>)>,
     suspended: Suspended,
+    pub(super) jit: Jit,
 }
 
 impl OtherProcess {
@@ -211,6 +232,7 @@ impl Checker<'_> {
         std::mem::swap(&mut self.sites, &mut other.sites);
         std::mem::swap(&mut self.others, &mut other.others);
         std::mem::swap(&mut self.suspended, &mut other.suspended);
+        std::mem::swap(&mut self.jit, &mut other.jit);
         self.places.exchange(&mut other.bare);
         self.processes.insert(other.task.process, other);
     }
@@ -227,7 +249,7 @@ impl Checker<'_> {
     }
 
     /// Forgets looked-up rows if the images have changed.
-    fn images_changed(&mut self, before: Stamp) {
+    pub(super) fn images_changed(&mut self, before: Stamp) {
         if self.space.stamp() != before {
             self.code.clear();
             self.changed = claim::ALL;

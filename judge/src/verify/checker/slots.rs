@@ -7,7 +7,7 @@
 
 use super::{Checker, claim};
 use crate::verify::claim::Claim;
-use crate::verify::code::NONE;
+use crate::verify::code::{HOOK, NO_STORES, NONE};
 use crate::verify::departures::Activation;
 use crate::verify::places::NOWHERE;
 use crate::verify::stores::{Hit, Slot, Writer};
@@ -67,10 +67,29 @@ impl Checker<'_> {
         (held.cfa == site.slot.wrapping_add(8)).then_some(site.number)
     }
 
-    /// Handles the stores of the next instruction. `stores` is their number.
+    /// Handles a push, whose slot is not among an instruction's stores. It hits a slot only if a
+    /// claim names one that is not in use.
     #[inline]
-    pub(super) fn about_to_store(&mut self, core: &Core, set: u32, stores: u32) {
-        match self.code.stores(stores) {
+    pub(super) fn about_to_push(&mut self, core: &Core, set: u32) {
+        let rsp = core.state.gpr(4);
+        if self.lowest_slot < rsp {
+            self.changed |= claim::SLOTS;
+            if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
+                self.store(core, set, rsp.saturating_sub(8)..rsp);
+            }
+        }
+    }
+
+    /// Handles the stores of the next instruction, which is at `rip`. `stores` is their number.
+    #[inline]
+    pub(super) fn about_to_store(&mut self, core: &Core, rip: u64, set: u32, stores: u32) {
+        if stores & HOOK != 0 {
+            self.entered_hook(core, rip);
+            if stores & !HOOK == NO_STORES {
+                return self.about_to_push(core, set);
+            }
+        }
+        match self.code.stores(stores & !HOOK) {
             Stores::Nothing => {}
             Stores::String(elements) => {
                 let range = elements.range(core);

@@ -237,6 +237,7 @@ fn what_is_known_is_measured() {
         part_of: [None; UNWINDERS_MAX],
         depends: 0,
         has_slow: false,
+        no_table: 0,
     };
     code.sets.number(set);
     assert_eq!(

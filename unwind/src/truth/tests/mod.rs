@@ -1,5 +1,6 @@
 //! The tracker, fed by a machine with a few instructions.
 
+mod anew;
 mod frames;
 mod signals;
 mod switches;

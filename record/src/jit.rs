@@ -1,0 +1,308 @@
+//! Generated code: executable memory without a file, the unwind tables that the program registers
+//! for it, and the names of its functions.
+//!
+//! A program registers tables by calling a function that does nothing else: `__register_frame` and
+//! its relatives (libgcc `unwind-dw2-fde.c`, LLVM's `UnwindLevel1-gcc-ext.c`), or
+//! `__jit_debug_register_code` (gdb's manual, "JIT Compilation Interface"). The executor says when
+//! such a function is entered ([`Jit::is_hook`], [`Jit::entered`]). A third way is a jitdump file
+//! ([`Jit::called`] sees what is written to it). Tables count from then on until they are
+//! deregistered or their code is unmapped.
+//!
+//! Names come from gdb's images and, at the end of the run, from `perf-PID.map` and jitdump files.
+
+mod dump;
+mod elf;
+mod frames;
+mod hooks;
+
+use frames::Frames;
+use hashbrown::HashMap;
+use hooks::Hook;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_emulator::AddressSpace;
+use unwind_sim_emulator::linux::SystemCall;
+use unwind_sim_recordings::files::perf_map;
+use unwind_sim_unwind::image::{self, Image, Mapping, Symbol};
+use unwind_sim_unwind::memory::Memory;
+
+/// The name of an image of generated code without a table.
+pub(crate) const BARE: &str = "[jit]";
+/// The name of a mapping whose image is a registered table.
+pub(crate) const REGISTERED: &str = "[jit]";
+/// The maximum number of tables that are registered at the same time in a process; the oldest are
+/// forgotten.
+const TABLES_MAX: usize = 1 << 16;
+
+/// What the generated code of a process has registered.
+#[derive(Clone, Debug, Default)]
+pub struct Jit {
+    hooks: HashMap<u64, Hook>,
+    tables: Vec<Table>,
+    /// The jitdump files that are being written, by descriptor.
+    dumps: HashMap<u64, dump::Reader>,
+    /// The paths of jitdump files.
+    dump_paths: BTreeSet<Vec<u8>>,
+    symbols: Vec<Symbol>,
+}
+
+/// A registered table.
+#[derive(Clone, Debug)]
+struct Table {
+    /// What the program names it by.
+    key: Key,
+    /// The code that it describes, as far as it is still mapped.
+    code: Vec<Range<u64>>,
+    image: Arc<Image>,
+}
+
+/// What identifies a registered table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Key {
+    /// The argument of `__register_frame`.
+    Frames(u64),
+    /// The address of a `struct jit_code_entry`.
+    Entry(u64),
+    /// The address of the code of a jitdump record.
+    Dump(u64),
+}
+
+/// Is this a mapping of generated code? Either it has no file, or a program made the file in
+/// memory.
+pub fn is_generated(mapping: &Mapping) -> bool {
+    let image = mapping.image.as_ref();
+    mapping.name == REGISTERED
+        || has_no_file(&mapping.name) && image.is_none_or(|image| image.name() == BARE)
+}
+
+/// Is this the name of memory without a file, or with one that has no path?
+pub fn has_no_file(name: &str) -> bool {
+    name.is_empty()
+        || name.starts_with("/memfd:")
+        || name.starts_with("/dev/zero")
+        || name.starts_with("/dev/shm/")
+}
+
+impl Jit {
+    /// Executable memory was mapped: looks for functions that register tables.
+    pub fn mapped(&mut self, mapping: &Mapping) {
+        if let Some(image) = &mapping.image {
+            self.hooks.extend(hooks::of(image, mapping));
+        }
+    }
+
+    /// A file was mapped. A jitdump file is mapped executable, so that perf records its path.
+    pub fn file_mapped(&mut self, path: &[u8]) {
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        if name.starts_with(b"jit-") && name.ends_with(b".dump") {
+            self.dump_paths.insert(path.to_vec());
+        }
+    }
+
+    /// Memory was unmapped, or other memory mapped over it.
+    pub fn unmapped(&mut self, range: &Range<u64>) {
+        self.hooks.retain(|address, _| !range.contains(address));
+        for table in &mut self.tables {
+            let parts = table.code.drain(..).flat_map(|code| {
+                let left = code.start..code.end.min(range.start);
+                let right = code.start.max(range.end)..code.end;
+                [left, right].into_iter().filter(|part| !part.is_empty())
+            });
+            table.code = parts.collect();
+        }
+        self.tables.retain(|table| !table.code.is_empty());
+    }
+
+    /// Is a function at this address that registers or deregisters tables?
+    #[inline]
+    pub fn is_hook(&self, address: u64) -> bool {
+        !self.hooks.is_empty() && self.hooks.contains_key(&address)
+    }
+
+    /// The function at `address` was entered, with `args` as its first arguments (rdi, rsi, rdx,
+    /// rcx). Returns the code whose tables have changed.
+    pub fn entered(
+        &mut self,
+        address: u64,
+        args: [u64; 4],
+        memory: &AddressSpace,
+    ) -> Vec<Range<u64>> {
+        let begin = args[0];
+        match self.hooks.get(&address).copied() {
+            None => Vec::new(),
+            Some(Hook::Frames { single, bases }) => {
+                let data = bases.then_some(args[3]);
+                let read = frames::read(memory, begin, single, data);
+                self.register(Key::Frames(begin), read, memory)
+            }
+            Some(Hook::Tables) => {
+                let parts = frames::list(memory, begin);
+                let parts = parts.into_iter();
+                let read = |part| Some((part, frames::read(memory, part, false, None)?));
+                let read: Vec<(u64, Frames)> = parts.filter_map(read).collect();
+                let mut changed = Vec::new();
+                for (part, frames) in read {
+                    changed.extend(self.register(Key::Frames(part), Some(frames), memory));
+                }
+                changed
+            }
+            Some(Hook::Deregister) => {
+                let mut changed = self.drop_table(Key::Frames(begin));
+                if changed.is_empty() {
+                    for part in frames::list(memory, begin) {
+                        changed.extend(self.drop_table(Key::Frames(part)));
+                    }
+                }
+                changed
+            }
+            Some(Hook::Gdb { descriptor }) => self.gdb(descriptor, memory),
+        }
+    }
+
+    /// gdb's interface: the descriptor says which entry was added or removed.
+    fn gdb(&mut self, descriptor: u64, memory: &AddressSpace) -> Vec<Range<u64>> {
+        /// `JIT_REGISTER_FN` and `JIT_UNREGISTER_FN` of `jit_actions_t`.
+        const REGISTER: u32 = 1;
+        const UNREGISTER: u32 = 2;
+        // struct jit_descriptor: version, action_flag, relevant_entry, first_entry.
+        let mut action = [0; 4];
+        let read = memory.read(descriptor.wrapping_add(4), &mut action);
+        let entry = memory.read_u64(descriptor.wrapping_add(8));
+        let (Ok(()), Ok(entry)) = (read, entry) else {
+            return Vec::new();
+        };
+        match u32::from_le_bytes(action) {
+            UNREGISTER => self.drop_table(Key::Entry(entry)),
+            REGISTER => {
+                // struct jit_code_entry: next_entry, prev_entry, symfile_addr, symfile_size.
+                let word = |offset: u64| memory.read_u64(entry.wrapping_add(offset)).ok();
+                let (Some(address), Some(size)) = (word(16), word(24)) else {
+                    return Vec::new();
+                };
+                let Some(file) = elf::read(memory, address, size) else {
+                    return Vec::new();
+                };
+                self.symbols.extend(file.symbols.iter().cloned());
+                self.register(Key::Entry(entry), file.frames, memory)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A system call was answered: what was written to a jitdump file may register tables. Returns
+    /// the code whose tables have changed.
+    pub fn called(&mut self, call: &SystemCall, memory: &AddressSpace) -> Vec<Range<u64>> {
+        let fd = call.args[0];
+        match call.name {
+            "close" => {
+                self.dumps.remove(&fd);
+                return Vec::new();
+            }
+            "write" | "pwrite64" | "writev" => {}
+            _ => return Vec::new(),
+        }
+        if !self.dumps.contains_key(&fd) {
+            if !dump::starts(call, memory) {
+                return Vec::new();
+            }
+            self.dumps.insert(fd, dump::Reader::default());
+        }
+        let Some(bytes) = dump::written(call, memory) else {
+            return Vec::new();
+        };
+        let loads = self.dumps.get_mut(&fd).map(|reader| reader.feed(&bytes));
+        let mut changed = Vec::new();
+        for load in loads.unwrap_or_default() {
+            changed.extend(self.register(Key::Dump(load.address), load.frames(), memory));
+        }
+        changed
+    }
+
+    fn register(
+        &mut self,
+        key: Key,
+        frames: Option<Frames>,
+        memory: &AddressSpace,
+    ) -> Vec<Range<u64>> {
+        let mut changed = self.drop_table(key);
+        let Some((frames, code)) = frames.and_then(|f| f.code().map(|code| (f, code))) else {
+            return changed;
+        };
+        changed.extend(code.iter().cloned());
+        if self.tables.len() >= TABLES_MAX {
+            self.tables.remove(0);
+        }
+        let image = Arc::new(frames.image(&code, memory));
+        self.tables.push(Table { key, code, image });
+        changed
+    }
+
+    fn drop_table(&mut self, key: Key) -> Vec<Range<u64>> {
+        match self.tables.iter().position(|table| table.key == key) {
+            Some(at) => self.tables.remove(at).code,
+            None => Vec::new(),
+        }
+    }
+
+    /// Has the process tables for code in `range`?
+    pub fn covers(&self, range: &Range<u64>) -> bool {
+        let touches = |code: &Range<u64>| code.start < range.end && range.start < code.end;
+        self.tables.iter().any(|t| t.code.iter().any(touches))
+    }
+
+    /// The mappings of `range`, as far as it is generated code in `space`: what the registered
+    /// tables cover, and the rest without an image. A table that was registered later replaces
+    /// earlier ones.
+    pub fn layout(&self, space: &image::AddressSpace, range: &Range<u64>) -> Vec<Mapping> {
+        let meet = |a: &Range<u64>, b: &Range<u64>| a.start.max(b.start)..a.end.min(b.end);
+        let generated = space.mappings().iter().filter(|m| is_generated(m));
+        let parts = generated.map(|m| (meet(&m.range, range), m));
+        let mut out = Vec::new();
+        for (part, mapping) in parts.filter(|(part, _)| !part.is_empty()) {
+            out.push(Mapping {
+                range: part.clone(),
+                bias: 0,
+                image: None,
+                name: match mapping.name.as_str() {
+                    REGISTERED => String::new(),
+                    name => name.to_owned(),
+                },
+            });
+            let tables = self.tables.iter();
+            let codes = tables.flat_map(|t| t.code.iter().map(move |code| (code, t)));
+            for (code, table) in codes {
+                let range = meet(code, &part);
+                if !range.is_empty() {
+                    out.push(Mapping {
+                        range,
+                        bias: 0,
+                        image: Some(table.image.clone()),
+                        name: REGISTERED.to_owned(),
+                    });
+                }
+            }
+        }
+        out
+    }
+
+    /// The names of all generated functions of process `pid`, as far as the program told them.
+    /// `file` reads a file as the process sees it. Of several names of an address the last one
+    /// counts.
+    pub fn names(&self, pid: u32, file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Vec<Symbol> {
+        let mut symbols = self.symbols.clone();
+        for path in &self.dump_paths {
+            let text = file(path).unwrap_or_default();
+            symbols.extend(dump::symbols(&text));
+        }
+        let path = format!("/tmp/perf-{pid}.map");
+        if let Some(text) = file(path.as_bytes()) {
+            symbols.extend(perf_map(&text[..]));
+        }
+        // For one address the last one counts.
+        symbols.reverse();
+        symbols.sort_by_key(|s| s.address);
+        symbols.dedup_by_key(|s| s.address);
+        symbols
+    }
+}

@@ -1,0 +1,96 @@
+//! The functions by which programs register unwind tables, by name.
+
+use hashbrown::HashMap;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSymbol as _};
+use unwind_sim_unwind::image::{Image, Mapping};
+
+/// What a function does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hook {
+    /// Registers the entries at its first argument: all up to a length of zero, or `single`, one
+    /// FDE. `bases`: its fourth argument is the base of data-relative pointers.
+    Frames { single: bool, bases: bool },
+    /// Registers the sections in a list of pointers that ends with zero.
+    Tables,
+    /// Takes back what was registered by the same argument.
+    Deregister,
+    /// Tells gdb that the descriptor at this address has changed.
+    Gdb { descriptor: u64 },
+}
+
+/// LLVM's libunwind has this function, libgcc does not. Its `__register_frame` takes one FDE.
+const ONLY_IN_LIBUNWIND: [&str; 3] = [
+    "unw_getcontext",
+    "__unw_getcontext",
+    "__unw_add_dynamic_fde",
+];
+
+/// The functions of a mapped image, by address.
+pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
+    let mut found = HashMap::new();
+    let plain = |name: &'_ str| name.split('@').next().unwrap_or_default().to_owned();
+    let symbols = image.symbols().iter();
+    let ours = symbols.filter(|s| s.name.starts_with("__"));
+    for symbol in ours {
+        let hook = match plain(&symbol.name).as_str() {
+            "__register_frame" => Hook::Frames {
+                single: has_libunwind(image),
+                bases: false,
+            },
+            "__unw_add_dynamic_fde" => Hook::Frames {
+                single: true,
+                bases: false,
+            },
+            "__register_frame_info" | "__unw_add_dynamic_eh_frame_section" => Hook::Frames {
+                single: false,
+                bases: false,
+            },
+            "__register_frame_info_bases" => Hook::Frames {
+                single: false,
+                bases: true,
+            },
+            "__register_frame_table"
+            | "__register_frame_info_table"
+            | "__register_frame_info_table_bases" => Hook::Tables,
+            "__deregister_frame"
+            | "__deregister_frame_info"
+            | "__deregister_frame_info_bases"
+            | "__unw_remove_dynamic_fde"
+            | "__unw_remove_dynamic_eh_frame_section" => Hook::Deregister,
+            "__jit_debug_register_code" => match descriptor(image) {
+                Some(svma) => Hook::Gdb {
+                    descriptor: svma.wrapping_add(mapping.bias),
+                },
+                None => continue,
+            },
+            _ => continue,
+        };
+        let address = symbol.address.wrapping_add(mapping.bias);
+        if mapping.range.contains(&address) {
+            found.insert(address, hook);
+        }
+    }
+    found
+}
+
+fn has_libunwind(image: &Image) -> bool {
+    let symbols = image.symbols().iter();
+    symbols
+        .into_iter()
+        .any(|s| ONLY_IN_LIBUNWIND.contains(&s.name.as_str()))
+}
+
+/// The address (svma) of `__jit_debug_descriptor`, which is data and therefore not among the
+/// image's symbols.
+fn descriptor(image: &Image) -> Option<u64> {
+    let section = image.sections().iter().find(|s| !s.data.is_empty())?;
+    let file: &[u8] = (**section.data.owner()).as_ref();
+    let file = ElfFile64::<LittleEndian>::parse(file).ok()?;
+    let mut all = file.symbols().chain(file.dynamic_symbols());
+    let found = all.find(|s| {
+        let name = s.name().unwrap_or_default();
+        name.split('@').next() == Some("__jit_debug_descriptor") && s.is_definition()
+    })?;
+    Some(found.address())
+}

@@ -1,0 +1,145 @@
+//! Generated code with registered tables, right and wrong, and without.
+
+use crate::programs::{NAMES, Programs, text, verify, wrong_in};
+use std::path::Path;
+use unwind_sim_judge::verify::{GeneratedFunction, Run};
+
+/// How often the program calls its function, and the function's instructions.
+const CALLS: u64 = 10;
+const LENGTH: u64 = 9;
+/// The ways to register a table.
+const WAYS: [&str; 9] = [
+    "frame", "info", "table", "early", "moved", "fde", "memfd", "dump", "gdb",
+];
+
+struct Setup {
+    program: std::path::PathBuf,
+    libunwind: std::path::PathBuf,
+    right: String,
+    wrong: String,
+}
+
+fn setup(programs: &Programs) -> Setup {
+    let compile = |source, options: &[&str]| programs.compile(source, options);
+    let object = |offset: &str| {
+        let define = format!("-Wa,--defsym,OFFSET={offset}");
+        let path = compile("gdb.s", &["-c", &define]).expect("an object");
+        let kept = path.with_extension(offset);
+        std::fs::rename(path, &kept).expect("a file");
+        kept.display().to_string()
+    };
+    let (right, wrong) = (object("48"), object("40"));
+    let libunwind = compile("generated.c", &["-DLIBUNWIND"]).expect("a program");
+    let kept = libunwind.with_extension("libunwind");
+    std::fs::rename(libunwind, &kept).expect("a file");
+    Setup {
+        program: compile("generated.c", &[]).expect("a program"),
+        libunwind: kept,
+        right,
+        wrong,
+    }
+}
+
+impl Setup {
+    fn run(&self, way: &str, right: bool, elide: bool) -> Run {
+        let (word, object) = match right {
+            true => ("right", &self.right),
+            false => ("wrong", &self.wrong),
+        };
+        let program: &Path = match way {
+            "fde" => &self.libunwind,
+            _ => &self.program,
+        };
+        verify(program, &[way, word, object], elide)
+    }
+}
+
+fn function(name: &str, calls: u64) -> GeneratedFunction {
+    GeneratedFunction {
+        name: name.to_owned(),
+        instructions: calls * LENGTH,
+        addresses: LENGTH,
+    }
+}
+
+#[test]
+fn a_registered_table_is_checked() {
+    let programs = Programs::new();
+    let setup = setup(&programs);
+    for way in WAYS {
+        let name = match way {
+            "dump" => "dumped",
+            _ => "generated",
+        };
+        let right = setup.run(way, true, true);
+        assert_eq!(right.results.generated, [], "{way}");
+        let found = ["dwarf", "sframe", "orc"].map(|u| wrong_in(&right, u, "[jit"));
+        assert!(found.iter().all(Vec::is_empty), "{way}: {found:?}");
+        let wrong = setup.run(way, false, true);
+        for unwinder in ["dwarf", "sframe", "orc"] {
+            assert_eq!(
+                wrong_in(&wrong, unwinder, "[jit"),
+                [name],
+                "{way} {unwinder}"
+            );
+        }
+        let mine = wrong.results.findings.iter();
+        let mine = mine.filter(|f| NAMES[f.unwinder] == "dwarf");
+        let jit = mine.filter(|f| {
+            wrong
+                .results
+                .places
+                .location(f.place, f.address)
+                .image
+                .is_some_and(|i| i.starts_with("[jit"))
+        });
+        // Five instructions have the wrong CFA: from the first mov to the add behind the call.
+        let count: u64 = jit
+            .filter(|f| {
+                f.check == unwind_sim_judge::verify::Check::Instruction
+                    && f.code == unwind_sim_unwind::reason::Code::WrongCfa
+            })
+            .map(|f| f.count)
+            .sum();
+        assert_eq!(count, 5 * CALLS, "{way}");
+        assert_eq!(text(&wrong), text(&setup.run(way, false, false)), "{way}");
+    }
+}
+
+#[test]
+fn generated_code_without_a_table_is_a_class_of_its_own() {
+    let programs = Programs::new();
+    let setup = setup(&programs);
+    for (way, calls) in [
+        ("none", 1),
+        ("dropped", 1),
+        ("gdbdropped", 1),
+        ("remapped", 1),
+    ] {
+        let run = setup.run(way, false, true);
+        let results = &run.results;
+        assert_eq!(
+            results.generated,
+            [function("generated", calls * CALLS)],
+            "{way}"
+        );
+        for (name, tally) in NAMES.iter().zip(&results.tallies) {
+            let expected = match *name {
+                // Frame pointers need no table.
+                "fp" => 0,
+                _ => calls * CALLS * LENGTH,
+            };
+            assert_eq!(tally.no_table, expected, "{way} {name}");
+            assert_eq!(tally.walks_unjudged > 0, *name != "fp", "{way} {name}");
+        }
+        let is_dropped = way.ends_with("dropped");
+        assert_eq!(
+            wrong_in(&run, "dwarf", "[jit").is_empty(),
+            !is_dropped,
+            "{way}"
+        );
+        let line = "JIT, no table: 90 instructions in 1 function, and ";
+        assert!(text(&run).contains(line), "{}", text(&run));
+        assert_eq!(text(&run), text(&setup.run(way, false, false)), "{way}");
+    }
+}
