@@ -1,6 +1,7 @@
 //! Decoded code: basic blocks by start address. Not here: running them.
 
 use crate::address_space::{AddressSpace, PAGE_SIZE};
+use crate::isa::Fuser;
 use crate::lower::lower;
 use crate::op::{self, Op};
 use crate::processor::Processor;
@@ -47,13 +48,17 @@ pub(crate) struct Code {
     recent: Box<[u32; RECENT]>,
     /// Increased whenever block numbers become invalid.
     pub(crate) generation: u64,
+    /// Whether an operation may execute several instructions.
+    fused: bool,
     /// Maximum number of blocks; beyond it all are forgotten.
     blocks_max: usize,
 }
 
 impl Code {
-    pub(crate) fn new() -> Code {
+    /// No code; an operation may execute several instructions if `fused` is set.
+    pub(crate) fn new(fused: bool) -> Code {
         Code {
+            fused,
             blocks: Vec::new(),
             by_start: HashMap::new(),
             by_page: HashMap::new(),
@@ -92,7 +97,7 @@ impl Code {
             self.clear();
             memory.unwatch_code();
         }
-        let block = decode(memory, address, BLOCK_MAX, processor);
+        let block = decode(memory, address, BLOCK_MAX, processor, self.fused);
         memory.watch_code(block.start..block.end);
         let id = self.blocks.len() as u32;
         for page in pages(&(block.start..block.end)) {
@@ -106,8 +111,18 @@ impl Code {
     fn clear(&mut self) {
         *self = Code {
             blocks_max: self.blocks_max,
-            ..Code::new()
+            ..Code::new(self.fused)
         };
+    }
+
+    /// Forgets everything if operations may execute several instructions but should not, or the
+    /// other way round.
+    pub(crate) fn set_fused(&mut self, fused: bool, memory: &mut AddressSpace) {
+        if fused != self.fused {
+            self.fused = fused;
+            self.clear();
+            memory.unwatch_code();
+        }
     }
 
     /// Forgets the blocks that overlap a range.
@@ -149,15 +164,18 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 }
 
 /// Decodes at most `max` instructions at `address`. There is always at least one operation: if the
-/// first instruction cannot be fetched, the operation raises the fault.
+/// first instruction cannot be fetched, the operation raises the fault. If `fused` is set, an
+/// operation may execute several instructions.
 pub(crate) fn decode(
     memory: &AddressSpace,
     address: u64,
     max: usize,
     processor: &Processor,
+    fused: bool,
 ) -> Block {
     let mut buffer = [0; INSN_MAX * BLOCK_MAX];
     let mut ops = Vec::new();
+    let mut fuser = Fuser::default();
     let mut count = 0;
     let mut end = address;
     let available = fetch(
@@ -195,6 +213,9 @@ pub(crate) fn decode(
             break;
         }
         let length = lower(&insn, rest, address, processor, &mut ops);
+        if fused {
+            fuser.add(&insn, address, &mut ops);
+        }
         end = end.wrapping_add(length);
         if insn.is_invalid() || insn.flow_control() != FlowControl::Next || ends(&insn) {
             break;
@@ -228,6 +249,7 @@ const EMPTY: Op = Op {
     src: 0,
     len: 0,
     extra: 0,
+    more: 0,
 };
 
 /// Fetches instruction bytes at `address`, as many as possible.
@@ -256,7 +278,7 @@ mod tests {
         let range = 0x40_0000..0x40_1000;
         memory.map(range.clone(), Permissions::ALL).expect("free");
         memory.poke(range.start, &[0x2e; 15]).expect("mapped");
-        let block = decode(&memory, range.start, BLOCK_MAX, &Processor::default());
+        let block = decode(&memory, range.start, BLOCK_MAX, &Processor::default(), true);
         assert_eq!(
             block.ops[0].run as usize,
             op::too_long as *const () as usize
@@ -269,7 +291,7 @@ mod tests {
         let page = |n: u64| 0x40_0000 + n * PAGE_SIZE;
         let range = page(0)..page(4);
         memory.map(range, Permissions::ALL).expect("free");
-        let mut code = Code::new();
+        let mut code = Code::new(true);
         code.blocks_max = 2;
         let processor = Processor::default();
         let ids = [0, 1, 2].map(|n| code.find(&mut memory, page(n) + 8, &processor));

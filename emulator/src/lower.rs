@@ -34,6 +34,7 @@ pub(crate) fn lower(
         src: 0,
         len: insn.len() as u8,
         extra: 0,
+        more: 0,
     };
     if !exists {
         op.run = match insn.is_invalid() && is_too_long(bytes, processor) {
@@ -45,7 +46,7 @@ pub(crate) fn lower(
     }
     if depends_on_time(insn) {
         // The number of instructions before it in the block.
-        op.imm = out.iter().filter(|op| op.len != 0).count() as i32;
+        op.imm = out.iter().map(Op::instructions).sum::<u64>() as i32;
     }
     operands(insn, &mut op, out);
     if let Some(run) = isa::select(insn, &mut op) {

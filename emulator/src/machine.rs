@@ -4,7 +4,7 @@
 use crate::address_space::{self, AddressSpace, RestoreError};
 use crate::code::{self, Block, Code, NONE};
 use crate::core::Core;
-use crate::op::Flow;
+use crate::op::{Flow, Op};
 use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
 use hashbrown::{HashMap, HashSet};
@@ -120,7 +120,7 @@ impl Machine {
         Machine {
             stamp: core.memory.code_stamp(),
             core,
-            code: Code::new(),
+            code: Code::new(true),
             resting: HashMap::new(),
             executed: 0,
         }
@@ -174,6 +174,8 @@ impl Machine {
         let mut left = limit;
         self.follow_space();
         self.forget_changes();
+        // An observer sees every instruction.
+        self.code.set_fused(!O::WANTED, &mut self.core.memory);
         let mut id = NONE;
         let mut from = (NONE, 0);
         loop {
@@ -219,7 +221,7 @@ impl Machine {
                     id = NONE;
                 }
                 Left::Stopped { op } => {
-                    let done = block.ops[..op].iter().filter(|op| op.len != 0).count() as u64;
+                    let done = block.ops[..op].iter().map(Op::instructions).sum::<u64>();
                     left -= done;
                     self.executed += done;
                     let insn = executed(block, op);
@@ -254,6 +256,7 @@ impl Machine {
             self.core.state.rip,
             1,
             &self.core.processor,
+            false,
         );
         self.core.time = self.executed;
         if O::WANTED {
@@ -290,7 +293,7 @@ impl Machine {
         if let Stop::Code(range) = why {
             self.code.forget(&range);
             self.core.memory.set_code_writable(true);
-            let block = code::decode(&self.core.memory, rip, 1, &self.core.processor);
+            let block = code::decode(&self.core.memory, rip, 1, &self.core.processor, false);
             let left = run_block(&mut self.core, &block, &mut Repeated(observer, *insn));
             self.core.memory.set_code_writable(false);
             self.forget_changes();
@@ -309,6 +312,11 @@ impl Machine {
             Stop::Exception(exception) => Err((0, Exit::Exception(exception))),
             Stop::Kernel(call) => Err(self.behind(insn, observer, Exit::Kernel(call))),
             Stop::Halt => Err(self.behind(insn, observer, Exit::Halt)),
+            // The first of its instructions. The others are a block by themselves.
+            Stop::Apart => match self.step(observer) {
+                None => Ok(1),
+                Some(exit) => Err((0, exit)),
+            },
             Stop::Again => {
                 self.executed += 1;
                 if O::WANTED {
@@ -338,7 +346,10 @@ impl Machine {
     fn follow_space(&mut self) {
         let stamp = self.core.memory.code_stamp();
         if stamp != self.stamp {
-            let code = self.resting.remove(&stamp).unwrap_or_else(Code::new);
+            let code = self
+                .resting
+                .remove(&stamp)
+                .unwrap_or_else(|| Code::new(true));
             let before = std::mem::replace(&mut self.code, code);
             self.resting.insert(self.stamp, before);
             self.stamp = stamp;

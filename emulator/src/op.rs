@@ -41,9 +41,19 @@ pub(crate) struct Op {
     pub(crate) len: u8,
     /// Any other parameter of the function.
     pub(crate) extra: u8,
+    /// How many instructions after the first one it also executes: see `isa/fused.rs`.
+    pub(crate) more: u8,
 }
 
 impl Op {
+    /// The number of instructions that end with it.
+    pub(crate) fn instructions(&self) -> u64 {
+        match self.len {
+            0 => 0,
+            _ => 1 + u64::from(self.more),
+        }
+    }
+
     /// The address of the memory operand.
     #[inline(always)]
     pub(crate) fn address(&self, core: &Core) -> u64 {

@@ -49,7 +49,9 @@ impl Machine {
                 Flow::Jump => return Exit::Limit,
                 Flow::Stop => {
                     let (rip, exit) = match core.take_stop() {
-                        Stop::None | Stop::Unsupported | Stop::Code(_) => (rip, Exit::Unsupported),
+                        Stop::None | Stop::Unsupported | Stop::Apart | Stop::Code(_) => {
+                            (rip, Exit::Unsupported)
+                        }
                         Stop::Exception(exception) => match exception.is_trap() {
                             true => (next, Exit::Exception(exception)),
                             false => (rip, Exit::Exception(exception)),

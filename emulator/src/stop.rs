@@ -85,6 +85,9 @@ pub(crate) enum Stop {
     Unsupported,
     /// A store to decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
+    /// The operation executes several instructions, which have to be executed one at a time. It has
+    /// done nothing that executing them again changes.
+    Apart,
     /// One iteration of a string instruction is done, and there are more.
     Again,
 }

@@ -117,6 +117,19 @@ impl AddressSpace {
         self.load_slow(address)
     }
 
+    /// Like [`AddressSpace::store_bytes`], but only to a page that was written recently.
+    #[inline(always)]
+    pub(crate) fn store_recent<const N: usize>(
+        &mut self,
+        address: u64,
+        bytes: [u8; N],
+    ) -> Option<()> {
+        let at = hit(&self.tlb.writes, address, N)?;
+        let to = self.frames.bytes_mut().get_mut(at..at + N)?;
+        to.copy_from_slice(&bytes);
+        Some(())
+    }
+
     /// The word at an address in a page that was read recently.
     #[inline(always)]
     pub(super) fn recent_u64(&self, address: u64) -> Option<u64> {

@@ -28,7 +28,7 @@ pub(super) fn select(insn: &Instruction, _: &mut Op) -> Option<Run> {
 }
 
 /// An operation on two operands that writes the first one and the flags.
-trait Binary {
+pub(super) trait Binary {
     /// Whether the result is written, or only the flags.
     const WRITES: bool = true;
 
@@ -38,7 +38,7 @@ trait Binary {
 
 macro_rules! logic {
     ($($name:ident: $operator:tt, $writes:literal;)*) => {$(
-        struct $name;
+        pub(super) struct $name;
         impl Binary for $name {
             const WRITES: bool = $writes;
             #[inline(always)]
@@ -56,7 +56,7 @@ logic! {
     Test: &, false;
 }
 
-struct Add;
+pub(super) struct Add;
 impl Binary for Add {
     #[inline(always)]
     fn apply<const W: u32>(_: Flags, a: u64, b: u64) -> (u64, Flags) {
@@ -74,7 +74,7 @@ impl Binary for Adc {
     }
 }
 
-struct Sub;
+pub(super) struct Sub;
 impl Binary for Sub {
     #[inline(always)]
     fn apply<const W: u32>(_: Flags, a: u64, b: u64) -> (u64, Flags) {
@@ -83,7 +83,7 @@ impl Binary for Sub {
     }
 }
 
-struct Cmp;
+pub(super) struct Cmp;
 impl Binary for Cmp {
     const WRITES: bool = false;
     #[inline(always)]
@@ -113,7 +113,7 @@ fn binary<B: Binary>(insn: &Instruction) -> Option<Run> {
 }
 
 #[inline(always)]
-fn to_register<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
+pub(super) fn to_register<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
     let (result, flags) = B::apply::<W>(core.state.flags, core.state.get::<W>(op.dst), b);
     if B::WRITES {
         core.state.set::<W>(op.dst, result);
@@ -123,7 +123,7 @@ fn to_register<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flo
 }
 
 #[inline(always)]
-fn to_memory<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
+pub(super) fn to_memory<B: Binary, const W: u32>(core: &mut Core, op: &Op, b: u64) -> Flow {
     let address = op.address(core);
     let loaded = if B::WRITES {
         core.load_to_store::<W>(address)

@@ -15,6 +15,7 @@ pub(crate) mod cpuid;
 mod crypto;
 mod far;
 mod flag;
+mod fused;
 mod mm;
 mod mmx;
 mod mov;
@@ -34,6 +35,7 @@ mod tests;
 mod x87;
 
 pub(crate) use avx::{element_address, has_mask};
+pub(crate) use fused::Fuser;
 pub(crate) use table::select;
 
 use crate::op::{Op, Run};

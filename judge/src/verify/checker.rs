@@ -364,10 +364,11 @@ impl<'a> Checker<'a> {
 
     /// Counts what is wrong at the next instruction.
     #[inline]
-    fn count(&mut self, core: &Core, insn: &Executed, place: u32) {
+    fn count(&mut self, core: &Core, insn: &Executed) {
         if self.no_table != 0 {
             self.count_generated(insn.rip);
         }
+        let place = self.code.findings(insn.index).map_or(NONE, |last| *last);
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let mut left = self.wrong;
         while left != 0 {
@@ -389,12 +390,12 @@ impl<'a> Checker<'a> {
     #[cold]
     #[inline(never)]
     fn add(&mut self, core: &Core, insn: &Executed, which: usize) -> bool {
-        let (Some(&held), Some(known)) =
-            (self.tracker.frames().last(), self.code.known(insn.index))
+        let (Some(&held), Some(&mut last)) =
+            (self.tracker.frames().last(), self.code.findings(insn.index))
         else {
             return false;
         };
-        let mut last = known.findings;
+        let mut last = last;
         let found = self.contradictions(core, insn.rip, &held, which);
         let site = findings::Site {
             place: self.places.at(&self.space, insn.rip),
@@ -408,8 +409,8 @@ impl<'a> Checker<'a> {
         let check = (which, Check::Instruction);
         let wrong = self.judged[which].wrong;
         let is_wrong = self.findings.add(&mut last, wrong, check, site, &found);
-        if let Some(known) = self.code.known(insn.index) {
-            known.findings = last;
+        if let Some(place) = self.code.findings(insn.index) {
+            *place = last;
         }
         is_wrong
     }
@@ -468,14 +469,13 @@ impl Observer for Checker<'_> {
             }
         };
         let (set, writes, stores) = (known.claims, known.writes, known.stores());
-        let findings = known.findings;
         self.class = known.class;
         self.index = insn.index;
         let same = set == self.last_set && self.changed & self.depends == 0;
         if same || self.judge(core, insn.rip, set) {
             self.checked += 1;
             if self.wrong | self.no_table != 0 {
-                self.count(core, insn, findings);
+                self.count(core, insn);
             }
         }
         if self.number >= self.next_walk {

@@ -33,8 +33,6 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Known {
     /// The claims of the unwinders' rows, as a number in [`Code::sets`]; [`NONE`] if not looked up.
     pub(super) claims: u32,
-    /// The last wrong outcome, as a number in [`super::findings`]; [`NONE`] if there is none.
-    pub(super) findings: u32,
     /// For a call, the number of the claims at its return address ([`Code::returns`]). For other
     /// instructions, the number of what it stores ([`Code::stores`]).
     more: u32,
@@ -43,13 +41,12 @@ pub(super) struct Known {
     pub(super) class: Insn,
 }
 
-const _: () = assert!(size_of::<Known>() == 16);
+const _: () = assert!(size_of::<Known>() == 12);
 
 impl Known {
     /// An instruction that was not looked up.
     const NOTHING: Known = Known {
         claims: NONE,
-        findings: NONE,
         more: NO_STORES,
         writes: 0,
         class: Insn::Other,
@@ -87,8 +84,6 @@ pub(super) struct Behind {
     pub(super) inside: u32,
     /// The set of claims looked up by the return address.
     pub(super) after: u32,
-    /// Like [`Known::findings`], for both.
-    pub(super) findings: u32,
 }
 
 /// The claims of all unwinders at an instruction. Equal sets have the same number.
@@ -109,29 +104,50 @@ pub(super) struct Set {
 
 /// The instructions that were met in one address space, with its current images.
 pub(super) struct Met {
-    /// By block number, the index of its first instruction in [`Code::instructions`]; [`NONE`] if
-    /// it was not met.
-    blocks: Vec<u32>,
-    /// The index of the first instruction of the current block; [`NO_BLOCK`] if there is none.
-    current: usize,
+    /// By block number.
+    blocks: Vec<MetBlock>,
+    current: MetBlock,
     generation: u64,
+    /// The last wrong outcome of each instruction, as a number in [`super::findings`]; [`NONE`] if
+    /// there is none.
+    findings: Vec<u32>,
+    /// The entries of `findings` for an instruction by itself, which are used again for the next.
+    single: Range<usize>,
+    /// Like `findings`, by number in [`Code::returns`].
+    behind: Vec<u32>,
     /// By number in [`Code::returns`], a bit for each call that was executed.
     called: Vec<u64>,
+}
+
+/// A block that was met.
+#[derive(Clone, Copy, Debug)]
+struct MetBlock {
+    /// The index of its first instruction in [`Code::instructions`]; [`NONE`] if it was not met.
+    known: u32,
+    /// The index of its first instruction in [`Met::findings`].
+    findings: u32,
+}
+
+impl MetBlock {
+    const NOTHING: MetBlock = MetBlock {
+        known: NONE,
+        findings: NONE,
+    };
 }
 
 impl Default for Met {
     fn default() -> Met {
         Met {
             blocks: Vec::new(),
-            current: NO_BLOCK,
+            current: MetBlock::NOTHING,
             generation: 0,
+            findings: Vec::new(),
+            single: 0..0,
+            behind: Vec::new(),
             called: Vec::new(),
         }
     }
 }
-
-/// No index of an instruction.
-const NO_BLOCK: usize = u32::MAX as usize;
 
 /// All instructions that were met.
 pub(super) struct Code {
@@ -214,11 +230,13 @@ impl Code {
         }
     }
 
-    /// Forgets which blocks and calls were met, after images were mapped or unmapped.
+    /// Forgets which blocks and calls were met, and what was wrong there, after images were mapped
+    /// or unmapped.
     pub(super) fn clear(&mut self) {
-        self.met.current = NO_BLOCK;
-        self.met.blocks.clear();
-        self.met.called.clear();
+        self.met = Met {
+            generation: self.met.generation,
+            ..Met::default()
+        };
     }
 
     /// The addresses of the instructions that were looked up.
@@ -263,10 +281,10 @@ impl Code {
     pub(super) fn enter(&mut self, block: Option<BlockId>) -> bool {
         if let Some(id) = block
             && id.generation == self.met.generation
-            && let Some(&at) = self.met.blocks.get(id.number as usize)
-            && at != NONE
+            && let Some(&met) = self.met.blocks.get(id.number as usize)
+            && met.known != NONE
         {
-            self.met.current = at as usize;
+            self.met.current = met;
             return true;
         }
         false
@@ -285,26 +303,35 @@ impl Code {
             if self.single.len() < operations {
                 self.single = self.add_instructions(operations);
             }
+            if self.met.single.len() < operations {
+                self.met.single = self.met.add_findings(operations);
+            }
             self.instructions[self.single.clone()].fill(Known::NOTHING);
-            self.met.current = self.single.start;
+            self.met.findings[self.met.single.clone()].fill(NONE);
+            self.met.current = MetBlock {
+                known: self.single.start as u32,
+                findings: self.met.single.start as u32,
+            };
             return;
         };
         if id.generation != self.met.generation {
             self.clear();
             self.met.generation = id.generation;
         }
-        let number = id.number as usize;
-        if self.met.blocks.len() <= number {
-            grow_tight(&mut self.met.blocks, number + 1, NONE);
-        }
         let key = self.blocks.key(memory, range, operations, place_of);
-        let at = self.blocks.get(&key).unwrap_or_else(|| {
+        let known = self.blocks.get(&key).unwrap_or_else(|| {
             let at = self.add_instructions(operations).start as u32;
             self.blocks.insert(key, at);
             at
         });
-        self.met.blocks[number] = at;
-        self.met.current = at as usize;
+        let met = &mut self.met;
+        let findings = met.add_findings(operations).start as u32;
+        met.current = MetBlock { known, findings };
+        let number = id.number as usize;
+        if met.blocks.len() <= number {
+            grow_tight(&mut met.blocks, number + 1, MetBlock::NOTHING);
+        }
+        met.blocks[number] = met.current;
     }
 
     fn add_instructions(&mut self, count: usize) -> Range<usize> {
@@ -316,7 +343,15 @@ impl Code {
     /// What is known about an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
-        self.instructions.get_mut(self.met.current + index as usize)
+        let at = self.met.current.known as usize + index as usize;
+        self.instructions.get_mut(at)
+    }
+
+    /// The last wrong outcome of an instruction of the current block.
+    #[inline]
+    pub(super) fn findings(&mut self, index: u32) -> Option<&mut u32> {
+        let at = self.met.current.findings as usize + index as usize;
+        self.met.findings.get_mut(at)
     }
 
     /// Looks up an instruction. `is_hook`: it is the first of a function that registers tables.
@@ -346,7 +381,6 @@ impl Code {
             claims,
             writes,
             class,
-            findings: NONE,
             more,
         };
         let place = tables.places.at(tables.space, insn.rip);
@@ -411,7 +445,6 @@ impl Code {
         let behind = Behind {
             inside: self.claims_at(inside, tables, false),
             after: self.claims_at(ra, tables, false),
-            findings: NONE,
         };
         let at = self.returns.len() as u32;
         push_tight(&mut self.returns, behind);
@@ -437,9 +470,25 @@ impl Code {
 }
 
 impl Met {
+    fn add_findings(&mut self, count: usize) -> Range<usize> {
+        let start = self.findings.len();
+        grow_tight(&mut self.findings, start + count, NONE);
+        start..start + count
+    }
+
+    /// The last wrong outcome of the rows at a return address, by its number in [`Code::returns`].
+    pub(super) fn behind(&mut self, behind: u32) -> &mut u32 {
+        let at = behind as usize;
+        if self.behind.len() <= at {
+            grow_tight(&mut self.behind, at + 1, NONE);
+        }
+        &mut self.behind[at]
+    }
+
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        list_bytes(&self.blocks) + list_bytes(&self.called)
+        let findings = list_bytes(&self.findings) + list_bytes(&self.behind);
+        list_bytes(&self.blocks) + findings + list_bytes(&self.called)
     }
 }
 

@@ -22,6 +22,7 @@ fn op() -> Op {
         src: 0,
         len: 0,
         extra: 0,
+        more: 0,
     }
 }
 

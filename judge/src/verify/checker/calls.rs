@@ -71,14 +71,14 @@ impl Checker<'_> {
         held: &Held,
         callee: &Held,
     ) {
-        let known = self.code.returns[behind as usize].findings;
+        let known = *self.code.met.behind(behind);
         let activation = self.activation(self.tracker.frames().len().checked_sub(2));
         let now = (activation, self.number);
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
                 let found = self.call_contradictions(core, which, check, held, callee);
-                let known = &mut self.code.returns[behind as usize].findings;
+                let known = self.code.met.behind(behind);
                 let site = Site {
                     // The place of the call, which was executed.
                     place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),

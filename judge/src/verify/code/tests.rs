@@ -189,13 +189,37 @@ fn an_instruction_by_itself_is_known_until_the_next_begins() {
     assert_eq!(all.marks(2), [10, NONE]);
 }
 
+/// What was wrong is kept for each process, and until images change.
+#[test]
+fn outcomes_are_those_of_a_process() {
+    let mut all = Fixture::new();
+    let here = TEXT.start + 0x100;
+    for generation in 0..3 {
+        all.enter_at(block(4, generation), here, 2);
+        let findings = [0, 1, 2].map(|index| all.code.findings(index).copied());
+        assert_eq!(findings, [Some(NONE), Some(NONE), None]);
+        *all.code.findings(1).expect("an instruction") = 7;
+        assert_eq!(*all.code.met.behind(3), NONE);
+        *all.code.met.behind(3) = 8;
+        all.enter_at(block(5, generation), here + 16, 1);
+        assert_eq!(all.code.findings(0), Some(&mut NONE.clone()));
+        for _ in 0..2 {
+            all.enter_at(None, here, 3);
+            assert_eq!(all.code.findings(2), Some(&mut NONE.clone()));
+            *all.code.findings(2).expect("an instruction") = 9;
+        }
+        assert!(all.enter_at(block(4, generation), here, 2));
+        assert_eq!(all.code.findings(1).copied(), Some(7));
+        assert_eq!(*all.code.met.behind(3), 8);
+    }
+}
+
 #[test]
 fn a_call_is_new_in_each_process_and_after_images_have_changed() {
     let mut all = Fixture::new();
     let behind = Behind {
         inside: 0,
         after: 0,
-        findings: NONE,
     };
     all.code.returns = vec![behind; 70];
     let calls = [0, 69, 0, 69, 70, NONE];
@@ -217,8 +241,8 @@ fn what_is_known_is_measured() {
     all.enter(block(0, 0), 100);
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
-    // The instructions, room for eight block numbers, and the block.
-    assert_eq!(known, 100 * 16 + 8 * 4 + code.blocks.bytes());
+    // The instructions, their findings, room for eight block numbers, and the block.
+    assert_eq!(known, 100 * (12 + 4) + 8 * 8 + code.blocks.bytes());
     assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {
         code.returns_by_address.insert((at, 0, 0), 0);

@@ -1,0 +1,196 @@
+//! A machine that nobody observes executes several instructions with one operation. It must do the
+//! same as one that is observed, instruction by instruction, also at faults and limits.
+
+use unwind_sim_emulator::state::reg;
+use unwind_sim_emulator::{AddressSpace, Core, Executed, Exit, Machine, Observer, Permissions};
+
+const CODE: u64 = 0x40_0000;
+/// One page; what is around it cannot be accessed.
+const DATA: u64 = 0x50_0000;
+const PAGE: u64 = 0x1000;
+const SEEDS: u64 = 4000;
+const INSTRUCTIONS: usize = 24;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, n: u64) -> u8 {
+        (self.next() % n) as u8
+    }
+
+    /// A register; rsp is rare.
+    fn register(&mut self) -> u8 {
+        match self.below(8) {
+            4 if self.below(4) != 0 => 0,
+            register => register,
+        }
+    }
+
+    /// One of rbx, rbp, rsi and rdi, which point into the data until they are changed.
+    fn base(&mut self) -> u8 {
+        [3, 5, 6, 7][usize::from(self.below(4))]
+    }
+
+    /// ModRM and an 8-bit displacement.
+    fn memory(&mut self, register: u8) -> [u8; 2] {
+        [0x40 | register << 3 | self.base(), self.below(64)]
+    }
+
+    fn registers(&mut self) -> u8 {
+        0xc0 | self.register() << 3 | self.register()
+    }
+
+    /// An instruction that is often joined with its neighbours.
+    fn instruction(&mut self) -> Vec<u8> {
+        let wide: &[u8] = if self.below(2) == 0 { &[0x48] } else { &[] };
+        let with = |rest: &[u8]| [wide, rest].concat();
+        let register = self.register();
+        let [modrm, disp] = self.memory(register);
+        let immediate = self.below(256);
+        // /7 is `cmp`, /0 `test` and `add`, /4 `and`, /5 `sub`.
+        let group = [0, 4, 5, 7][usize::from(self.below(4))];
+        match self.below(16) {
+            0 | 1 => vec![0x50 | register],
+            2 | 3 => vec![0x58 | register],
+            4 => with(&[0x89, self.registers()]),
+            5 | 6 => with(&[0x8b, modrm, disp]),
+            7 | 8 => with(&[0x89, modrm, disp]),
+            9 => with(&[
+                [0x39, 0x85, 0x01, 0x29, 0x21][usize::from(self.below(5))],
+                self.registers(),
+            ]),
+            10 => with(&[0x83, 0xc0 | group << 3 | register, immediate]),
+            11 => with(&[[0x3b, 0x39, 0x85][usize::from(self.below(3))], modrm, disp]),
+            12 => with(&[0x83, 0x78 | self.base(), disp, immediate]),
+            13 => vec![[0x38, 0x3a, 0x84][usize::from(self.below(3))], modrm, disp],
+            14 => vec![0x80, 0x78 | self.base(), disp, immediate],
+            // A load and the test of its result.
+            _ => match self.below(2) {
+                0 => with(&[
+                    0x8b,
+                    modrm,
+                    disp,
+                    wide.first().copied().unwrap_or(0x40),
+                    0x85,
+                    0xc0 | register << 3 | register,
+                ]),
+                _ => vec![
+                    0x0f,
+                    0xb6,
+                    modrm,
+                    disp,
+                    0x40,
+                    0x84,
+                    0xc0 | register << 3 | register,
+                ],
+            },
+        }
+    }
+}
+
+/// Random instructions and forward branches, then `hlt`.
+fn program(random: &mut Random) -> Vec<u8> {
+    let mut code = Vec::new();
+    for _ in 0..INSTRUCTIONS {
+        let insn = random.instruction();
+        code.extend(&insn);
+        if random.below(3) == 0 {
+            // Over the next instruction.
+            let next = random.instruction();
+            code.extend([0x70 | random.below(16), next.len() as u8]);
+            code.extend(next);
+        }
+    }
+    code.push(0xf4);
+    code
+}
+
+fn machine(code: &[u8], random: &mut Random) -> Machine {
+    let mut memory = AddressSpace::default();
+    let text = CODE..CODE + PAGE;
+    memory.map(text, Permissions::READ_EXECUTE).expect("free");
+    memory.poke(CODE, code).expect("mapped");
+    let data = DATA..DATA + PAGE;
+    memory.map(data, Permissions::READ_WRITE).expect("free");
+    let words: Vec<u8> = (0..PAGE / 8)
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
+    memory.poke(DATA, &words).expect("mapped");
+    let mut machine = Machine::new(Core::new(memory));
+    let state = &mut machine.core.state;
+    for register in 0..8 {
+        // Near both ends of the page, or in the middle.
+        let offset = [0, 24, 0x800, PAGE - 100, PAGE - 40, PAGE - 8];
+        let offset = offset[usize::from(random.below(6))];
+        state.set_gpr(register, DATA + offset + u64::from(random.below(2)));
+    }
+    state.set_gpr(reg::RAX, random.next() % 3);
+    state.set_gpr(reg::RCX, random.next());
+    state.rip = CODE;
+    machine
+}
+
+struct Watch(u64);
+
+impl Observer for Watch {
+    fn before(&mut self, _: &Core, _: &Executed) {
+        self.0 += 1;
+    }
+
+    fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
+}
+
+/// Registers, flags, memory, and the number of instructions.
+fn outcome(machine: &Machine) -> (Vec<u64>, Vec<u8>) {
+    let state = &machine.core.state;
+    let registers = (0..16).map(|number| state.gpr(number));
+    let others = [state.rflags(), state.rip, machine.executed()];
+    let mut memory = vec![0; PAGE as usize];
+    machine.core.memory.peek(DATA, &mut memory).expect("mapped");
+    (registers.chain(others).collect(), memory)
+}
+
+#[test]
+fn joined_instructions_do_what_each_does() {
+    let (mut joined, mut alone, mut faults) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let mut random = Random(seed);
+        let code = program(&mut random);
+        let first = machine(&code, &mut random);
+        let limits = [u64::MAX, u64::from(random.below(INSTRUCTIONS as u64))];
+        for limit in limits {
+            let (mut fused, mut watched) = (first.clone(), first.clone());
+            let mut watch = Watch(0);
+            let ends = (fused.run(limit, &mut ()), watched.run(limit, &mut watch));
+            assert_eq!(ends.0, ends.1, "seed {seed}: {code:02x?}");
+            assert!(
+                outcome(&fused) == outcome(&watched),
+                "seed {seed}: {code:02x?}"
+            );
+            let is_fault = matches!(ends.0, Exit::Exception(_));
+            assert_eq!(
+                watch.0,
+                watched.executed() + u64::from(is_fault),
+                "seed {seed}"
+            );
+            faults += u64::from(is_fault);
+            joined += fused.code_bytes();
+            alone += watched.code_bytes();
+        }
+    }
+    // The programs have what is joined, and every kind of end.
+    assert!(joined < alone, "{joined} bytes, {alone} bytes");
+    assert!(
+        (SEEDS / 10..SEEDS * 2 - SEEDS / 10).contains(&faults),
+        "{faults}"
+    );
+}
