@@ -14,6 +14,7 @@
 
 mod calls;
 mod clock;
+mod count;
 mod cpuinfo;
 mod delivery;
 mod end;
@@ -43,6 +44,7 @@ mod signals;
 mod snapshot;
 mod streams;
 mod system;
+mod task;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -59,7 +61,8 @@ pub use options::{Limits, ProcessOptions};
 pub use outcome::{Notice, Outcome, Why};
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
-pub use threads::{Task, Waiting};
+pub use task::Task;
+pub use threads::Waiting;
 pub use unsupported::Unsupported;
 
 /// The number of the process and of its thread.

@@ -6,7 +6,7 @@ use super::numbers;
 use super::observer::ProcessObserver;
 use super::outcome::Outcome;
 use super::random::Random;
-use super::threads::Task;
+use super::task::Task;
 
 /// Instructions that a thread runs at most before another one does. On average it is half of it.
 const QUANTUM_MAX: u64 = 20_000;
