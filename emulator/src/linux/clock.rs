@@ -1,7 +1,7 @@
 //! Virtual time: one nanosecond for each instruction, plus the time slept. Timers run on it.
 
 use super::files::Time;
-use super::threads::Task;
+use super::task::Task;
 
 /// Nanoseconds in a second.
 pub(super) const SECOND: u64 = 1_000_000_000;

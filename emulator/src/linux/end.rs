@@ -9,7 +9,8 @@ use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::Ended;
 use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT};
-use super::threads::{For, Task};
+use super::task::Task;
+use super::threads::For;
 use super::usage::Usage;
 use super::{INIT, PID};
 

@@ -5,7 +5,7 @@
 
 use super::errno::{Answer, Errno};
 use super::identity::Identity;
-use super::threads::Task;
+use super::task::Task;
 use crate::address_space::ObjectId;
 use std::collections::{BTreeMap, VecDeque};
 

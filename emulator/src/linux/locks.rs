@@ -3,7 +3,7 @@
 //!
 //! Source: Linux 6.12 `fs/locks.c`.
 
-use super::threads::Task;
+use super::task::Task;
 use std::collections::BTreeMap;
 
 /// The last byte that a lock can cover: locks up to the end of a file end here.

@@ -14,6 +14,7 @@
 
 mod calls;
 mod clock;
+mod count;
 mod cpuinfo;
 mod delivery;
 mod end;
@@ -46,6 +47,7 @@ mod signals;
 mod snapshot;
 mod streams;
 mod system;
+mod task;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -65,7 +67,7 @@ pub use options::{Limits, Observed, ProcessOptions};
 pub use outcome::{Notice, Outcome, Why};
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
-pub use threads::Task;
+pub use task::Task;
 pub use turns::{Followed, Misfit, MisfitKind, Turn, TurnError};
 pub use unsupported::Unsupported;
 pub use waiting::{MappedCode, Owner, OwnerKnown, WaitFile, Waiting, WaitsFor};

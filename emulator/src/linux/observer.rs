@@ -9,7 +9,7 @@ use std::rc::Rc;
 use unwind_sim_unwind::truth::Cpu;
 
 use super::outcome::Outcome;
-use super::threads::Task;
+use super::task::Task;
 use crate::state::State;
 
 /// The file behind a mapping.

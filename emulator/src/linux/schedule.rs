@@ -6,7 +6,7 @@ use super::kernel::Kernel;
 use super::numbers;
 use super::observer::ProcessObserver;
 use super::outcome::Outcome;
-use super::threads::Task;
+use super::task::Task;
 use super::turns::{Followed, Misfit, MisfitKind, Turn};
 
 /// How often time passes without a thread that can go on, until only the ends of waits count: a

@@ -11,7 +11,7 @@ use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::{Ended, ParkedProcess, Process};
 use super::share::Schedule;
-use super::threads::Task;
+use super::task::Task;
 use super::waiter::Waiter;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,32 +1,15 @@
 //! The threads of a process: what the kernel knows of each. One runs; its registers are in the
 //! machine, and those of the others wait here. Not here: which one runs (`schedule`).
 
-use super::PID;
 use super::errno::{Answer, Errno};
 use super::filter::Filter;
 use super::kernel::Kernel;
 use super::process::Process;
 use super::rseq::Registered;
 use super::signals::{OwnSignals, Signals};
+use super::task::Task;
 use crate::state::State;
 use unwind_sim_unwind::truth::Cpu;
-
-/// Names a thread of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Task {
-    /// The number of its process.
-    pub process: u32,
-    /// Its own number; that of a process's first thread is the process's.
-    pub thread: u32,
-}
-
-impl Task {
-    /// The thread with which a run begins.
-    pub const FIRST: Task = Task {
-        process: PID,
-        thread: PID,
-    };
-}
 
 /// A system call that a thread has made.
 #[derive(Clone, Copy, Debug)]

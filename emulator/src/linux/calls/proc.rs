@@ -9,7 +9,8 @@ use crate::linux::files::{OwnFiles, Text};
 use crate::linux::identity::Ids;
 use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{OwnSignals, SIG_DFL, SIG_IGN, SIGNALS, Signals, bit};
-use crate::linux::threads::{Task, Thread};
+use crate::linux::task::Task;
+use crate::linux::threads::Thread;
 use std::fmt::Write;
 
 /// A thread, with what its process has.

@@ -5,7 +5,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::cpuinfo::cpuinfo;
 use crate::linux::files::{RELEASE, Text};
-use crate::linux::threads::Task;
+use crate::linux::task::Task;
 
 /// Memory size that is reported, bytes.
 pub(super) use crate::linux::MEMORY;

@@ -6,7 +6,7 @@
 use super::description::Kind;
 use super::{Files, join};
 use crate::linux::handle::Sort;
-use crate::linux::threads::Task;
+use crate::linux::task::Task;
 
 /// A generated file.
 #[derive(Clone, PartialEq, Eq, Debug)]
