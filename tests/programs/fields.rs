@@ -7,24 +7,24 @@ pub(crate) struct Field {
     pub(crate) name: &'static str,
     /// Why it may differ.
     pub(crate) reason: &'static str,
-    /// Whether it is this whole file below the folder of the line.
-    file: fn(&str) -> bool,
+    /// Whether it is this whole file below the folder of the line, by its path and its mode.
+    file: fn(&str, &str) -> bool,
     /// The output without it.
     without: fn(&str) -> String,
 }
 
 /// All fields.
-pub(crate) const FIELDS: [Field; 3] = [
+pub(crate) const FIELDS: [Field; 4] = [
     Field {
         name: "git's index",
         reason: "holds times and inodes of the files",
-        file: |path| path.ends_with(".git/index"),
+        file: |path, _| path.ends_with(".git/index"),
         without: str::to_owned,
     },
     Field {
         name: "logs and caches of build tools",
         reason: "hold times, inodes, process numbers and the order in which jobs ended",
-        file: |path| {
+        file: |path, _| {
             let name = path.rsplit('/').next().unwrap_or(path);
             path.contains("CMakeFiles/")
                 || path.contains("autom4te.cache/")
@@ -34,16 +34,22 @@ pub(crate) const FIELDS: [Field; 3] = [
         without: str::to_owned,
     },
     Field {
+        name: "names of sockets",
+        reason: "they are in memory, since no process outside of the machine can connect",
+        file: |_, mode| mode.starts_with("14"),
+        without: str::to_owned,
+    },
+    Field {
         name: "dates",
         reason: "the machine's clock starts in 2037, so that files of today are old",
-        file: |_| false,
+        file: |_, _| false,
         without: without_dates,
     },
 ];
 
-/// The field that the whole file at `path` belongs to.
-pub(crate) fn of_file(path: &str) -> Option<&'static Field> {
-    FIELDS.iter().find(|field| (field.file)(path))
+/// The field that a whole file belongs to: its path, and its mode in octal.
+pub(crate) fn of_file(path: &str, mode: &str) -> Option<&'static Field> {
+    FIELDS.iter().find(|field| (field.file)(path, mode))
 }
 
 /// The field without which two outputs are the same.

@@ -117,7 +117,9 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             (Some(_), None) => "only here".to_owned(),
             (None, _) => "only there".to_owned(),
         };
-        match fields::of_file(name) {
+        let either = here.files.get(name).or(there.files.get(name));
+        let mode = either.map_or("", |(mode, _)| mode);
+        match fields::of_file(name, mode) {
             Some(field) if !ignored.contains(&field.name) => ignored.push(field.name),
             Some(_) => (),
             None => return (Some(format!("file {name}, {text}")), ignored),

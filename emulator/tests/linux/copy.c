@@ -1,4 +1,4 @@
-/* copy FROM TO [TOUCHED]: sets the times of TOUCHED to now, then copies. */
+/* copy FROM TO [- - TOUCHED]: sets the times of TOUCHED to now, then copies. */
 #include "start.h"
 
 static char buffer[5000];
@@ -12,8 +12,8 @@ static int failed(const char *what, long error) {
 }
 
 int run(word *stack) {
-    if (stack[0] > 3) {
-        long touched = SYS(utimensat, -100, stack[4], 0, 0);
+    if (stack[0] == 6) {
+        long touched = SYS(utimensat, -100, stack[6], 0, 0);
         if (touched < 0) return failed("touch", touched);
     }
     long from = SYS(open, stack[2], 0), got;

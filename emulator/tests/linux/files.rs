@@ -99,7 +99,8 @@ fn files_of_the_host_are_as_old_as_they_were_touched() {
     let path = root.path();
     let process = copy(path, "inside", "new", |o| {
         o.allow_write = true;
-        o.args.push(b"inside".to_vec());
+        let more = ["-", "-", "inside"].map(|text| text.as_bytes().to_vec());
+        o.args.extend(more);
     });
     assert_eq!(process.stderr(), b"");
     let changed = |name: &str| path.join(name).metadata().and_then(|m| m.modified());

@@ -209,9 +209,11 @@ impl Files {
                 Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)
             }
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
-            Kind::PipeReader(_) | Kind::PipeWriter(_) => {
-                Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
-            }
+            // Both ends are one file; programs compare the numbers of two pipes.
+            Kind::PipeReader(end) | Kind::PipeWriter(end) => Attributes {
+                inode: end.handle.id.min(end.other_id).into(),
+                ..Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
+            },
             // Always pipes, so that a run does not depend on where its output goes.
             Kind::Stdin | Kind::Stdout | Kind::Stderr => {
                 Attributes::made_up(S_IFIFO | 0o600, &open.path, 0)

@@ -126,6 +126,13 @@ static void listing(void) {
     T(read, again, out.bytes, 4); T(lseek, FD(RD), 0, 1);
     SYS(close, again);
     T(open, "/proc/self/fd/77", O_RDONLY);
+    /* The ends of a pipe are one file, and two pipes are two. */
+    int ends[2];
+    word first[18], second[18], other[18];
+    SYS(pipe, ends);
+    SYS(fstat, FD(PR), first); SYS(fstat, FD(PW), second); SYS(fstat, ends[0], other);
+    V(first[1] == second[1]); V(first[1] == other[1]);
+    SYS(close, ends[0]); SYS(close, ends[1]);
     /* A pipe has no other name than this. */
     V(FD(PR));
     HIDE(STAT_PIPE); T(stat, "/proc/self/fd/9", out.bytes);
