@@ -548,6 +548,24 @@ def calls():
         save("syscalls", name, bytes([7, 100]) + b"".join(made))
 
 
+def machines():
+    """Two threads, one of which changes the code of the other, in the format of `machine.rs`."""
+    registers = bytes([0, 0, 0, 64, 32] + [0] * 11)
+    codes = {
+        # inc %eax; nop; jmp -- and: xorb $8, 1(%rbx); jmp: `inc` becomes `dec` and back.
+        "two-threads-one-operand": (b"\xff\xc0\x90\xeb\xfb", b"\x80\x73\x01\x08\xeb\xfa"),
+        # Over two blocks; and: movb $0x90, (%rbx); movb $0xf4, 3(%rbx): a `hlt` appears.
+        "two-threads-halt": (b"\x48\xff\xc0\x74\x00\xeb\xf9", b"\xc6\x03\x90\xc6\x43\x03\xf4\xeb\xf7"),
+        # Both push and pop on one stack.
+        "two-threads-stack": (b"\x50\x58\xff\xc0\xeb\xfa", b"\x53\x5b\xff\xc3\xeb\xfa"),
+    }
+    turns = bytes([7, 3, 11, 2, 50, 1, 9, 4, 1, 1, 1, 2, 3, 5, 90, 30])
+    for name, (first, second) in codes.items():
+        code = first.ljust(64, b"\x90") + second.ljust(32, b"\x90")
+        tail = (struct.pack("<H", 64) + registers).ljust(40, b"\0")
+        save("machine", name, registers + code + tail + turns + bytes([len(turns), 0x2B]))
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -562,3 +580,4 @@ if __name__ == "__main__":
     scenarios()
     stitches()
     calls()
+    machines()
