@@ -49,7 +49,7 @@ fn lockstep_with(path: &Path, arguments: &[&str], instructions_max: u64) -> Run 
     let request = Request {
         skip: 0,
         instructions_max,
-        timeout: Some(Duration::from_secs(300)),
+        timeout: Some(Duration::from_secs(600)),
         measure: false,
     };
     lockstep::run(program, &request, &mut |_| ()).expect("it runs")

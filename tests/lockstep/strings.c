@@ -137,59 +137,62 @@ static char *place(char *in, size_t size, unsigned gap, int at_end)
 	return at_end ? in + ROOM - size - gap : in + PAGE - 64 + gap;
 }
 
+enum { SIZES = 200, GAPS = 96 };
+
 int main(int count, char **arguments)
 {
-	unsigned step = count > 1 ? atoi(arguments[1]) : 1, number = 0;
+	unsigned step = count > 1 ? atoi(arguments[1]) : 1, sizes_count = 0, gaps_count = 0;
+	size_t sizes[SIZES];
+	unsigned gaps[GAPS];
 
 	if (!step)
 		return 2;
 	one = pages();
 	two = pages();
+	for (size_t size = 0; size < LARGE; size += 1 + size / 80 * 7)
+		sizes[sizes_count++] = size;
+	for (unsigned gap = 0; gap < 128; gap += 1 + gap / 64)
+		gaps[gaps_count++] = gap;
 	for (unsigned which = 0; which < READING + WRITING + WIDE; which++) {
 		hash ^= which;
-		for (size_t size = 0; size < LARGE; size += 1 + size / 80 * 7) {
-			for (unsigned gap = 0; gap < 128; gap += 1 + gap / 64) {
-				unsigned other = next() % 64;
-				if (number++ % step)
-					continue;
-				size_t bytes = size + 1;
-				int at_end = next() & 1;
-				if (which < READING + WRITING) {
-					char *a = place(one, bytes, gap, at_end);
-					char *b = place(two, bytes, other, !at_end);
-					fill(a, size);
-					fill(b, size);
-					a[size] = b[size] = 0;
-					if (which < READING)
-						reading(which, a, b, size);
-					else
-						writing(which - READING, a, b, size);
-				} else {
-					bytes *= sizeof(wchar_t);
-					wchar_t *a = (wchar_t *)place(one, bytes, gap & ~3, at_end);
-					wchar_t *b = (wchar_t *)place(two, bytes, other & ~3, !at_end);
-					for (size_t i = 0; i < size; i++) {
-						a[i] = 1 + next() % 3;
-						b[i] = 1 + next() % 3;
-					}
-					a[size] = b[size] = 0;
-					wide(which - READING - WRITING, a, b, size);
+		for (unsigned number = which % step; number < sizes_count * gaps_count; number += step) {
+			size_t size = sizes[number / gaps_count], bytes = size + 1;
+			unsigned gap = gaps[number % gaps_count], other = next() % 64;
+			int at_end = next() & 1;
+			if (which < READING + WRITING) {
+				char *a = place(one, bytes, gap, at_end);
+				char *b = place(two, bytes, other, !at_end);
+				fill(a, size);
+				fill(b, size);
+				a[size] = b[size] = 0;
+				if (which < READING)
+					reading(which, a, b, size);
+				else
+					writing(which - READING, a, b, size);
+			} else {
+				bytes *= sizeof(wchar_t);
+				wchar_t *a = (wchar_t *)place(one, bytes, gap & ~3, at_end);
+				wchar_t *b = (wchar_t *)place(two, bytes, other & ~3, !at_end);
+				for (size_t i = 0; i < size; i++) {
+					a[i] = 1 + next() % 3;
+					b[i] = 1 + next() % 3;
 				}
+				a[size] = b[size] = 0;
+				wide(which - READING - WRITING, a, b, size);
 			}
 		}
 		printf("%u %016lx\n", which, hash);
 	}
 	/* Moves that overlap, in both directions, up to sizes that take other ways. */
-	for (size_t size = 0; size < 2 * PAGE - 256; size += 1 + size / 16) {
-		for (unsigned gap = 0; gap < 64; gap += 7) {
-			if (number++ % step)
-				continue;
-			fill(one, ROOM);
+	fill(one, ROOM);
+	for (size_t size = 0; size < 2 * PAGE - 256; size += 1 + step / 100 + size / 16) {
+		for (unsigned gap = 0; gap < 64; gap += 7 + step / 100) {
 			memmove(one + gap, one + (gap * 5) % 64, size);
-			add(sign(memcmp(one, two, size)));
-			contents(one, ROOM);
+			add(memcmp(one, two, size) > 0);
+			offset(memchr(one, '#', ROOM), one);
 		}
 	}
+	contents(one, ROOM);
 	printf("%016lx\n", hash);
 	return 0;
 }

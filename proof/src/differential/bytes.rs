@@ -12,6 +12,8 @@ const LENGTH_MAX: usize = 15;
 const PREFIXES: [u8; 11] = [
     0x66, 0x67, 0xf0, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65,
 ];
+/// Number of prefixes, REX among them, with which nothing that is not an instruction is too long.
+const PREFIXES_MAX: usize = 4;
 /// The start of an instruction with an EVEX prefix in 64-bit mode.
 const EVEX: u8 = 0x62;
 
@@ -82,6 +84,7 @@ pub(super) fn random(
         [EVEX, ..] => true,
         // Among them are calls of a hypervisor, which raises what it likes.
         [0x0f, 0x01, 0xc0..=0xff, ..] => insn.is_invalid(),
+        [_, ..] if insn.is_invalid() && prefixes > PREFIXES_MAX => true,
         // Where it ends is not known here.
         _ => insn.is_invalid() && processor.has_instruction(&insn, bytes),
     };
