@@ -271,7 +271,7 @@ pub(super) fn vector(element: Element, random: &mut Random) -> [u8; 16] {
             // Bytes or words of few values, so that some are equal.
             5 => {
                 let mask = if bits & 8 != 0 { 0x0303 } else { 0x0083 };
-                wide(random.bits(), random.bits()) & u128::MAX / 0xffff * mask
+                wide(random.bits(), random.bits()) & (u128::MAX / 0xffff * mask)
             }
             _ => wide(random.bits(), random.bits()),
         },
