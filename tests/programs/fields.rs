@@ -95,7 +95,7 @@ fn without_times(text: &str) -> String {
             && (date[4] == b' ' || date[4].is_ascii_digit())
             && date[5].is_ascii_digit()
             && date[6] == b' ';
-        let is_time = is_day && date[9] == b':' || is_day && date[7] == b' ';
+        let is_time = is_day && (date[9] == b':' || date[7] == b' ');
         let digits = |range: std::ops::Range<usize>| date[range].iter().all(u8::is_ascii_digit);
         let is_date = is_time && digits(10..12) && (digits(7..9) || digits(8..12));
         let end = at + if is_date { 7 } else { 3 };
