@@ -1,6 +1,7 @@
 //! System calls: the dispatcher; one file for each group of calls.
 
 mod at;
+mod clock_set;
 mod connect;
 mod control;
 mod copying;
@@ -16,9 +17,11 @@ mod mapped;
 mod memory;
 mod messages;
 mod msg;
+mod msgctl;
 mod names;
 mod netlink;
 mod objects;
+mod others_memory;
 mod pidfd;
 mod poll;
 mod privileges;
