@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::deadlock;
 use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim_record::emulate::{self, Bounds, Run};
 use unwind_sim_record::program::End;
@@ -61,6 +63,9 @@ pub(crate) struct Args {
     machine: MachineArgs,
 }
 
+/// The unwinder that gives the chains of a deadlock.
+pub(super) const CHAINS: &str = "dwarf+fp";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum StatusOf {
     /// 0 if the program ran to its end.
@@ -85,9 +90,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         timeout: args.machine.timeout(),
     };
     let mut progress = Progress::new("instructions", true);
-    let run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
+    let mut run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
     drop(progress);
     tell(args, &run);
+    if let End::Outcome(Outcome::Blocked { .. }) = run.end {
+        let engines = [spec::engine(CHAINS)?];
+        let unknown = |_| None;
+        let root = args.machine.root();
+        let threads = deadlock::threads(&mut run.process, root, &engines, &unknown);
+        output::tell_deadlock(&threads);
+    }
+    args.machine.schedule().finish(&run.followed, &run.end)?;
     let status = match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {
             StatusOf::Run => Status::AsExpected,
@@ -104,7 +117,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
 fn tell(args: &Args, run: &Run) {
     output::tell_notices(&run.notices);
-    if args.stats || run.end != End::Outcome(Outcome::Exited(0)) {
+    // The error that follows says where a schedule does not fit.
+    let is_misfit = matches!(run.end, End::Outcome(Outcome::Misfit(_)));
+    if !is_misfit && (args.stats || run.end != End::Outcome(Outcome::Exited(0))) {
         match (&run.end, &run.place) {
             (End::Outcome(Outcome::Unsupported { rip, bytes }), Some(place)) => {
                 let unsupported = Unsupported::of(*rip, bytes).within(place);

@@ -79,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush().context("cannot write the report")?;
     tell(args, &run);
+    args.machine.schedule().finish(&run.followed, &run.end)?;
     let status = match run.difference {
         Some(_) => Status::Difference,
         None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,

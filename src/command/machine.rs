@@ -1,5 +1,6 @@
 //! Arguments of the subcommands that run a program in the emulated machine.
 
+use super::schedule::ScheduleArgs;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,14 +25,19 @@ pub(crate) struct MachineOptions {
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// A variable of the program's environment. By default the program gets the environment of this
-    /// process.
+    /// A variable of the program's environment, which then has only these. By default the program
+    /// gets the environment of this process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<OsString>,
     /// Set a limit of the machine: `memory` or `files` (kept in memory) in bytes, `tasks` (threads
     /// and processes) or `objects` (pipe ends, sockets, timers). N may end with K, M or G.
     #[arg(long = "limit", value_name = "NAME=N", value_parser = parse_limit)]
     limits: Vec<(Limit, u64)>,
+    /// Give the program no environment but that of --env.
+    #[arg(long)]
+    clear_env: bool,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleArgs,
     #[command(flatten)]
     cpu: CpuArgs,
 }
@@ -138,7 +144,7 @@ impl MachineOptions {
         }
         let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
         let mut env: Vec<Vec<u8>> = self.env.iter().map(bytes).collect();
-        if self.env.is_empty() && case.is_none() {
+        if self.env.is_empty() && !self.clear_env && case.is_none() {
             let pair = |(name, value): (OsString, OsString)| {
                 [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()
             };
@@ -154,22 +160,24 @@ impl MachineOptions {
         for &(limit, value) in &self.limits {
             limits.set(limit, value);
         }
+        let mut options = ProcessOptions {
+            args: words.iter().map(bytes).collect(),
+            env,
+            root: self.root.clone(),
+            cwd: bytes(&cwd),
+            allow_write: self.allow_write,
+            seed: self.seed,
+            uid,
+            gid,
+            processor: self.cpu.processor(),
+            limits,
+            ..ProcessOptions::default()
+        };
+        self.schedule.apply(&mut options)?;
         Ok(MachineProgram {
             program: RunningProgram {
                 path: found.as_os_str().as_encoded_bytes().to_vec(),
-                options: ProcessOptions {
-                    args: words.iter().map(bytes).collect(),
-                    env,
-                    root: self.root.clone(),
-                    cwd: bytes(&cwd),
-                    allow_write: self.allow_write,
-                    seed: self.seed,
-                    uid,
-                    gid,
-                    processor: self.cpu.processor(),
-                    limits,
-                    ..ProcessOptions::default()
-                },
+                options,
             },
             _case: case,
         })
@@ -196,9 +204,11 @@ impl MachineOptions {
             (self.seed != 0, "--seed"),
             (!self.env.is_empty(), "--env"),
             (!self.limits.is_empty(), "--limit"),
+            (self.clear_env, "--clear-env"),
             (self.cpu.processor.is_some(), "--cpu"),
         ];
-        options.iter().find(|(given, _)| *given).map(|(_, o)| *o)
+        let given = options.iter().find(|(given, _)| *given);
+        given.map(|(_, o)| *o).or(self.schedule.given())
     }
 
     /// The options that determine how a program runs, as on the command line.
@@ -217,6 +227,11 @@ impl MachineOptions {
         options.extend(limits.map(|(limit, value)| format!("--limit {}={value}", limit.as_str())));
         let env = self.env.iter().map(quoted);
         options.extend(env.map(|pair| format!("--env {pair}")));
+        if self.clear_env {
+            options.push("--clear-env".to_owned());
+        }
+        let schedule = self.schedule.schedule();
+        options.extend(schedule.map(|path| format!("--schedule {}", quoted(path))));
         options
     }
 
@@ -240,6 +255,16 @@ impl MachineArgs {
     /// The option for the emulated processor.
     pub(crate) fn cpu(&self) -> CpuArgs {
         self.options.cpu
+    }
+
+    /// The options for the schedule of threads.
+    pub(crate) fn schedule(&self) -> &ScheduleArgs {
+        &self.options.schedule
+    }
+
+    /// The directory that the program sees as `/`.
+    pub(crate) fn root(&self) -> &Path {
+        self.options.root()
     }
 
     /// The time limit.

@@ -4,6 +4,8 @@ mod again;
 mod args;
 #[cfg(feature = "machine")]
 mod cases;
+#[cfg(feature = "machine")]
+mod children;
 mod compare;
 mod dashes;
 mod demo;
@@ -27,6 +29,8 @@ mod perf;
 #[cfg(feature = "machine")]
 mod record;
 mod replay;
+#[cfg(feature = "machine")]
+mod schedule;
 mod status;
 mod suggest;
 mod tables;

@@ -7,6 +7,8 @@ use std::path::Path;
 use unwind_sim_emulator::linux::Notice;
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::shell::quoted;
+#[cfg(feature = "machine")]
+use unwind_sim_judge::verify::deadlock::DeadlockedThread;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::gaps::{Gaps, Problem};
@@ -133,6 +135,12 @@ pub(crate) fn tell_notices(notices: &[Notice]) {
     for notice in notices {
         anstream::eprintln!("unwind-sim: {notice}");
     }
+}
+
+#[cfg(feature = "machine")]
+/// Reports a deadlock: the threads that wait for what cannot happen.
+pub(crate) fn tell_deadlock(threads: &[DeadlockedThread]) {
+    anstream::eprint!("{}", unwind_sim_view::deadlock::text(threads));
 }
 
 /// Reports how many samples a trace has and how the recording `ended` (may be empty).

@@ -7,6 +7,7 @@ mod gdb;
 mod ptrace;
 
 use super::args::KernelArgs;
+use super::children::ChildrenArgs;
 use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
@@ -94,6 +95,9 @@ pub(crate) struct Args {
     /// emulator: record branches in call-stack mode (LBR), in rings of these depths: 8, 16, 32.
     #[arg(long, value_name = "DEPTH[,..]", value_delimiter = ',')]
     lbr: Vec<RingDepth>,
+    /// emulator: what becomes of the branch records of a thread that does not run.
+    #[arg(long, value_enum, default_value = "task", requires = "lbr")]
+    lbr_storage: LbrStorage,
     #[command(flatten, next_help_heading = "Options for --engine gdb")]
     kernel: KernelArgs,
     /// gdb: hold back interrupts and timers while instructions are stepped. Only QEMU's stub can do
@@ -102,6 +106,8 @@ pub(crate) struct Args {
     hold_interrupts: bool,
     #[command(flatten, next_help_heading = "Options for --engine emulator")]
     machine: MachineOptions,
+    #[command(flatten)]
+    children: ChildrenArgs,
     /// gdb: where the stub listens, HOST:PORT or the path of a socket.
     #[arg(value_name = "STUB", conflicts_with_all = ["program", "pid"])]
     stub: Option<String>,
@@ -125,6 +131,15 @@ impl std::str::FromStr for RingDepth {
             .map(RingDepth)
             .ok_or_else(|| "expected 8, 16 or 32".to_owned())
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum LbrStorage {
+    /// They are saved with the thread, and restored: perf record -- PROG, and since Linux 6.15 also
+    /// perf record -a.
+    Task,
+    /// They are wiped: perf record -a up to Linux 6.14.
+    Cpu,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -152,6 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
         Engine::Emulator => emulator::run(args),
         _ if !args.lbr.is_empty() => bail!("--lbr is for --engine emulator"),
+        _ if args.children.is_given() => bail!("--children is for --engine emulator"),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (args.engine == Engine::Gdb) => {
             bail!("--engine gdb needs a stub (HOST:PORT), and no other engine takes one")

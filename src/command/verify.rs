@@ -79,6 +79,8 @@ pub(crate) struct Args {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
+    children: super::children::ChildrenArgs,
+    #[command(flatten)]
     machine: super::machine::MachineArgs,
 }
 
@@ -93,6 +95,7 @@ impl Args {
         let tables = self.tables_from.as_ref();
         options.extend(tables.map(|path| format!("--tables-from {}", quoted(path))));
         options.extend(self.only.map(|address| format!("--only {address:#x}")));
+        options.extend(self.children.text());
         options.extend(self.machine.options_text());
         let program = self.machine.words().first().map(Path::new);
         let program = program.and_then(Path::file_name).unwrap_or_default();
@@ -153,7 +156,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let known = known
         .map(|path| Baseline::read(path, Source::Verify, &origin))
         .transpose()?;
-    let program = args.machine.program()?;
+    let mut program = args.machine.program()?;
+    program.program.options.observed = args.children.observed();
     let request = Request {
         engines: &engines,
         setting: Setting {
@@ -197,18 +201,31 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             all: args.all || args.only.is_some(),
         };
         writeln!(out, "{}", run.end)?;
+        let deadlock = unwind_sim_view::deadlock::text(&run.deadlock);
+        if !deadlock.is_empty() {
+            writeln!(out, "\n{deadlock}")?;
+        }
         write!(out, "{}", verification::text(&subject))?;
         writeln!(out, "\n{}", output::command_line())?;
     }
     out.flush().context("cannot write the report")?;
+    args.machine.schedule().finish(&run.followed, &run.end)?;
     let checked = run.results.tallies.iter().any(|t| t.checked > 0);
+    // What was checked before a deadlock counts.
+    let is_deadlock = !run.deadlock.is_empty();
     if run.end.is_not_modelled() || !checked {
         anstream::eprintln!("unwind-sim: {}", run.end);
+    }
+    if !checked && args.children.is_given() {
+        anstream::eprintln!("unwind-sim: no process ran that --children names");
+    }
+    if run.end.is_not_modelled() && !is_deadlock || !checked {
         return Ok(Status::NothingJudged);
     }
     let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
     let status = match unexpected {
         true => Status::Difference,
+        false if is_deadlock => Status::NothingJudged,
         false => Status::AsExpected,
     };
     Ok(status.of_machine(&run.notices))

@@ -19,6 +19,7 @@ mod output;
 mod perf_script;
 mod record;
 mod status;
+mod threads;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

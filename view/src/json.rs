@@ -5,6 +5,8 @@ mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
 mod converting;
+#[cfg(feature = "machine")]
+mod deadlock;
 mod doctor;
 mod generating;
 mod handling;
@@ -23,6 +25,8 @@ pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, 
 pub use converting::{
     ConversionLine, ConversionLossLine, LossCountLine, MergeLine, OutsideLine, SectionLine,
 };
+#[cfg(feature = "machine")]
+pub use deadlock::{DeadlockLine, FutexLine, WaitFileLine, WalkedChainLine, deadlock};
 pub use doctor::{
     ComplaintLine, DoctorLine, FunctionCountLine, PlacedRowLine, SubjectLine, doctor,
 };
@@ -88,6 +92,9 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),
+    #[cfg(feature = "machine")]
+    /// A thread that waits for what cannot happen, from `verify`.
+    Deadlock(Box<DeadlockLine>),
     #[cfg(feature = "machine")]
     /// What happened when a sample's thread was resumed, from `replay --confirm`.
     Resumed(Box<ResumedLine>),

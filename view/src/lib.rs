@@ -7,6 +7,8 @@
 
 #[cfg(feature = "machine")]
 pub mod confirmation;
+#[cfg(feature = "machine")]
+pub mod deadlock;
 pub mod demo;
 pub mod doctor;
 pub mod explain;

@@ -5,6 +5,7 @@
 //! With `elide` off everything is computed, and the report must be the same.
 
 mod calls;
+mod deadlock;
 mod process;
 mod slots;
 
@@ -109,6 +110,8 @@ pub struct Checker<'a> {
     /// The shadow stack and the call sites of each thread that does not run.
     others: HashMap<Task, (Tracker, Vec<Site>)>,
     task: Task,
+    /// Whether the running process is checked.
+    observed: bool,
     /// The processes that do not run, by number.
     processes: HashMap<u32, OtherProcess>,
     tracker: Tracker,
@@ -179,6 +182,7 @@ impl<'a> Checker<'a> {
             places: Places::default(),
             others: HashMap::new(),
             task: Task::FIRST,
+            observed: true,
             processes: HashMap::new(),
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
@@ -205,15 +209,6 @@ impl<'a> Checker<'a> {
             number: 0,
             next_walk: WALK_EVERY,
         }
-    }
-
-    /// The statistics of all shadow stacks.
-    fn stats(&self) -> Stats {
-        let others = self.others.values().map(|(tracker, _)| tracker.stats());
-        let earlier = others.fold(self.earlier, |sum, stats| sum.plus(stats));
-        let processes = self.processes.values().map(OtherProcess::stats);
-        let earlier = processes.fold(earlier, |sum, stats| sum.plus(&stats));
-        earlier.plus(self.tracker.stats())
     }
 
     /// The results, and the images that are mapped at the end.

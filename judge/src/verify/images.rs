@@ -37,7 +37,8 @@ impl Images {
         self.tables = Some((program, tables));
     }
 
-    pub(super) fn mapping(
+    /// The mapping of a file.
+    pub(crate) fn mapping(
         &mut self,
         range: Range<u64>,
         permissions: Permissions,

@@ -9,6 +9,7 @@ mod blocks;
 mod checker;
 mod claim;
 mod code;
+pub mod deadlock;
 mod departures;
 mod findings;
 #[cfg(any(test, feature = "fixture"))]

@@ -1,6 +1,7 @@
 //! Runs a program under the checker.
 
 use super::checker::{Checker, Results};
+use super::deadlock::DeadlockedThread;
 use super::findings::{Check, Finding};
 use super::groups::location;
 use super::images::Images;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
@@ -44,6 +45,10 @@ pub struct Run {
     pub space: AddressSpace,
     /// What is not modelled and made calls of the program fail.
     pub notices: Vec<Notice>,
+    /// What became of the schedule.
+    pub followed: Followed,
+    /// The threads that wait for what cannot happen, if the run ended with that.
+    pub deadlock: Vec<DeadlockedThread>,
 }
 
 /// Why the program was not run.
@@ -97,6 +102,11 @@ pub fn run(
             break End::Timeout;
         }
     };
+    let followed = process.followed();
+    let deadlock = match end {
+        End::Outcome(Outcome::Blocked { .. }) => checker.deadlock(&mut process),
+        _ => Vec::new(),
+    };
     let (mut results, space) = checker.finish();
     results.memory.decoded = process.machine.code_bytes();
     Ok(Run {
@@ -104,6 +114,8 @@ pub fn run(
         results,
         space,
         notices: process.notices().to_vec(),
+        followed,
+        deadlock,
     })
 }
 

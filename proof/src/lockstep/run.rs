@@ -3,7 +3,7 @@
 use super::difference::Difference;
 use super::step::Lockstep;
 use std::time::{Duration, Instant};
-use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_host::HostError;
 use unwind_sim_record::program::{End, RunningProgram};
 
@@ -48,6 +48,8 @@ pub struct Run {
     pub bare_speed: Option<f64>,
     /// What the machine does not model and reported to the program as an error.
     pub notices: Vec<Notice>,
+    /// What became of the schedule.
+    pub followed: Followed,
 }
 
 impl Run {
@@ -140,5 +142,6 @@ pub fn run(
         time,
         bare_speed: (!bare.is_empty()).then(|| bare.iter().sum::<f64>() / bare.len() as f64),
         notices: lockstep.notices().to_vec(),
+        followed: lockstep.followed(),
     })
 }

@@ -7,7 +7,9 @@ use iced_x86::Mnemonic;
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::differences::{self, Case, Used, View};
-use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ProcessObserver, SystemCall, Task};
+use unwind_sim_emulator::linux::{
+    Followed, Kernel, Notice, Outcome, ProcessObserver, SystemCall, Task,
+};
 use unwind_sim_emulator::{Core, Exception, Executed, Fault, FaultKind, Observer, Processor};
 use unwind_sim_host::stepper::{Cpu, Stop};
 use unwind_sim_host::{Extended, HostError};
@@ -140,6 +142,10 @@ impl Lockstep {
     /// Instructions executed so far on both sides.
     pub(super) fn executed(&self) -> u64 {
         self.compared + self.led
+    }
+
+    pub(super) fn followed(&self) -> Followed {
+        self.process.followed()
     }
 
     pub(super) fn notices(&self) -> &[Notice] {

@@ -98,6 +98,7 @@ fn a_difference_is_a_line_of_json() {
         time: std::time::Duration::ZERO,
         bare_speed: None,
         notices: Vec::new(),
+        followed: Default::default(),
     };
     let lines = serde_json::to_value(super::lines(&run, "x")).expect("JSON");
     let [difference, summary] = lines.as_array().expect("lines").as_slice() else {

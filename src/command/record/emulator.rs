@@ -2,13 +2,17 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::{Args, Ended, StatusOf, Told};
+use super::{Args, Ended, LbrStorage, StatusOf, Told};
+use crate::command::emulate::CHAINS;
 use crate::command::machine::seconds;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
-use unwind_sim_record::emulator::{self, EmulatorOptions};
+use unwind_sim_judge::spec;
+use unwind_sim_judge::verify::deadlock;
+use unwind_sim_perf_model::lbr::Storage;
+use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
 use unwind_sim_record::program::End;
 use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
@@ -17,7 +21,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let only_ptrace = [
         (args.pid.is_some(), "-p"),
         (args.randomize, "--randomize"),
-        (args.no_children, "--no-children"),
+        (args.no_children, "--no-children (here: --children none)"),
     ];
     if let Some((_, option)) = only_ptrace.iter().find(|(given, _)| *given) {
         bail!("{option} is for --engine ptrace");
@@ -27,6 +31,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("--at freq: the emulated machine counts instructions, not seconds; use --at every:N");
     }
     let mut program = args.machine.program(&args.program, false)?;
+    program.program.options.observed = args.children.observed();
     let finder = emulator::finder_options(args.machine.root());
     args.warn_of_places(&at, &program.program, finder);
     let machine = &mut program.program.options;
@@ -39,7 +44,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         .and_then(|most| Instant::now().checked_add(seconds(most)));
     let options = EmulatorOptions {
         plan: args.plan(at, stop),
-        lbr: args.lbr.iter().map(|depth| depth.0).collect(),
+        lbr: Lbr {
+            depths: args.lbr.iter().map(|depth| depth.0).collect(),
+            storage: match args.lbr_storage {
+                LbrStorage::Task => Storage::PerTask,
+                LbrStorage::Cpu => Storage::PerContext,
+            },
+        },
         timeout: args.timeout.map(seconds),
     };
     let mut meta = Meta {
@@ -47,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         time_unit: TimeUnit::Instructions,
         ..args.meta()
     };
-    let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
+    let mut summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let finder = emulator::finder_options(args.machine.root());
         let mut recorder = TraceRecorder::new(writer, finder);
         let summary = emulator::record(program.program, &options, &mut recorder)?;
@@ -73,7 +84,20 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: Some(summary.unknown),
     });
+    if let End::Outcome(Outcome::Blocked { .. }) = summary.end {
+        let engines = [spec::engine(CHAINS)?];
+        let truth = |task| {
+            let mut all = summary.waiting.iter();
+            Some(all.find(|(waiting, _)| *waiting == task)?.1.clone())
+        };
+        let root = args.machine.root();
+        let threads = deadlock::threads(&mut summary.process, root, &engines, &truth);
+        output::tell_deadlock(&threads);
+    }
     end_by_signal();
+    args.machine
+        .schedule
+        .finish(&summary.followed, &summary.end)?;
     let status = match (args.status, end.status()) {
         (StatusOf::Program, Some(status)) => Status::Program(status),
         _ if summary.samples == 0 || summary.end.is_not_modelled() => Status::NothingJudged,

@@ -1,5 +1,6 @@
 //! The lines of `verify`.
 
+use super::deadlock::deadlock;
 use super::{Line, RowLine, row_line};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -232,6 +233,7 @@ pub fn verification(
             new: hex(store.new),
         }));
     }
+    lines.extend(deadlock(&run.deadlock));
     lines.push(Line::Verification(VerificationLine {
         schema: SCHEMA,
         end: run.end.to_string(),

@@ -27,10 +27,13 @@ fn bare(range: Range<u64>) -> Mapping {
 impl ProcessObserver for Checker<'_> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         let cpu = core.state.cpu_at(core.state.rip);
-        self.earlier = self.stats();
+        self.earlier = self.earlier.plus(&self.own_stats());
         self.others.clear();
         self.task.thread = self.task.process;
         self.tracker = Tracker::root(&cpu, stack_end);
+        if !self.observed {
+            return;
+        }
         self.suspended = Suspended::new();
         self.hits.clear();
         self.sites.clear();
@@ -46,6 +49,9 @@ impl ProcessObserver for Checker<'_> {
         permissions: Permissions,
         file: Option<MappedFile<'_>>,
     ) {
+        if !self.observed {
+            return;
+        }
         let mapping = match file {
             Some(file) => self.images.mapping(range, permissions, file),
             None => bare(range),
@@ -64,6 +70,7 @@ impl ProcessObserver for Checker<'_> {
         file: Option<MappedFile<'_>>,
     ) {
         match file {
+            _ if !self.observed => {}
             Some(_) => self.mapped(range, permissions, file),
             None => {
                 let mapping = bare(range);
@@ -77,6 +84,9 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn unmapped(&mut self, range: Range<u64>) {
+        if !self.observed {
+            return;
+        }
         let before = self.space.stamp();
         self.places.unmapped(&range);
         self.space.unmap(range);
@@ -129,6 +139,10 @@ impl ProcessObserver for Checker<'_> {
         self.task = task;
     }
 
+    fn observes(&mut self, observed: bool) {
+        self.observed = observed;
+    }
+
     fn thread_ended(&mut self, task: Task) {
         if let Some((tracker, _)) = self.others.remove(&task) {
             self.earlier = self.earlier.plus(tracker.stats());
@@ -173,6 +187,19 @@ impl OtherProcess {
 }
 
 impl Checker<'_> {
+    /// The statistics of all shadow stacks.
+    pub(super) fn stats(&self) -> Stats {
+        let processes = self.processes.values().map(OtherProcess::stats);
+        let earlier = processes.fold(self.earlier, |sum, stats| sum.plus(&stats));
+        earlier.plus(&self.own_stats())
+    }
+
+    /// The statistics of the running process's shadow stacks.
+    fn own_stats(&self) -> Stats {
+        let others = self.others.values().map(|(tracker, _)| tracker.stats());
+        others.fold(*self.tracker.stats(), |sum, stats| sum.plus(stats))
+    }
+
     fn switch_process(&mut self, number: u32) {
         let Some(mut other) = self.processes.remove(&number) else {
             return;
