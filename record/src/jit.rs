@@ -114,6 +114,12 @@ impl Jit {
         self.tables.retain(|table| !table.code.is_empty());
     }
 
+    /// Can the program say anything of its generated code? It has a function that registers tables,
+    /// or has mapped a jitdump.
+    pub fn can_tell(&self) -> bool {
+        !self.hooks.is_empty() || !self.dump_paths.is_empty()
+    }
+
     /// Is a function at this address that registers or deregisters tables?
     #[inline]
     pub fn is_hook(&self, address: u64) -> bool {

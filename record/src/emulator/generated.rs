@@ -90,7 +90,9 @@ impl<W: Write> Session<'_, '_, W> {
             image,
             name,
         } = mapping;
-        let is_generated = has_no_file(&name) || name == REGISTERED;
+        // Other generated code stays in no image, as in a recording of this computer's processor.
+        let can_tell = self.generated.own.can_tell();
+        let is_generated = can_tell && has_no_file(&name) || name == REGISTERED;
         let (image, bias) = match image {
             None if is_generated => (Some(bare_image(&range)), 0),
             image => (image, bias),

@@ -225,6 +225,7 @@ impl Checker<'_> {
         let Some(mut other) = self.processes.remove(&number) else {
             return;
         };
+        self.forget_stale();
         std::mem::swap(&mut self.task, &mut other.task);
         std::mem::swap(&mut self.space, &mut other.space);
         std::mem::swap(&mut self.code.met, &mut other.met);
@@ -248,9 +249,19 @@ impl Checker<'_> {
         self.images_changed(before);
     }
 
-    /// Forgets looked-up rows if the images have changed.
+    /// Notes that looked-up rows are no longer those of the images. A registered table changes them
+    /// in the middle of a block, the rest of which is still needed.
     pub(super) fn images_changed(&mut self, before: Stamp) {
         if self.space.stamp() != before {
+            self.is_stale = true;
+            self.changed = claim::ALL;
+        }
+    }
+
+    /// Forgets rows that are no longer those of the images.
+    #[inline]
+    pub(super) fn forget_stale(&mut self) {
+        if std::mem::take(&mut self.is_stale) {
             self.code.clear();
             self.changed = claim::ALL;
         }
