@@ -88,11 +88,13 @@ enum Made {
 }
 
 /// What a process has in `/proc/PID`, and a thread except `task` in `/proc/PID/task/TID`.
-const PROCESS: [(&str, Made); 31] = [
+const PROCESS: [(&str, Made); 32] = [
     ("auxv", Made::Text(Text::Auxv)),
     ("cgroup", Made::Text(Text::Cgroup)),
     ("cmdline", Made::Text(Text::Cmdline)),
     ("comm", Made::Text(Text::Comm)),
+    // Core dumps with anonymous memory, ELF headers and private huge pages.
+    ("coredump_filter", Made::Text(Text::Fixed("00000033\n"))),
     ("cwd", Made::WorkingDirectory),
     ("environ", Made::Text(Text::Environ)),
     ("exe", Made::Program),
@@ -123,7 +125,7 @@ const PROCESS: [(&str, Made); 31] = [
 ];
 
 /// All other generated files by path, which imply the directories.
-const SYSTEM: [(&str, Made); 33] = [
+const SYSTEM: [(&str, Made); 34] = [
     ("/dev/fd", Made::Link("/proc/self/fd")),
     ("/dev/full", Made::Device(Device::Full)),
     ("/dev/null", Made::Device(Device::Null)),
@@ -134,6 +136,12 @@ const SYSTEM: [(&str, Made); 33] = [
     ("/dev/tty", Made::Device(Device::Terminal)),
     ("/dev/urandom", Made::Device(Device::Random)),
     ("/dev/zero", Made::Device(Device::Zero)),
+    (
+        "/proc/cgroups",
+        Made::Text(Text::Fixed(
+            "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
+        )),
+    ),
     ("/proc/cpuinfo", Made::Text(Text::Cpuinfo)),
     ("/proc/filesystems", Made::Text(Text::Filesystems)),
     ("/proc/loadavg", Made::Text(Text::Loadavg)),
