@@ -128,10 +128,17 @@ impl<T> Ids<T> {
         found.ok_or(Errno::EINVAL)
     }
 
-    /// The object of an index, with its number.
-    pub(super) fn at(&self, index: u32) -> Answer<(u32, &Owner, &T)> {
-        let (owner, object) = self.all.get(&index).ok_or(Errno::EINVAL)?;
-        Ok((Ids::<T>::number(index, owner), owner, object))
+    /// The object with this number or, if `is_index`, at this index, and its number.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(super) fn named(&self, number: u32, is_index: bool) -> Answer<(u32, &Owner, &T)> {
+        if !is_index {
+            let (owner, object) = self.get(number)?;
+            return Ok((number, owner, object));
+        }
+        let (owner, object) = self.all.get(&number).ok_or(Errno::EINVAL)?;
+        Ok((Ids::<T>::number(number, owner), owner, object))
     }
 
     /// The object that a process may use so.

@@ -14,7 +14,7 @@ const CHAIN_MAX: u32 = 10;
 /// A file: device and inode number, or what stands for it.
 pub(super) type Key = (u64, u64);
 
-/// Who has a lock.
+/// The holder of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holder {
     Process(u32),
@@ -204,7 +204,7 @@ impl Locks {
         self.conflict(*file, wanted).map(|lock| lock.holder)
     }
 
-    /// Who has locks of a file: ranges, and the whole (`flock`).
+    /// The holders of a file's locks: of ranges, and of the whole file (`flock`).
     pub(super) fn holders(&self, file: Key) -> (Vec<Holder>, Vec<u32>) {
         let Some(all) = self.files.get(&file) else {
             return (Vec::new(), Vec::new());

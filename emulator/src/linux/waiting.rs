@@ -198,7 +198,7 @@ impl fmt::Display for WaitFile {
 /// Code that is mapped from a file.
 #[derive(Clone, Debug)]
 pub struct MappedCode {
-    /// Where.
+    /// Its addresses.
     pub range: Range<u64>,
     /// Its permissions.
     pub permissions: Permissions,

@@ -63,7 +63,7 @@ fn each_thread_says_what_it_waits_for() {
     assert_eq!(thread(1010)["number"], 1008);
     assert_eq!(thread(1008)["name"], "crosses");
     assert_eq!(thread(1001)["program"], "deadlock");
-    // Who has the other ends of the pipes.
+    // The processes at the other ends of the pipes.
     let ends = |number: u64| {
         let files = thread(number)["files"].as_array().expect("files").iter();
         files
@@ -81,7 +81,7 @@ fn each_thread_says_what_it_waits_for() {
         serde_json::json!([1000, 1002, 1003, 1004, 1005, 1006, 1007])
     );
     assert_eq!(ends(1002).len(), 2);
-    // Who has the locks: all children inherited the open file, but not the lock of a process.
+    // The holders of the locks: all children inherited the open file, but not the lock of a process.
     assert_eq!(
         ends(1003),
         [serde_json::json!((1000..=1007).collect::<Vec<u32>>())]

@@ -204,7 +204,7 @@ impl Kernel {
         }
     }
 
-    /// Bytes of an open file were written: all who have mapped it see them.
+    /// Bytes of an open file were written: every mapping of it shows them.
     pub(super) fn file_written(&mut self, open: &Shared, at: u64, bytes: &[u8]) {
         let Some(key) = self.key_if_mapped(open) else {
             return;

@@ -41,13 +41,7 @@ impl Kernel {
             }
             IPC_STAT | MSG_STAT | MSG_STAT_ANY => {
                 let queues = &self.system.ipc.queues;
-                let (number, owner, queue) = match command {
-                    IPC_STAT => {
-                        let (owner, queue) = queues.get(number)?;
-                        (number, owner, queue)
-                    }
-                    _ => queues.at(number)?,
-                };
+                let (number, owner, queue) = queues.named(number, command != IPC_STAT)?;
                 if command != MSG_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }

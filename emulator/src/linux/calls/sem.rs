@@ -219,13 +219,7 @@ impl Kernel {
             }
             IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
                 let sets = &self.system.ipc.semaphores;
-                let (number, owner, set) = match command {
-                    IPC_STAT => {
-                        let (owner, set) = sets.get(number)?;
-                        (number, owner, set)
-                    }
-                    _ => sets.at(number)?,
-                };
+                let (number, owner, set) = sets.named(number, command != IPC_STAT)?;
                 if command != SEM_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }

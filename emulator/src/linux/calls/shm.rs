@@ -219,13 +219,7 @@ impl Kernel {
             }
             IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
                 let segments = &self.system.ipc.segments;
-                let (number, owner, segment) = match command {
-                    IPC_STAT => {
-                        let (owner, segment) = segments.get(number)?;
-                        (number, owner, segment)
-                    }
-                    _ => segments.at(number)?,
-                };
+                let (number, owner, segment) = segments.named(number, command != IPC_STAT)?;
                 if command != SHM_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }
