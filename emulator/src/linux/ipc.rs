@@ -137,8 +137,10 @@ impl<T> Ids<T> {
             let (owner, object) = self.get(number)?;
             return Ok((number, owner, object));
         }
-        let (owner, object) = self.all.get(&number).ok_or(Errno::EINVAL)?;
-        Ok((Ids::<T>::number(number, owner), owner, object))
+        // Of a number, Linux takes the index too (`ipcid_to_idx`).
+        let index = number % INDICES;
+        let (owner, object) = self.all.get(&index).ok_or(Errno::EINVAL)?;
+        Ok((Ids::<T>::number(index, owner), owner, object))
     }
 
     /// The object that a process may use so.

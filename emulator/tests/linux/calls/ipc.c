@@ -233,6 +233,24 @@ static void queues(void) {
     V(SYS(msgctl, id, RMID, 0)); V(SYS(msgctl, id, STAT_, out.bytes));
 }
 
+/* An object whose number is not its index, since indices have started again. `by_index` is the
+ * command that takes an index, such as MSG_STAT. */
+static void numbers(int get, int control, long size, int by_index) {
+    static union { word words[64]; unsigned char bytes[512]; } status;
+#define CONTROL(id, command) (control == __NR_semctl \
+        ? SYS(semctl, id, 0, command, status.bytes) : SYS_(control, id, command, status.bytes, 0, 0, 0, 0))
+    long id = -1;
+    for (int i = 0; i < 300; i++) {
+        id = get == __NR_msgget ? SYS(msgget, 0, 0600) : SYS_(get, 0, size, 0600, 0, 0, 0, 0);
+        if (id < 0 || id >= 32768) break;
+        CONTROL(id, RMID);
+    }
+    V(id >= 32768);
+    V(CONTROL(id, STAT_)); V(CONTROL(id % 32768, STAT_));
+    V(CONTROL(id % 32768, by_index) == id); V(CONTROL(id, by_index) == id);
+    V(CONTROL(id, RMID));
+}
+
 static void cases(void) {
     word time[2];
     SYS(clock_gettime, 1, time);
@@ -240,4 +258,7 @@ static void cases(void) {
     shared_memory();
     semaphores();
     queues();
+    numbers(__NR_msgget, __NR_msgctl, 0, 11);
+    numbers(__NR_semget, __NR_semctl, 1, 18);
+    numbers(__NR_shmget, __NR_shmctl, P, 13);
 }
