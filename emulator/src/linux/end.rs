@@ -100,6 +100,8 @@ impl Kernel {
         self.system.locks.forget_waiting(number);
         self.wake_pidfds(number);
         self.settle_objects();
+        self.leave_terminal(true);
+        self.orphan_groups();
         self.process.has_ended = true;
         self.process.thread.has_ended = true;
         self.process.borrows = false;

@@ -9,7 +9,7 @@
 //! sleeping.
 //!
 //! Source: Linux 6.12, x86-64. Not modelled: namespaces, a network beyond the loopback interface,
-//! terminals, file attributes beyond those of `stat`. A call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
+//! file attributes beyond those of `stat`. A call, or a part of one, that is not modelled fails and leaves a [`Notice`]: what follows may
 //! differ from Linux.
 
 mod calls;
@@ -48,6 +48,7 @@ mod snapshot;
 mod streams;
 mod system;
 mod task;
+mod terminals;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -4,11 +4,14 @@
 //! Objects are plain data, which a snapshot copies; they name each other by number.
 
 mod address;
+mod ends;
 mod epoll;
 mod inotify;
 mod socket;
+pub(super) mod terminal;
 
 pub(super) use address::{Address, Family};
+pub(super) use ends::TerminalEnd;
 pub(super) use epoll::{Epoll, Item, Key, PRIVATE};
 pub(super) use inotify::{Inotify, event};
 pub(super) use socket::{Credentials, Message, Socket, State, Type};
@@ -18,6 +21,7 @@ use super::handle::{Handle, Note, Notes, Sort, ev};
 use crate::address_space::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use terminal::Terminal;
 
 /// The objects of the standard streams have the numbers of their descriptors.
 const FIRST: u32 = 3;
@@ -57,6 +61,8 @@ pub(super) enum Object {
     Epoll(Epoll),
     Socket(Box<Socket>),
     Inotify(Inotify),
+    /// An open file of a pseudo-terminal.
+    Terminal(TerminalEnd),
     /// What an open file has locks by, or is watched by.
     Lock,
 }
@@ -87,6 +93,10 @@ type WatchedOpen = (Vec<u8>, (u64, u64), bool);
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     all: BTreeMap<u32, Object>,
+    /// The pseudo-terminals, by number.
+    terminals: BTreeMap<u32, Terminal>,
+    /// Those whose masters were closed and whose processes have not been told.
+    hung_up: Vec<u32>,
     /// The files that are mapped and shared, by device and inode number.
     pub(super) files: BTreeMap<(u64, u64), MappedFile>,
     /// Watched files without a name that are still open.
@@ -116,6 +126,8 @@ impl Objects {
     pub(super) fn new() -> Objects {
         Objects {
             all: BTreeMap::new(),
+            terminals: BTreeMap::new(),
+            hung_up: Vec::new(),
             files: BTreeMap::new(),
             doomed: BTreeSet::new(),
             cookie: 0,
@@ -172,6 +184,7 @@ impl Objects {
             Object::Epoll(_) => Sort::Epoll,
             Object::Socket(_) => Sort::Socket,
             Object::Inotify(_) => Sort::Inotify,
+            Object::Terminal(_) => Sort::Terminal,
             Object::Lock => Sort::Lock,
         };
         let id = self.next;
@@ -412,6 +425,7 @@ impl Objects {
                 self.wake(other, ALL);
             }
             Some(Object::Socket(socket)) => self.close_socket(id, &socket),
+            Some(Object::Terminal(end)) => self.close_end(id, end),
             Some(Object::Epoll(epoll)) => {
                 for key in epoll.keys() {
                     self.unwatch(id, key);

@@ -24,6 +24,11 @@ pub(super) struct Process {
     pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
+    /// The terminal that controls it, by number.
+    pub(super) terminal: Option<u32>,
+    /// The foreground of the terminal that controlled the session it leads, until that was hung up;
+    /// 0 for none.
+    pub(super) old_foreground: u32,
     /// The signal that its parent gets when it ends; 0 for none.
     pub(super) exit_signal: u8,
     /// Its address space.
@@ -73,6 +78,8 @@ impl Process {
             parent,
             group: number,
             session: parent,
+            terminal: None,
+            old_foreground: 0,
             exit_signal: SIGCHLD,
             space,
             borrows: false,
@@ -104,6 +111,7 @@ impl Process {
             space,
             borrows,
             has_executed: false,
+            old_foreground: 0,
             untold: false,
             signals: self.signals.child(),
             settings: Settings {

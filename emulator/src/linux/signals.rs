@@ -13,6 +13,9 @@ use std::collections::VecDeque;
 
 /// Number of signals.
 pub(super) const SIGNALS: u8 = 64;
+pub(super) const SIGHUP: u8 = 1;
+pub(super) const SIGINT: u8 = 2;
+pub(super) const SIGQUIT: u8 = 3;
 pub(super) const SIGILL: u8 = 4;
 pub(super) const SIGTRAP: u8 = 5;
 pub(super) const SIGBUS: u8 = 7;
@@ -24,13 +27,15 @@ pub(super) const SIGALRM: u8 = 14;
 pub(super) const SIGCHLD: u8 = 17;
 pub(super) const SIGCONT: u8 = 18;
 pub(super) const SIGSTOP: u8 = 19;
+pub(super) const SIGTSTP: u8 = 20;
+pub(super) const SIGTTIN: u8 = 21;
 pub(super) const SIGTTOU: u8 = 22;
 pub(super) const SIGXCPU: u8 = 24;
 const SIGURG: u8 = 23;
 pub(super) const SIGXFSZ: u8 = 25;
 pub(super) const SIGVTALRM: u8 = 26;
 pub(super) const SIGPROF: u8 = 27;
-const SIGWINCH: u8 = 28;
+pub(super) const SIGWINCH: u8 = 28;
 /// The first real-time signal: several may be pending.
 pub(super) const SIGRTMIN: u8 = 32;
 /// Maximum number of pending signals.

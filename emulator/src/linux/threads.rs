@@ -183,6 +183,13 @@ impl Kernel {
         Err(Errno::WAITS)
     }
 
+    /// Changes when the wait of the call that is answered ends, if it waits.
+    pub(super) fn set_wait_end(&mut self, until: Option<u64>) {
+        if let Some(wait) = &mut self.process.thread.wait {
+            wait.until = until;
+        }
+    }
+
     /// Waits for a signal, without another end.
     pub(super) fn wait_for_signal(&mut self, interrupted: Errno) -> Answer {
         self.wait_until(None, For::Change)?;

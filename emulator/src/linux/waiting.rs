@@ -2,6 +2,7 @@
 
 use super::end::Which;
 use super::files::{Kind, Shared};
+use super::handle::Sort;
 use super::kernel::Kernel;
 use super::locks::Holder;
 use super::numbers as nr;
@@ -330,7 +331,9 @@ impl Kernel {
             let what = match &open.borrow().kind {
                 Kind::PipeReader(_) => "read end of a pipe".to_owned(),
                 Kind::PipeWriter(_) => "write end of a pipe".to_owned(),
-                Kind::Object(handle) => handle.sort.name().trim_end_matches(':').to_owned(),
+                Kind::Object(handle) if handle.sort != Sort::Terminal => {
+                    handle.sort.name().trim_end_matches(':').to_owned()
+                }
                 Kind::Stdin => "standard input".to_owned(),
                 Kind::Stdout => "standard output".to_owned(),
                 Kind::Stderr => "standard error".to_owned(),

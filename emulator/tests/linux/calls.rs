@@ -2,6 +2,7 @@
 //! each call with good, odd and bad arguments, in the machine and natively, and must print the
 //! same, line by line. `calls/cases.h` hides by name what may differ.
 
+use super::skip::skip;
 use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
 use std::collections::BTreeSet;
 use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_call_name};
@@ -129,6 +130,29 @@ fn locks_of_files_are_as_on_linux() {
 #[test]
 fn processor_time_is_as_on_linux() {
     compare("usage");
+}
+
+/// Whether there are pseudo-terminals here to compare with; skips the test if not.
+fn has_terminals(test: &str) -> bool {
+    let opened = std::fs::OpenOptions::new().read(true).open("/dev/ptmx");
+    if opened.is_err() {
+        skip(test, "no pseudo-terminals here");
+    }
+    opened.is_ok()
+}
+
+#[test]
+fn pseudo_terminals_are_as_on_linux() {
+    if has_terminals("pseudo_terminals_are_as_on_linux") {
+        compare("terminals");
+    }
+}
+
+#[test]
+fn sessions_and_their_terminals_are_as_on_linux() {
+    if has_terminals("sessions_and_their_terminals_are_as_on_linux") {
+        compare("sessions");
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod escapes;
 mod exceptions;
 mod files;
 mod limits;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
 mod snapshots;
 
 use std::os::unix::ffi::OsStrExt;

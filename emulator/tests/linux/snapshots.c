@@ -1,5 +1,5 @@
 /* Everything that a snapshot has to include: code that changes, memory that is mapped and unmapped,
- * files, pipes, signals, timers, time, output, and finally another program. */
+ * files, pipes, a terminal, signals, timers, time, output, and finally another program. */
 #include "start.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -38,6 +38,10 @@ int run(word *stack) {
     int ends[2];
     SYS(pipe, ends);
     long fd = SYS(open, "file", O_RDWR | O_CREAT, 0600), second = SYS(dup, fd);
+    int no = 0;
+    long master = SYS(open, "/dev/ptmx", O_RDWR | O_NONBLOCK);
+    SYS(ioctl, master, 0x40045431 /* TIOCSPTLCK */, &no);
+    long terminal = SYS(open, "/dev/pts/0", O_RDWR | O_NONBLOCK);
     word sum = 0;
     for (int round = 0; round < 40; round++) {
         word r = next();
@@ -60,6 +64,12 @@ int run(word *stack) {
         case 13: { word time[2] = { 0, 1000 }; SYS(nanosleep, time, 0); } break;
         case 14: SYS(getrandom, &byte, 1, 0); break;
         case 15: SYS(lseek, fd, 0, 0); SYS(read, second, &byte, 1); break;
+        }
+        if (round % 3 == 0) {
+            unsigned char bytes[32];
+            SYS(write, round & 1 ? terminal : master, &r, 5);
+            for (long n = SYS(read, master, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
+            for (long n = SYS(read, terminal, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
         }
         sum = sum * 31 + byte + SYS(lseek, second, 0, 1);
         /* Timers expire in the meantime; their signal stays pending. */

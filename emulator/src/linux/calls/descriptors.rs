@@ -159,6 +159,14 @@ impl Kernel {
         {
             return answer;
         }
+        if let Some(end) = self.terminal_of(&open)
+            && !matches!(
+                command as u32,
+                FIONBIO | FIONCLEX | FIOCLEX | FIOASYNC | FIOQSIZE
+            )
+        {
+            return self.terminal_ioctl(&open, end, command as u32, arg);
+        }
         match command as u32 {
             command @ (FIONCLEX | FIOCLEX) => {
                 self.files.own.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
@@ -170,7 +178,7 @@ impl Kernel {
                 *flags = *flags & !o::NONBLOCK | if on { o::NONBLOCK } else { 0 };
                 Ok(0)
             }
-            FIOASYNC if self.is_socket(&open) => {
+            FIOASYNC if self.is_socket(&open) || self.terminal_of(&open).is_some() => {
                 let on = self.u32_at(arg)? != 0;
                 self.set_async(&open, on);
                 Ok(0)

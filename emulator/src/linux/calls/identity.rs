@@ -498,6 +498,7 @@ impl Kernel {
             return Err(Errno::EPERM);
         }
         (self.process.session, self.process.group) = (number, number);
+        self.process.terminal = None;
         Ok(number.into())
     }
 

@@ -248,8 +248,9 @@ impl Kernel {
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
         }
-        let is_socket = matches!(&open.kind, Kind::Object(handle) if handle.sort == Sort::Socket);
-        if !is_socket && matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
+        let has_none = matches!(&open.kind,
+            Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal));
+        if !has_none && matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
             return Ok(0);
         }
         let size = open.size()?;

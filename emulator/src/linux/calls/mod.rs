@@ -39,6 +39,8 @@ mod splice;
 mod stat;
 mod system;
 mod tasks;
+mod terminal;
+mod terminal_control;
 mod text;
 mod time;
 mod transfer;

@@ -9,6 +9,7 @@ use crate::linux::files::{
     Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
     Special, Time, is_not_modelled, is_removed, o,
 };
+use crate::linux::handle::Sort;
 use crate::linux::objects::event;
 
 impl Kernel {
@@ -59,6 +60,7 @@ impl Kernel {
         let path = open.path.clone();
         let node = match &open.kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
+            Kind::Object(handle) if handle.sort == Sort::Terminal => self.files.node(&path),
             Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {
                 Node::Open(shared.clone())
             }
@@ -89,7 +91,12 @@ impl Kernel {
         let created = is_new.then(|| resolved.path.clone());
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
-        let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
+        let terminal = self.open_terminal_file(&resolved, flags as u32);
+        let opened = match terminal {
+            Some(open) => open,
+            None => self.files.open(resolved, flags as u32, mode as u32, text),
+        };
+        let open = match opened {
             Err(Errno::ENODEV) => {
                 let what = "opening FIFOs, and devices and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
@@ -120,9 +127,6 @@ impl Kernel {
             let missing = missing.map_or(Vec::new(), |resolved| resolved.path);
             if is_not_modelled(&self.files, &missing) {
                 return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
-            }
-            if missing == b"/dev/ptmx" || missing.starts_with(b"/dev/pts/") {
-                return self.not_modelled("pseudo-terminals", Errno::ENOENT);
             }
         }
         resolved

@@ -62,6 +62,10 @@ impl Kernel {
             },
             Sort::Signals => self.read_signals(open, id, vectors, total / SIGNAL),
             Sort::Inotify => self.read_inotify(open, id, vectors, total),
+            Sort::Terminal => {
+                let end = self.objects.terminal_end(id).ok_or(Errno::EIO)?;
+                self.read_terminal(open, end, vectors, total)
+            }
             Sort::Socket if total == 0 => Ok(0),
             Sort::Socket => self
                 .receive(open, vectors, 0)
@@ -98,6 +102,10 @@ impl Kernel {
                     ..Outgoing::default()
                 };
                 return self.send(open, out);
+            }
+            Sort::Terminal => {
+                let end = self.objects.terminal_end(id).ok_or(Errno::EIO)?;
+                return self.write_terminal(open, end, vectors);
             }
             _ => return Err(Errno::EINVAL),
         }

@@ -5,7 +5,7 @@
 use super::text::TICK;
 use crate::address_space::{Access, PAGE_SIZE};
 use crate::linux::Kernel;
-use crate::linux::files::{OwnFiles, Text};
+use crate::linux::files::{OwnFiles, Text, terminal_device};
 use crate::linux::identity::Ids;
 use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{OwnSignals, SIG_DFL, SIG_IGN, SIGNALS, Signals, bit};
@@ -122,8 +122,17 @@ impl Kernel {
         let (ignored, caught) = actions(&process.signals);
         let blocked = subject.signals.blocked;
         let (policy, exit_signal) = (process.settings.policy, process.exit_signal);
+        // The terminal, and its foreground.
+        let (device, foreground) = match process.terminal {
+            Some(number) => {
+                let terminal = self.objects.terminal(number);
+                let foreground = terminal.map_or(0, |terminal| terminal.group);
+                (terminal_device(number), i64::from(foreground))
+            }
+            None => (0, -1),
+        };
         format!(
-            "{} ({name}) {state} {parent} {group} {session} 0 -1 4194304 0 0 0 0 {time} 0 \
+            "{} ({name}) {state} {parent} {group} {session} {device} {foreground} 4194304 0 0 0 0 {time} 0 \
              {children} 0 {priority} {nice} {threads} 0 {begun} {size} {resident} {limit} 0 0 \
              {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 {exit_signal} 0 0 {policy} 0 0 0 0 0 \
              {heap} 0 0 0 0 0\n",

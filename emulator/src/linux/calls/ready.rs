@@ -64,6 +64,7 @@ impl Kernel {
             Object::Socket(socket) => self.socket_events(socket),
             Object::Inotify(inotify) if inotify.is_empty() => 0,
             Object::Inotify(_) => ev::READABLE,
+            Object::Terminal(end) => self.terminal_events(*end),
             Object::Epoll(epoll) => {
                 let is_ready = depth > 0
                     && epoll.candidates().any(|item| {
@@ -84,7 +85,7 @@ impl Kernel {
             Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Text(_) | Kind::Path => {
                 false
             }
-            Kind::Device(device) => matches!(device, Device::Random | Device::Terminal),
+            Kind::Device(device) => *device == Device::Random,
             _ => true,
         }
     }
@@ -104,6 +105,7 @@ impl Kernel {
                 self.system.changes += 1;
             }
         }
+        self.hang_up();
         self.send_sigio();
     }
 }

@@ -18,7 +18,9 @@ const SIGIO: u8 = 29;
 /// The number of a pipe's end or a socket.
 fn number(open: &Shared) -> Option<u32> {
     match &open.borrow().kind {
-        Kind::Object(handle) if handle.sort == Sort::Socket => Some(handle.id),
+        Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal) => {
+            Some(handle.id)
+        }
         Kind::PipeReader(end) | Kind::PipeWriter(end) => Some(end.handle.id),
         _ => None,
     }

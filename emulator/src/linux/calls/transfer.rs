@@ -61,7 +61,7 @@ fn total(vectors: &[(u64, u64)]) -> u64 {
 }
 
 /// The vectors without their first bytes.
-fn rest(vectors: &[(u64, u64)], skipped: u64) -> Vec<(u64, u64)> {
+pub(super) fn rest(vectors: &[(u64, u64)], skipped: u64) -> Vec<(u64, u64)> {
     let mut skipped = skipped;
     let rest = vectors.iter().filter_map(|&(base, size)| {
         let gone = skipped.min(size);
@@ -73,7 +73,7 @@ fn rest(vectors: &[(u64, u64)], skipped: u64) -> Vec<(u64, u64)> {
 
 impl Kernel {
     /// Reads bytes from vectors of memory, at most `most`.
-    fn gather(&self, vectors: &[(u64, u64)], most: usize) -> Answer<Vec<u8>> {
+    pub(super) fn gather(&self, vectors: &[(u64, u64)], most: usize) -> Answer<Vec<u8>> {
         let mut bytes = Vec::new();
         for &(base, size) in vectors {
             let count = (most - bytes.len()).min(usize::try_from(size).unwrap_or(usize::MAX));

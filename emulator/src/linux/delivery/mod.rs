@@ -11,7 +11,7 @@ use super::observer::ProcessObserver;
 use super::outcome::{Outcome, Why};
 use super::signals::{
     Action, Info, SA_NODEFER, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, SIGSEGV, SIGSTOP,
-    SIGTTOU, bit,
+    SIGTSTP, SIGTTOU, bit,
 };
 use crate::state::reg;
 
@@ -42,6 +42,8 @@ impl Kernel {
     fn default_action(&mut self, info: &Info) {
         let rip = self.machine.core.state.rip;
         match info.signal {
+            // Nobody could continue it.
+            SIGTSTP..=SIGTTOU if self.is_orphaned(self.process.group, None) => {}
             signal @ SIGSTOP..=SIGTTOU => self.stop_process(signal),
             signal => self.end_process(Outcome::Killed {
                 signal,

@@ -107,7 +107,7 @@ impl Attributes {
             mode: inode.mode,
             uid: inode.uid,
             gid: inode.gid,
-            rdev: 0,
+            rdev: inode.rdev,
             size,
             block_size: 4096,
             blocks: size.div_ceil(512),
@@ -118,7 +118,7 @@ impl Attributes {
     }
 
     /// The attributes of something without content; its name determines the inode number.
-    fn made_up(mode: u32, name: &[u8], rdev: u64) -> Attributes {
+    pub(super) fn made_up(mode: u32, name: &[u8], rdev: u64) -> Attributes {
         let number = name.iter().fold(5381_u32, |hash, &byte| {
             hash.wrapping_mul(33) ^ u32::from(byte)
         });
@@ -183,6 +183,7 @@ impl Files {
         match &open.kind {
             // What has no name belongs to the process.
             Kind::Stdin | Kind::Stdout | Kind::Stderr => {}
+            Kind::Object(handle) if handle.sort == Sort::Terminal => return attributes,
             Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {}
             _ => return attributes,
         }
@@ -208,6 +209,7 @@ impl Files {
             Kind::Object(handle) if handle.sort == Sort::Socket => {
                 Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)
             }
+            Kind::Object(handle) if handle.sort == Sort::Terminal => self.of_terminal(&open.path),
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             // Both ends are one file; programs compare the numbers of two pipes.
             Kind::PipeReader(end) | Kind::PipeWriter(end) => Attributes {

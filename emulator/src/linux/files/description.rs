@@ -218,7 +218,7 @@ impl Files {
                 count
             }
             Kind::Device(device) => match device {
-                Device::Null | Device::Terminal => 0,
+                Device::Null | Device::Terminal | Device::NewTerminal => 0,
                 Device::Zero | Device::Full => {
                     buffer.fill(0);
                     buffer.len()

@@ -94,6 +94,8 @@ pub(in crate::linux) struct Inode {
     /// File type and permissions.
     pub(in crate::linux) mode: u32,
     pub(in crate::linux) links: u32,
+    /// Which device it is, if it is one.
+    pub(in crate::linux) rdev: u64,
     pub(in crate::linux) uid: u32,
     pub(in crate::linux) gid: u32,
     pub(in crate::linux) accessed: Time,
@@ -115,6 +117,7 @@ impl Inode {
             number: self.number,
             mode: self.mode,
             links: self.links,
+            rdev: self.rdev,
             uid: self.uid,
             gid: self.gid,
             accessed: self.accessed,
@@ -204,6 +207,7 @@ impl Files {
             number: INODES_FROM + self.inodes,
             mode: mode | inherited,
             links: 1,
+            rdev: 0,
             uid: self.own.identity.user.file,
             gid: match passes_on {
                 true => parent.gid,

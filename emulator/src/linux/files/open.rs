@@ -3,8 +3,9 @@
 use super::attributes::{S_IFIFO, S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::host::Access;
-use super::special::{Device, Special, of_descriptor};
+use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
+use crate::linux::handle::Sort;
 use std::io::Read;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
@@ -64,6 +65,8 @@ impl Files {
         let node = match &open.borrow().kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
             Kind::Host(_) | Kind::Directory(_) | Kind::Path => self.node(&path),
+            // It is opened once more.
+            Kind::Object(handle) if handle.sort == Sort::Terminal => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };
         Some(Ok(Opened::File(ResolvedPath { path, node })))
@@ -124,18 +127,7 @@ impl Files {
             }
             return opened(Kind::Directory(None), &path);
         }
-        if !matches!(resolved.node, Node::Missing) {
-            let attributes = self.attributes(&resolved);
-            let access = match flags & o::ACCMODE {
-                o::RDONLY => 4,
-                o::WRONLY => 2,
-                _ => 6,
-            };
-            let wanted = access | if truncates { 2 } else { 0 };
-            if !self.allows(&attributes, wanted) {
-                return Err(Errno::EACCES);
-            }
-        }
+        self.may_open(&resolved, flags)?;
         match resolved.node {
             Node::Missing => {
                 let kind = self.create(&path, mode, flags)?;
@@ -143,7 +135,6 @@ impl Files {
             }
             // The caller answers these.
             Node::Open(open) => Ok(open),
-            Node::Special(Special::Device(Device::Terminal)) => Err(Errno::ENXIO),
             Node::Special(Special::Device(device)) => opened(Kind::Device(device), &path),
             Node::Special(_) if writes => Err(Errno::EACCES),
             Node::Special(_) => opened(Kind::Text(text), &path),
@@ -179,6 +170,30 @@ impl Files {
                 opened(Kind::Host(Rc::new(file)), &path)
             }
         }
+    }
+
+    /// Checks the permissions of a file that is opened with these flags.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    pub(in crate::linux) fn may_open(&self, resolved: &ResolvedPath, flags: u32) -> Answer<()> {
+        let access = match flags & o::ACCMODE {
+            o::RDONLY => 4,
+            o::WRONLY => 2,
+            _ => 6,
+        };
+        let wanted = access | if flags & o::TRUNC != 0 { 2 } else { 0 };
+        let is_missing = matches!(resolved.node, Node::Missing);
+        match is_missing || self.allows(&self.attributes(resolved), wanted) {
+            true => Ok(()),
+            false => Err(Errno::EACCES),
+        }
+    }
+
+    /// An open file of a kind that has no content: a terminal, the end of a FIFO.
+    pub(in crate::linux) fn description(kind: Kind, flags: u32, path: &[u8]) -> Description {
+        let kept = flags & KNOWN & !(o::CREAT | o::EXCL | o::TRUNC | o::CLOEXEC) | o::LARGEFILE;
+        Description::new(kind, kept, path)
     }
 
     /// Opens a file by its former path, if it still has the same device and inode number.

@@ -26,8 +26,10 @@ pub(in crate::linux) enum Device {
     Zero,
     Full,
     Random,
-    /// The terminal of the process, which has none.
+    /// The terminal that controls the process.
     Terminal,
+    /// The master of a new pseudo-terminal.
+    NewTerminal,
 }
 
 impl Device {
@@ -39,6 +41,7 @@ impl Device {
             Device::Full => (1, 7),
             Device::Random => (1, 9),
             Device::Terminal => (5, 0),
+            Device::NewTerminal => (5, 2),
         }
     }
 }
@@ -125,10 +128,12 @@ const PROCESS: [(&str, Made); 32] = [
 ];
 
 /// All other generated files by path, which imply the directories.
-const SYSTEM: [(&str, Made); 34] = [
+const SYSTEM: [(&str, Made); 36] = [
     ("/dev/fd", Made::Link("/proc/self/fd")),
     ("/dev/full", Made::Device(Device::Full)),
     ("/dev/null", Made::Device(Device::Null)),
+    ("/dev/ptmx", Made::Device(Device::NewTerminal)),
+    ("/dev/pts/ptmx", Made::Device(Device::NewTerminal)),
     ("/dev/random", Made::Device(Device::Random)),
     ("/dev/stderr", Made::Link("/proc/self/fd/2")),
     ("/dev/stdin", Made::Link("/proc/self/fd/0")),
@@ -435,7 +440,9 @@ fn descriptor(files: &Files, process: u32, name: &[u8]) -> Option<Special> {
             debug_assert_eq!(device, u64::MAX);
             format!("socket:[{inode}]").into_bytes()
         }
-        Kind::Object(handle) => handle.sort.name().as_bytes().to_vec(),
+        Kind::Object(handle) if handle.sort != Sort::Terminal => {
+            handle.sort.name().as_bytes().to_vec()
+        }
         _ => open.path.clone(),
     }))
 }

@@ -227,13 +227,15 @@ static void special(void) {
     T("read the device", SYS(open, "device", 0), r == -ENXIO || r == -ENOENT || r == -EACCES);
     static const char *const devices[] = {
         "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/vda", "/dev/sda", "/dev/nvme0n1",
-        "/dev/tty", "/dev/tty0", "/dev/console", "/dev/ptmx", "/dev/pts/0", "/dev/kvm", "/dev/fuse",
+        "/dev/tty", "/dev/tty0", "/dev/console", "/dev/pts/0", "/dev/pts/1", "/dev/pts/2", "/dev/pts/3", "/dev/kvm", "/dev/fuse",
         "/dev/net/tun", "/dev/loop-control", "/dev/loop0", "/dev/uinput", "/dev/vhost-net",
         "/dev/watchdog", "/dev/rtc0", "/dev/cpu/0/msr", "/dev/dri/card0", "/dev/snd/timer",
         "/dev/userfaultfd", "/dev/vsock", "/dev/shm/../mem", "/dev/hugepages/x", "/dev/mqueue/x",
     };
     for (unsigned i = 0; i < sizeof devices / sizeof *devices; i++)
         T(devices[i], put(devices[i], RW | NONBLOCK), REFUSED);
+    /* A terminal of the machine's own. */
+    T("/dev/ptmx", put("/dev/ptmx", RW | NONBLOCK), r == 4);
     static const char *const texts[] = {
         "/proc/sys/kernel/domainname", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger",
         "/proc/kcore", "/proc/kmsg", "/proc/self/oom_score_adj", "/proc/self/uid_map", "/proc/self/coredump_filter",
