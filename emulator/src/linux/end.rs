@@ -96,6 +96,7 @@ impl Kernel {
         let mut usage = self.usage(&self.process);
         usage.add(self.process.children);
         self.files.own.table.close_all();
+        self.files.own.opening.clear();
         self.system.locks.release(Holder::Process(number), None);
         self.system.locks.forget_waiting(number);
         self.wake_pidfds(number);

@@ -173,6 +173,7 @@ impl Kernel {
             }));
         }
         let number = self.process.number;
+        self.files.own.opening.clear();
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         let filters = std::mem::take(&mut self.process.thread.filters);
         let executed = self.executed();

@@ -13,6 +13,7 @@ mod host;
 mod inode;
 mod names;
 mod open;
+mod pipe;
 mod pts;
 mod saved;
 mod special;
@@ -22,11 +23,12 @@ use attributes::Owners;
 pub(super) use attributes::{Attributes, DEVICE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use change::become_copy;
 use contents::Contents;
-pub(super) use description::{Description, Kind, Others, PIPE_SIZE, PipeEnd, Shared, WeakShared};
+pub(super) use description::{Description, Kind, Others, Shared, WeakShared};
 use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef, seal};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};
+pub(super) use pipe::{PIPE_SIZE, PipeEnd, PipeFile};
 pub(super) use pts::{TerminalFile, terminal_device, terminal_path};
 pub(super) use saved::Saved;
 pub(super) use special::{Device, RELEASE, Special, Text, is_not_modelled};
@@ -93,6 +95,8 @@ pub(super) struct OwnFiles {
     pub(super) process: u32,
     /// The numbers of its threads.
     pub(super) threads: BTreeSet<u32>,
+    /// The ends of FIFOs for which threads wait that open them, by thread.
+    pub(super) opening: BTreeMap<u32, Shared>,
 }
 
 /// The state of all files.
@@ -156,6 +160,7 @@ impl Files {
                 identity: options.identity.clone(),
                 process: PID,
                 threads: BTreeSet::from([PID]),
+                opening: BTreeMap::new(),
             },
             others: BTreeMap::new(),
             thread: PID,

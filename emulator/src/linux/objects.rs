@@ -31,10 +31,8 @@ const ALL: u32 = ev::READABLE | ev::WRITABLE | ev::HUP | ev::RDHUP | ev::ERR;
 /// What can be waited for.
 #[derive(Clone, Debug)]
 pub(super) enum Object {
-    /// One end of a pipe; the number of the other end.
-    Pipe {
-        other: u32,
-    },
+    /// One end of a pipe.
+    Pipe,
     /// `eventfd`.
     Counter {
         count: u64,
@@ -176,7 +174,7 @@ impl Objects {
     /// Adds an object; the open file to which the handle belongs keeps it.
     pub(super) fn add(&mut self, object: Object) -> Handle {
         let sort = match &object {
-            Object::Pipe { .. } => Sort::Pipe,
+            Object::Pipe => Sort::Pipe,
             Object::Counter { .. } => Sort::Counter,
             Object::Timer { .. } => Sort::Timer,
             Object::Signals { .. } => Sort::Signals,
@@ -261,10 +259,7 @@ impl Objects {
 
     /// Adds both ends of a pipe: the reader, the writer.
     pub(super) fn add_pipe(&mut self) -> (Handle, Handle) {
-        let other = self.next + 1;
-        let reader = self.add(Object::Pipe { other });
-        let writer = self.add(Object::Pipe { other: reader.id });
-        (reader, writer)
+        (self.add(Object::Pipe), self.add(Object::Pipe))
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&Object> {
@@ -421,9 +416,6 @@ impl Objects {
         self.signals.retain(|&other| other != id);
         self.owners.remove(&id);
         match self.all.remove(&id) {
-            Some(Object::Pipe { other }) => {
-                self.wake(other, ALL);
-            }
             Some(Object::Socket(socket)) => self.close_socket(id, &socket),
             Some(Object::Terminal(end)) => self.close_end(id, end),
             Some(Object::Epoll(epoll)) => {

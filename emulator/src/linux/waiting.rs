@@ -329,8 +329,10 @@ impl Kernel {
         let file = |descriptor| {
             let open = self.own_file(descriptor)?;
             let what = match &open.borrow().kind {
-                Kind::PipeReader(_) => "read end of a pipe".to_owned(),
-                Kind::PipeWriter(_) => "write end of a pipe".to_owned(),
+                Kind::Pipe(end) if end.reads() && !open.borrow().has_name() => {
+                    "read end of a pipe".to_owned()
+                }
+                Kind::Pipe(_) if !open.borrow().has_name() => "write end of a pipe".to_owned(),
                 Kind::Object(handle) if handle.sort != Sort::Terminal => {
                     handle.sort.name().trim_end_matches(':').to_owned()
                 }
@@ -382,13 +384,18 @@ impl Kernel {
     fn other_ends(&self, open: &Shared) -> Option<Vec<u32>> {
         let open = open.borrow();
         let (own, wants_reader) = match &open.kind {
-            Kind::PipeReader(end) => (end, false),
-            Kind::PipeWriter(end) => (end, true),
+            Kind::Pipe(end) => (end, !end.reads()),
             _ => return None,
         };
         let is_other = |file: &Shared| match &file.borrow().kind {
-            Kind::PipeReader(end) => wants_reader && Rc::ptr_eq(&end.bytes, &own.bytes),
-            Kind::PipeWriter(end) => !wants_reader && Rc::ptr_eq(&end.bytes, &own.bytes),
+            Kind::Pipe(end) => {
+                let is_wanted = if wants_reader {
+                    end.reads()
+                } else {
+                    end.writes()
+                };
+                is_wanted && end.is_same(own)
+            }
             _ => false,
         };
         Some(self.who_has(is_other))

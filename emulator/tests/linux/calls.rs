@@ -132,6 +132,11 @@ fn processor_time_is_as_on_linux() {
     compare("usage");
 }
 
+#[test]
+fn fifos_are_as_on_linux() {
+    compare("fifos");
+}
+
 /// Whether there are pseudo-terminals here to compare with; skips the test if not.
 fn has_terminals(test: &str) -> bool {
     let opened = std::fs::OpenOptions::new().read(true).open("/dev/ptmx");

@@ -1,5 +1,5 @@
 /* Everything that a snapshot has to include: code that changes, memory that is mapped and unmapped,
- * files, pipes, a terminal, signals, timers, time, output, and finally another program. */
+ * files, pipes, a FIFO, a terminal, signals, timers, time, output, and finally another program. */
 #include "start.h"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -42,6 +42,8 @@ int run(word *stack) {
     long master = SYS(open, "/dev/ptmx", O_RDWR | O_NONBLOCK);
     SYS(ioctl, master, 0x40045431 /* TIOCSPTLCK */, &no);
     long terminal = SYS(open, "/dev/pts/0", O_RDWR | O_NONBLOCK);
+    SYS(mknod, "fifo", 0010600, 0);
+    long reader = SYS(open, "fifo", O_RDONLY | O_NONBLOCK), writer = SYS(open, "fifo", O_WRONLY);
     word sum = 0;
     for (int round = 0; round < 40; round++) {
         word r = next();
@@ -70,6 +72,11 @@ int run(word *stack) {
             SYS(write, round & 1 ? terminal : master, &r, 5);
             for (long n = SYS(read, master, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
             for (long n = SYS(read, terminal, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
+        }
+        if (round % 4 == 0) {
+            SYS(write, writer, &r, 3);
+            if (round % 8 == 0) { SYS(close, writer); writer = SYS(open, "fifo", O_WRONLY); }
+            SYS(read, reader, &byte, 1);
         }
         sum = sum * 31 + byte + SYS(lseek, second, 0, 1);
         /* Timers expire in the meantime; their signal stays pending. */

@@ -127,11 +127,9 @@ impl Kernel {
             // F_GETLEASE: F_UNLCK.
             1025 if is_regular(&open.borrow().kind) => Ok(2),
             1031 | 1032 => match &open.borrow().kind {
-                Kind::PipeReader(_) | Kind::PipeWriter(_) if command == 1032 => {
-                    Ok(PIPE_SIZE as u64)
-                }
-                Kind::PipeReader(_) | Kind::PipeWriter(_) if arg == PIPE_SIZE as u64 => Ok(arg),
-                Kind::PipeReader(_) | Kind::PipeWriter(_) => {
+                Kind::Pipe(_) if command == 1032 => Ok(PIPE_SIZE as u64),
+                Kind::Pipe(_) if arg == PIPE_SIZE as u64 => Ok(arg),
+                Kind::Pipe(_) => {
                     self.not_modelled("fcntl: changing the size of a pipe", Errno::EBUSY)
                 }
                 _ => Err(Errno::EBADF),
@@ -187,8 +185,7 @@ impl Kernel {
                 let count = {
                     let open = open.borrow();
                     match &open.kind {
-                        Kind::PipeReader(end) => end.bytes.borrow().len() as u64,
-                        Kind::PipeWriter(end) => end.bytes.borrow().len() as u64,
+                        Kind::Pipe(end) => end.len() as u64,
                         Kind::Object(handle) => match self.objects.get(handle.id) {
                             Some(Object::Inotify(inotify)) => inotify.bytes(),
                             _ => return Err(Errno::ENOTTY),
@@ -210,7 +207,7 @@ impl Kernel {
             // There are no terminals.
             0x5400..=0x54ff if !matches!(command as u32, FIOASYNC | FIOQSIZE) => Err(Errno::ENOTTY),
             _ => match open.borrow().kind {
-                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => Err(Errno::ENOTTY),
+                Kind::Pipe(_) | Kind::Object(_) => Err(Errno::ENOTTY),
                 Kind::Stdin | Kind::Stdout | Kind::Stderr => Err(Errno::ENOTTY),
                 Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_)
                     if matches!(command as u32, FICLONE | FICLONERANGE) =>
@@ -238,8 +235,8 @@ impl Kernel {
         let kept = flags as u32 & o::NONBLOCK;
         self.may_add_objects(2)?;
         let (reader, writer) = PipeEnd::pair(self.objects.add_pipe());
-        let reader = Description::new(Kind::PipeReader(reader), kept, b"pipe");
-        let writer = Description::new(Kind::PipeWriter(writer), kept | o::WRONLY, b"pipe");
+        let reader = Description::new(Kind::Pipe(reader), kept, b"pipe");
+        let writer = Description::new(Kind::Pipe(writer), kept | o::WRONLY, b"pipe");
         let first = self.add_open(reader.shared(), flags)?;
         let second = match self.add_open(writer.shared(), flags) {
             Ok(second) => second,
@@ -399,7 +396,7 @@ impl Kernel {
             return Err(Errno::EBADF);
         }
         match &open.borrow().kind {
-            Kind::PipeReader(_) | Kind::PipeWriter(_) => return Err(Errno::ESPIPE),
+            Kind::Pipe(_) => return Err(Errno::ESPIPE),
             Kind::Stdin | Kind::Stdout | Kind::Stderr => return Err(Errno::ESPIPE),
             Kind::Directory(_) => return Err(Errno::EISDIR),
             kind if !is_regular(kind) => return Err(Errno::ENODEV),

@@ -248,7 +248,7 @@ impl Kernel {
 fn number_of(open: &Shared) -> u32 {
     match &open.borrow().kind {
         Kind::Object(handle) => handle.id,
-        Kind::PipeReader(end) | Kind::PipeWriter(end) => end.handle.id,
+        Kind::Pipe(end) => end.handle.id,
         Kind::Stdout => 1,
         Kind::Stderr => 2,
         _ => 0,

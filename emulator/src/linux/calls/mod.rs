@@ -7,6 +7,7 @@ mod control;
 mod copying;
 mod descriptors;
 mod epoll;
+mod fifo;
 mod futex;
 mod identity;
 mod inotify;

@@ -6,10 +6,9 @@ use crate::linux::Limit;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
-    Special, Time, is_not_modelled, is_removed, o,
+    Attributes, Existing, Kind, Node, Opened, PipeFile, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG,
+    Shared, Special, Time, is_not_modelled, is_removed, o,
 };
-use crate::linux::handle::Sort;
 use crate::linux::objects::event;
 
 impl Kernel {
@@ -60,10 +59,8 @@ impl Kernel {
         let path = open.path.clone();
         let node = match &open.kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
-            Kind::Object(handle) if handle.sort == Sort::Terminal => self.files.node(&path),
-            Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {
-                Node::Open(shared.clone())
-            }
+            Kind::Pipe(end) if let PipeFile::Fifo(inode) = &end.file => Node::Memory(inode.clone()),
+            _ if !open.has_name() => Node::Open(shared.clone()),
             Kind::Stdin | Kind::Stdout | Kind::Stderr => Node::Open(shared.clone()),
             _ => self.files.node(&path),
         };
@@ -74,6 +71,9 @@ impl Kernel {
     }
 
     pub(super) fn sys_open(&mut self, fd: u64, path: u64, flags: u64, mode: u64) -> Answer {
+        if let Some(open) = self.opening() {
+            return self.opened(open?, flags);
+        }
         let (path, base) = self.path_and_base(fd, path)?;
         let resolved = match self.files.opened_already(&path) {
             Some(opened) if flags as u32 & o::PATH == 0 => match opened? {
@@ -91,14 +91,15 @@ impl Kernel {
         let created = is_new.then(|| resolved.path.clone());
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
-        let terminal = self.open_terminal_file(&resolved, flags as u32);
-        let opened = match terminal {
-            Some(open) => open,
-            None => self.files.open(resolved, flags as u32, mode as u32, text),
-        };
-        let open = match opened {
+        if let Some(open) = self.open_terminal_file(&resolved, flags as u32) {
+            return self.opened(open?, flags);
+        }
+        if let Some(open) = self.open_fifo_file(&resolved, flags as u32) {
+            return self.opened(open?, flags);
+        }
+        let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
             Err(Errno::ENODEV) => {
-                let what = "opening FIFOs, and devices and sockets of the host";
+                let what = "opening devices, FIFOs and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
             }
             // Within the limits of the program: it is this process that may not open more.
@@ -117,6 +118,12 @@ impl Kernel {
         if flags as u32 & o::TRUNC != 0 && !is_new {
             self.open_event(&open, event::MODIFY);
         }
+        self.add_open(open, flags)
+    }
+
+    /// Gives an open file that has no content a descriptor.
+    fn opened(&mut self, open: Shared, flags: u64) -> Answer {
+        self.opened_event(&open);
         self.add_open(open, flags)
     }
 
@@ -480,10 +487,7 @@ impl Kernel {
             if flags != 0 {
                 return Err(Errno::EINVAL);
             }
-            let has_name = !matches!(
-                open.borrow().kind,
-                Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_)
-            );
+            let has_name = open.borrow().has_name();
             // A file without a name keeps no times.
             return match has_name {
                 true => self.set_times(self.path_of(&open)?, set, sets_now),

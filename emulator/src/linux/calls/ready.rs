@@ -5,7 +5,7 @@
 
 use crate::linux::Kernel;
 use crate::linux::clock::Owner;
-use crate::linux::files::{Device, Kind, PIPE_SIZE, Shared};
+use crate::linux::files::{Device, Kind, Shared};
 use crate::linux::handle::ev;
 use crate::linux::locks::Holder;
 use crate::linux::objects::Object;
@@ -21,22 +21,7 @@ impl Kernel {
 
     fn ready_below(&self, open: &Shared, depth: u32) -> u32 {
         match &open.borrow().kind {
-            Kind::PipeReader(end) => {
-                let bytes = if end.bytes.borrow().is_empty() {
-                    0
-                } else {
-                    ev::READABLE
-                };
-                bytes | if end.is_alone() { ev::HUP } else { 0 }
-            }
-            Kind::PipeWriter(end) => {
-                let room = if end.bytes.borrow().len() < PIPE_SIZE {
-                    ev::WRITABLE
-                } else {
-                    0
-                };
-                room | if end.is_alone() { ev::ERR } else { 0 }
-            }
+            Kind::Pipe(end) => end.events(),
             Kind::Stdin => ev::READABLE,
             Kind::Stdout | Kind::Stderr => ev::WRITABLE,
             Kind::Object(handle) => self.object_events(handle.id, depth),
@@ -75,7 +60,7 @@ impl Kernel {
                     });
                 if is_ready { ev::READABLE } else { 0 }
             }
-            Object::Pipe { .. } | Object::Timer { .. } | Object::Signals { .. } | Object::Lock => 0,
+            Object::Pipe | Object::Timer { .. } | Object::Signals { .. } | Object::Lock => 0,
         }
     }
 

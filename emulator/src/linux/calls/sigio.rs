@@ -21,7 +21,7 @@ fn number(open: &Shared) -> Option<u32> {
         Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal) => {
             Some(handle.id)
         }
-        Kind::PipeReader(end) | Kind::PipeWriter(end) => Some(end.handle.id),
+        Kind::Pipe(end) => Some(end.handle.id),
         _ => None,
     }
 }

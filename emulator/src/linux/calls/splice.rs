@@ -7,7 +7,6 @@ use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, PIPE_SIZE, Shared, o};
 use crate::linux::signals::{Info, SIGPIPE};
-use std::rc::Rc;
 
 /// `SPLICE_F_NONBLOCK`, and all flags.
 const NONBLOCK: u32 = 2;
@@ -16,14 +15,14 @@ const FLAGS: u32 = 15;
 /// What one end of a pipe holds, if it is one.
 fn pipe_length(open: &Shared) -> Option<usize> {
     match &open.borrow().kind {
-        Kind::PipeReader(end) | Kind::PipeWriter(end) => Some(end.bytes.borrow().len()),
+        Kind::Pipe(end) => Some(end.len()),
         _ => None,
     }
 }
 
 fn is_same_pipe(one: &Shared, other: &Shared) -> bool {
     match (&one.borrow().kind, &other.borrow().kind) {
-        (Kind::PipeReader(one), Kind::PipeWriter(other)) => Rc::ptr_eq(&one.bytes, &other.bytes),
+        (Kind::Pipe(one), Kind::Pipe(other)) => one.is_same(other),
         _ => false,
     }
 }
@@ -99,12 +98,12 @@ impl Kernel {
     fn pipe_room(&mut self, open: &Shared, waits: bool) -> Answer<usize> {
         let room = {
             let open = open.borrow();
-            let Kind::PipeWriter(end) = &open.kind else {
+            let Kind::Pipe(end) = &open.kind else {
                 return Err(Errno::EBADF);
             };
-            match end.is_alone() {
+            match end.lacks_reader() {
                 true => None,
-                false => Some(PIPE_SIZE.saturating_sub(end.bytes.borrow().len())),
+                false => Some(PIPE_SIZE.saturating_sub(end.len())),
             }
         };
         match room {
@@ -125,9 +124,9 @@ impl Kernel {
         most: usize,
         waits: bool,
     ) -> Answer<Option<Vec<u8>>> {
-        if let Kind::PipeReader(end) = &from.borrow().kind {
-            let held = end.bytes.borrow();
-            if held.is_empty() && !end.is_alone() {
+        if let Kind::Pipe(end) = &from.borrow().kind {
+            let held = &end.pipe.borrow().bytes;
+            if held.is_empty() && !end.lacks_writer() {
                 return match waits && from.borrow().flags & o::NONBLOCK == 0 {
                     true => Ok(None),
                     false => Err(Errno::EAGAIN),

@@ -2,6 +2,7 @@
 
 use super::description::{Description, Kind};
 use super::inode::Inode;
+use super::pipe::PipeFile;
 use super::special::Special;
 use super::{Files, Identity, Node, ResolvedPath};
 use crate::linux::handle::Sort;
@@ -183,8 +184,8 @@ impl Files {
         match &open.kind {
             // What has no name belongs to the process.
             Kind::Stdin | Kind::Stdout | Kind::Stderr => {}
-            Kind::Object(handle) if handle.sort == Sort::Terminal => return attributes,
-            Kind::PipeReader(_) | Kind::PipeWriter(_) | Kind::Object(_) => {}
+            _ if open.has_name() => return attributes,
+            Kind::Pipe(_) | Kind::Object(_) => {}
             _ => return attributes,
         }
         Attributes {
@@ -212,9 +213,12 @@ impl Files {
             Kind::Object(handle) if handle.sort == Sort::Terminal => self.of_terminal(&open.path),
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             // Both ends are one file; programs compare the numbers of two pipes.
-            Kind::PipeReader(end) | Kind::PipeWriter(end) => Attributes {
-                inode: end.handle.id.min(end.other_id).into(),
-                ..Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
+            Kind::Pipe(end) => match &end.file {
+                PipeFile::Number(number) => Attributes {
+                    inode: (*number).into(),
+                    ..Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
+                },
+                PipeFile::Fifo(inode) => Attributes::of_inode(&inode.borrow()),
             },
             // Always pipes, so that a run does not depend on where its output goes.
             Kind::Stdin | Kind::Stdout | Kind::Stderr => {

@@ -1,7 +1,7 @@
 //! Changes of files: copying those of the host, attributes, sizes. Changes are made on the host if
 //! the process may write there, otherwise in memory. Not here: names (`names`).
 
-use super::attributes::{Attributes, Time};
+use super::attributes::{Attributes, S_IFMT, S_IFREG, Time};
 use super::description::{Kind, Shared};
 use super::host::{Access, Host};
 use super::inode::InodeRef;
@@ -206,6 +206,7 @@ impl Files {
         }
         let is_file = match &resolved.node {
             Node::Host(metadata) => metadata.is_file(),
+            Node::Memory(inode) => inode.borrow().mode & S_IFMT == S_IFREG,
             Node::Open(_) => false,
             _ => true,
         };

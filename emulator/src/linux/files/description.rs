@@ -1,17 +1,14 @@
 //! Open files: reading, writing, seeking. Not here: descriptors (`table`), the program's memory.
 
 use super::inode::{InodeRef, seal};
+use super::pipe::{PIPE_SIZE, PipeEnd, PipeFile};
 use super::special::Device;
 use super::{Answer, Errno, Files, o};
-use crate::linux::handle::{Handle, Notes, ev};
+use crate::linux::handle::{Handle, Notes, Sort, ev};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
-
-/// Capacity of a pipe, bytes.
-pub(in crate::linux) const PIPE_SIZE: usize = 65536;
 
 /// Linux `PIPE_BUF`.
 const PIPE_ATOMIC: usize = 4096;
@@ -56,8 +53,8 @@ pub(in crate::linux) enum Kind {
     Directory(Option<Vec<(Vec<u8>, u8)>>),
     /// A file opened with `O_PATH`.
     Path,
-    PipeReader(PipeEnd),
-    PipeWriter(PipeEnd),
+    /// An end of a pipe or a FIFO, or both ends of a FIFO.
+    Pipe(PipeEnd),
     Stdin,
     Stdout,
     Stderr,
@@ -66,49 +63,6 @@ pub(in crate::linux) enum Kind {
     Text(Vec<u8>),
     /// An object of the kernel that is not a file: `eventfd`, `epoll` and the like.
     Object(Handle),
-}
-
-/// One end of a pipe.
-#[derive(Debug)]
-pub(in crate::linux) struct PipeEnd {
-    pub(in crate::linux) bytes: Rc<RefCell<VecDeque<u8>>>,
-    /// Its owners keep this end alive.
-    pub(super) own: Rc<()>,
-    pub(super) other: Weak<()>,
-    pub(in crate::linux) handle: Handle,
-    /// The number of the other end, for those who wait for it.
-    pub(super) other_id: u32,
-}
-
-impl PipeEnd {
-    /// The reader and the writer of a new pipe.
-    pub(in crate::linux) fn pair(handles: (Handle, Handle)) -> (PipeEnd, PipeEnd) {
-        let bytes = Rc::new(RefCell::new(VecDeque::new()));
-        let (reader, writer) = (Rc::new(()), Rc::new(()));
-        let ids = (handles.0.id, handles.1.id);
-        let end = |own: &Rc<()>, other: &Rc<()>, handle, other_id| PipeEnd {
-            bytes: bytes.clone(),
-            own: own.clone(),
-            other: Rc::downgrade(other),
-            handle,
-            other_id,
-        };
-        (
-            end(&reader, &writer, handles.0, ids.1),
-            end(&writer, &reader, handles.1, ids.0),
-        )
-    }
-
-    /// Whether the other end is closed.
-    pub(in crate::linux) fn is_alone(&self) -> bool {
-        debug_assert!(Rc::strong_count(&self.own) > 0);
-        self.other.strong_count() == 0
-    }
-
-    /// These events became possible for those who wait for the other end.
-    fn wake_other(&self, events: u32) {
-        self.handle.wake(self.other_id, events);
-    }
 }
 
 impl Description {
@@ -132,9 +86,10 @@ impl Description {
                 Err(_) => (NONE, 0),
             },
             Kind::Memory(inode) => (inode.borrow().device, inode.borrow().number),
-            Kind::PipeReader(end) | Kind::PipeWriter(end) => {
-                (NONE, end.handle.id.min(end.other_id).into())
-            }
+            Kind::Pipe(end) => match &end.file {
+                PipeFile::Number(number) => (NONE, (*number).into()),
+                PipeFile::Fifo(inode) => (inode.borrow().device, inode.borrow().number),
+            },
             Kind::Object(handle) => (NONE, handle.id.into()),
             // Files of the kernel, and folders.
             _ => {
@@ -165,11 +120,20 @@ impl Description {
 
     /// Whether it can be read or written at a given position.
     pub(in crate::linux) fn is_seekable(&self) -> bool {
-        use Kind::{PipeReader, PipeWriter, Stderr, Stdin, Stdout};
+        use Kind::{Pipe, Stderr, Stdin, Stdout};
         !matches!(
             self.kind,
-            PipeReader(_) | PipeWriter(_) | Stdin | Stdout | Stderr | Kind::Object(_)
+            Pipe(_) | Stdin | Stdout | Stderr | Kind::Object(_)
         )
+    }
+
+    /// Whether it has a name of its own: not a pipe, a socket and the like.
+    pub(in crate::linux) fn has_name(&self) -> bool {
+        match &self.kind {
+            Kind::Pipe(end) => matches!(end.file, PipeFile::Fifo(_)),
+            Kind::Object(handle) => handle.sort == Sort::Terminal,
+            _ => true,
+        }
     }
 
     /// The size of a file with positions, bytes.
@@ -229,28 +193,29 @@ impl Files {
                 }
             },
             Kind::Directory(_) => return Err(Errno::EISDIR),
-            Kind::Path | Kind::PipeWriter(_) | Kind::Stdout | Kind::Stderr => {
-                return Err(Errno::EBADF);
-            }
+            Kind::Path | Kind::Stdout | Kind::Stderr => return Err(Errno::EBADF),
             _ if position.is_some() => return Err(Errno::ESPIPE),
             Kind::Stdin => self.streams.read(buffer)?,
-            Kind::PipeReader(end) => {
-                let mut bytes = end.bytes.borrow_mut();
-                if bytes.is_empty() && !end.is_alone() && !buffer.is_empty() {
+            Kind::Pipe(end) => {
+                if end.len() == 0 && !end.lacks_writer() && !buffer.is_empty() {
                     return would_block(open.flags);
                 }
-                let count = bytes.len().min(buffer.len());
-                for (to, from) in buffer.iter_mut().zip(bytes.drain(..count)) {
+                let count = end.len().min(buffer.len());
+                let pipe = &mut end.pipe.borrow_mut().bytes;
+                for (to, from) in buffer.iter_mut().zip(pipe.drain(..count)) {
                     *to = from;
-                }
-                if count > 0 {
-                    end.wake_other(ev::WRITABLE);
                 }
                 count
             }
             // The kernel reads these itself.
             Kind::Object(_) => return Err(Errno::EINVAL),
         };
+        if let Kind::Pipe(end) = &open.kind
+            && count > 0
+        {
+            end.wake(ev::WRITABLE);
+            end.touch(self.now, false);
+        }
         if position.is_none() && open.has_position() {
             open.position += count as u64;
         }
@@ -261,8 +226,8 @@ impl Files {
     pub(in crate::linux) fn unread(&mut self, open: &Shared, position: Option<u64>, bytes: &[u8]) {
         let open = &mut *open.borrow_mut();
         match &open.kind {
-            Kind::PipeReader(end) => {
-                let mut pipe = end.bytes.borrow_mut();
+            Kind::Pipe(end) => {
+                let pipe = &mut end.pipe.borrow_mut().bytes;
                 bytes.iter().rev().for_each(|&byte| pipe.push_front(byte));
             }
             Kind::Stdin => self.streams.unread(bytes),
@@ -308,25 +273,24 @@ impl Files {
             }
             Kind::Device(Device::Full) => return Err(Errno::ENOSPC),
             Kind::Device(_) => bytes.len(),
-            Kind::Directory(_) | Kind::Path | Kind::PipeReader(_) | Kind::Stdin => {
-                return Err(Errno::EBADF);
-            }
+            Kind::Directory(_) | Kind::Path | Kind::Stdin => return Err(Errno::EBADF),
             Kind::Text(_) => return Err(Errno::EACCES),
             _ if position.is_some() => return Err(Errno::ESPIPE),
             Kind::Stdout => self.streams.write(false, bytes)?,
             Kind::Stderr => self.streams.write(true, bytes)?,
-            Kind::PipeWriter(end) if end.is_alone() => return Err(Errno::EPIPE),
-            Kind::PipeWriter(end) => {
-                let mut pipe = end.bytes.borrow_mut();
-                let count = bytes.len().min(PIPE_SIZE - pipe.len().min(PIPE_SIZE));
+            Kind::Pipe(_) if bytes.is_empty() => 0,
+            Kind::Pipe(end) if end.lacks_reader() => return Err(Errno::EPIPE),
+            Kind::Pipe(end) => {
+                let count = bytes.len().min(PIPE_SIZE.saturating_sub(end.len()));
                 // Short writes are written at once, or not at all.
                 let is_atomic = bytes.len() <= PIPE_ATOMIC && count < bytes.len();
-                if is_atomic || count == 0 && !bytes.is_empty() {
+                if is_atomic || count == 0 {
                     return would_block(open.flags);
                 }
-                pipe.extend(&bytes[..count]);
+                end.pipe.borrow_mut().bytes.extend(&bytes[..count]);
                 if count > 0 {
-                    end.wake_other(ev::READABLE);
+                    end.wake(ev::READABLE);
+                    end.touch(now, true);
                 }
                 count
             }

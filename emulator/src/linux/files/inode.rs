@@ -1,6 +1,7 @@
 //! Files in memory, and the limit of their total size.
 
 use super::attributes::{S_IFDIR, S_IFMT, Time};
+use super::pipe::Fifo;
 use super::{Answer, Errno, Files, ResolvedPath};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -107,6 +108,8 @@ pub(in crate::linux) struct Inode {
     /// written.
     data: Rc<Vec<u8>>,
     budget: Budget,
+    /// The pipe of a FIFO.
+    pub(super) fifo: Fifo,
 }
 
 impl Inode {
@@ -126,6 +129,8 @@ impl Inode {
             seals: self.seals,
             data: self.data.clone(),
             budget: budget.clone(),
+            // The copies of its ends bring their pipe.
+            fifo: Fifo::default(),
         }
     }
 
@@ -219,6 +224,7 @@ impl Files {
             seals: seal::SEAL,
             data: Rc::default(),
             budget: self.budget.clone(),
+            fifo: Fifo::default(),
         }))
     }
 }

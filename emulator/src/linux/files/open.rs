@@ -1,8 +1,9 @@
 //! Opening files.
 
-use super::attributes::{S_IFIFO, S_IFMT, S_IFREG};
+use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::host::Access;
+use super::pipe::PipeFile;
 use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use crate::linux::handle::Sort;
@@ -65,7 +66,8 @@ impl Files {
         let node = match &open.borrow().kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
             Kind::Host(_) | Kind::Directory(_) | Kind::Path => self.node(&path),
-            // It is opened once more.
+            // These are opened once more.
+            Kind::Pipe(end) if let PipeFile::Fifo(inode) = &end.file => Node::Memory(inode.clone()),
             Kind::Object(handle) if handle.sort == Sort::Terminal => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };
@@ -139,10 +141,8 @@ impl Files {
             Node::Special(_) if writes => Err(Errno::EACCES),
             Node::Special(_) => opened(Kind::Text(text), &path),
             Node::Memory(inode) => {
-                match inode.borrow().mode & S_IFMT {
-                    S_IFREG => {}
-                    S_IFIFO => return Err(Errno::ENODEV),
-                    _ => return Err(Errno::ENXIO),
+                if inode.borrow().mode & S_IFMT != S_IFREG {
+                    return Err(Errno::ENXIO);
                 }
                 if truncates {
                     let mut inode = inode.borrow_mut();

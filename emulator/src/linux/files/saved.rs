@@ -4,18 +4,17 @@
 //! other. The bytes of a file are not copied until the next write. Changes on the host are not
 //! undone.
 
-use super::description::{Description, Kind, Others, PipeEnd, Shared, WeakShared};
+use super::description::{Description, Kind, Others, Shared, WeakShared};
 use super::inode::{Budget, InodeRef};
+use super::pipe::{self, PipeEnd, PipeFile, PipeRef};
 use super::{Entry, Files, OwnFiles, Time};
 use crate::linux::handle::Notes;
 use crate::linux::random::Random;
 use crate::linux::streams::StreamsMark;
 use hashbrown::HashMap;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::{Rc, Weak};
-
-type PipeBytes = Rc<RefCell<VecDeque<u8>>>;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A copy of all files.
 #[derive(Debug)]
@@ -32,8 +31,7 @@ struct Copies {
     budget: Budget,
     inodes: HashMap<*const (), InodeRef>,
     open: HashMap<*const (), Shared>,
-    pipes: HashMap<*const (), PipeBytes>,
-    ends: HashMap<*const (), Rc<()>>,
+    pipes: HashMap<*const (), PipeRef>,
     notes: Notes,
 }
 
@@ -133,7 +131,6 @@ fn copy(
         inodes: HashMap::new(),
         open: HashMap::new(),
         pipes: HashMap::new(),
-        ends: HashMap::new(),
         notes: refs.notes,
     };
     let entries = entries.iter().map(|(path, entry)| {
@@ -176,6 +173,9 @@ fn key<T>(shared: &Rc<T>) -> *const () {
 
 impl Copies {
     fn own(&mut self, own: &OwnFiles) -> OwnFiles {
+        let opening = own.opening.iter();
+        let opening = opening.map(|(&thread, open)| (thread, self.open(open)));
+        let opening: BTreeMap<u32, Shared> = opening.collect();
         OwnFiles {
             table: own.table.copy(|open| self.open(open)),
             cwd: own.cwd.clone(),
@@ -184,6 +184,7 @@ impl Copies {
             identity: own.identity.clone(),
             process: own.process,
             threads: own.threads.clone(),
+            opening,
         }
     }
 
@@ -203,8 +204,7 @@ impl Copies {
             Kind::Memory(inode) => Kind::Memory(self.inode(inode)),
             Kind::Directory(names) => Kind::Directory(names.clone()),
             Kind::Path => Kind::Path,
-            Kind::PipeReader(end) => Kind::PipeReader(self.pipe_end(end)),
-            Kind::PipeWriter(end) => Kind::PipeWriter(self.pipe_end(end)),
+            Kind::Pipe(end) => Kind::Pipe(self.pipe_end(end)),
             Kind::Stdin => Kind::Stdin,
             Kind::Stdout => Kind::Stdout,
             Kind::Stderr => Kind::Stderr,
@@ -225,20 +225,17 @@ impl Copies {
     }
 
     fn pipe_end(&mut self, end: &PipeEnd) -> PipeEnd {
-        let copy = || Rc::new(RefCell::new(end.bytes.borrow().clone()));
-        let bytes = self.pipes.entry(key(&end.bytes)).or_insert_with(copy);
-        let bytes = bytes.clone();
-        let mut end_of = |end: &Rc<()>| self.ends.entry(key(end)).or_default().clone();
-        PipeEnd {
-            bytes,
-            own: end_of(&end.own),
-            // If the other end is open, its copy keeps it alive; otherwise nothing does.
-            other: match end.other.upgrade() {
-                Some(other) => Rc::downgrade(&end_of(&other)),
-                None => Weak::new(),
-            },
-            handle: end.handle.copy(&self.notes),
-            other_id: end.other_id,
-        }
+        let copy = || pipe::copy(&end.pipe);
+        let pipe = self.pipes.entry(key(&end.pipe)).or_insert_with(copy);
+        let pipe = pipe.clone();
+        let file = match &end.file {
+            PipeFile::Number(number) => PipeFile::Number(*number),
+            PipeFile::Fifo(inode) => {
+                let inode = self.inode(inode);
+                inode.borrow_mut().fifo.set(&pipe);
+                PipeFile::Fifo(inode)
+            }
+        };
+        end.copy(&pipe, end.handle.copy(&self.notes), file)
     }
 }

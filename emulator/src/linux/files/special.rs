@@ -431,7 +431,7 @@ fn descriptor(files: &Files, process: u32, name: &[u8]) -> Option<Special> {
     let open = open.borrow();
     let (device, inode) = open.lock_key();
     Some(Special::Link(match &open.kind {
-        Kind::PipeReader(_) | Kind::PipeWriter(_) => format!("pipe:[{inode}]").into_bytes(),
+        Kind::Pipe(_) if !open.has_name() => format!("pipe:[{inode}]").into_bytes(),
         Kind::Stdin | Kind::Stdout | Kind::Stderr => {
             let fd = open.path.last().map_or(0, |digit| digit & 7);
             format!("pipe:[{fd}]").into_bytes()
