@@ -322,6 +322,11 @@ fn attempt(is_rooted: bool, may_write: bool) {
     for (path, text) in before.iter().filter(|(path, _)| is_compared(path)) {
         assert_eq!(after.get(path), Some(text), "{how}: {}", path.display());
     }
+    // No set-user-ID and set-group-ID bit, wherever the program may write.
+    for path in after.keys() {
+        let mode = fs::symlink_metadata(path).expect("it is there").mode();
+        assert_eq!(mode & 0o6000, 0, "{how}: {} has {mode:o}", path.display());
+    }
     let new = after.keys().filter(|path| is_compared(path));
     for path in new {
         assert!(

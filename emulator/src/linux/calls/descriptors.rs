@@ -151,6 +151,7 @@ impl Kernel {
         /// The file system shares no blocks between files.
         const FICLONE: u32 = 0x4004_9409;
         const FICLONERANGE: u32 = 0x4020_940d;
+        const FIEMAP: u32 = 0xc020_660b;
         let open = self.files.own.table.get(fd)?;
         if let Ok(id) = self.socket_of(&open)
             && let Some(answer) = self.socket_ioctl(id, command as u32, arg)
@@ -218,6 +219,12 @@ impl Kernel {
                     if !is_of_file_systems(command as u32) =>
                 {
                     Err(Errno::ENOTTY)
+                }
+                // Where the blocks of a file are is not known.
+                Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_)
+                    if command as u32 == FIEMAP =>
+                {
+                    Err(Errno::EOPNOTSUPP)
                 }
                 // ioctls of file systems and devices.
                 _ => self.not_modelled("ioctl of a file, a folder or a device", Errno::ENOTTY),

@@ -3,6 +3,7 @@
 use super::at::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW};
 use crate::linux::Kernel;
 use crate::linux::Limit;
+use crate::linux::Notice;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
@@ -10,6 +11,9 @@ use crate::linux::files::{
     Shared, Special, Time, is_not_modelled, is_removed, o,
 };
 use crate::linux::objects::event;
+
+/// The set-user-ID and set-group-ID bits of a mode.
+const SET_IDS: u32 = 0o6000;
 
 impl Kernel {
     /// The directory in which a relative path starts.
@@ -97,7 +101,11 @@ impl Kernel {
         if let Some(open) = self.open_fifo_file(&resolved, flags as u32) {
             return self.opened(open?, flags);
         }
-        let open = match self.files.open(resolved, flags as u32, mode as u32, text) {
+        let mut mode = mode as u32;
+        if is_new && self.files.on_host(&resolved.path) {
+            mode = self.without_set_ids(mode, 0);
+        }
+        let open = match self.files.open(resolved, flags as u32, mode, text) {
             Err(Errno::ENODEV) => {
                 let what = "opening devices, FIFOs and sockets of the host";
                 return self.not_modelled(what, Errno::ENXIO);
@@ -308,7 +316,7 @@ impl Kernel {
     pub(super) fn sys_chmod(&mut self, fd: u64, path: u64, mode: u64) -> Answer {
         let resolved = self.find(fd, path, true)?;
         let seen = self.seen_node(&resolved);
-        self.files.chmod(resolved, mode as u32)?;
+        self.change_mode(resolved, mode as u32)?;
         self.changed_attributes(seen)
     }
 
@@ -325,15 +333,38 @@ impl Kernel {
             return Err(Errno::EOPNOTSUPP);
         }
         let seen = self.seen_node(&resolved);
-        self.files.chmod(resolved, mode as u32)?;
+        self.change_mode(resolved, mode as u32)?;
         self.changed_attributes(seen)
     }
 
     pub(super) fn sys_fchmod(&mut self, fd: u64, mode: u64) -> Answer {
         let resolved = self.path_of_open(fd)?;
         let seen = self.seen_node(&resolved);
-        self.files.chmod(resolved, mode as u32)?;
+        self.change_mode(resolved, mode as u32)?;
         self.changed_attributes(seen)
+    }
+
+    /// Changes a mode. The host's files get no set-user-ID and set-group-ID bits that they do not
+    /// have: whoever runs such a program would run it with the rights of this process's user.
+    fn change_mode(&mut self, resolved: ResolvedPath, mode: u32) -> Answer {
+        let is_of_host = matches!(resolved.node, Node::Host(_));
+        let kept = match is_of_host && self.files.on_host(&resolved.path) {
+            true => self.files.attributes(&resolved).mode,
+            false => SET_IDS,
+        };
+        let mode = self.without_set_ids(mode, kept);
+        self.files.chmod(resolved, mode)
+    }
+
+    /// A mode without set-user-ID and set-group-ID bits other than these, which is reported.
+    fn without_set_ids(&mut self, mode: u32, kept: u32) -> u32 {
+        let refused = mode & SET_IDS & !kept;
+        if refused != 0 {
+            self.notice(Notice::Part(
+                "set-user-ID and set-group-ID bits on the host",
+            ));
+        }
+        mode & !refused
     }
 
     pub(super) fn sys_chown(

@@ -75,6 +75,18 @@ impl Owners {
     }
 }
 
+impl Owners {
+    /// The user and the group outside of the machine.
+    pub(super) fn outside(self, ids: [Option<u32>; 2]) -> [Option<u32>; 2] {
+        let map = |[from, to]: [u32; 2], id| if id == to { from } else { id };
+        let [user, group] = ids;
+        [
+            user.map(|id| map(self.users, id)),
+            group.map(|id| map(self.groups, id)),
+        ]
+    }
+}
+
 impl Attributes {
     pub(super) fn of_host(m: &Metadata, owners: Owners) -> Attributes {
         let time = |seconds, nanoseconds| Time {

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 impl Files {
     /// Whether changes at this path are made on the host.
-    pub(super) fn on_host(&self, path: &[u8]) -> bool {
+    pub(in crate::linux) fn on_host(&self, path: &[u8]) -> bool {
         self.allow_write
             && !is_special(path)
             && !self.entries.contains_key(path)
@@ -46,12 +46,15 @@ impl Files {
             return Err(Errno::EIO);
         };
         let identity = super::attributes::identity(metadata);
-        let is_directory = metadata.is_dir();
+        let (is_directory, is_link) = (metadata.is_dir(), metadata.is_symlink());
         let from = Attributes::of_host(metadata, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
         if with_content {
             self.budget.check(from.size)?;
-            let bytes = self.read_whole(path)?;
+            let bytes = match is_link {
+                true => self.host.target(path)?,
+                false => self.read_whole(path)?,
+            };
             inode.borrow_mut().write(0, &bytes)?;
         }
         {
@@ -83,7 +86,9 @@ impl Files {
     pub(super) fn in_memory(&mut self, resolved: ResolvedPath) -> Answer<InodeRef> {
         match resolved.node {
             Node::Memory(inode) => Ok(inode),
-            Node::Host(metadata) if metadata.is_file() => self.copy_up(&resolved.path, true),
+            Node::Host(metadata) if metadata.is_file() || metadata.is_symlink() => {
+                self.copy_up(&resolved.path, true)
+            }
             _ => Err(Errno::EXDEV),
         }
     }
@@ -163,8 +168,8 @@ impl Files {
         )
     }
 
-    /// Changes the owner. Root may do that in memory; others may only give their own file to one of
-    /// their groups.
+    /// Changes the owner. Root may do that; others may only give their own file to one of their
+    /// groups. On the host, the user of this process must be allowed to, too.
     pub(in crate::linux) fn chown(&mut self, resolved: ResolvedPath, uid: u32, gid: u32) -> Answer {
         const S_ISUID: u32 = 0o4000;
         const S_ISGID: u32 = 0o2000;
@@ -180,13 +185,12 @@ impl Files {
         if !may {
             return Err(Errno::EPERM);
         }
+        let given = [uid, gid].map(|id| (id != KEEP).then_some(id));
+        let outside = self.owners.outside(given);
         let keep = |new: u32, old| if new == KEEP { old } else { new };
         let (uid, gid) = (keep(uid, old_uid), keep(gid, old_gid));
         if (uid, gid) == (old_uid, old_gid) {
             return Ok(0);
-        }
-        if self.on_host(&resolved.path) {
-            return Err(Errno::EPERM);
         }
         self.change(
             resolved,
@@ -196,7 +200,7 @@ impl Files {
                     inode.mode &= !(S_ISUID | S_ISGID);
                 }
             },
-            |_, _| Ok(()),
+            |host, path| host.set_owner(path, outside),
         )
     }
 

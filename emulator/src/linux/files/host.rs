@@ -10,7 +10,7 @@ use nix::dir::{Dir, Type};
 use nix::fcntl::{self, AtFlags, OFlag};
 use nix::sys::stat::{self, Mode, UtimensatFlags};
 use nix::sys::time::TimeSpec;
-use nix::unistd::{self, UnlinkatFlags};
+use nix::unistd::{self, Gid, Uid, UnlinkatFlags};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -243,6 +243,15 @@ impl Host {
         }
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         File::from(self.at(path, flags)?).set_permissions(permissions)
+    }
+
+    /// Sets the owner and the group of a file, or of a link itself; `None` leaves one unchanged.
+    pub(super) fn set_owner(&self, path: &[u8], ids: [Option<u32>; 2]) -> io::Result<()> {
+        let (folder, name) = self.parent(path)?;
+        let [user, group] = ids;
+        let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+        Ok(unistd::fchownat(&folder, name, user, group, flags)?)
     }
 
     /// Sets the times of a file, seconds and nanoseconds since 1970; `None` leaves one unchanged.

@@ -38,8 +38,14 @@ static void files(void) {
     T("punch a hole", SYS(fallocate, SYS(open, fresh(), RW), 3, 0, 4), r <= 0);
     T("chmod", SYS(chmod, fresh(), 0777), r == 0);
     T("fchmod of what is only read", SYS(fchmod, SYS(open, fresh(), 0), 0777), r == 0);
-    T("chown", SYS(chown, fresh(), 1, 1), r == -EPERM || (r == 0 && !writes));
+    T("chown", SYS(chown, fresh(), 1, 1), r == -EPERM || r == 0);
+    T("lchown of a link out", SYS(lchown, "out", 1, 1), r == -EPERM || r == 0);
     T("set-user-ID", SYS(chmod, fresh(), 04755), r == 0);
+    T("set-group-ID", SYS(chmod, fresh(), 02755), r == 0);
+    T("both on a folder", SYS(chmod, "sub", 06755), r == 0);
+    T("a new file with set-user-ID", SYS(openat, CWD, "new-set-id", CREAT | RW, 06777), r >= 0);
+    T("a new file with them, by creat", SYS(creat, "new-set-ids", 06777), r >= 0);
+    T("a new folder with them", SYS(mkdir, "folder-set-id", 06777), r == 0);
     T("times", SYS(utimensat, CWD, fresh(), 0, 0), r == 0);
     T("extended attribute", SYS(setxattr, fresh(), "user.x", "y", 1, 0), r == -EOPNOTSUPP);
     T("trusted attribute", SYS(setxattr, fresh(), "security.capability", "y", 1, 0), REFUSED);
@@ -140,6 +146,8 @@ static void paths(void) {
         T(links[i], put(links[i], RW), r == -ENOENT || r == -ENOTDIR);
         T(links[i], SYS(truncate, links[i], 0), REFUSED);
         T(links[i], SYS(chmod, links[i], 0777), REFUSED);
+        T(links[i], SYS(chown, links[i], 1, 1), REFUSED);
+        T(links[i], SYS(lchown, links[i], 1, 1), REFUSED || i == 2 && r == 0);
         T(links[i], SYS(readlink, links[i], text_[0], 100), REFUSED || i == 2);
         T(links[i], SYS(execve, links[i], alone, 0), REFUSED);
     }

@@ -54,7 +54,8 @@ static void swapped(void) {
         case 15: f = SYS(open, "swap/fifo", RW | NONBLOCK); opened |= f >= 0; SYS(close, f); break;
         case 16: SYS(execve, "swap/secret", alone, 0); break;
         case 17: f = SYS(open, "swap", DIRECTORY); seen |= leaks(SYS(openat, f, "secret", 0)) == 1; SYS(close, f); break;
-        case 18: SYS(chown, "swap/secret", 1, 1); break;
+        case 18: SYS(chown, "swap/secret", 1, 1); SYS(lchown, "swap/secret", 1, 1);
+            SYS(chown, "swap", 1, 1); SYS(chown, "file", 1, 1); SYS(lchown, "file", 1, 1); break;
         default: seen |= LEAKS("swap/secret") == 1;
         }
         seen |= LEAKS(path) == 1;
