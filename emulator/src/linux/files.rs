@@ -367,10 +367,23 @@ impl Files {
 
     fn list_host(&self, path: &[u8], names: &mut BTreeMap<Vec<u8>, u8>) -> Answer<()> {
         names.extend(self.host.list(path)?);
+        names.retain(|name, _| !is_dot(name));
         Ok(())
     }
 
-    /// The names in a directory with their `getdents64` types, in order.
+    /// What `getdents64` lists, with `.` and `..`: a folder of the host in which nothing was changed
+    /// in memory in the host's order, any other one sorted.
+    pub(super) fn entries(&self, path: &[u8]) -> Answer<Vec<(Vec<u8>, u8)>> {
+        let is_of_host = matches!(self.node(path), Node::Host(_));
+        if is_of_host && !self.has_changes_in(path) {
+            return Ok(self.host.list(path)?);
+        }
+        let mut all = vec![(b".".to_vec(), DIRECTORY), (b"..".to_vec(), DIRECTORY)];
+        all.extend(self.list(path)?);
+        Ok(all)
+    }
+
+    /// The names in a directory with their `getdents64` types, sorted.
     pub(super) fn list(&self, path: &[u8]) -> Answer<Vec<(Vec<u8>, u8)>> {
         let mut names: BTreeMap<Vec<u8>, u8> = BTreeMap::new();
         match self.node(path) {
@@ -431,6 +444,13 @@ impl Node {
             _ => None,
         }
     }
+}
+
+/// The type of a directory in `getdents64`.
+const DIRECTORY: u8 = 4;
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 /// The kind of a path's last component.

@@ -98,8 +98,7 @@ impl Kernel {
         let path = open.borrow().path.clone();
         let is_unread = matches!(open.borrow().kind, Kind::Directory(None));
         if is_unread {
-            let mut all = vec![(b".".to_vec(), 4), (b"..".to_vec(), 4)];
-            all.extend(self.files.list(&path)?);
+            let all = self.files.entries(&path)?;
             open.borrow_mut().kind = Kind::Directory(Some(all));
         }
         let position = open.borrow().position;

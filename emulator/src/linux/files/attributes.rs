@@ -255,8 +255,8 @@ impl Files {
         identity.user.file == attributes.uid || identity.is_capable_with_files()
     }
 
-    /// Whether anything in a directory was created or removed.
-    fn has_changes_in(&self, directory: &[u8]) -> bool {
+    /// Whether anything in a directory, or below, was created or removed in memory.
+    pub(super) fn has_changes_in(&self, directory: &[u8]) -> bool {
         let prefix = super::join(directory, b"");
         let mut inside = self.entries.range(prefix.clone()..);
         inside

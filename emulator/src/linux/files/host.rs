@@ -119,16 +119,14 @@ impl Host {
         Ok(fcntl::readlinkat(&folder, name)?.into_vec())
     }
 
-    /// The names in a folder, with their `getdents64` types.
+    /// The names in a folder, `.` and `..` too, with their `getdents64` types, in the order of the
+    /// file system.
     pub(super) fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, u8)>> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mut names = Vec::new();
         for entry in Dir::from_fd(self.at(path, flags)?)?.iter() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
             let kind = match entry.file_type() {
                 Some(kind) => type_number(kind),
                 // Some file systems do not say it there.
