@@ -86,7 +86,11 @@ impl Kernel {
             },
             _ => self.path_to_open(&base, &path, flags as u32)?,
         };
+        let writes = flags as u32 & (o::ACCMODE | o::TRUNC) != 0;
         let text = match resolved.node {
+            Node::Special(Special::Text(..)) if writes && flags as u32 & o::PATH == 0 => {
+                return self.not_modelled("writing to files of /proc and /sys", Errno::EACCES);
+            }
             Node::Special(Special::Text(text, task)) => self.text(text, task),
             _ => Vec::new(),
         };
@@ -353,6 +357,10 @@ impl Kernel {
             false => SET_IDS,
         };
         let mode = self.without_set_ids(mode, kept);
+        let keeps_none = matches!(resolved.node, Node::Open(_));
+        if keeps_none && (self.files.attributes(&resolved).mode ^ mode) & 0o7777 != 0 {
+            self.notice(Notice::Part("modes of pipes and sockets"));
+        }
         self.files.chmod(resolved, mode)
     }
 
