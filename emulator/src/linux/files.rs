@@ -41,6 +41,7 @@ use super::random::Random;
 use super::streams::Streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Linux `PATH_MAX`, including the NUL.
@@ -248,8 +249,11 @@ impl Files {
         }
         match self.host.metadata(path) {
             Ok(metadata) => match self.copied.get(&attributes::identity(&metadata)) {
-                Some(inode) => Node::Memory(inode.clone()),
-                None => Node::Host(Box::new(metadata)),
+                // The host may have removed it, and given its number to another file.
+                Some(inode) if (metadata.mode() ^ inode.borrow().mode) & S_IFMT == 0 => {
+                    Node::Memory(inode.clone())
+                }
+                _ => Node::Host(Box::new(metadata)),
             },
             Err(_) => Node::Missing,
         }

@@ -71,7 +71,7 @@ fn compare(name: &str) -> Seen {
 
 /// Whether this process may become any user: it is root with the necessary capabilities, and other
 /// users exist.
-fn is_privileged() -> bool {
+pub(super) fn is_privileged() -> bool {
     /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETGID, CAP_SETUID.
     const NEEDED: u64 = 0b1100_1111;
     const USERS: u64 = 65536;

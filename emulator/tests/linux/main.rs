@@ -10,6 +10,7 @@ mod limits;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 mod snapshots;
+mod written;
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -94,6 +95,19 @@ fn same_as_native_but<O: ProcessObserver>(
     ours
 }
 
+/// Runs a program natively.
+fn native(program: &Path, arguments: &[&str], cwd: &Path) -> std::process::Output {
+    // The machine starts with the usual umask, whatever the umask of the tests is.
+    Command::new("sh")
+        .args(["-c", "umask 022; exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(arguments)
+        .current_dir(cwd)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
+}
+
 /// Runs a program in the emulated machine and natively, each in an empty directory, and compares
 /// how it ended. Returns both outputs.
 fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) -> [String; 2] {
@@ -106,15 +120,7 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
     assert_eq!(process.notices(), &[] as &[Notice]);
     let left = std::fs::read_dir(&cwd).expect("it is there").count();
     assert_eq!(left, 0, "what is written stays in memory");
-    // The machine starts with the usual umask, whatever the umask of the tests is.
-    let native = Command::new("sh")
-        .args(["-c", "umask 022; exec \"$0\" \"$@\""])
-        .arg(&program)
-        .args(arguments)
-        .current_dir(&cwd)
-        .stdin(Stdio::null())
-        .output()
-        .expect("it runs");
+    let native = native(&program, arguments, &cwd);
     let ours = String::from_utf8_lossy(process.stdout()).into_owned();
     let theirs = String::from_utf8_lossy(&native.stdout).into_owned();
     match outcome {

@@ -351,8 +351,8 @@ impl Kernel {
     /// Changes a mode. The host's files get no set-user-ID and set-group-ID bits that they do not
     /// have: whoever runs such a program would run it with the rights of this process's user.
     fn change_mode(&mut self, resolved: ResolvedPath, mode: u32) -> Answer {
-        let is_of_host = matches!(resolved.node, Node::Host(_));
-        let kept = match is_of_host && self.files.on_host(&resolved.path) {
+        let has_name = matches!(resolved.node, Node::Host(_) | Node::Memory(_));
+        let kept = match has_name && self.files.on_host(&resolved.path) {
             true => self.files.attributes(&resolved).mode,
             false => SET_IDS,
         };
@@ -479,6 +479,10 @@ impl Kernel {
             S_IFDIR => return Err(Errno::EPERM),
             _ => return Err(Errno::EINVAL),
         }
+        let mode = match self.files.may_write_host() {
+            true => self.without_set_ids(mode, 0),
+            false => mode,
+        };
         self.files.make_node(&base, &path, mode)?;
         self.created(&base, &path);
         Ok(0)

@@ -256,7 +256,7 @@ impl Kernel {
         Ok(0)
     }
 
-    /// Makes the file of a socket with a path, in memory.
+    /// Makes the file of a socket with a path.
     fn make_socket_file(&mut self, path: &[u8], is_named: bool) -> Answer<(u64, u64)> {
         let cwd = self.files.own.cwd.clone();
         match self.files.make_node(&cwd, path, S_IFSOCK | 0o777) {

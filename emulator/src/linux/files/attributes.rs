@@ -111,6 +111,15 @@ impl Attributes {
         }
     }
 
+    /// Gives a file in memory these attributes.
+    pub(super) fn set(&self, inode: &mut Inode) {
+        (inode.device, inode.number) = (self.device, self.inode);
+        inode.links = u32::try_from(self.links).unwrap_or(1);
+        (inode.mode, inode.uid, inode.gid) = (self.mode, self.uid, self.gid);
+        (inode.accessed, inode.modified) = (self.accessed, self.modified);
+        inode.changed = self.changed;
+    }
+
     pub(super) fn of_inode(inode: &Inode) -> Attributes {
         let size = inode.data().len() as u64;
         Attributes {

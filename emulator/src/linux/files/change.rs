@@ -11,6 +11,11 @@ use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
 use std::time::SystemTime;
 
 impl Files {
+    /// Whether any changes are made on the host.
+    pub(in crate::linux) fn may_write_host(&self) -> bool {
+        self.allow_write
+    }
+
     /// Whether changes at this path are made on the host.
     pub(in crate::linux) fn on_host(&self, path: &[u8]) -> bool {
         self.allow_write
@@ -59,15 +64,10 @@ impl Files {
         }
         {
             let mut inode = inode.borrow_mut();
-            (inode.device, inode.number) = (from.device, from.inode);
-            (inode.mode, inode.uid, inode.gid) = (from.mode, from.uid, from.gid);
-            inode.links = if is_directory {
-                1
-            } else {
-                u32::try_from(from.links).unwrap_or(1)
-            };
-            (inode.accessed, inode.modified) = (from.accessed, from.modified);
-            inode.changed = from.changed;
+            from.set(&mut inode);
+            if is_directory {
+                inode.links = 1;
+            }
         }
         self.copied.insert(identity, inode.clone());
         if is_directory {
@@ -104,6 +104,12 @@ impl Files {
             Node::Special(_) | Node::Open(_) => return Ok(0),
             Node::Host(_) if self.on_host(&resolved.path) => {
                 on_host(&self.host, &resolved.path)?;
+                return Ok(0);
+            }
+            Node::Memory(inode) if self.stands_in(inode, &resolved.path) => {
+                on_host(&self.host, &resolved.path)?;
+                let metadata = self.host.metadata(&resolved.path)?;
+                Attributes::of_host(&metadata, self.owners).set(&mut inode.borrow_mut());
                 return Ok(0);
             }
             _ => {}

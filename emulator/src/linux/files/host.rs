@@ -6,8 +6,12 @@
 //! each begins at a descriptor of the root. What is not a regular file is not opened, since opening
 //! a FIFO can wait, and opening a device can do anything.
 
+#[cfg(target_os = "linux")]
+use super::attributes::{S_IFIFO, S_IFSOCK};
 use nix::dir::{Dir, Type};
 use nix::fcntl::{self, AtFlags, OFlag};
+#[cfg(target_os = "linux")]
+use nix::sys::stat::SFlag;
 use nix::sys::stat::{self, Mode, UtimensatFlags};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{self, Gid, Uid, UnlinkatFlags};
@@ -196,6 +200,24 @@ impl Host {
     pub(super) fn make_folder(&self, path: &[u8], mode: u32) -> io::Result<()> {
         let (folder, name) = self.parent(path)?;
         Ok(stat::mkdirat(&folder, name, permissions(mode))?)
+    }
+
+    /// Makes a FIFO or a socket, which nothing here ever opens.
+    #[cfg(target_os = "linux")]
+    pub(super) fn make_node(&self, path: &[u8], kind: u32, mode: u32) -> io::Result<()> {
+        let (folder, name) = self.parent(path)?;
+        let kind = match kind {
+            S_IFIFO => SFlag::S_IFIFO,
+            S_IFSOCK => SFlag::S_IFSOCK,
+            _ => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        Ok(stat::mknodat(&folder, name, kind, permissions(mode), 0)?)
+    }
+
+    /// Makes a FIFO or a socket, for which such hosts have no call.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn make_node(&self, _: &[u8], _: u32, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) fn make_link(&self, target: &[u8], path: &[u8]) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //!
 //! Source: Linux 6.12 `fs/namei.c`.
 
-use super::attributes::{S_IFDIR, S_IFLNK};
+use super::attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use super::inode::InodeRef;
 use super::{Answer, Entry, Errno, Files, Last, Node, ResolvedPath, join, last, parent};
 use std::fs;
@@ -27,7 +27,8 @@ pub(in crate::linux) enum Existing {
 }
 
 impl Files {
-    /// Creates a file in memory that is not a directory, at a path: its device and inode number.
+    /// Creates a file that is not a directory, at a path: its device and inode number. On the host,
+    /// a FIFO or socket is only a name: what it does is done in memory (see [`Files::stand_in`]).
     pub(in crate::linux) fn make_node(
         &mut self,
         base: &[u8],
@@ -35,10 +36,45 @@ impl Files {
         mode: u32,
     ) -> Answer<(u64, u64)> {
         let path = self.new_path(base, path, false)?;
-        let inode = self.new_inode(mode & !self.own.umask, parent(&path));
+        let mode = mode & !self.own.umask;
+        if self.on_host(&path) {
+            match mode & S_IFMT {
+                S_IFREG => drop(self.host.create(&path, false, mode & 0o7777)?),
+                kind => self.host.make_node(&path, kind, mode & 0o7777)?,
+            }
+            return self.stand_in(&path);
+        }
+        let inode = self.new_inode(mode, parent(&path));
         let numbers = (inode.borrow().device, inode.borrow().number);
         self.insert(path, inode);
         Ok(numbers)
+    }
+
+    /// The numbers of a file of the host that was just made. If it is a FIFO or socket, an inode in
+    /// memory stands for it under all of its names.
+    fn stand_in(&mut self, path: &[u8]) -> Answer<(u64, u64)> {
+        let metadata = self.host.metadata(path)?;
+        let identity = super::attributes::identity(&metadata);
+        if !metadata.is_file() {
+            let inode = self.new_inode(0, parent(path));
+            Attributes::of_host(&metadata, self.owners).set(&mut inode.borrow_mut());
+            self.copied.insert(identity, inode);
+        }
+        Ok(identity)
+    }
+
+    /// Whether an inode stands for a file of the host at this path.
+    pub(super) fn stands_in(&self, inode: &InodeRef, path: &[u8]) -> bool {
+        self.allow_write && self.on_host(path) && self.is_copy(inode)
+    }
+
+    /// Forgets an inode in memory that stands for a file of the host, once that has no name.
+    fn forget_stand_in(&mut self, inode: &InodeRef) {
+        let mut file = inode.borrow_mut();
+        file.links = file.links.saturating_sub(1);
+        if file.links == 0 {
+            self.copied.remove(&(file.device, file.number));
+        }
     }
 
     fn remove(&mut self, path: &[u8]) {
@@ -109,6 +145,9 @@ impl Files {
         }
         if self.on_host(&path) && self.on_host(&from.path) {
             self.host.link(&from.path, &path)?;
+            if let Node::Memory(inode) = &from.node {
+                inode.borrow_mut().links += 1;
+            }
             return Ok(0);
         }
         let now = self.now;
@@ -171,6 +210,11 @@ impl Files {
         let on_host = matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path);
         let mut inode = None;
         match &resolved.node {
+            Node::Memory(found) if self.stands_in(found, &resolved.path) => {
+                self.host.remove(&resolved.path, false)?;
+                self.forget_stand_in(found);
+                return Ok(0);
+            }
             Node::Special(_) | Node::Open(_) => return Err(Errno::EACCES),
             Node::Memory(found) => inode = Some(found.clone()),
             _ if on_host => {
@@ -345,6 +389,9 @@ impl Files {
         }
         if self.on_host(&from.path) && self.on_host(&to.path) {
             self.host.rename(&from.path, &to.path)?;
+            if let Node::Memory(replaced) = &to.node {
+                self.forget_stand_in(replaced);
+            }
             self.moved(&from.path, &to.path);
             return Ok(0);
         }

@@ -45,6 +45,12 @@ static void files(void) {
     T("both on a folder", SYS(chmod, "sub", 06755), r == 0);
     T("a new file with set-user-ID", SYS(openat, CWD, "new-set-id", CREAT | RW, 06777), r >= 0);
     T("a new file with them, by creat", SYS(creat, "new-set-ids", 06777), r >= 0);
+    T("a FIFO with them", SYS(mknod, "fifo-set-id", 016777, 0), r == 0);
+    T("a FIFO given them", SYS(chmod, "fifo-set-id", 06777), r == 0);
+    T("a FIFO of its own", ({
+        long f = SYS(open, "fifo-set-id", RW);
+        SYS(write, f, "EVIL", 4); }), r == 4);
+    T("a node with them", SYS(mknod, "node-set-id", 0106777, 0), r == 0);
     T("a new folder with them", SYS(mkdir, "folder-set-id", 06777), r == 0);
     T("times", SYS(utimensat, CWD, fresh(), 0, 0), r == 0);
     T("extended attribute", SYS(setxattr, fresh(), "user.x", "y", 1, 0), r == -EOPNOTSUPP);
