@@ -13,6 +13,9 @@ use unwind_sim_judge::shell::quoted;
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
 
+/// The end of the year 9999, seconds since 1970.
+const CLOCK_MAX: i64 = 253_402_300_799;
+
 /// What a program in the emulated machine sees and may do.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct MachineOptions {
@@ -25,6 +28,10 @@ pub(crate) struct MachineOptions {
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// The time of day at which the program's clock starts, in seconds since 1970. By default it is
+    /// the year 2037, so that no file is newer.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=CLOCK_MAX))]
+    clock: Option<i64>,
     /// A variable of the program's environment, which then has only these. By default the program
     /// gets the environment of this process.
     #[arg(long = "env", value_name = "NAME=VALUE")]
@@ -160,6 +167,7 @@ impl MachineOptions {
         for &(limit, value) in &self.limits {
             limits.set(limit, value);
         }
+        let defaults = ProcessOptions::default();
         let mut options = ProcessOptions {
             args: words.iter().map(bytes).collect(),
             env,
@@ -167,11 +175,12 @@ impl MachineOptions {
             cwd: bytes(&cwd),
             allow_write: self.allow_write,
             seed: self.seed,
+            clock: self.clock.unwrap_or(defaults.clock),
             uid,
             gid,
             processor: self.cpu.processor(),
             limits,
-            ..ProcessOptions::default()
+            ..defaults
         };
         self.schedule.apply(&mut options)?;
         Ok(MachineProgram {
@@ -202,6 +211,7 @@ impl MachineOptions {
             (self.root != Path::new("/"), "--root"),
             (self.allow_write, "--allow-write"),
             (self.seed != 0, "--seed"),
+            (self.clock.is_some(), "--clock"),
             (!self.env.is_empty(), "--env"),
             (!self.limits.is_empty(), "--limit"),
             (self.clear_env, "--clear-env"),
@@ -222,6 +232,9 @@ impl MachineOptions {
         }
         if self.allow_write {
             options.push("--allow-write".to_owned());
+        }
+        if let Some(seconds) = self.clock {
+            options.push(format!("--clock {seconds}"));
         }
         let limits = self.limits.iter();
         options.extend(limits.map(|(limit, value)| format!("--limit {}={value}", limit.as_str())));

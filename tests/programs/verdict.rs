@@ -86,15 +86,9 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
         ("stdout", &here.stdout, &there.stdout),
     ];
     for (name, here, there) in outputs {
-        if here == there {
-            continue;
-        }
-        match fields::of_output(here, there) {
-            Some(field) => ignored.push(field.name),
-            None => {
-                let text = first_difference(here, there);
-                return (Some(format!("{name}, {text}")), ignored);
-            }
+        if here != there {
+            let text = first_difference(here, there);
+            return (Some(format!("{name}, {text}")), ignored);
         }
     }
     if here.status != there.status {
@@ -117,9 +111,7 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             (Some(_), None) => "only here".to_owned(),
             (None, _) => "only there".to_owned(),
         };
-        let either = here.files.get(name).or(there.files.get(name));
-        let mode = either.map_or("", |(mode, _)| mode);
-        match fields::of_file(name, mode) {
+        match fields::of_file(name) {
             Some(field) if !ignored.contains(&field.name) => ignored.push(field.name),
             Some(_) => (),
             None => return (Some(format!("file {name}, {text}")), ignored),

@@ -5,10 +5,10 @@ use super::task::Task;
 
 /// Nanoseconds in a second.
 pub(super) const SECOND: u64 = 1_000_000_000;
-/// The start of a run, seconds since 1970: 2037-01-01 00:00:00 UTC. It is fixed so that the same
+/// The default start of a run, seconds since 1970: 2037-01-01 00:00:00 UTC. It is fixed so that the same
 /// options give the same run, late enough that no file of the host is newer than the program's
 /// clock, and a year before 32-bit seconds overflow.
-const START: i64 = 2_114_380_800;
+pub(super) const START: i64 = 2_114_380_800;
 /// Uptime of the machine at the start, seconds.
 pub(super) const UP: u64 = 1000;
 
@@ -87,6 +87,14 @@ impl Default for Clock {
 }
 
 impl Clock {
+    /// A clock that shows this time at the start of a run, seconds since 1970.
+    pub(super) fn starting(seconds: i64) -> Clock {
+        Clock {
+            shift: (i128::from(seconds) - i128::from(START)) * i128::from(SECOND),
+            ..Clock::default()
+        }
+    }
+
     /// Sets the number of executed instructions.
     pub(super) fn set(&mut self, executed: u64) {
         self.executed = executed;

@@ -93,7 +93,7 @@ impl Kernel {
         // What the program draws does not depend on what is drawn to start it.
         let mut seed = [0; 8];
         random.fill(&mut seed);
-        let clock = Clock::default();
+        let clock = Clock::starting(options.clock);
         let files = Files::new(FilesOptions {
             root: options.root,
             allow_write: options.allow_write,

@@ -1,5 +1,6 @@
 //! How a process is started.
 
+use super::clock::START;
 use super::streams::{Input, Output};
 use super::turns::Turn;
 use crate::address_space;
@@ -24,6 +25,8 @@ pub struct ProcessOptions {
     pub allow_write: bool,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// The time of day at the start, seconds since 1970.
+    pub clock: i64,
     /// The turns of the threads; afterwards, or without, the seed decides.
     pub schedule: Option<Arc<[Turn]>>,
     /// Whether to keep the turns for [`super::Kernel::followed`].
@@ -60,6 +63,7 @@ impl Default for ProcessOptions {
             cwd: b"/".to_vec(),
             allow_write: false,
             seed: 0,
+            clock: START,
             schedule: None,
             keeps_schedule: false,
             observed: Observed::All,

@@ -4,7 +4,7 @@
 
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{Files, Kind, Node, PipeEnd, PipeFile, ResolvedPath, Shared, o};
+use crate::linux::files::{Files, Kind, Node, PipeEnd, ResolvedPath, Shared, o};
 use crate::linux::objects::Object;
 
 impl Kernel {
@@ -35,8 +35,7 @@ impl Kernel {
                 return Err(Errno::ENXIO);
             }
             let handle = self.objects.add(Object::Pipe);
-            let file = PipeFile::Fifo(inode.clone());
-            let mut end = PipeEnd::new(&pipe, can, handle, file);
+            let mut end = PipeEnd::new(&pipe, can, handle, Some(inode.clone()));
             if is_alone {
                 end.alone_since = Some(pipe.borrow().opened[usize::from(can[0])]);
             }

@@ -7,8 +7,8 @@ use crate::linux::Notice;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Existing, Kind, Node, Opened, PipeFile, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG,
-    Shared, Special, Time, is_not_modelled, is_removed, o,
+    Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
+    Special, Time, is_not_modelled, is_removed, o,
 };
 use crate::linux::objects::event;
 
@@ -63,7 +63,7 @@ impl Kernel {
         let path = open.path.clone();
         let node = match &open.kind {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
-            Kind::Pipe(end) if let PipeFile::Fifo(inode) = &end.file => Node::Memory(inode.clone()),
+            Kind::Pipe(end) if let Some(inode) = &end.fifo => Node::Memory(inode.clone()),
             _ if !open.has_name() => Node::Open(shared.clone()),
             Kind::Stdin | Kind::Stdout | Kind::Stderr => Node::Open(shared.clone()),
             _ => self.files.node(&path),

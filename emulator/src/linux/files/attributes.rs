@@ -2,7 +2,6 @@
 
 use super::description::{Description, Kind};
 use super::inode::Inode;
-use super::pipe::PipeFile;
 use super::special::Special;
 use super::{Files, Identity, Node, ResolvedPath};
 use crate::linux::handle::Sort;
@@ -234,12 +233,12 @@ impl Files {
             Kind::Object(handle) if handle.sort == Sort::Terminal => self.of_terminal(&open.path),
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             // Both ends are one file; programs compare the numbers of two pipes.
-            Kind::Pipe(end) => match &end.file {
-                PipeFile::Number(number) => Attributes {
-                    inode: (*number).into(),
+            Kind::Pipe(end) => match &end.fifo {
+                None => Attributes {
+                    inode: end.pipe.borrow().number.into(),
                     ..Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
                 },
-                PipeFile::Fifo(inode) => Attributes::of_inode(&inode.borrow()),
+                Some(inode) => Attributes::of_inode(&inode.borrow()),
             },
             // Always pipes, so that a run does not depend on where its output goes.
             Kind::Stdin | Kind::Stdout | Kind::Stderr => {

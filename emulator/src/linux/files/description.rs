@@ -1,7 +1,8 @@
 //! Open files: reading, writing, seeking. Not here: descriptors (`table`), the program's memory.
 
+use super::attributes::Time;
 use super::inode::{InodeRef, seal};
-use super::pipe::{PIPE_SIZE, PipeEnd, PipeFile};
+use super::pipe::{PIPE_SIZE, PipeEnd};
 use super::special::Device;
 use super::{Answer, Errno, Files, o};
 use crate::linux::handle::{Handle, Notes, Sort, ev};
@@ -54,7 +55,7 @@ pub(in crate::linux) enum Kind {
     /// A file opened with `O_PATH`.
     Path,
     /// An end of a pipe or a FIFO, or both ends of a FIFO.
-    Pipe(PipeEnd),
+    Pipe(PipeEnd<InodeRef>),
     Stdin,
     Stdout,
     Stderr,
@@ -86,9 +87,9 @@ impl Description {
                 Err(_) => (NONE, 0),
             },
             Kind::Memory(inode) => (inode.borrow().device, inode.borrow().number),
-            Kind::Pipe(end) => match &end.file {
-                PipeFile::Number(number) => (NONE, (*number).into()),
-                PipeFile::Fifo(inode) => (inode.borrow().device, inode.borrow().number),
+            Kind::Pipe(end) => match &end.fifo {
+                None => (NONE, end.pipe.borrow().number.into()),
+                Some(inode) => (inode.borrow().device, inode.borrow().number),
             },
             Kind::Object(handle) => (NONE, handle.id.into()),
             // Files of the kernel, and folders.
@@ -130,7 +131,7 @@ impl Description {
     /// Whether it has a name of its own: not a pipe, a socket and the like.
     pub(in crate::linux) fn has_name(&self) -> bool {
         match &self.kind {
-            Kind::Pipe(end) => matches!(end.file, PipeFile::Fifo(_)),
+            Kind::Pipe(end) => end.fifo.is_some(),
             Kind::Object(handle) => handle.sort == Sort::Terminal,
             _ => true,
         }
@@ -214,7 +215,7 @@ impl Files {
             && count > 0
         {
             end.wake(ev::WRITABLE);
-            end.touch(self.now, false);
+            touch(end, self.now, false);
         }
         if position.is_none() && open.has_position() {
             open.position += count as u64;
@@ -290,7 +291,7 @@ impl Files {
                 end.pipe.borrow_mut().bytes.extend(&bytes[..count]);
                 if count > 0 {
                     end.wake(ev::READABLE);
-                    end.touch(now, true);
+                    touch(end, now, true);
                 }
                 count
             }
@@ -300,6 +301,17 @@ impl Files {
             open.position = at + count as u64;
         }
         Ok(Some(count))
+    }
+}
+
+/// Sets the times of a FIFO that was read or written.
+fn touch(end: &PipeEnd<InodeRef>, now: Time, writes: bool) {
+    if let Some(inode) = &end.fifo {
+        let mut inode = inode.borrow_mut();
+        match writes {
+            true => (inode.modified, inode.changed) = (now, now),
+            false => inode.accessed = now,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files in memory, and the limit of their total size.
 
-use super::attributes::{S_IFDIR, S_IFMT, Time};
-use super::pipe::Fifo;
+use super::attributes::{S_IFDIR, S_IFIFO, S_IFMT, Time};
+use super::pipe::{Fifo, PipeRef};
 use super::{Answer, Errno, Files, ResolvedPath};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -191,6 +191,12 @@ impl Drop for Inode {
 const INODES_FROM: u64 = 1 << 40;
 
 impl Files {
+    /// The pipe of a file in memory, if that is a FIFO.
+    pub(in crate::linux) fn pipe_of(inode: &InodeRef) -> Option<PipeRef> {
+        let mut inode = inode.borrow_mut();
+        (inode.mode & S_IFMT == S_IFIFO).then(|| inode.fifo.pipe())
+    }
+
     /// Creates a file that has no name yet, for a directory: it is on the directory's device, and
     /// in its group if the directory passes that on.
     pub(in crate::linux) fn new_inode(&mut self, mode: u32, directory: &[u8]) -> InodeRef {

@@ -3,7 +3,6 @@
 use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::host::Access;
-use super::pipe::PipeFile;
 use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use crate::linux::handle::Sort;
@@ -67,7 +66,7 @@ impl Files {
             Kind::Memory(inode) => Node::Memory(inode.clone()),
             Kind::Host(_) | Kind::Directory(_) | Kind::Path => self.node(&path),
             // These are opened once more.
-            Kind::Pipe(end) if let PipeFile::Fifo(inode) = &end.file => Node::Memory(inode.clone()),
+            Kind::Pipe(end) if let Some(inode) = &end.fifo => Node::Memory(inode.clone()),
             Kind::Object(handle) if handle.sort == Sort::Terminal => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };

@@ -3,9 +3,6 @@
 //!
 //! Source: Linux 6.12 `fs/pipe.c`.
 
-use super::Files;
-use super::attributes::{S_IFIFO, S_IFMT, Time};
-use super::inode::InodeRef;
 use crate::linux::handle::{Handle, ev};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -21,6 +18,8 @@ const ALL: u32 = ev::READABLE | ev::WRITABLE | ev::HUP | ev::ERR;
 #[derive(Debug, Default)]
 pub(in crate::linux) struct Pipe {
     pub(in crate::linux) bytes: VecDeque<u8>,
+    /// The number of a pipe without a name.
+    pub(super) number: u32,
     /// The open files that can read, and write.
     pub(in crate::linux) open: [u32; 2],
     /// How often it was opened to read, and to write.
@@ -32,9 +31,9 @@ pub(in crate::linux) struct Pipe {
 /// The ends of a pipe share it.
 pub(in crate::linux) type PipeRef = Rc<RefCell<Pipe>>;
 
-/// An open file of a pipe or FIFO: one end, or both.
+/// An open file of a pipe or FIFO: one end, or both. `F` is a reference to the file of a FIFO.
 #[derive(Debug)]
-pub(in crate::linux) struct PipeEnd {
+pub(in crate::linux) struct PipeEnd<F> {
     pub(in crate::linux) pipe: PipeRef,
     /// Whether it can read, and write.
     can: [bool; 2],
@@ -42,26 +41,18 @@ pub(in crate::linux) struct PipeEnd {
     /// opened.
     pub(in crate::linux) alone_since: Option<u64>,
     pub(in crate::linux) handle: Handle,
-    /// The file of a FIFO, or the number of a pipe.
-    pub(in crate::linux) file: PipeFile,
+    /// The file of a FIFO; a pipe has none.
+    pub(in crate::linux) fifo: Option<F>,
 }
 
-/// What a pipe is among the files.
-#[derive(Clone, Debug)]
-pub(in crate::linux) enum PipeFile {
-    /// It has no name, but a number.
-    Number(u32),
-    Fifo(InodeRef),
-}
-
-impl PipeEnd {
+impl<F> PipeEnd<F> {
     /// Opens an end of a pipe, or both: whether it can read, and write.
     pub(in crate::linux) fn new(
         pipe: &PipeRef,
         can: [bool; 2],
         handle: Handle,
-        file: PipeFile,
-    ) -> PipeEnd {
+        fifo: Option<F>,
+    ) -> PipeEnd<F> {
         for (opened, _) in pipe
             .borrow_mut()
             .opened
@@ -71,12 +62,12 @@ impl PipeEnd {
         {
             *opened += 1;
         }
-        let end = PipeEnd::register(pipe, can, handle, file);
+        let end = PipeEnd::register(pipe, can, handle, fifo);
         end.wake(ALL);
         end
     }
 
-    fn register(pipe: &PipeRef, can: [bool; 2], handle: Handle, file: PipeFile) -> PipeEnd {
+    fn register(pipe: &PipeRef, can: [bool; 2], handle: Handle, fifo: Option<F>) -> PipeEnd<F> {
         let mut shared = pipe.borrow_mut();
         for (open, _) in shared.open.iter_mut().zip(can).filter(|(_, can)| *can) {
             *open += 1;
@@ -87,23 +78,23 @@ impl PipeEnd {
             can,
             alone_since: None,
             handle,
-            file,
+            fifo,
         }
     }
 
     /// The reader and the writer of a new pipe.
-    pub(in crate::linux) fn pair((reader, writer): (Handle, Handle)) -> (PipeEnd, PipeEnd) {
+    pub(in crate::linux) fn pair((reader, writer): (Handle, Handle)) -> (PipeEnd<F>, PipeEnd<F>) {
         let pipe = PipeRef::default();
-        let file = PipeFile::Number(reader.id);
+        pipe.borrow_mut().number = reader.id;
         (
-            PipeEnd::new(&pipe, [true, false], reader, file.clone()),
-            PipeEnd::new(&pipe, [false, true], writer, file),
+            PipeEnd::new(&pipe, [true, false], reader, None),
+            PipeEnd::new(&pipe, [false, true], writer, None),
         )
     }
 
     /// The same end of a copy of the pipe.
-    pub(super) fn copy(&self, pipe: &PipeRef, handle: Handle, file: PipeFile) -> PipeEnd {
-        let mut end = PipeEnd::register(pipe, self.can, handle, file);
+    pub(super) fn copy(&self, pipe: &PipeRef, handle: Handle, fifo: Option<F>) -> PipeEnd<F> {
+        let mut end = PipeEnd::register(pipe, self.can, handle, fifo);
         end.alone_since = self.alone_since;
         end
     }
@@ -139,7 +130,7 @@ impl PipeEnd {
         self.pipe.borrow().bytes.len()
     }
 
-    pub(in crate::linux) fn is_same(&self, other: &PipeEnd) -> bool {
+    pub(in crate::linux) fn is_same(&self, other: &PipeEnd<F>) -> bool {
         Rc::ptr_eq(&self.pipe, &other.pipe)
     }
 
@@ -168,17 +159,6 @@ impl PipeEnd {
         events
     }
 
-    /// Sets the times of a FIFO that was read or written.
-    pub(super) fn touch(&self, now: Time, writes: bool) {
-        if let PipeFile::Fifo(inode) = &self.file {
-            let mut inode = inode.borrow_mut();
-            match writes {
-                true => (inode.modified, inode.changed) = (now, now),
-                false => inode.accessed = now,
-            }
-        }
-    }
-
     /// These events became possible for those who wait for an end.
     pub(in crate::linux) fn wake(&self, events: u32) {
         for &id in &self.pipe.borrow().ids {
@@ -187,7 +167,7 @@ impl PipeEnd {
     }
 }
 
-impl Drop for PipeEnd {
+impl<F> Drop for PipeEnd<F> {
     fn drop(&mut self) {
         {
             let mut pipe = self.pipe.borrow_mut();
@@ -219,19 +199,12 @@ impl Fifo {
     }
 }
 
-impl Files {
-    /// The pipe of a file in memory, if that is a FIFO.
-    pub(in crate::linux) fn pipe_of(inode: &InodeRef) -> Option<PipeRef> {
-        let mut inode = inode.borrow_mut();
-        (inode.mode & S_IFMT == S_IFIFO).then(|| inode.fifo.pipe())
-    }
-}
-
 /// A copy of a pipe, without its ends.
 pub(super) fn copy(pipe: &PipeRef) -> PipeRef {
     let pipe = pipe.borrow();
     Rc::new(RefCell::new(Pipe {
         bytes: pipe.bytes.clone(),
+        number: pipe.number,
         opened: pipe.opened,
         ..Pipe::default()
     }))

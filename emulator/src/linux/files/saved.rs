@@ -6,7 +6,7 @@
 
 use super::description::{Description, Kind, Others, Shared, WeakShared};
 use super::inode::{Budget, InodeRef};
-use super::pipe::{self, PipeEnd, PipeFile, PipeRef};
+use super::pipe::{self, PipeEnd, PipeRef};
 use super::{Entry, Files, OwnFiles, Time};
 use crate::linux::handle::Notes;
 use crate::linux::random::Random;
@@ -224,18 +224,15 @@ impl Copies {
         copy
     }
 
-    fn pipe_end(&mut self, end: &PipeEnd) -> PipeEnd {
+    fn pipe_end(&mut self, end: &PipeEnd<InodeRef>) -> PipeEnd<InodeRef> {
         let copy = || pipe::copy(&end.pipe);
         let pipe = self.pipes.entry(key(&end.pipe)).or_insert_with(copy);
         let pipe = pipe.clone();
-        let file = match &end.file {
-            PipeFile::Number(number) => PipeFile::Number(*number),
-            PipeFile::Fifo(inode) => {
-                let inode = self.inode(inode);
-                inode.borrow_mut().fifo.set(&pipe);
-                PipeFile::Fifo(inode)
-            }
-        };
-        end.copy(&pipe, end.handle.copy(&self.notes), file)
+        let fifo = end.fifo.as_ref().map(|inode| {
+            let inode = self.inode(inode);
+            inode.borrow_mut().fifo.set(&pipe);
+            inode
+        });
+        end.copy(&pipe, end.handle.copy(&self.notes), fifo)
     }
 }
