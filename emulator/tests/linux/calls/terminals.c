@@ -56,8 +56,9 @@ static void settings(void) {
     char self[] = "/proc/self/fd/00";
     self[14] = '0' + s / 10; self[15] = '0' + s % 10;
     long got = SYS(readlink, self, out.bytes, OUT);
-    V(got == (long)length(path)); V(same(out.bytes, path, got));
+    int is_path = got == (long)length(path) && same(out.bytes, path, got);
     fill();
+    V(is_path);
     int again = SYS(open, self, O_RDONLY | O_NOCTTY);
     V(again >= 0); T(fcntl, again, 3, 0); T(write, again, "x", 1);
     T(close, again);
