@@ -173,6 +173,8 @@ pub struct Image {
     parts: ImageParts,
     /// Indices of the symbols that have a size.
     sized: Vec<u32>,
+    /// For each of these, the highest end of it and of those before it.
+    ends: Vec<u64>,
 }
 
 impl Image {
@@ -185,14 +187,19 @@ impl Image {
             (a.address, a.size == 0, &a.name).cmp(&(b.address, b.size == 0, &b.name))
         });
         let symbols = (0..).zip(&parts.symbols);
-        let sized = symbols
-            .filter(|(_, s)| s.size > 0)
-            .map(|(i, _)| i)
-            .collect();
+        let sized = symbols.filter(|(_, s)| s.size > 0);
+        let mut highest = 0;
+        let (sized, ends) = sized
+            .map(|(i, s)| {
+                highest = s.address.saturating_add(s.size).max(highest);
+                (i, highest)
+            })
+            .unzip();
         Image {
             id: ImageId(NonZeroUsize::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
             parts,
             sized,
+            ends,
         }
     }
 
@@ -262,7 +269,9 @@ impl Image {
         let after = self
             .sized
             .partition_point(|&i| symbols[i as usize].address <= svma);
-        let near = self.sized[..after].iter().rev().take(LOOK_BACK);
+        let is_inside = after > 0 && self.ends[after - 1] >= svma;
+        let near = self.sized[..after].iter().rev();
+        let near = near.take(if is_inside { LOOK_BACK } else { 0 });
         let mut near = near.map(|&i| &symbols[i as usize]);
         let inside = near.find(|s| svma - s.address < s.size);
         let first = inside.map(|s| symbols.partition_point(|t| t.address < s.address));

@@ -51,18 +51,19 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The identity of the block of this number of operations at `range`.
+    /// The identity of the block of this number of operations at `range`. An instruction by itself
+    /// is another one than a block of one instruction.
     pub(super) fn key(
         &self,
         memory: &AddressSpace,
         range: Range<u64>,
-        operations: usize,
+        (operations, is_single): (usize, bool),
         place_of: &mut PlaceOf<'_>,
     ) -> Key {
         // The same in every run.
         let mut digest = DefaultHasher::new();
         fetch(memory, &range).hash(&mut digest);
-        (operations, place_of.at(range.end)).hash(&mut digest);
+        (operations, is_single, place_of.at(range.end)).hash(&mut digest);
         Key {
             start: range.start,
             digest: digest.finish(),

@@ -8,14 +8,16 @@ mod calls;
 mod deadlock;
 mod generated;
 mod process;
+mod quiet;
 mod slots;
 mod whole;
+mod wrong;
 
 use super::blocks::PlaceOf;
 use super::claim::{self, Claim, Judged, Parts};
 use super::code::{Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
-use super::findings::{self, Check, Finding, Findings};
-use super::frames::{outer, top, wrong_in};
+use super::findings::{Finding, Findings};
+use super::frames::wrong_in;
 use super::generated::{Function, Generated};
 use super::images::Images;
 use super::marks::Marks;
@@ -24,23 +26,21 @@ use super::places::{PlaceId, Places};
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
 use super::work::Work;
-use crate::check::{Contradiction, Subject};
-use crate::diagnose::frame_pointer_cause;
 use crate::engine::{Engine, Setting};
 use process::OtherProcess;
+use quiet::Run;
 use slots::Site;
 use std::collections::HashMap;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_record::jit::Jit;
-use unwind_sim_record::registers::live_registers;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, ImageId};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Cpu, Held, Stats, Suspended, Tracker, Truth};
+use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
 
 /// The totals of one unwinder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,6 +149,7 @@ pub struct Checker<'a> {
     /// What the last outcome depends on, and the lowest stack slot that any claim reads.
     depends: Parts,
     lowest_slot: u64,
+    run: Run,
     /// The instruction that is being executed.
     index: u32,
     class: Insn,
@@ -175,9 +176,11 @@ const WALK_EVERY: u64 = 997;
 /// instruction does not depend on the depth of the stack.
 const WALK_FRAMES: u64 = 64;
 
-/// The maximum size of the compiled rows of one unwinder, in bytes; then they are dropped. Rows are
-/// needed only for new code and for walks, and then only those of a few functions.
-const CACHE_MAX: usize = 128 << 10;
+/// The compiled rows of one unwinder are dropped when they have this many bytes, and this many for
+/// each distinct instruction. Rows are needed only for new code and for walks, and then only those
+/// of a few functions.
+const CACHE_MIN: usize = 128 << 10;
+const CACHE_PER_INSTRUCTION: usize = 4;
 
 impl<'a> Checker<'a> {
     /// A checker that finds images by `images`. All `engines` must read tables.
@@ -216,6 +219,7 @@ impl<'a> Checker<'a> {
             changed: claim::ALL,
             depends: 0,
             lowest_slot: 0,
+            run: Run::NONE,
             index: 0,
             class: Insn::Other,
             before: Cpu::default(),
@@ -232,7 +236,8 @@ impl<'a> Checker<'a> {
     }
 
     /// The results, and the images that are mapped at the end.
-    pub fn finish(self) -> (Results, image::AddressSpace) {
+    pub fn finish(mut self) -> (Results, image::AddressSpace) {
+        self.end_run();
         let truth = self.stats();
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let found = self.findings.finish();
@@ -243,7 +248,7 @@ impl<'a> Checker<'a> {
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
         }
         let mut memory = self.code.memory();
-        memory.findings = self.findings.bytes();
+        memory.findings += self.findings.bytes();
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
         memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
@@ -267,8 +272,9 @@ impl<'a> Checker<'a> {
 
     #[cold]
     fn look_up(&mut self, core: &Core, insn: &Executed) {
+        let rows_max = CACHE_MIN.max(self.code.count() * CACHE_PER_INSTRUCTION);
         for cache in &mut self.caches {
-            if cache.bytes() > CACHE_MAX {
+            if cache.bytes() > rows_max {
                 cache.forget_units();
             }
         }
@@ -364,95 +370,14 @@ impl<'a> Checker<'a> {
             }
         }
     }
-
-    /// Counts what is wrong at the next instruction.
-    #[inline]
-    fn count(&mut self, core: &Core, insn: &Executed) {
-        if self.no_table != 0 {
-            self.count_generated(insn.rip);
-        }
-        let place = self.code.findings(insn.index).map_or(NONE, |last| *last);
-        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
-        let mut left = self.wrong;
-        while left != 0 {
-            let which = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let wrong = self.judged[which].wrong;
-            let check = (which, Check::Instruction);
-            let now = (activation, self.number);
-            let again = self.findings.again(place, check, wrong, now);
-            let is_wrong = match again {
-                Some(is_wrong) => is_wrong,
-                None => self.add(core, insn, which),
-            };
-            self.tallies[which].wrong += u64::from(is_wrong);
-        }
-    }
-
-    /// Adds an outcome that is new at this instruction.
-    #[cold]
-    #[inline(never)]
-    fn add(&mut self, core: &Core, insn: &Executed, which: usize) -> bool {
-        let (Some(&held), Some(&mut last)) =
-            (self.tracker.frames().last(), self.code.findings(insn.index))
-        else {
-            return false;
-        };
-        let mut last = last;
-        let found = self.contradictions(core, insn.rip, &held, which);
-        let site = findings::Site {
-            place: self.places.at(&self.space, insn.rip),
-            address: insn.rip,
-            activation: self.activation(self.tracker.frames().len().checked_sub(1)),
-            number: self.number,
-        };
-        if found.is_empty() {
-            self.walks.disagree(which, &site, "the quick check");
-        }
-        let check = (which, Check::Instruction);
-        let wrong = self.judged[which].wrong;
-        let is_wrong = self.findings.add(&mut last, wrong, check, site, &found);
-        if let Some(place) = self.code.findings(insn.index) {
-            *place = last;
-        }
-        is_wrong
-    }
-
-    /// The contradictions that the one-frame check finds in the innermost frame.
-    #[cold]
-    fn contradictions(
-        &mut self,
-        core: &Core,
-        rip: u64,
-        held: &Held,
-        which: usize,
-    ) -> Vec<Contradiction> {
-        let live = live_registers(&core.state, rip);
-        let truth = Truth::Known(vec![top(&core.state.cpu_at(rip), held.cfa), outer(held, 0)]);
-        let subject = Subject {
-            space: &self.space,
-            memory: &core.memory,
-            truth: &truth,
-            live: &live,
-        };
-        let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
-        for contradiction in &mut found {
-            let row = contradiction.row.as_ref();
-            if row.is_some_and(|row| row.rule.by_frame_pointer)
-                && let Some(code) = frame_pointer_cause(&subject, 0)
-            {
-                contradiction.code = code;
-            }
-        }
-        found
-    }
 }
 
 impl Observer for Checker<'_> {
     #[inline]
     fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
+        self.end_run();
         self.forget_stale();
-        if !self.code.enter(block) {
+        if !self.code.enter(block, operations) {
             let range = core.state.rip..end;
             let mut place_of = PlaceOf::new(&mut self.places, &self.space);
             self.code
@@ -460,8 +385,28 @@ impl Observer for Checker<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn before(&mut self, core: &Core, insn: &Executed) {
+        match self.run.goes_on(insn.index) {
+            true => self.go_on(core, insn),
+            false => self.begin(core, insn),
+        }
+    }
+
+    #[inline(always)]
+    fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
+        match self.run.is_active() {
+            true => self.number += 1,
+            false => self.end(core, insn, next),
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// An instruction that is not in a run is about to be executed.
+    #[inline(never)]
+    fn begin(&mut self, core: &Core, insn: &Executed) {
+        self.end_run();
         let known = match self.code.known(insn.index) {
             Some(known) if known.claims != NONE => known,
             _ => {
@@ -477,6 +422,9 @@ impl Observer for Checker<'_> {
         self.index = insn.index;
         let same = set == self.last_set && self.changed & self.depends == 0;
         if same || self.judge(core, insn.rip, set) {
+            if self.last_set == set && self.start_run(insn.index) {
+                return self.before(core, insn);
+            }
             self.checked += 1;
             if self.wrong | self.no_table != 0 {
                 self.count(core, insn);
@@ -485,10 +433,10 @@ impl Observer for Checker<'_> {
         if self.number >= self.next_walk {
             self.walk(core, insn.rip);
         }
-        self.changed = writes;
+        self.changed = Parts::from(writes);
         if stores != NO_STORES {
             self.about_to_store(core, insn.rip, set, stores);
-        } else if writes & claim::RSP != 0 {
+        } else if self.changed & claim::RSP != 0 {
             self.about_to_push(core, set);
         }
         if !matches!(
@@ -500,8 +448,9 @@ impl Observer for Checker<'_> {
         }
     }
 
+    /// An instruction that is not in a run was executed.
     #[inline]
-    fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
+    fn end(&mut self, core: &Core, insn: &Executed, next: u64) {
         // At a system call the kernel has not written yet.
         if !self.hits.is_empty() && self.class != Insn::Syscall {
             self.stored(core, insn.rip);
@@ -512,9 +461,7 @@ impl Observer for Checker<'_> {
             self.step_slow(core, self.class, next);
         }
     }
-}
 
-impl Checker<'_> {
     fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
         if self.stores.is_waiting() {
             self.returned(class, next);

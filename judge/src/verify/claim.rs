@@ -327,6 +327,29 @@ impl Simple {
         wrong
     }
 
+    /// Whether these bits say all about what is wrong but the values: each word can be read, so
+    /// that there is no other reason.
+    pub(super) fn is_plain(
+        &self,
+        wrong: Wrong,
+        gpr: &impl Fn(usize) -> u64,
+        memory: &AddressSpace,
+    ) -> bool {
+        // The distance from rbp of a frame pointer to the CFA: its cause is known by the CFA then.
+        const FRAME_POINTER_OFFSET: i32 = 16;
+        let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
+        let can_be_read = |saved: &Saved| match *saved {
+            Saved::At(offset) => {
+                let address = cfa.wrapping_add_signed(offset.into());
+                memory.read_u64(address).is_ok()
+            }
+            Saved::Nothing | Saved::Same => true,
+        };
+        wrong & (NOTHING | MISREAD) == 0
+            && (!self.ends_at_zero || self.offset == FRAME_POINTER_OFFSET)
+            && self.saved.iter().all(can_be_read)
+    }
+
     /// The lowest slot that it names.
     pub(super) fn lowest(&self, gpr: &impl Fn(usize) -> u64) -> u64 {
         let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());

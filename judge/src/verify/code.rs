@@ -3,7 +3,8 @@
 //! however many processes execute it.
 
 use super::blocks::{Blocks, PlaceOf};
-use super::claim::{Claim, PART_OF, Parts, Wrong};
+use super::claim::{Claim, PART_OF, Parts, RSP, Wrong};
+use super::findings::Confirmed;
 use super::marks::Marks;
 use super::memory::{MemoryUse, list_bytes};
 use super::numbered::{Numbered, grow_tight, push_tight};
@@ -36,8 +37,10 @@ pub(super) struct Known {
     /// For a call, the number of the claims at its return address ([`Code::returns`]). For other
     /// instructions, the number of what it stores ([`Code::stores`]).
     more: u32,
-    /// What it may change, except memory.
-    pub(super) writes: Parts,
+    /// What it may change, except memory: the lower bits of [`Parts`].
+    pub(super) writes: u8,
+    /// The length of the [run](Code::run) that starts with it plus 1; 0 if not computed.
+    run: u8,
     pub(super) class: Insn,
 }
 
@@ -49,6 +52,7 @@ impl Known {
         claims: NONE,
         more: NO_STORES,
         writes: 0,
+        run: 0,
         class: Insn::Other,
     };
 
@@ -104,46 +108,30 @@ pub(super) struct Set {
 
 /// The instructions that were met in one address space, with its current images.
 pub(super) struct Met {
-    /// By block number.
-    blocks: Vec<MetBlock>,
-    current: MetBlock,
+    /// By block number, the index of its first instruction in [`Code::instructions`]; [`NONE`] if it
+    /// was not met.
+    blocks: Vec<u32>,
+    /// The index of the first instruction of the current block.
+    current: u32,
+    /// The number of its operations.
+    operations: u32,
+    /// Whether that is an instruction by itself.
+    is_single: bool,
     generation: u64,
-    /// The last wrong outcome of each instruction, as a number in [`super::findings`]; [`NONE`] if
-    /// there is none.
-    findings: Vec<u32>,
-    /// The entries of `findings` for an instruction by itself, which are used again for the next.
-    single: Range<usize>,
-    /// Like `findings`, by number in [`Code::returns`].
-    behind: Vec<u32>,
+    confirmed: Confirmed,
     /// By number in [`Code::returns`], a bit for each call that was executed.
     called: Vec<u64>,
-}
-
-/// A block that was met.
-#[derive(Clone, Copy, Debug)]
-struct MetBlock {
-    /// The index of its first instruction in [`Code::instructions`]; [`NONE`] if it was not met.
-    known: u32,
-    /// The index of its first instruction in [`Met::findings`].
-    findings: u32,
-}
-
-impl MetBlock {
-    const NOTHING: MetBlock = MetBlock {
-        known: NONE,
-        findings: NONE,
-    };
 }
 
 impl Default for Met {
     fn default() -> Met {
         Met {
             blocks: Vec::new(),
-            current: MetBlock::NOTHING,
+            current: NONE,
+            operations: 0,
+            is_single: false,
             generation: 0,
-            findings: Vec::new(),
-            single: 0..0,
-            behind: Vec::new(),
+            confirmed: Confirmed::default(),
             called: Vec::new(),
         }
     }
@@ -154,10 +142,13 @@ pub(super) struct Code {
     /// Those in the address space of the running process.
     pub(super) met: Met,
     instructions: Vec<Known>,
+    /// For each of `instructions`, its last wrong outcome, as a number in [`super::findings`];
+    /// [`NONE`] if there is none.
+    findings: Vec<u32>,
     blocks: Blocks,
-    /// The entries for an instruction by itself, which are used again for the next one.
-    single: Range<usize>,
     pub(super) returns: Vec<Behind>,
+    /// Like `findings`, for each of `returns`.
+    findings_behind: Vec<u32>,
     returns_by_address: HashMap<(u64, PlaceId, PlaceId), u32>,
     sets: Numbered<Set>,
     claims: Numbered<Claim>,
@@ -219,8 +210,9 @@ impl Code {
             met: Met::default(),
             instructions: Vec::new(),
             blocks: Blocks::default(),
-            single: 0..0,
+            findings: Vec::new(),
             returns: Vec::new(),
+            findings_behind: Vec::new(),
             returns_by_address: HashMap::new(),
             sets: Numbered::new(),
             claims: Numbered::new(),
@@ -244,6 +236,11 @@ impl Code {
         self.addresses
     }
 
+    /// The number of distinct addresses that were looked up.
+    pub(super) fn count(&self) -> usize {
+        self.addresses.count() as usize
+    }
+
     /// A set of claims.
     #[inline]
     pub(super) fn set(&self, id: u32) -> Option<&Set> {
@@ -265,9 +262,11 @@ impl Code {
     /// The memory used.
     pub(super) fn memory(&self) -> MemoryUse {
         let lists = list_bytes(&self.instructions) + self.blocks.bytes() + self.met.bytes();
+        let findings = list_bytes(&self.findings) + list_bytes(&self.findings_behind);
         let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
         MemoryUse {
             known: lists + returns + self.stores.bytes(),
+            findings,
             claims: self.sets.bytes() + self.claims.bytes(),
             met: self.addresses.bytes(),
             ..MemoryUse::default()
@@ -278,13 +277,15 @@ impl Code {
     /// [`Code::enter_new`].
     #[inline]
     #[must_use]
-    pub(super) fn enter(&mut self, block: Option<BlockId>) -> bool {
+    pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) -> bool {
         if let Some(id) = block
             && id.generation == self.met.generation
             && let Some(&met) = self.met.blocks.get(id.number as usize)
-            && met.known != NONE
+            && met != NONE
         {
             self.met.current = met;
+            self.met.operations = operations as u32;
+            self.met.is_single = false;
             return true;
         }
         false
@@ -299,59 +300,138 @@ impl Code {
         operations: usize,
         place_of: &mut PlaceOf<'_>,
     ) {
-        let Some(id) = block else {
-            if self.single.len() < operations {
-                self.single = self.add_instructions(operations);
-            }
-            if self.met.single.len() < operations {
-                self.met.single = self.met.add_findings(operations);
-            }
-            self.instructions[self.single.clone()].fill(Known::NOTHING);
-            self.met.findings[self.met.single.clone()].fill(NONE);
-            self.met.current = MetBlock {
-                known: self.single.start as u32,
-                findings: self.met.single.start as u32,
-            };
-            return;
-        };
-        if id.generation != self.met.generation {
+        if let Some(id) = block
+            && id.generation != self.met.generation
+        {
             self.clear();
             self.met.generation = id.generation;
         }
-        let key = self.blocks.key(memory, range, operations, place_of);
+        let operations_of = (operations, block.is_none());
+        let key = self.blocks.key(memory, range, operations_of, place_of);
         let known = self.blocks.get(&key).unwrap_or_else(|| {
             let at = self.add_instructions(operations).start as u32;
             self.blocks.insert(key, at);
             at
         });
         let met = &mut self.met;
-        let findings = met.add_findings(operations).start as u32;
-        met.current = MetBlock { known, findings };
+        met.current = known;
+        met.operations = operations as u32;
+        met.is_single = block.is_none();
+        let Some(id) = block else { return };
         let number = id.number as usize;
         if met.blocks.len() <= number {
-            grow_tight(&mut met.blocks, number + 1, MetBlock::NOTHING);
+            grow_tight(&mut met.blocks, number + 1, NONE);
         }
-        met.blocks[number] = met.current;
+        met.blocks[number] = known;
     }
 
     fn add_instructions(&mut self, count: usize) -> Range<usize> {
         let start = self.instructions.len();
         grow_tight(&mut self.instructions, start + count, Known::NOTHING);
+        grow_tight(&mut self.findings, start + count, NONE);
         start..start + count
     }
 
     /// What is known about an instruction of the current block.
     #[inline(always)]
     pub(super) fn known(&mut self, index: u32) -> Option<&mut Known> {
-        let at = self.met.current.known as usize + index as usize;
+        let at = self.met.current as usize + index as usize;
         self.instructions.get_mut(at)
     }
 
-    /// The last wrong outcome of an instruction of the current block.
+    /// The index of the instruction after that at `index`, in the current block. An instruction of
+    /// two operations has the index of the second one.
     #[inline]
-    pub(super) fn findings(&mut self, index: u32) -> Option<&mut u32> {
-        let at = self.met.current.findings as usize + index as usize;
-        self.met.findings.get_mut(at)
+    pub(super) fn next_index(&self, index: u32) -> u32 {
+        let at = self.met.current as usize + index as usize + 1;
+        let is_first = self.instructions.get(at).is_some_and(|k| k.claims == NONE);
+        index + 1 + u32::from(is_first)
+    }
+
+    /// The number of instructions from that at `index` on, in the current block, that all have its
+    /// outcome: they have the same claims, which depend on no register that one of them but the
+    /// last writes, and they neither move rsp, nor transfer control, nor store anywhere but to an
+    /// operand.
+    #[inline]
+    pub(super) fn run(&mut self, index: u32) -> u32 {
+        let run = self.known(index).map_or(1, |known| known.run);
+        match run {
+            0 => self.find_run(index),
+            run => u32::from(run) - 1,
+        }
+    }
+
+    #[cold]
+    fn find_run(&mut self, index: u32) -> u32 {
+        let first = self.met.current as usize + index as usize;
+        let set = self.instructions[first].claims;
+        let Some(&Set { depends, .. }) = self.sets.get(set) else {
+            return 0;
+        };
+        let (mut len, mut at) = (0, index);
+        while at < self.met.operations && len < u32::from(u8::MAX) - 1 {
+            let known = &self.instructions[self.met.current as usize + at as usize];
+            let is_quiet = known.claims == set
+                && matches!(known.class, Insn::Other | Insn::Jump)
+                && Parts::from(known.writes) & RSP == 0
+                && known.stores() & HOOK == 0
+                && matches!(self.stores(known.stores()), Stores::Nothing | Stores::At(_));
+            if known.claims == NONE {
+                // What follows has not been executed yet.
+                return len;
+            }
+            if !is_quiet {
+                break;
+            }
+            len += 1;
+            if Parts::from(known.writes) & depends != 0 {
+                break;
+            }
+            at = self.next_index(at);
+        }
+        self.instructions[first].run = len as u8 + 1;
+        len
+    }
+
+    /// The last wrong outcome of an instruction of the current block, and those that were met in
+    /// this address space.
+    #[inline]
+    pub(super) fn findings(&self, index: u32) -> (u32, &Confirmed) {
+        let at = self.met.current as usize + index as usize;
+        let last = self.findings.get(at);
+        (last.copied().unwrap_or(NONE), &self.met.confirmed)
+    }
+
+    /// Like [`Code::findings`], to add an outcome. That of an instruction by itself is looked up
+    /// each time.
+    pub(super) fn findings_mut(
+        &mut self,
+        index: u32,
+    ) -> Option<(&mut u32, Option<&mut Confirmed>)> {
+        let at = self.met.current as usize + index as usize;
+        let last = self.findings.get_mut(at)?;
+        let Met {
+            confirmed,
+            is_single,
+            ..
+        } = &mut self.met;
+        Some((last, (!*is_single).then_some(confirmed)))
+    }
+
+    /// Like [`Code::findings`], for the rows at a return address, by its number in
+    /// [`Code::returns`].
+    pub(super) fn findings_behind(&self, behind: u32) -> (u32, &Confirmed) {
+        let last = self.findings_behind.get(behind as usize);
+        (last.copied().unwrap_or(NONE), &self.met.confirmed)
+    }
+
+    /// Like [`Code::findings_behind`], to add an outcome.
+    pub(super) fn findings_behind_mut(
+        &mut self,
+        behind: u32,
+    ) -> Option<(&mut u32, Option<&mut Confirmed>)> {
+        let last = self.findings_behind.get_mut(behind as usize)?;
+        Some((last, Some(&mut self.met.confirmed)))
     }
 
     /// Looks up an instruction. `is_hook`: it is the first of a function that registers tables.
@@ -366,7 +446,8 @@ impl Code {
         let bytes = bytes(&core.memory, insn);
         let class = classify(&bytes);
         let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
-        let mut writes = 0;
+        // Registers are in the lower bits.
+        let mut writes: Parts = 0;
         for (number, part) in PART_OF.iter().enumerate() {
             if effects.registers & 1 << number != 0 {
                 writes |= part;
@@ -379,7 +460,8 @@ impl Code {
         };
         let known = Known {
             claims,
-            writes,
+            writes: writes as u8,
+            run: 0,
             class,
             more,
         };
@@ -448,6 +530,7 @@ impl Code {
         };
         let at = self.returns.len() as u32;
         push_tight(&mut self.returns, behind);
+        push_tight(&mut self.findings_behind, NONE);
         self.returns_by_address.insert(key, at);
         at
     }
@@ -470,25 +553,9 @@ impl Code {
 }
 
 impl Met {
-    fn add_findings(&mut self, count: usize) -> Range<usize> {
-        let start = self.findings.len();
-        grow_tight(&mut self.findings, start + count, NONE);
-        start..start + count
-    }
-
-    /// The last wrong outcome of the rows at a return address, by its number in [`Code::returns`].
-    pub(super) fn behind(&mut self, behind: u32) -> &mut u32 {
-        let at = behind as usize;
-        if self.behind.len() <= at {
-            grow_tight(&mut self.behind, at + 1, NONE);
-        }
-        &mut self.behind[at]
-    }
-
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let findings = list_bytes(&self.findings) + list_bytes(&self.behind);
-        list_bytes(&self.blocks) + findings + list_bytes(&self.called)
+        list_bytes(&self.blocks) + self.confirmed.bytes() + list_bytes(&self.called)
     }
 }
 

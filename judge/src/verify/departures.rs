@@ -6,9 +6,9 @@
 //! loaded so that frames are left, or a modified return address is used, and after the jump the
 //! registers are those that the row gave.
 
-use super::memory::list_bytes;
 use crate::check::Contradiction;
 use hashbrown::HashMap;
+use std::collections::VecDeque;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::Cpu;
 
@@ -32,7 +32,7 @@ pub(super) type Activation = Option<u64>;
 /// The wrong outcomes of functions that have not returned yet.
 #[derive(Default)]
 pub(super) struct Departures {
-    seen: Vec<Seen>,
+    seen: VecDeque<Seen>,
     /// By outcome, what the row gave when it was first met.
     given: HashMap<u32, Vec<(Reg, u64)>>,
     /// By outcome, how often its function then left as its row says.
@@ -42,15 +42,23 @@ pub(super) struct Departures {
 }
 
 impl Departures {
+    /// Whether the values of a new outcome will be remembered. If not, it is no matter in which
+    /// function the outcome is met.
+    pub(super) fn learns(&self, found: &[Contradiction]) -> bool {
+        let is_given = |c: &Contradiction| c.given.is_some() && !c.misread;
+        !self.is_full() && !found.is_empty() && found.iter().all(is_given)
+    }
+
+    /// Whether no more values can be remembered.
+    pub(super) fn is_full(&self) -> bool {
+        self.given.len() >= GIVEN_MAX
+    }
+
     /// Records the values of a new outcome.
     pub(super) fn learn(&mut self, outcome: u32, found: &[Contradiction]) {
-        let given = found.iter().map(|c| Some((c.reg, c.given?)));
-        let given: Option<Vec<_>> = given.collect();
-        if let Some(given) = given.filter(|given| !given.is_empty())
-            && self.given.len() < GIVEN_MAX
-            && !found.iter().any(|c| c.misread)
-        {
-            self.given.insert(outcome, given);
+        if self.learns(found) {
+            let given = found.iter().filter_map(|c| Some((c.reg, c.given?)));
+            self.given.insert(outcome, given.collect());
         }
     }
 
@@ -60,7 +68,7 @@ impl Departures {
         if self.seen.len() == SEEN_MAX {
             self.seen.drain(..SEEN_MAX / 2);
         }
-        self.seen.push(Seen {
+        self.seen.push_back(Seen {
             outcome,
             activation,
             number,
@@ -120,7 +128,7 @@ impl Departures {
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let maps = self.given.allocation_size() + self.left.allocation_size();
-        list_bytes(&self.seen) + maps
+        self.seen.capacity() * size_of::<Seen>() + maps
     }
 }
 

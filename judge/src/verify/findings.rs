@@ -5,7 +5,7 @@ use super::code::{NONE, UNWINDERS_MAX};
 use super::departures::{Activation, Departures};
 use super::log::Log;
 use super::memory::list_bytes;
-use super::numbered::push_tight;
+use super::numbered::{grow_tight, push_tight};
 use super::places::PlaceId;
 use crate::check::{Class, Contradiction};
 use hashbrown::{HashMap, HashSet};
@@ -140,10 +140,38 @@ pub(super) struct Found {
 struct Outcome {
     /// The next outcome at the place; none if there is no outcome with this number.
     next: u32,
+    /// The number of what was found ([`Log::content`]). [`NONE`] if it belongs to one process.
+    content: u32,
     /// How often it was met: the lower 32 bits, and the upper 16.
     count: u32,
     count_high: u16,
     what: What,
+}
+
+/// The outcomes that were met in one address space, with its current images. There, an outcome that
+/// is met again has the cause that it had the first time.
+#[derive(Default)]
+pub(super) struct Confirmed(Vec<u64>);
+
+impl Confirmed {
+    #[inline]
+    pub(super) fn contains(&self, outcome: u32) -> bool {
+        let word = self.0.get(outcome as usize / 64);
+        word.is_some_and(|word| word & 1 << (outcome % 64) != 0)
+    }
+
+    pub(super) fn insert(&mut self, outcome: u32) {
+        let at = outcome as usize / 64;
+        if self.0.len() <= at {
+            grow_tight(&mut self.0, at + 1, 0);
+        }
+        self.0[at] |= 1 << (outcome % 64);
+    }
+
+    /// The heap memory used, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        list_bytes(&self.0)
+    }
 }
 
 /// The unwinder, the check, what was wrong, and whether the one-frame check confirms it.
@@ -207,50 +235,101 @@ impl Findings {
         }
         let mut last = NONE;
         let found = std::slice::from_ref(found);
-        self.add(&mut last, 0, (unwinder, Check::Walk), site, found);
+        let place = (&mut last, None);
+        self.add(place, 0, (unwinder, Check::Walk), site, found);
         self.walks.insert(key, last);
     }
 
     /// Counts an outcome that was met before, and returns whether it was a contradiction. `None` if
-    /// it is new and must be added. `last` is the number of the last outcome at the place.
+    /// it is new and must be added.
     #[inline]
     pub(super) fn again(
         &mut self,
-        mut last: u32,
+        place: (u32, &Confirmed),
+        check: (usize, Check),
+        wrong: Wrong,
+        now: (Activation, u64),
+    ) -> Option<bool> {
+        let outcome = self.find(place, check, wrong)?;
+        Some(self.count(outcome, now))
+    }
+
+    /// The number of an outcome that was met before. `last` is that of the last outcome at the
+    /// place.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        (mut last, confirmed): (u32, &Confirmed),
         (which, check): (usize, Check),
         wrong: Wrong,
-        (activation, number): (Activation, u64),
-    ) -> Option<bool> {
+    ) -> Option<u32> {
         let what = what(which, check, wrong);
         loop {
-            let outcome = self.outcomes.get_mut(last as usize)?;
-            if outcome.what & !BORNE_OUT == what {
-                outcome.again();
-                self.departures.meet(last, activation, number);
-                return Some(outcome.what & BORNE_OUT != 0);
+            let outcome = self.outcomes.get(last as usize)?;
+            if outcome.what & !BORNE_OUT == what && confirmed.contains(last) {
+                return Some(last);
             }
             last = outcome.next;
         }
     }
 
-    /// Adds an outcome as the `last` one of its place. Returns whether there is a contradiction.
+    /// Counts an outcome. Returns whether it is a contradiction.
+    #[inline]
+    pub(super) fn count(&mut self, id: u32, (activation, number): (Activation, u64)) -> bool {
+        let Some(outcome) = self.outcomes.get_mut(id as usize) else {
+            return false;
+        };
+        outcome.again();
+        self.departures.meet(id, activation, number);
+        outcome.what & BORNE_OUT != 0
+    }
+
+    /// Adds an outcome as the `last` one of its place, or counts one with the same content that
+    /// another process met there. Without `confirmed`, it is not met [again](Findings::again).
+    /// Returns whether there is a contradiction.
+    ///
+    /// An outcome whose values are remembered until its function is left is always added: how often
+    /// it was met is compared with how often its function then left as its row says.
     pub(super) fn add(
         &mut self,
-        last: &mut u32,
+        (last, confirmed): (&mut u32, Option<&mut Confirmed>),
         wrong: Wrong,
         (which, check): (usize, Check),
         site: Site,
         contradictions: &[Contradiction],
     ) -> bool {
         let is_wrong = !contradictions.is_empty();
-        let id = self.outcomes.len() as u32;
         let borne_out = if is_wrong { BORNE_OUT } else { 0 };
+        let what = what(which, check, wrong) + borne_out;
+        let content = match self.departures.learns(contradictions) {
+            true => NONE,
+            false => self.log.content(contradictions),
+        };
+        let mut known = *last;
+        while content != NONE
+            && let Some(outcome) = self.outcomes.get_mut(known as usize)
+        {
+            if (outcome.what, outcome.content) == (what, content) {
+                outcome.again();
+                if let Some(confirmed) = confirmed {
+                    confirmed.insert(known);
+                }
+                self.departures.meet(known, site.activation, site.number);
+                return is_wrong;
+            }
+            known = outcome.next;
+        }
+        let id = self.outcomes.len() as u32;
         let outcome = Outcome {
             next: *last,
+            content,
             count: 1,
             count_high: 0,
-            what: what(which, check, wrong) + borne_out,
+            what,
         };
+        if let Some(confirmed) = confirmed {
+            confirmed.insert(id);
+        }
         push_tight(&mut self.outcomes, outcome);
         *last = id;
         let place = (site.place, site.address);
@@ -258,6 +337,32 @@ impl Findings {
         self.departures.learn(id, contradictions);
         self.departures.meet(id, site.activation, site.number);
         is_wrong
+    }
+
+    /// Counts an outcome that another process met, without its contradictions: they all gave
+    /// values, and follow from `wrong`. Returns false if there is none.
+    pub(super) fn add_plain(
+        &mut self,
+        (last, confirmed): (&mut u32, Option<&mut Confirmed>),
+        wrong: Wrong,
+        (which, check): (usize, Check),
+        site: &Site,
+    ) -> bool {
+        if !self.departures.is_full() {
+            return false;
+        }
+        let what = what(which, check, wrong) + BORNE_OUT;
+        let mut known = *last;
+        while let Some(outcome) = self.outcomes.get(known as usize) {
+            if outcome.what == what && self.log.is_plain(outcome.content) {
+                if let Some(confirmed) = confirmed {
+                    confirmed.insert(known);
+                }
+                return self.count(known, (site.activation, site.number));
+            }
+            known = outcome.next;
+        }
+        false
     }
 
     /// The heap memory used, in bytes.

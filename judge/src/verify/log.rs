@@ -4,9 +4,11 @@
 //! Shared content is stored once; addresses and values are stored as differences from the last
 //! ones, in LEB128. The log is written once for each new outcome, and read after the run.
 
+use super::code::NONE;
 use super::numbered::{Numbered, reserve_tight};
 use super::places::PlaceId;
 use crate::check::Contradiction;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -32,6 +34,10 @@ struct Kind {
     row: Option<u32>,
 }
 
+/// What is alike in outcomes that are counted together: the content of the contradictions but the
+/// last one, the kind of the last one, and its reason but for values.
+type Content = (u32, u32, Option<(Discriminant<Reason>, Code)>);
+
 /// The last values, from which differences are stored.
 struct Last {
     address: u64,
@@ -51,6 +57,7 @@ pub(super) struct Log {
     kinds: Numbered<Kind>,
     reasons: Numbered<Reason>,
     rows: Numbered<Row>,
+    contents: Numbered<Content>,
     last: Box<Last>,
 }
 
@@ -72,8 +79,43 @@ impl Log {
             kinds: Numbered::new(),
             reasons: Numbered::new(),
             rows: Numbered::new(),
+            contents: Numbered::new(),
             last: Box::new(BEGIN),
         }
+    }
+
+    /// The number of the content of contradictions. They are the same but for values if it is the
+    /// same.
+    pub(super) fn content(&mut self, contradictions: &[Contradiction]) -> u32 {
+        contradictions.iter().fold(NONE - 1, |before, found| {
+            let kind = self.kind(found);
+            let reason = found.reason.map(|r| (discriminant(&r), r.code()));
+            self.contents.number((before, kind, reason))
+        })
+    }
+
+    /// Whether all contradictions of this content gave values, which were not misread.
+    pub(super) fn is_plain(&self, mut content: u32) -> bool {
+        let mut is_plain = content < NONE - 1;
+        while let Some(&(before, kind, _)) = self.contents.get(content) {
+            let kind = self.kinds.get(kind);
+            is_plain &= kind.is_some_and(|kind| kind.is_given && !kind.misread);
+            content = before;
+        }
+        is_plain
+    }
+
+    fn kind(&mut self, found: &Contradiction) -> u32 {
+        let kind = Kind {
+            code: found.code,
+            reg: found.reg,
+            is_return: matches!(found.pc, CodeAddress::Return(_)),
+            is_given: found.given.is_some(),
+            misread: found.misread,
+            has_reason: found.reason.is_some(),
+            row: found.row.as_deref().map(|&row| self.rows.number(row)),
+        };
+        self.kinds.number(kind)
     }
 
     /// Adds the contradictions of an outcome at `address`, all in the same frame.
@@ -91,16 +133,7 @@ impl Log {
         let frame = contradictions.first().map_or(0, |found| found.frame);
         self.put(frame as u64 * COUNTS + contradictions.len() as u64);
         for found in contradictions {
-            let kind = Kind {
-                code: found.code,
-                reg: found.reg,
-                is_return: matches!(found.pc, CodeAddress::Return(_)),
-                is_given: found.given.is_some(),
-                misread: found.misread,
-                has_reason: found.reason.is_some(),
-                row: found.row.as_deref().map(|&row| self.rows.number(row)),
-            };
-            let kind = self.kinds.number(kind);
+            let kind = self.kind(found);
             self.put(kind.into());
             if let Some(reason) = found.reason {
                 let reason = self.reasons.number(reason);
@@ -141,6 +174,7 @@ impl Log {
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let shared = self.kinds.bytes() + self.reasons.bytes() + self.rows.bytes();
+        let shared = shared + self.contents.bytes();
         self.bytes.capacity() + shared + size_of::<Last>()
     }
 }

@@ -126,6 +126,12 @@ impl Tracker {
         quick
     }
 
+    /// Counts `count` instructions for which [`Tracker::step_quick`] would return true.
+    pub fn step_many(&mut self, count: u64) {
+        self.stats.instructions += count;
+        self.stats.unknown += if self.doubt { count } else { 0 };
+    }
+
     /// The frames held, outermost first.
     pub fn frames(&self) -> &[Held] {
         &self.chain.frames

@@ -71,14 +71,13 @@ impl Checker<'_> {
         held: &Held,
         callee: &Held,
     ) {
-        let known = *self.code.met.behind(behind);
+        let known = self.code.findings_behind(behind);
         let activation = self.activation(self.tracker.frames().len().checked_sub(2));
         let now = (activation, self.number);
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
                 let found = self.call_contradictions(core, which, check, held, callee);
-                let known = self.code.met.behind(behind);
                 let site = Site {
                     // The place of the call, which was executed.
                     place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),
@@ -87,6 +86,9 @@ impl Checker<'_> {
                     number: self.number,
                 };
                 let check = (which, check);
+                let Some(known) = self.code.findings_behind_mut(behind) else {
+                    return;
+                };
                 self.findings.add(known, wrong, check, site, &found)
             }
         };

@@ -27,6 +27,7 @@ fn bare(range: Range<u64>) -> Mapping {
 
 impl ProcessObserver for Checker<'_> {
     fn started(&mut self, core: &Core, stack_end: u64) {
+        self.end_run();
         let cpu = core.state.cpu_at(core.state.rip);
         self.earlier = self.earlier.plus(&self.own_stats());
         self.generated
@@ -52,6 +53,7 @@ impl ProcessObserver for Checker<'_> {
         permissions: Permissions,
         file: Option<MappedFile<'_>>,
     ) {
+        self.end_run();
         if !self.observed {
             return;
         }
@@ -79,6 +81,7 @@ impl ProcessObserver for Checker<'_> {
         permissions: Permissions,
         file: Option<MappedFile<'_>>,
     ) {
+        self.end_run();
         if !self.observed {
             return;
         }
@@ -100,6 +103,7 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn unmapped(&mut self, range: Range<u64>) {
+        self.end_run();
         if !self.observed {
             return;
         }
@@ -111,11 +115,13 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+        self.end_run();
         let tracker = thread_tracker(state, memory);
         self.others.insert(task, (tracker, Vec::new()));
     }
 
     fn forked(&mut self, child: Task, _: bool, state: &State) {
+        self.end_run();
         let process = OtherProcess {
             task: child,
             space: self.space.clone(),
@@ -131,6 +137,7 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn process_ended(&mut self, process: u32) {
+        self.end_run();
         if let Some(ended) = self.processes.remove(&process) {
             self.earlier = self.earlier.plus(&ended.stats());
             self.generated.end(process, ended.jit);
@@ -138,6 +145,7 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn switched(&mut self, task: Task, core: &Core) {
+        self.end_run();
         self.hits.clear();
         self.changed = claim::ALL;
         if task.process != self.task.process {
@@ -159,22 +167,26 @@ impl ProcessObserver for Checker<'_> {
     }
 
     fn observes(&mut self, observed: bool) {
+        self.end_run();
         self.observed = observed;
     }
 
     fn thread_ended(&mut self, task: Task) {
+        self.end_run();
         if let Some((tracker, _)) = self.others.remove(&task) {
             self.earlier = self.earlier.plus(tracker.stats());
         }
     }
 
     fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+        self.end_run();
         self.tracker.signal(interrupted, handler, restorer);
         self.changed = claim::ALL;
         self.next_walk = 0;
     }
 
     fn system_call(&mut self, call: &SystemCall, core: &Core) {
+        self.end_run();
         // Other threads may have run since.
         self.before = at_call(call);
         self.called(core, call);

@@ -1,6 +1,7 @@
 //! Tests of the checker on programs of a few instructions, with tables made for them.
 
 use super::*;
+use crate::verify::findings::Check;
 use crate::verify::stores::{Slot, SlotStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,6 +18,7 @@ use unwind_sim_unwind::rule::{Rule, Value};
 
 mod calls;
 mod process;
+mod quiet;
 mod slots;
 mod work;
 

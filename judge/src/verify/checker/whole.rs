@@ -1,7 +1,8 @@
 //! Takes walks of the whole stack at the next instruction.
 
-use super::{Checker, WALK_EVERY, WALK_FRAMES, findings};
+use super::{Checker, WALK_EVERY, WALK_FRAMES};
 use crate::check::Subject;
+use crate::verify::findings;
 use unwind_sim_emulator::Core;
 use unwind_sim_record::registers::live_registers;
 

@@ -53,7 +53,7 @@ impl Fixture {
     }
 
     fn enter_at(&mut self, block: Option<BlockId>, start: u64, operations: usize) -> bool {
-        let is_known = self.code.enter(block);
+        let is_known = self.code.enter(block, operations);
         if !is_known {
             let mut place_of = PlaceOf::new(&mut self.places, &self.space);
             let range = start..start + 16;
@@ -173,45 +173,128 @@ fn a_block_that_is_cut_by_a_fault_is_another_block() {
 }
 
 #[test]
-fn an_instruction_by_itself_is_known_until_the_next_begins() {
+fn an_instruction_by_itself_is_not_a_block_of_one_instruction() {
     let mut all = Fixture::new();
-    all.enter(block(0, 0), 2);
+    let here = TEXT.start;
+    all.enter_at(block(0, 0), here, 1);
     all.mark(0, 10);
-    for _ in 0..3 {
-        all.enter(None, 1);
-        assert_eq!(all.marks(1), [NONE]);
+    for marked in [NONE, 30, 30] {
+        all.enter_at(None, here, 1);
+        assert_eq!(all.marks(1), [marked]);
         all.mark(0, 30);
-        assert_eq!(all.code.instructions.len(), 3);
+        assert_eq!(all.code.instructions.len(), 2);
     }
-    all.enter(None, 2);
+    all.enter_at(None, here, 2);
     assert_eq!(all.marks(2), [NONE; 2]);
-    assert!(all.enter(block(0, 0), 2));
-    assert_eq!(all.marks(2), [10, NONE]);
+    assert!(all.enter_at(block(0, 0), here, 1));
+    assert_eq!(all.marks(1), [10]);
 }
 
-/// What was wrong is kept for each process, and until images change.
+/// Which outcomes were met is kept for each process, and until images change. An instruction by
+/// itself has none that is met again.
 #[test]
 fn outcomes_are_those_of_a_process() {
     let mut all = Fixture::new();
     let here = TEXT.start + 0x100;
+    all.code.findings_behind = vec![NONE; 4];
     for generation in 0..3 {
         all.enter_at(block(4, generation), here, 2);
-        let findings = [0, 1, 2].map(|index| all.code.findings(index).copied());
-        assert_eq!(findings, [Some(NONE), Some(NONE), None]);
-        *all.code.findings(1).expect("an instruction") = 7;
-        assert_eq!(*all.code.met.behind(3), NONE);
-        *all.code.met.behind(3) = 8;
-        all.enter_at(block(5, generation), here + 16, 1);
-        assert_eq!(all.code.findings(0), Some(&mut NONE.clone()));
-        for _ in 0..2 {
-            all.enter_at(None, here, 3);
-            assert_eq!(all.code.findings(2), Some(&mut NONE.clone()));
-            *all.code.findings(2).expect("an instruction") = 9;
-        }
+        let code = &mut all.code;
+        let (last, confirmed) = code.findings_mut(1).expect("an instruction");
+        assert_eq!(*last, if generation == 0 { NONE } else { 7 });
+        *last = 7;
+        assert!(confirmed.is_some());
+        let (last, confirmed) = code.findings_behind_mut(3).expect("a return address");
+        *last = 8;
+        confirmed.expect("those of the process").insert(8);
+        let is_met = |(last, confirmed): (u32, &Confirmed)| (last, confirmed.contains(8));
+        assert_eq!(is_met(code.findings_behind(3)), (8, true));
+        assert_eq!(is_met(code.findings_behind(4)), (NONE, true));
+        all.enter_at(None, here, 3);
+        let (last, confirmed) = all.code.findings_mut(2).expect("an instruction");
+        assert!(*last == NONE && confirmed.is_none());
         assert!(all.enter_at(block(4, generation), here, 2));
-        assert_eq!(all.code.findings(1).copied(), Some(7));
-        assert_eq!(*all.code.met.behind(3), 8);
+        assert_eq!(is_met(all.code.findings(1)), (7, true));
+        assert_eq!(is_met(all.code.findings(0)), (NONE, true));
+        match generation {
+            0 => all.code.clear(),
+            _ => all.code.met = Met::default(),
+        }
+        assert!(!all.enter_at(block(4, generation), here, 2));
+        assert_eq!(is_met(all.code.findings(1)), (7, false));
     }
+}
+
+/// A run ends before an instruction with other claims, and behind one that writes what they name.
+#[test]
+fn a_run_has_one_outcome() {
+    let mut all = Fixture::new();
+    all.enter(block(0, 0), 8);
+    let number = |code: &mut Code, depends| {
+        let set = Set {
+            claims: [0; UNWINDERS_MAX],
+            part_of: [None; UNWINDERS_MAX],
+            depends,
+            has_slow: false,
+            no_table: 0,
+        };
+        code.sets.number(set)
+    };
+    let (one, two) = (number(&mut all.code, RSP | 1), number(&mut all.code, RSP));
+    let plain = Known {
+        claims: one,
+        ..Known::NOTHING
+    };
+    let mut runs = |known: &[Known]| {
+        for (index, known) in (0..).zip(known) {
+            *all.code.known(index).expect("in the block") = *known;
+        }
+        all.code.run(0)
+    };
+    let writes = |writes| Known { writes, ..plain };
+    let class = |class| Known { class, ..plain };
+    let other = Known {
+        claims: two,
+        ..plain
+    };
+    let first = Known::NOTHING;
+    assert_eq!(runs(&[plain; 8]), 8);
+    assert_eq!(runs(&[plain, other]), 1);
+    assert_eq!(runs(&[plain, plain, writes(1), plain]), 3);
+    assert_eq!(runs(&[plain, plain, writes(2), plain, other]), 4);
+    assert_eq!(runs(&[plain, writes(RSP as u8)]), 1);
+    assert_eq!(runs(&[writes(RSP as u8)]), 0);
+    assert_eq!(runs(&[plain, class(Insn::Jump), class(Insn::Ret)]), 2);
+    assert_eq!(runs(&[plain, class(Insn::StoreTop)]), 1);
+    let hook = Known {
+        more: HOOK,
+        ..plain
+    };
+    assert_eq!(runs(&[plain, plain, hook]), 2);
+    let anything = all.code.stores.number(Stores::Anything);
+    let mut runs = |known: &[Known]| {
+        for (index, known) in (0..).zip(known) {
+            *all.code.known(index).expect("in the block") = *known;
+        }
+        all.code.run(0)
+    };
+    let stores = Known {
+        more: anything,
+        ..plain
+    };
+    assert_eq!(runs(&[plain, stores]), 1);
+    // The second one has two operations.
+    assert_eq!(runs(&[plain, first, plain, other]), 2);
+    // What has not been executed yet is looked at again.
+    assert_eq!(
+        runs(&[plain, first, first, first, first, first, first, first]),
+        1
+    );
+    assert_eq!(runs(&[plain; 8]), 8);
+    // It is computed once.
+    *all.code.known(1).expect("in the block") = other;
+    assert_eq!(all.code.run(0), 8);
+    assert_eq!(all.code.next_index(0), 1);
 }
 
 #[test]
@@ -241,8 +324,9 @@ fn what_is_known_is_measured() {
     all.enter(block(0, 0), 100);
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
-    // The instructions, their findings, room for eight block numbers, and the block.
-    assert_eq!(known, 100 * (12 + 4) + 8 * 8 + code.blocks.bytes());
+    // The instructions, room for eight block numbers, and the block.
+    assert_eq!(known, 100 * 12 + 8 * 4 + code.blocks.bytes());
+    assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {
         code.returns_by_address.insert((at, 0, 0), 0);

@@ -89,6 +89,7 @@ fn an_outcome_keeps_its_unwinder_and_check_whatever_was_wrong() {
                 for borne_out in [0, BORNE_OUT] {
                     let outcome = Outcome {
                         next: NONE,
+                        content: 0,
                         count: 1,
                         count_high: 0,
                         what: what(which, check, wrong) + borne_out,
@@ -105,6 +106,7 @@ fn an_outcome_keeps_its_unwinder_and_check_whatever_was_wrong() {
 fn outcomes_are_counted_beyond_32_bits() {
     let mut outcome = Outcome {
         next: NONE,
+        content: 0,
         count: u32::MAX - 1,
         count_high: 0,
         what: 0,
@@ -121,21 +123,35 @@ fn outcomes_are_counted_beyond_32_bits() {
 #[test]
 fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     let mut findings = Findings::new();
-    let (mut last, at) = (NONE, (None, 7));
+    let (mut last, mut met, at) = (NONE, Confirmed::default(), (None, 7));
     let first = (0, Check::Instruction);
-    assert_eq!(findings.again(last, first, 1, at), None, "nothing is known");
-    assert!(findings.add(&mut last, 1, first, site(5), &[contradiction()]));
+    let again = |findings: &mut Findings, last, met: &_, check, wrong| {
+        findings.again((last, met), check, wrong, at)
+    };
+    assert_eq!(
+        again(&mut findings, last, &met, first, 1),
+        None,
+        "nothing is known"
+    );
+    let found = [contradiction()];
+    assert!(findings.add((&mut last, Some(&mut met)), 1, first, site(5), &found));
     assert!(
-        !findings.add(&mut last, 2, first, site(6), &[]),
+        !findings.add((&mut last, Some(&mut met)), 2, first, site(6), &[]),
         "not confirmed"
     );
-    assert_eq!(findings.again(last, first, 1, at), Some(true));
-    assert_eq!(findings.again(last, first, 2, at), Some(false));
-    assert_eq!(findings.again(last, first, 1, at), Some(true));
+    assert_eq!(again(&mut findings, last, &met, first, 1), Some(true));
+    assert_eq!(again(&mut findings, last, &met, first, 2), Some(false));
+    assert_eq!(again(&mut findings, last, &met, first, 1), Some(true));
     // With something else wrong, for another unwinder, and in another check.
-    assert_eq!(findings.again(last, first, 4, at), None);
-    assert_eq!(findings.again(last, (1, Check::Instruction), 1, at), None);
-    assert_eq!(findings.again(last, (0, Check::AtReturn), 1, at), None);
+    assert_eq!(again(&mut findings, last, &met, first, 4), None);
+    assert_eq!(again(&mut findings, last, &met, (1, first.1), 1), None);
+    assert_eq!(
+        again(&mut findings, last, &met, (0, Check::AtReturn), 1),
+        None
+    );
+    // In another process.
+    let other = Confirmed::default();
+    assert_eq!(again(&mut findings, last, &other, first, 1), None);
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [3, 2]);
     let log = findings.log.bytes();
@@ -172,4 +188,71 @@ fn contradictions_of_walks_are_counted_by_unwinder_code_register_and_place() {
     let mut expected = [(2, Reg::Rsp, 3), (2, Reg::Rip, 1), (3, Reg::Rsp, 1)];
     expected.sort_by_key(|(unwinder, reg, _)| (*unwinder, *reg as u8));
     assert_eq!(all, expected);
+}
+
+/// Another process's outcome with the same content is counted with the first, unless its values are
+/// remembered until its function is left.
+#[test]
+fn outcomes_of_processes_are_counted_together() {
+    let unread = |address| Contradiction {
+        given: None,
+        reason: Some(Reason::NoRow { pc: address }),
+        ..contradiction()
+    };
+    let first = (0, Check::Instruction);
+    let mut findings = Findings::new();
+    let mut last = NONE;
+    let mut met = [const { Confirmed(Vec::new()) }; 4];
+    let mut add = |findings: &mut Findings, process: usize, found: &[Contradiction]| {
+        let place = (&mut last, Some(&mut met[process]));
+        assert!(findings.add(place, 1, first, site(process as u64), found));
+        findings.outcomes.len()
+    };
+    assert_eq!(add(&mut findings, 0, &[unread(1)]), 1);
+    assert_eq!(add(&mut findings, 1, &[unread(2)]), 1, "another value");
+    assert_eq!(add(&mut findings, 2, &[unread(1), unread(1)]), 2);
+    assert_eq!(add(&mut findings, 3, &[contradiction()]), 3);
+    assert_eq!(add(&mut findings, 2, &[contradiction()]), 4, "it may leave");
+    let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
+    assert_eq!(counts, [2, 1, 1, 1]);
+    assert_eq!(
+        findings.finish().all.iter().map(|f| f.count).sum::<u64>(),
+        6
+    );
+    for process in [1, 3] {
+        assert_eq!(met[process].contains(0), process == 1);
+        assert_eq!(met[process].contains(2), process == 3);
+    }
+}
+
+/// Where values are no longer remembered, what is wrong is known without looking at it.
+#[test]
+fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
+    let first = (0, Check::Instruction);
+    let mut findings = Findings::new();
+    let mut last = NONE;
+    let plain = [contradiction()];
+    let unread = [Contradiction {
+        given: None,
+        ..contradiction()
+    }];
+    let mut met = Confirmed::default();
+    let mut add_plain = |findings: &mut Findings, last: &mut u32, wrong| {
+        findings.add_plain((last, Some(&mut met)), wrong, first, &site(9))
+    };
+    findings.add((&mut last, None), 1, first, site(0), &plain);
+    assert!(!add_plain(&mut findings, &mut last, 1), "remembered");
+    while !findings.departures.is_full() {
+        findings.add((&mut NONE.clone(), None), 1, first, site(1), &plain);
+    }
+    assert!(!add_plain(&mut findings, &mut last, 1), "of one process");
+    findings.add((&mut last, None), 1, first, site(2), &plain);
+    findings.add((&mut last, None), 2, first, site(3), &unread);
+    findings.add((&mut last, None), 4, first, site(3), &[]);
+    assert!(add_plain(&mut findings, &mut last, 1));
+    let none = [2, 4, 8].map(|wrong| add_plain(&mut findings, &mut last, wrong));
+    assert_eq!(none, [false; 3]);
+    let number = findings.outcomes.len() as u32 - 3;
+    assert_eq!(findings.outcomes[number as usize].count(), 2);
+    assert!(met.contains(number) && !met.contains(number + 1));
 }

@@ -1,0 +1,97 @@
+//! Tests of runs of instructions: what they count is what is counted one by one.
+
+use super::*;
+
+/// main: call f; hlt. f saves rbx and has a loop of three rounds, with this in its middle.
+fn looping(middle: [u8; 7]) -> Vec<u8> {
+    let mut code = vec![0xcc; 0x2e];
+    code[..6].copy_from_slice(&[0xe8, 0x0b, 0, 0, 0, 0xf4]);
+    let f = [
+        &[0x53][..],            // 10 push rbx
+        &[0x48, 0x83, 0xec, 8], // 11 sub rsp, 8
+        &[0xbb, 3, 0, 0, 0],    // 15 mov ebx, 3
+        &[0x90, 0x90],          // 1a nop; nop
+        &middle,                // 1c
+        &[0x83, 0xeb, 1],       // 23 sub ebx, 1
+        &[0x75, 0xf2],          // 26 jne 1a
+        &[0x48, 0x83, 0xc4, 8], // 28 add rsp, 8
+        &[0x5b, 0xc3],          // 2c pop rbx; ret
+    ];
+    code[0x10..].copy_from_slice(&f.concat());
+    code
+}
+
+/// mov [rsp + 8], rbx; nop; nop: into the slot of rbx.
+const STORES: [u8; 7] = [0x48, 0x89, 0x5c, 0x24, 8, 0x90, 0x90];
+/// mov al, [rbx + below the stack]; nop: it faults in the third round.
+const FAULTS: [u8; 7] = [0x8a, 0x83, 0xfe, 0xff, 0xef, 0x7f, 0x90];
+
+/// The rows of the loop, with this distance from rsp to the CFA inside.
+fn rows(inside: i32) -> Vec<(u64, Rule)> {
+    let saves = |offset| above(offset).with_saved(Reg::Rbx, Value::at_cfa(-16));
+    vec![
+        (0, Rule::OUTERMOST),
+        (0x10, above(8)),
+        (0x11, saves(16)),
+        (0x15, saves(inside)),
+        (0x2c, saves(16)),
+        (0x2d, above(8)),
+    ]
+}
+
+/// Runs the code with right and wrong rows until it ends, by this many instructions at a time.
+fn result(code: &[u8], slice: u64, elide: bool) -> (Vec<Told>, Results) {
+    let tables = [24, 32, 24].map(|inside| Rows::of(rows(inside)));
+    let engines = engines(tables.into());
+    let mut machine = machine(code);
+    let mut checker = checker(&engines, &machine, code, elide);
+    while machine.run(slice, &mut checker) == Exit::Limit {}
+    let results = checker.finish().0;
+    (told(&results), results)
+}
+
+#[test]
+fn a_run_counts_what_its_instructions_would() {
+    for middle in [STORES, FAULTS] {
+        let code = looping(middle);
+        let (expected, one_by_one) = result(&code, u64::MAX, false);
+        for slice in [u64::MAX, 1, 2, 3, 5, 8, 13] {
+            let (told, results) = result(&code, slice, true);
+            assert_eq!(told, expected, "{slice}");
+            assert_eq!(results.tallies, one_by_one.tallies, "{slice}");
+            assert_eq!(results.stores, one_by_one.stores, "{slice}");
+            assert_eq!(results.truth, one_by_one.truth, "{slice}");
+            assert_eq!(results.instructions, one_by_one.instructions);
+        }
+    }
+}
+
+#[test]
+fn a_store_into_a_slot_ends_a_run() {
+    let (told, results) = result(&looping(STORES), u64::MAX, true);
+    let wrong = |at| {
+        let here = told
+            .iter()
+            .filter(|t| (t.0, t.1, t.2) == (0, Check::Instruction, at));
+        here.map(|t| t.5).sum::<u64>()
+    };
+    // From the store on: in three rounds behind it, in two before it.
+    let rounds = [0x15, 0x1a, 0x1b, 0x1c, 0x21, 0x22, 0x23, 0x26, 0x28];
+    assert_eq!(rounds.map(wrong), [0, 2, 2, 2, 3, 3, 3, 3, 1]);
+    assert_eq!(results.stores.all.len(), 1);
+    // The other table is wrong in each round.
+    let wrong = |at| {
+        let here = told.iter().filter(|t| (t.0, t.2, t.4) == (1, at, Reg::Rsp));
+        here.map(|t| t.5).sum::<u64>()
+    };
+    assert_eq!(rounds.map(wrong), [1, 3, 3, 3, 3, 3, 3, 3, 1]);
+}
+
+#[test]
+fn an_instruction_that_faults_in_a_run_is_checked_but_not_executed() {
+    let (_, results) = result(&looping(FAULTS), u64::MAX, true);
+    // Three before the loop, two rounds of six, and the two before the one that faults.
+    assert_eq!(results.instructions, 1 + 3 + 2 * 6 + 2);
+    let checked = results.tallies.iter().map(|tally| tally.checked);
+    assert!(checked.eq([3 + 2 * 6 + 3; 3]));
+}

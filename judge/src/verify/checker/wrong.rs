@@ -1,0 +1,100 @@
+//! Counts and explains what is wrong at the next instruction.
+
+use super::Checker;
+use crate::check::{Contradiction, Subject};
+use crate::diagnose::frame_pointer_cause;
+use crate::verify::claim::{Claim, Judged};
+use crate::verify::findings::{self, Check};
+use crate::verify::frames::{outer, top};
+use unwind_sim_emulator::Core;
+use unwind_sim_emulator::machine::Executed;
+use unwind_sim_record::registers::live_registers;
+use unwind_sim_unwind::truth::{Held, TrueKind, Truth};
+
+impl Checker<'_> {
+    /// Counts what is wrong at the next instruction.
+    #[inline]
+    pub(super) fn count(&mut self, core: &Core, insn: &Executed) {
+        if self.no_table != 0 {
+            self.count_generated(insn.rip);
+        }
+        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
+        let mut left = self.wrong;
+        while left != 0 {
+            let which = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let wrong = self.judged[which].wrong;
+            let check = (which, Check::Instruction);
+            let now = (activation, self.number);
+            let place = self.code.findings(insn.index);
+            let again = self.findings.again(place, check, wrong, now);
+            let is_wrong = match again {
+                Some(is_wrong) => is_wrong,
+                None => self.add(core, insn, which),
+            };
+            self.tallies[which].wrong += u64::from(is_wrong);
+        }
+    }
+
+    /// Adds an outcome that is new at this instruction.
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, core: &Core, insn: &Executed, which: usize) -> bool {
+        let Some(&held) = self.tracker.frames().last() else {
+            return false;
+        };
+        let site = findings::Site {
+            place: self.places.at(&self.space, insn.rip),
+            address: insn.rip,
+            activation: self.activation(self.tracker.frames().len().checked_sub(1)),
+            number: self.number,
+        };
+        let check = (which, Check::Instruction);
+        let Judged { claim, wrong, .. } = self.judged[which];
+        if held.kind == TrueKind::Call
+            && let Claim::Simple(simple) = self.code.claim(claim)
+            && simple.is_plain(wrong, &|number| core.state.gpr(number), &core.memory)
+            && let Some(place) = self.code.findings_mut(insn.index)
+            && self.findings.add_plain(place, wrong, check, &site)
+        {
+            return true;
+        }
+        let found = self.contradictions(core, insn.rip, &held, which);
+        if found.is_empty() {
+            self.walks.disagree(which, &site, "the quick check");
+        }
+        let Some(place) = self.code.findings_mut(insn.index) else {
+            return false;
+        };
+        self.findings.add(place, wrong, check, site, &found)
+    }
+
+    /// The contradictions that the one-frame check finds in the innermost frame.
+    #[cold]
+    pub(super) fn contradictions(
+        &mut self,
+        core: &Core,
+        rip: u64,
+        held: &Held,
+        which: usize,
+    ) -> Vec<Contradiction> {
+        let live = live_registers(&core.state, rip);
+        let truth = Truth::Known(vec![top(&core.state.cpu_at(rip), held.cfa), outer(held, 0)]);
+        let subject = Subject {
+            space: &self.space,
+            memory: &core.memory,
+            truth: &truth,
+            live: &live,
+        };
+        let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
+        for contradiction in &mut found {
+            let row = contradiction.row.as_ref();
+            if row.is_some_and(|row| row.rule.by_frame_pointer)
+                && let Some(code) = frame_pointer_cause(&subject, 0)
+            {
+                contradiction.code = code;
+            }
+        }
+        found
+    }
+}
