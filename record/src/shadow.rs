@@ -102,8 +102,8 @@ impl Shadow {
     }
 
     /// A thread was created. The function in which it begins has no caller.
-    pub fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
-        self.own.others.insert(task, thread_tracker(state, memory));
+    pub fn thread_started(&mut self, task: Task, state: &State) {
+        self.own.others.insert(task, thread_tracker(state));
     }
 
     /// A process was created, whose only thread has the registers `state`.
@@ -116,6 +116,12 @@ impl Shadow {
 
     /// Another thread runs from here on.
     pub fn switched(&mut self, task: Task, core: &Core) {
+        self.own.tracker.rest(&mut self.own.suspended);
+        self.switch(task, core);
+        self.own.tracker.wake(&mut self.own.suspended);
+    }
+
+    fn switch(&mut self, task: Task, core: &Core) {
         if task.process != self.own.task.process
             && let Some(next) = self.processes.remove(&task.process)
         {
@@ -238,12 +244,10 @@ pub fn process_tracker(parent: &Tracker, rsp: u64, state: &State) -> Tracker {
     }
 }
 
-/// The shadow stack of a new thread, whose first function has no caller.
-pub fn thread_tracker(state: &State, memory: &AddressSpace) -> Tracker {
-    let rsp = state.gpr(4);
-    let below = rsp.wrapping_sub(1);
-    let high = memory.area(below).map_or(rsp, |(range, _)| range.end);
-    Tracker::root(&state.cpu_at(state.rip), high)
+/// The shadow stack of a new thread, whose first function has no caller. Its stack ends where rsp
+/// is: the memory above it may be that of other stacks.
+pub fn thread_tracker(state: &State) -> Tracker {
+    Tracker::root(&state.cpu_at(state.rip), state.gpr(4))
 }
 
 /// The classes of instructions, by block.

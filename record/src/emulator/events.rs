@@ -105,8 +105,8 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
         });
     }
 
-    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
-        self.shadow.thread_started(task, state, memory);
+    fn thread_started(&mut self, task: Task, state: &State, _: &AddressSpace) {
+        self.shadow.thread_started(task, state);
         self.parked.thread_started(task);
         self.rings.forked(self.shadow.task(), task);
         self.event(&model::Event::Fork {

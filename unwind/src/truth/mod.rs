@@ -4,6 +4,7 @@
 //! module has the true chain, how much of it is known, and the [`Tracker`] that keeps the shadow
 //! stack.
 
+mod copies;
 pub mod shadow;
 mod stacks;
 mod stats;

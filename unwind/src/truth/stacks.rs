@@ -2,6 +2,7 @@
 //! (coroutines). The `tracker` changes them.
 
 use super::TrueKind;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// What a tracker observes of a thread at an instruction boundary.
@@ -101,23 +102,17 @@ pub(super) struct Chain {
     pub(super) rsp: u64,
     /// The highest rsp at which it then resumes.
     pub(super) resumes_to: u64,
+    /// If it is lent by a thread that does not run: see [`Suspended::lend`].
+    pub(super) loan: Option<u64>,
 }
 
 /// The maximum distance from the recorded rsp at which a suspended chain counts as resumed: room
 /// for the pushes and pops of a switch function.
 const RESUME_SLACK: u64 = 256;
 /// The same, upwards from the slot of the innermost frame: the switch returns.
-const RETURN_SLACK: u64 = 64;
+pub(super) const RETURN_SLACK: u64 = 64;
 /// The number of frames compared with memory before a suspended chain is believed.
-const VERIFIED_FRAMES: usize = 4;
-
-/// The number of return addresses that must agree before a stack counts as a copy of a suspended
-/// one. A single one may be what every new coroutine starts with.
-const MOVED_FRAMES_MIN: usize = 2;
-/// The number of suspended chains tried as the original, latest first.
-const MOVED_CHAINS_MAX: usize = 16;
-/// The number of values of rsp tried for each.
-const MOVED_PLACES_MAX: usize = 32;
+pub(super) const VERIFIED_FRAMES: usize = 4;
 
 impl Chain {
     pub(super) fn new(origin: Origin, sp: u64, high: u64) -> Chain {
@@ -134,6 +129,7 @@ impl Chain {
             root_sp: sp,
             rsp: sp,
             resumes_to: sp,
+            loan: None,
         }
     }
 
@@ -187,10 +183,14 @@ impl Chain {
     /// Whether memory still contains the return addresses of the innermost frames that outlive
     /// `sp`.
     fn verify(&self, sp: u64, world: &mut dyn World) -> bool {
-        let first = self.last().first;
-        let live = self.frames[first..].iter().rev().filter(|f| f.slot >= sp);
-        live.take(VERIFIED_FRAMES)
-            .all(|f| world.word(f.slot) == Some(f.pc))
+        let mut live = self.outlive(sp).take(VERIFIED_FRAMES);
+        live.all(|f| world.word(f.slot) == Some(f.pc))
+    }
+
+    /// The frames of the last segment that outlive `sp`, innermost first.
+    fn outlive(&self, sp: u64) -> impl Iterator<Item = &Held> {
+        let frames = &self.frames[self.last().first..];
+        frames.iter().rev().filter(move |f| f.slot >= sp)
     }
 
     /// Suspends it at `rsp`.
@@ -218,69 +218,17 @@ impl Chain {
         earlier.iter().rposition(fits)
     }
 
-    fn frames_of(&self, segment: Segment) -> &[Held] {
+    pub(super) fn frames_of(&self, segment: Segment) -> &[Held] {
         let next = self.segments.iter().find(|s| s.first > segment.first);
         &self.frames[segment.first..next.map_or(self.frames.len(), |s| s.first)]
     }
 
     /// Whether `sp` is in this segment, and memory contains the return addresses of the frames that
     /// outlive `sp`.
-    fn is_intact(&self, segment: Segment, sp: u64, world: &mut dyn World) -> bool {
+    pub(super) fn is_intact(&self, segment: Segment, sp: u64, world: &mut dyn World) -> bool {
         let frames = self.frames_of(segment).iter().rev();
         let mut live = frames.filter(|f| f.slot >= sp).take(VERIFIED_FRAMES);
         (segment.low..=segment.high).contains(&sp) && live.all(|f| world.word(f.slot) == Some(f.pc))
-    }
-
-    /// The distance by which the frames that outlive `sp` were moved, if the stack was copied so
-    /// that `sp` became `new`: memory there has all their pcs.
-    fn moved(&self, segment: Segment, rsp: u64, new: u64, world: &mut dyn World) -> Option<u64> {
-        let frames = self.frames_of(segment);
-        let top = frames.last()?.slot.saturating_add(RETURN_SLACK);
-        let places = (rsp..=top.min(segment.high)).step_by(8);
-        let mut deltas = places
-            .take(MOVED_PLACES_MAX)
-            .map(|sp| (sp, new.wrapping_sub(sp)));
-        deltas.find_map(|(sp, delta)| {
-            let live = frames.iter().rev().filter(|f| f.slot >= sp);
-            let mut count = 0;
-            let all = live.take(VERIFIED_FRAMES).all(|f| {
-                count += 1;
-                world.word(f.slot.wrapping_add(delta)) == Some(f.pc)
-            });
-            (all && count >= MOVED_FRAMES_MIN).then_some(delta)
-        })
-    }
-
-    /// If the stack that the chain last left was copied, with its frames, so that its rsp is `new`,
-    /// returns to the copy.
-    pub(super) fn return_to_copy(&mut self, new: u64, world: &mut dyn World) -> bool {
-        let Some(index) = self.segments.len().checked_sub(2) else {
-            return false;
-        };
-        let segment = self.segments[index];
-        // With recursion, a stack looks like a copy of itself some frames away.
-        if self.is_intact(segment, new, world) {
-            return false;
-        }
-        match self.moved(segment, segment.low, new, world) {
-            Some(delta) => {
-                self.cut_to_segment(index);
-                self.relocate(delta);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Moves the last segment up by `delta`.
-    fn relocate(&mut self, delta: u64) {
-        let first = self.last().first;
-        for frame in &mut self.frames[first..] {
-            frame.slot = frame.slot.wrapping_add(delta);
-            frame.cfa = frame.cfa.wrapping_add(delta);
-        }
-        let segment = self.last_mut();
-        segment.high = segment.high.wrapping_add(delta);
     }
 
     fn holds(&self, sp: u64) -> bool {
@@ -291,11 +239,17 @@ impl Chain {
 /// The maximum number of suspended chains. Beyond it, the oldest is dropped and counted.
 pub(super) const SUSPENDED_MAX: usize = 4096;
 
+/// The maximum number of chains whose memory has another use. Beyond it, the oldest is dropped.
+const DISPLACED_MAX: usize = 1024;
+
 /// The stacks of a process that no thread runs on: suspended coroutines. Shared by the trackers of
 /// its threads, because a coroutine may continue in another thread.
 #[derive(Clone, Debug, Default)]
 pub struct Suspended {
-    chains: Vec<Chain>,
+    pub(super) chains: Vec<Chain>,
+    /// Chains of whose stacks the memory has another use: they have ended, or were moved.
+    pub(super) displaced: VecDeque<Chain>,
+    loans: u64,
     forgotten: u64,
 }
 
@@ -304,6 +258,8 @@ impl Suspended {
     pub const fn new() -> Suspended {
         Suspended {
             chains: Vec::new(),
+            displaced: VecDeque::new(),
+            loans: 0,
             forgotten: 0,
         }
     }
@@ -324,11 +280,31 @@ impl Suspended {
     }
 
     pub(super) fn push(&mut self, chain: Chain) {
-        if self.chains.len() == SUSPENDED_MAX {
-            self.chains.remove(0);
+        if self.chains.len() >= SUSPENDED_MAX
+            && let Some(oldest) = self.chains.iter().position(|c| c.loan.is_none())
+        {
+            self.chains.remove(oldest);
             self.forgotten += 1;
         }
         self.chains.push(chain);
+    }
+
+    /// Lets other threads resume a chain that a thread has left for another stack, on which it is
+    /// still running. Returns the number of the loan.
+    pub(super) fn lend(&mut self, mut chain: Chain) -> u64 {
+        self.loans += 1;
+        chain.loan = Some(self.loans);
+        self.push(chain);
+        self.loans
+    }
+
+    /// Ends a loan. Returns false if the chain was resumed elsewhere.
+    pub(super) fn end_loan(&mut self, loan: u64) -> bool {
+        let lent = self.chains.iter().rposition(|c| c.loan == Some(loan));
+        if let Some(index) = lent {
+            self.chains.remove(index);
+        }
+        lent.is_some()
     }
 
     /// Takes the chain that was suspended last at exactly this rsp.
@@ -337,36 +313,14 @@ impl Suspended {
         Some(self.chains.remove(at))
     }
 
-    /// Takes the chain whose stack was copied elsewhere, as Go does when a stack grows, and which
-    /// resumes there when rsp becomes `sp`.
-    pub(super) fn claim_moved(&mut self, sp: u64, world: &mut dyn World) -> Option<Chain> {
-        let latest = (0..self.chains.len()).rev().take(MOVED_CHAINS_MAX);
-        let mut moved = latest.filter_map(|index| {
-            let chain = &self.chains[index];
-            let delta = chain.moved(chain.last(), chain.rsp, sp, world)?;
-            Some((index, delta))
-        });
-        let (index, delta) = moved.next()?;
-        let mut chain = self.chains.remove(index);
-        chain.relocate(delta);
-        Some(chain)
-    }
-
-    /// Takes the chain that resumes when rsp becomes `sp`: one suspended exactly there, or
-    /// (`anywhere`) one whose stack contains `sp`. Drops chains that memory contradicts.
-    pub(super) fn claim(
-        &mut self,
-        sp: u64,
-        anywhere: bool,
-        world: &mut dyn World,
-    ) -> Option<Chain> {
+    /// Takes the chain that resumes when rsp becomes `sp`: one suspended exactly there, or one
+    /// whose stack contains `sp`, as `claim` says. Sets chains aside that memory contradicts.
+    pub(super) fn claim(&mut self, sp: u64, claim: Claim, world: &mut dyn World) -> Option<Chain> {
         loop {
-            let fits = |c: &Chain| {
-                if anywhere {
-                    c.holds(sp)
-                } else {
-                    c.resumes_at(sp) || c.left_at(sp).is_some()
-                }
+            let fits = |c: &Chain| match claim {
+                Claim::Exact => c.resumes_at(sp) || c.left_at(sp).is_some(),
+                Claim::Inside => c.holds(sp) && c.outlive(sp).next().is_some(),
+                Claim::Anywhere => c.holds(sp),
             };
             // The smallest stack, because one may be in a local array of another.
             let found = self
@@ -380,13 +334,33 @@ impl Suspended {
             let mut chain = self.chains.remove(index);
             if let Some(segment) = chain
                 .left_at(sp)
-                .filter(|_| !anywhere && !chain.resumes_at(sp))
+                .filter(|_| claim == Claim::Exact && !chain.resumes_at(sp))
             {
                 chain.cut_to_segment(segment);
             }
             if chain.verify(sp, world) {
                 return Some(chain);
             }
+            self.displace(chain);
         }
     }
+
+    /// Keeps a chain whose memory has another use, in case that its stack was moved.
+    pub(super) fn displace(&mut self, chain: Chain) {
+        if self.displaced.len() == DISPLACED_MAX {
+            self.displaced.pop_front();
+        }
+        self.displaced.push_back(chain);
+    }
+}
+
+/// Which suspended chain is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// One that was suspended there.
+    Exact,
+    /// One whose stack contains the address, and has frames above it.
+    Inside,
+    /// One whose stack contains the address.
+    Anywhere,
 }

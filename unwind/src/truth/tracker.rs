@@ -24,6 +24,8 @@
 //! - When such a stack is entered for the first time, the word at rsp is the return address if it
 //!   is a code address: `makecontext` put it there. Otherwise the function entered is the root.
 //!   A call right after a load into the middle of a suspended chain's stack only borrows that stack.
+//!   If that stack is an earlier one of the same chain, and functions run on the one that is left,
+//!   it is a callback: the frames on both live.
 //!   A stack that was abandoned is entered for the first time again if all of its frames are dead.
 //! - A signal makes two frames: the interrupted one, and the restorer to which the handler returns.
 //!   `rt_sigreturn` ends the former.
@@ -31,8 +33,9 @@
 
 mod arrival;
 mod interrupts;
+mod loans;
 
-use super::stacks::{Chain, Cpu, Held, Origin, Pending, Segment, Suspended, World};
+use super::stacks::{Chain, Claim, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
 use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use alloc::vec::Vec;
@@ -60,6 +63,10 @@ pub struct Tracker {
     doubt: bool,
     /// Where this chain is in its first or next instructions.
     arrival: Arrival,
+    /// The same of interrupted code, with the number of its segments.
+    interrupted: Vec<(usize, Arrival)>,
+    /// The number of the loan of the chain's other stacks, while the thread does not run.
+    loan: Option<u64>,
     stats: Stats,
 }
 
@@ -71,6 +78,8 @@ impl Tracker {
             written_slot: 0,
             doubt: false,
             arrival: Arrival::Past,
+            interrupted: Vec::new(),
+            loan: None,
             stats: Stats::default(),
         }
     }
@@ -225,7 +234,7 @@ impl Tracker {
             }
             Insn::Ret => self.ret(before, after, suspended, world),
             Insn::JumpIndirect if self.leave_by_register(after) => {}
-            Insn::JumpIndirect if self.arrive(before, after, world) => {}
+            Insn::JumpIndirect if self.arrive(before, after, suspended, world) => {}
             Insn::JumpIndirect => self.transfer(before, after, suspended, world),
             Insn::Far => {
                 self.load_sp(before, after, suspended, world);
@@ -368,7 +377,7 @@ impl Tracker {
                 self.stats.mismatched += 1;
             }
             self.arrival = Arrival::Past;
-        } else if self.arrive(before, after, world) {
+        } else if self.arrive(before, after, suspended, world) {
         } else if self.chain.last().pending.is_some() {
             self.transfer(before, after, suspended, world);
         } else if self.written_slot == slot {
@@ -395,9 +404,7 @@ impl Tracker {
         if upward && new <= self.limit {
             return;
         }
-        if let Some(chain) = suspended.claim(new, false, world) {
-            self.resume(chain, old, new, suspended);
-        } else if let Some(chain) = suspended.claim_moved(new, world) {
+        if let Some(chain) = suspended.claim(new, Claim::Exact, world) {
             self.resume(chain, old, new, suspended);
         } else if !self.is_alloca(old, new, world) && self.chain.return_to_copy(new, world) {
             self.stats.switches += 1;
@@ -408,10 +415,14 @@ impl Tracker {
             // From below the segment and farther down: `alloca` again.
             && (upward || old > self.chain.segments[index].low)
         {
-            self.cut_to_segment(index);
+            self.go_back(index, old);
             self.pop_below(new);
             self.reread_top(world);
-        } else if let Some(chain) = suspended.claim(new, true, world) {
+        } else if let Some(chain) = suspended.claim(new, Claim::Inside, world) {
+            self.visit(chain, old, new, suspended);
+        } else if let Some(chain) = suspended.claim_moved(new, world) {
+            self.resume(chain, old, new, suspended);
+        } else if let Some(chain) = suspended.claim(new, Claim::Anywhere, world) {
             self.visit(chain, old, new, suspended);
         } else {
             let far = old.abs_diff(new) > ALLOCA_MAX || !world.same_mapping(old, new);
@@ -488,6 +499,7 @@ impl Tracker {
     }
 
     fn suspend(&mut self, mut chain: Chain, rsp: u64, suspended: &mut Suspended) {
+        chain.loan = None;
         let mut at = rsp;
         if chain.last().pending.is_some() {
             chain.segments.pop();
@@ -509,6 +521,9 @@ impl Tracker {
         let Some(pending) = segment.pending else {
             return;
         };
+        if !pending.nested && self.leave_for_copy(segment, after.rsp, world) {
+            return;
+        }
         let is_near = before.rip.abs_diff(after.rip) < SWITCH_TABLE_REACH;
         if !pending.far && is_near {
             return;
@@ -526,5 +541,18 @@ impl Tracker {
         self.stats.switches += 1;
         let chain = self.begin(segment.high, after, world);
         self.suspend(chain, before.rsp, suspended);
+    }
+    /// What looked like `alloca` was the switch to a copy of the stack that was left last.
+    fn leave_for_copy(&mut self, pending: Segment, sp: u64, world: &mut dyn World) -> bool {
+        self.chain.segments.pop();
+        let is_copy = self.chain.return_to_copy(pending.high, world);
+        if is_copy {
+            self.stats.switches += 1;
+            self.pop_below(sp);
+            self.limit = self.chain.limit();
+        } else {
+            self.chain.segments.push(pending);
+        }
+        is_copy
     }
 }

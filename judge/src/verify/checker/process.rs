@@ -114,9 +114,9 @@ impl ProcessObserver for Checker<'_> {
         self.images_changed(before);
     }
 
-    fn thread_started(&mut self, task: Task, state: &State, memory: &AddressSpace) {
+    fn thread_started(&mut self, task: Task, state: &State, _: &AddressSpace) {
         self.end_run();
-        let tracker = thread_tracker(state, memory);
+        let tracker = thread_tracker(state);
         self.others.insert(task, (tracker, Vec::new()));
     }
 
@@ -148,22 +148,9 @@ impl ProcessObserver for Checker<'_> {
         self.end_run();
         self.hits.clear();
         self.changed = claim::ALL;
-        if task.process != self.task.process {
-            self.switch_process(task.process);
-        }
-        if task == self.task {
-            return;
-        }
-        let cpu = core.state.cpu_at(core.state.rip);
-        let next = self.others.remove(&task);
-        let next = next.unwrap_or_else(|| (Tracker::middle(&cpu, cpu.rsp), Vec::new()));
-        let (tracker, sites) = next;
-        let last = (
-            std::mem::replace(&mut self.tracker, tracker),
-            std::mem::replace(&mut self.sites, sites),
-        );
-        self.others.insert(self.task, last);
-        self.task = task;
+        self.tracker.rest(&mut self.suspended);
+        self.switch(task, core);
+        self.tracker.wake(&mut self.suspended);
     }
 
     fn observes(&mut self, observed: bool) {
@@ -194,6 +181,28 @@ impl ProcessObserver for Checker<'_> {
         self.rax = call.number;
         self.step_slow(core, Insn::Syscall, core.state.rip);
         self.changed = claim::ALL;
+    }
+}
+
+impl Checker<'_> {
+    /// Continues with another thread, perhaps of another process.
+    fn switch(&mut self, task: Task, core: &Core) {
+        if task.process != self.task.process {
+            self.switch_process(task.process);
+        }
+        if task == self.task {
+            return;
+        }
+        let cpu = core.state.cpu_at(core.state.rip);
+        let next = self.others.remove(&task);
+        let next = next.unwrap_or_else(|| (Tracker::middle(&cpu, cpu.rsp), Vec::new()));
+        let (tracker, sites) = next;
+        let last = (
+            std::mem::replace(&mut self.tracker, tracker),
+            std::mem::replace(&mut self.sites, sites),
+        );
+        self.others.insert(self.task, last);
+        self.task = task;
     }
 }
 

@@ -1,6 +1,8 @@
 //! The tracker, fed by a machine with a few instructions.
 
 mod anew;
+mod callbacks;
+mod copies;
 mod frames;
 mod signals;
 mod switches;

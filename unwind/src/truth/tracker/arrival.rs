@@ -4,9 +4,10 @@
 use super::Tracker;
 use crate::insn::ends_with_call;
 use crate::truth::stacks::{Chain, Cpu, Origin, Segment, Suspended, World};
+use alloc::boxed::Box;
 
 /// Where the thread is on a stack that it has just switched to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
     /// Past its first jump or call.
     Past,
@@ -19,6 +20,9 @@ pub(super) enum Arrival {
         at: (u64, u64),
         left: u64,
     },
+    /// Frames of the stack that rsp left for an earlier stack of the chain were dropped: `chain` is
+    /// the chain before, left at `left`. If a call follows, none of them has ended.
+    Back { chain: Box<Chain>, left: u64 },
     /// A coroutine has started at this address, without a return address.
     Started { rip: u64 },
 }
@@ -66,39 +70,68 @@ impl Tracker {
         }
     }
 
+    /// rsp was loaded at `left` with an address on the stack of an earlier segment, and the chain
+    /// continues there, at least until a call.
+    pub(super) fn go_back(&mut self, index: usize, left: u64) {
+        if self.chain.top().is_some() {
+            self.arrival = Arrival::Back {
+                chain: Box::new(self.chain.clone()),
+                left,
+            };
+        }
+        self.cut_to_segment(index);
+    }
+
     /// A call. If it is the first transfer of control since rsp was loaded with an address in the
     /// middle of another chain's stack, the running function has only borrowed that stack: Go's
-    /// `systemstack`, `mcall` and `morestack` do so with the stack of the scheduler.
+    /// `systemstack`, `mcall` and `morestack` do so with the stack of the scheduler. If the stack is
+    /// an earlier one of the same chain, the frames on both live: a callback from C to Go runs on
+    /// the goroutine's stack, from which C was called.
     pub(super) fn call_on_other_stack(&mut self, rsp: u64, suspended: &mut Suspended) {
-        let Arrival::Visiting { at, left, .. } =
-            core::mem::replace(&mut self.arrival, Arrival::Past)
-        else {
-            return;
-        };
-        let Some(mut own) = suspended.take_at(left) else {
-            return;
-        };
-        own.last_mut().low = left;
-        own.segments.push(Segment {
-            first: own.frames.len(),
+        match core::mem::replace(&mut self.arrival, Arrival::Past) {
+            Arrival::Visiting { at, left, .. } => {
+                let Some(own) = suspended.take_at(left) else {
+                    return;
+                };
+                let mut visited = core::mem::replace(&mut self.chain, own);
+                (visited.rsp, visited.resumes_to) = at;
+                suspended.push(visited);
+                self.borrow(left, rsp);
+            }
+            Arrival::Back { chain, left } => {
+                self.chain = *chain;
+                self.borrow(left, rsp);
+            }
+            _ => {}
+        }
+    }
+
+    /// The chain left its stack at `left` and continues on another one at `rsp`.
+    fn borrow(&mut self, left: u64, rsp: u64) {
+        self.chain.last_mut().low = left;
+        self.chain.segments.push(Segment {
+            first: self.chain.frames.len(),
             high: rsp,
             low: rsp,
             pending: None,
         });
-        core::mem::swap(&mut self.chain, &mut own);
-        (own.rsp, own.resumes_to) = at;
-        suspended.push(own);
         self.limit = self.chain.limit();
     }
 
     /// A return or indirect jump that does not end a frame: whether it is the first on this stack,
     /// and starts something there.
-    pub(super) fn arrive(&mut self, before: &Cpu, after: &Cpu, world: &mut dyn World) -> bool {
+    pub(super) fn arrive(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) -> bool {
         if self.chain.last().pending.is_some() {
             return false;
         }
         match core::mem::replace(&mut self.arrival, Arrival::Past) {
-            Arrival::Past => false,
+            Arrival::Past | Arrival::Back { .. } => false,
             Arrival::Started { rip } => {
                 let frames = self.chain.frames.len();
                 let is_near = before.rip.wrapping_sub(rip) <= TRAMPOLINE_MAX;
@@ -123,7 +156,8 @@ impl Tracker {
                 if bytes.is_some_and(|bytes| ends_with_call(bytes.to_le_bytes())) {
                     return false;
                 }
-                self.begin(self.chain.last().high, after, world);
+                let ended = self.begin(self.chain.last().high, after, world);
+                suspended.displace(ended);
                 true
             }
         }

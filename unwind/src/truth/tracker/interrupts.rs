@@ -1,7 +1,7 @@
 //! Interruptions of a thread that return: signals, and in ring 0 the processor's interrupts and
 //! exceptions.
 
-use super::{Segment, Tracker};
+use super::{Arrival, Segment, Tracker};
 use crate::insn::Insn;
 use crate::truth::stacks::{Cpu, Held, Suspended, World};
 use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
@@ -12,6 +12,10 @@ impl Tracker {
     /// `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
     pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
         self.stats.signals += 1;
+        let arrival = core::mem::replace(&mut self.arrival, Arrival::Past);
+        if arrival != Arrival::Past {
+            self.interrupted.push((self.chain.segments.len(), arrival));
+        }
         let cfa = entry.rsp.wrapping_add(8);
         let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
         self.chain.last_mut().low = interrupted.rsp;
@@ -122,6 +126,12 @@ impl Tracker {
         };
         chain.cut_to_segment(interrupted);
         self.limit = self.chain.limit();
+        self.arrival = Arrival::Past;
+        while let Some((segments, arrival)) = self.interrupted.pop_if(|i| i.0 > interrupted) {
+            if segments == interrupted + 1 {
+                self.arrival = arrival;
+            }
+        }
         if held.pc == after.rip && held.cfa == after.rsp {
             self.stats.redirected += u64::from(held.rewritten);
             return;
