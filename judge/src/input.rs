@@ -239,4 +239,43 @@ impl Input {
             (None, _) => Ok(()),
         }
     }
+
+    /// Calls `take` with at most `count` samples from number `first` on, without stitching. Returns
+    /// how many there were.
+    ///
+    /// # Errors
+    /// If a block is damaged.
+    pub fn range(
+        &self,
+        first: u64,
+        count: u64,
+        take: &mut dyn FnMut(&View<'_>),
+    ) -> Result<u64, InputError> {
+        let mut taken = 0;
+        if self.sample_count().is_some() {
+            while taken < count {
+                let read = self.recording.view(first + taken, &mut |view| {
+                    take(view);
+                    ControlFlow::Break(())
+                });
+                if read?.is_some() {
+                    break;
+                }
+                taken += 1;
+            }
+            return Ok(taken);
+        }
+        // A perf.data is read from its start.
+        self.recording.views(&mut |view| {
+            if taken == count {
+                return ControlFlow::Break(());
+            }
+            if view.number >= first {
+                taken += 1;
+                take(view);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(taken)
+    }
 }

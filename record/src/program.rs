@@ -4,6 +4,7 @@ use std::path::Path;
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 
 /// A program and how to start it.
+#[derive(Clone, Debug)]
 pub struct RunningProgram {
     /// Its path below the root directory.
     pub path: Vec<u8>,

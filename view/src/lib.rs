@@ -22,5 +22,6 @@ pub mod profile;
 pub mod sweep;
 pub mod tables;
 pub mod text;
+pub mod timeline;
 #[cfg(feature = "machine")]
 pub mod verification;
