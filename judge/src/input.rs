@@ -252,29 +252,16 @@ impl Input {
         take: &mut dyn FnMut(&View<'_>),
     ) -> Result<u64, InputError> {
         let mut taken = 0;
-        if self.sample_count().is_some() {
-            while taken < count {
-                let read = self.recording.view(first + taken, &mut |view| {
-                    take(view);
-                    ControlFlow::Break(())
-                });
-                if read?.is_some() {
-                    break;
-                }
-                taken += 1;
-            }
-            return Ok(taken);
+        if count == 0 {
+            return Ok(0);
         }
-        // A perf.data is read from its start.
-        self.recording.views(&mut |view| {
-            if taken == count {
-                return ControlFlow::Break(());
+        self.recording.views_from(first, &mut |view| {
+            taken += 1;
+            take(view);
+            match taken < count {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
             }
-            if view.number >= first {
-                taken += 1;
-                take(view);
-            }
-            ControlFlow::Continue(())
         })?;
         Ok(taken)
     }

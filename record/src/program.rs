@@ -23,6 +23,16 @@ impl RunningProgram {
         };
         RunningProgram { path, options }
     }
+
+    /// Starts it by its file name alone, in its folder. What is on its stack then does not depend on
+    /// that folder.
+    pub fn start_in_its_folder(&mut self) {
+        if let Some(end) = self.path.iter().rposition(|&byte| byte == b'/') {
+            let name = [&b"./"[..], &self.path[end + 1..]].concat();
+            let path = std::mem::replace(&mut self.path, name);
+            self.options.cwd = path[..end.max(1)].to_vec();
+        }
+    }
 }
 
 /// How a run ended.

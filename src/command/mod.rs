@@ -148,7 +148,7 @@ pub(crate) fn run() -> ExitCode {
         #[cfg(feature = "perf")]
         Command::Perf(args) => perf::run(&args, &given),
         #[cfg(feature = "machine")]
-        Command::Step(args) => step::run(&args),
+        Command::Step(args) => step::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),

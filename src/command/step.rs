@@ -1,5 +1,6 @@
 //! `step`: the interactive stepper, its scripts, and the timeline as JSON.
 
+use super::again::Given;
 use super::args::{KernelArgs, WalkArgs};
 use super::machine::MachineOptions;
 use super::output;
@@ -22,6 +23,9 @@ use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::timeline::{self, About, Builder};
 
+#[cfg(feature = "terminal")]
+mod terminal;
+
 /// The number of bytes of each stack that a state of a program has.
 const STACK_BYTES: u64 = 64 << 10;
 /// The number of bytes that are kept of what the program writes.
@@ -31,22 +35,41 @@ const UNWINDERS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
 
 /// Step through a program in the emulated machine, forwards and backwards, or through the samples
 /// of a recording, with every unwinder's walk beside the true chain.
+///
+/// In the terminal, `?` lists the keys. A program gets no standard input, and what it writes is not
+/// shown.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  unwind-sim step --json corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s
-  unwind-sim step --json --from main --count 20 -- /bin/ls
-  unwind-sim step --json --from 10 --count 5 trace.bin")]
+  unwind-sim step corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s
+  unwind-sim step --from main -- /bin/ls
+  unwind-sim step trace.bin --unwinder orc --regs hw,fake:v5.2
+  unwind-sim step --json --from 10 --count 5 trace.bin
+  echo 's s c' | unwind-sim step --script - --size 80x24 corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s")]
 pub(crate) struct Args {
     /// The first state: a number of instructions executed or of a sample, or a function.
     #[arg(long, value_name = "N|FUNCTION")]
     from: Option<String>,
     /// Write a window of states as JSON.
-    #[arg(long, required = true)]
+    #[arg(long, conflicts_with = "script")]
     json: bool,
     /// With --json: the number of states.
     #[arg(long, value_name = "M", default_value_t = timeline::WINDOW, requires = "json")]
     count: u64,
+    /// The walk that is told: an unwinder or, with --regs, UNWINDER@START.
+    #[arg(long, value_name = "U[@START]", conflicts_with = "json")]
+    walk: Option<String>,
+    /// Show the first K steps of that walk.
+    #[arg(long, value_name = "K", requires = "walk")]
+    at_step: Option<usize>,
+    /// Play the keys in this file (`-`: standard input), and print the screen after each line.
+    /// Keys are characters and names (Enter, Up, PageDown ..), separated by spaces; characters in
+    /// double quotes are typed; `#` starts a comment.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// With --script: the size of the screen.
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x32", value_parser = size, requires = "script")]
+    size: (u16, u16),
     /// Of a case: step through its sample points instead of all instructions. That is the default
     /// for a kernel's cases, and with fake registers.
     #[arg(long)]
@@ -57,7 +80,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
-    walk: WalkArgs,
+    walks: WalkArgs,
     /// Stop after N instructions.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     max_instructions: u64,
@@ -74,6 +97,13 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let number = |s: &str| s.parse().ok().filter(|n| (1..=1000).contains(n));
+    let parsed = text.split_once('x');
+    let parsed = parsed.and_then(|(columns, rows)| Some((number(columns)?, number(rows)?)));
+    parsed.ok_or_else(|| format!("`{text}` is not a size such as 80x24"))
+}
+
 /// The recordings whose samples are the states; anything else is run.
 const SAMPLED: [FileKind; 4] = [
     FileKind::Trace,
@@ -86,7 +116,7 @@ const SAMPLED: [FileKind; 4] = [
 /// same output every time, at most.
 const EXPLORED_MAX: u64 = 1 << 28;
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let (words, first) = match (&args.path, args.program.as_slice()) {
         (Some(path), _) => (vec![path.clone().into_os_string()], path.as_path()),
         (None, [first, ..]) => (args.program.clone(), Path::new(first)),
@@ -102,8 +132,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let is_case = kind == Some(FileKind::Case);
     let is_recording = kind.is_some_and(|kind| SAMPLED.contains(&kind));
     let setting = match is_case {
-        true => args.walk.setting(first)?,
-        false => args.walk.changed(Setting::default())?,
+        true => args.walks.setting(first)?,
+        false => args.walks.changed(Setting::default())?,
     };
     let source = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
     if is_recording || is_case && (args.samples || needs_samples(first, args)?) {
@@ -116,7 +146,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         };
         let run = wanted(args, names, setting)?;
         let index = Index::of_recording(&run);
-        return show(args, &run, States::of_recording(recording), index, source);
+        let shown = Shown {
+            run: &run,
+            states: States::of_recording(recording),
+            index,
+            stop: Arc::default(),
+            source,
+        };
+        return show(args, given, &words, shown);
     }
     if args.machine.allow_write {
         bail!("--allow-write: going back cannot undo what was written to files of this computer");
@@ -127,6 +164,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = wanted(args, &UNWINDERS, setting)?;
     let mut program = args.machine.program(&words, args.defect)?;
     program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
+    if is_case {
+        program.program.start_in_its_folder();
+    }
     let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
     let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
     let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;
@@ -136,23 +176,30 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let index = Index::of_program(index, &tables);
     let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
     reversible.set_limit(limit);
-    let states = States::of_program(reversible, stop);
+    let states = States::of_program(reversible, stop.clone());
     let source = match args.path {
         Some(_) => source,
         None => format!("-- {source}"),
     };
-    show(args, &run, states, index, source)
+    let shown = Shown {
+        run: &run,
+        states,
+        index,
+        stop,
+        source,
+    };
+    show(args, given, &words, shown)
 }
 
 /// The walks of each state.
 fn wanted(args: &Args, default: &[&str], setting: Setting) -> Result<Run> {
-    let names = match args.walk.unwinder.as_slice() {
+    let names = match args.walks.unwinder.as_slice() {
         [] => default.iter().map(|&name| name.to_owned()).collect(),
         named => named.to_vec(),
     };
     Ok(Run {
         engines: spec::engines(&names)?,
-        variants: args.walk.variants()?,
+        variants: args.walks.variants()?,
         setting,
         against: Against::Truth,
         group_by: GroupBy::default(),
@@ -165,18 +212,36 @@ fn needs_samples(path: &Path, args: &Args) -> Result<bool> {
     let case = cases::read(path)?;
     let is_fake = |variant: &Variant| matches!(variant, Variant::Fake(_));
     let is_kernel = case.header.machine == case::Machine::Kernel;
-    Ok(is_kernel || args.walk.variants()?.iter().any(is_fake))
+    Ok(is_kernel || args.walks.variants()?.iter().any(is_fake))
+}
+
+/// What is shown.
+struct Shown<'a> {
+    run: &'a Run,
+    states: States,
+    index: Index<'a>,
+    /// Ends long ways.
+    stop: Arc<AtomicBool>,
+    source: String,
 }
 
 fn show(
     args: &Args,
-    run: &Run,
-    mut states: States,
-    index: Index<'_>,
-    source: String,
+    given: &Given<'_>,
+    words: &[OsString],
+    mut shown: Shown<'_>,
 ) -> Result<Status> {
-    let first = first_state(args, &mut states)?;
-    json(args, run, states, index, source, first)
+    let first = first_state(args, &mut shown.states)?;
+    if args.json {
+        return json(args, shown, first);
+    }
+    #[cfg(feature = "terminal")]
+    return terminal::show(args, given, words, shown, first);
+    #[cfg(not(feature = "terminal"))]
+    {
+        let _ = (given, words, &shown.stop);
+        bail!("this program was built without the feature `terminal`; --json writes the states")
+    }
 }
 
 /// The number of the state to begin with.
@@ -191,14 +256,14 @@ fn first_state(args: &Args, states: &mut States) -> Result<u64> {
 }
 
 /// Writes a window of states.
-fn json(
-    args: &Args,
-    run: &Run,
-    mut states: States,
-    mut index: Index<'_>,
-    source: String,
-    first: u64,
-) -> Result<Status> {
+fn json(args: &Args, shown: Shown<'_>, first: u64) -> Result<Status> {
+    let Shown {
+        run,
+        mut states,
+        mut index,
+        source,
+        ..
+    } = shown;
     let mut builder = Builder::new(run);
     while index.covered() < EXPLORED_MAX && index.fill(&states, 0)? {}
     while states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
@@ -208,12 +273,19 @@ fn json(
     };
     let window = (first, args.count);
     let timeline = timeline::window(about, &mut states, &mut builder, &index, window)?;
-    if timeline.states.is_empty() {
-        bail!("there is no state {first}");
+    if timeline.states.is_empty() && args.count > 0 {
+        bail!(no_state(first, &states));
     }
     let mut out = output::raw_stdout();
     serde_json::to_writer(&mut out, &Line::Timeline(Box::new(timeline)))?;
     writeln!(out)?;
     out.flush()?;
     Ok(Status::AsExpected)
+}
+
+fn no_state(number: u64, states: &States) -> String {
+    match states.total() {
+        Some(total) => format!("there is no state {number}: there are {total}, counted from 0"),
+        None => format!("there is no state {number}"),
+    }
 }

@@ -235,9 +235,10 @@ impl<'a> Index<'a> {
             if let Some(wrong) = self.marks.wrong.get(next) {
                 return Ok(Some(wrong.number));
             }
-            if states.is_stopped() || !self.fill(states, 0)? {
+            if states.is_stopped() || self.is_complete() {
                 return Ok(None);
             }
+            self.fill(states, 0)?;
         }
     }
 }

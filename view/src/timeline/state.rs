@@ -179,7 +179,11 @@ impl<'a> Builder<'a> {
             number: view.number,
             pid: sample.pid,
             tid: sample.tid,
-            name: view.task_name().map(str::to_owned),
+            name: {
+                let own = at.threads.iter().find(|thread| thread.tid == sample.tid);
+                let name = own.map(|thread| thread.name.as_str());
+                name.or_else(|| view.task_name()).map(str::to_owned)
+            },
             time: sample.time,
             place: place(view.space, CodeAddress::Instruction(live.rip())),
             instruction: instruction_at(view, live.rip()),

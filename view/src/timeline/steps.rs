@@ -148,7 +148,7 @@ impl Walk {
             let registers = carried.get(index).and_then(Option::as_ref);
             let last = index.checked_sub(1).and_then(|last| frames.get(last));
             let last = last.map(|last| last.pc).or(skipped);
-            let mut step = frame_step(view, engine, (last, &frames[index]), row);
+            let mut step = frame_step(view, engine, (last, index, &frames[index]), row);
             step.carried = registers.map(known).unwrap_or_default();
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
             missing.chain([step]).collect::<Vec<_>>()
@@ -258,10 +258,13 @@ fn kind_of(event: &Event) -> StepKind {
 fn frame_step(
     view: &View<'_>,
     engine: &Engine,
-    (last, frame): (Option<CodeAddress>, &Frame),
+    (last, index, frame): (Option<CodeAddress>, usize, &Frame),
     row: Option<Row>,
 ) -> Step {
-    let mut step = Step::new(StepKind::Frame, story::found(view, engine, last, frame));
+    let mut step = Step::new(
+        StepKind::Frame,
+        story::found(view, engine, last, (index, frame)),
+    );
     if let Found::Rule { source, words, .. } = &frame.found {
         step.reads = words.iter().map(|word| Hex(word.address)).collect();
         step.table = table_bytes(view, source);

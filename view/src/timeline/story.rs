@@ -59,18 +59,18 @@ pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> S
     text
 }
 
-/// How `frame` was found, `last` being the address of the frame before it.
+/// How frame `index` was found, `last` being the address of the frame before it.
 pub(super) fn found(
     view: &View<'_>,
     engine: &Engine,
     last: Option<CodeAddress>,
-    frame: &Frame,
+    (index, frame): (usize, &Frame),
 ) -> String {
     let place = Location::of(view.space, frame.pc);
     let (name, pc) = (engine.name(), frame.pc.value());
-    match &frame.found {
-        Found::Start => format!("The walk starts in {place}."),
-        Found::SampledIp => format!("The sampled ip is reported first: {place}."),
+    let text = match &frame.found {
+        Found::Start => format!("{place}, where the walk starts."),
+        Found::SampledIp => format!("{place}, the sampled ip, which is reported first."),
         Found::Guess => {
             let at = slot_text(view, frame);
             format!("{name} takes the word at {at}: {pc:#x} is an address in code, {place}.")
@@ -95,7 +95,8 @@ pub(super) fn found(
             let saved = saved_text(rule);
             format!("{name} in {subject}: {row}: {read}{saved}")
         }
-    }
+    };
+    format!("#{index} {text}")
 }
 
 /// `row .orc_unwind+0x40 for 0x1139..0x113b`, or the convention.
