@@ -82,6 +82,17 @@ impl Tmux {
     }
 }
 
+/// Whether a screen with its attributes has a foreground colour (SGR 31 to 37).
+fn has_colour(screen: &str) -> bool {
+    (1..=7).any(|colour| screen.contains(&format!("\x1b[3{colour}m")))
+        || (1..=7).any(|colour| screen.contains(&format!(";3{colour}m")))
+}
+
+/// Whether a screen has a line that is the number of settings with `icanon`.
+fn is_canonical(screen: &str) -> bool {
+    screen.lines().any(|line| line.trim_end() == "1")
+}
+
 fn is_missing(name: &str) -> bool {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         skip(name, "UNWIND_SIM_SLOW is not set");
@@ -117,7 +128,7 @@ fn a_session_in_a_real_terminal() {
     tmux.wait("step 2 of");
     // The colours of the screen.
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
-    assert!(coloured.contains("\u{1b}[3"), "{coloured}");
+    assert!(has_colour(&coloured), "{coloured}");
     tmux.tmux(&["resize-window", "-x", "40", "-y", "10"]);
     let begin = Instant::now();
     loop {
@@ -139,7 +150,7 @@ fn a_session_in_a_real_terminal() {
     // The shell's line discipline is back (grep finds `icanon`, not `-icanon`), and its screen.
     let screen = tmux.wait("ready>");
     assert!(!screen.contains("unwinders"), "{screen}");
-    tmux.wait("\n1\n");
+    assert!(is_canonical(&screen), "{screen}");
 }
 
 #[test]
@@ -151,7 +162,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     tmux.step(&format!("--color never {CASE}"));
     tmux.wait("unwinders");
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
-    assert!(!coloured.contains("\u{1b}[3"), "{coloured}");
+    assert!(!has_colour(&coloured), "{coloured}");
     // The process that is in front of the terminal.
     let pid = tmux.tmux(&["display-message", "-p", "#{pane_pid}"]);
     let children = Command::new("pgrep")
@@ -161,8 +172,11 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     let child = String::from_utf8_lossy(&children.stdout).trim().to_owned();
     let killed = Command::new("kill").args(["-TERM", &child]).status();
     assert!(killed.is_ok_and(|status| status.success()), "{child}");
-    let screen = tmux.wait("\n1\n");
-    assert!(!screen.contains("unwinders"), "{screen}");
+    let screen = tmux.wait("ready>");
+    assert!(
+        !screen.contains("unwinders") && is_canonical(&screen),
+        "{screen}"
+    );
 }
 
 /// `NO_COLOR` leaves letters and marks.
@@ -176,5 +190,5 @@ fn no_color_has_no_colour() {
     tmux.step(CASE);
     tmux.wait("unwinders");
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
-    assert!(!coloured.contains("\u{1b}[3"), "{coloured}");
+    assert!(!has_colour(&coloured), "{coloured}");
 }
