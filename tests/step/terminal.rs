@@ -82,10 +82,12 @@ impl Tmux {
     }
 }
 
-/// Whether a screen with its attributes has a foreground colour (SGR 31 to 37).
+/// Whether a screen with its attributes has a foreground colour: SGR 31 to 37, or 38 with a number.
+/// SGR 39 is the default colour.
 fn has_colour(screen: &str) -> bool {
-    (1..=7).any(|colour| screen.contains(&format!("\x1b[3{colour}m")))
-        || (1..=7).any(|colour| screen.contains(&format!(";3{colour}m")))
+    let esc = '\x1b';
+    let plain = (1..=7).any(|colour| screen.contains(&format!("{esc}[3{colour}m")));
+    plain || screen.contains("38;5;")
 }
 
 /// Whether a screen has a line that is the number of settings with `icanon`.
