@@ -8,7 +8,7 @@
 
 mod watcher;
 
-use super::state::{RSP, live, stacks};
+use super::state::{RDI, live, program_entry, stacks};
 use crate::program::RunningProgram;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub struct Reversible {
     stack_bytes: u64,
     limit: u64,
     stop: Arc<AtomicBool>,
+    /// The address of `main`, once it was looked for.
+    main: Option<Option<u64>>,
 }
 
 /// A machine with what is known of its run.
@@ -163,6 +165,7 @@ impl Reversible {
             stack_bytes,
             limit: u64::MAX,
             stop,
+            main: None,
         })
     }
 
@@ -395,6 +398,40 @@ impl Reversible {
         search
     }
 
+    /// The address of the first program's `main`, if it starts as C programs do: the code at its
+    /// entry point passes it to the first function that it calls. For programs without symbols.
+    pub fn main(&mut self) -> Option<u64> {
+        if self.main.is_none() {
+            self.main = Some(self.find_main());
+        }
+        self.main.flatten()
+    }
+
+    fn find_main(&mut self) -> Option<u64> {
+        /// The length of the code at an entry point, in bytes, at most; in instructions it is less.
+        const ENTRY_MAX: u64 = 64;
+        self.go_to(0);
+        let entry = program_entry(self.core())?;
+        if self.core().state.rip != entry {
+            let look = Box::new(move |_: &Core, rip: u64, _: Task, _: &World| rip == entry);
+            let at = self.first(look, 0)?;
+            self.go_to(at);
+        }
+        for _ in 0..ENTRY_MAX {
+            let next = self.executed() + 1;
+            if self.go_to(next) != next {
+                return None;
+            }
+            let state = &self.core().state;
+            if !(entry..entry + ENTRY_MAX).contains(&state.rip) {
+                let main = state.gpr(RDI);
+                let is_code = self.core().memory.fetch(main, &mut [0]).is_ok();
+                return is_code.then_some(main);
+            }
+        }
+        None
+    }
+
     /// The sample before the next instruction. Its time is the number of instructions executed.
     pub fn sample(&self) -> model::Sample<'static> {
         let core = self.core();
@@ -412,11 +449,6 @@ impl Reversible {
             branches: Vec::new(),
             kernel: None,
         }
-    }
-
-    /// The stack pointer before the next instruction.
-    pub fn rsp(&self) -> u64 {
-        self.core().state.gpr(RSP)
     }
 }
 

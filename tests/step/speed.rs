@@ -17,7 +17,7 @@ fn ten_million_instructions_fit_and_are_near() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return crate::common::skip::skip(
             "ten_million_instructions_fit_and_are_near",
-            "UNWIND_SIM_SLOW is not set",
+            "slow; set UNWIND_SIM_SLOW=1",
         );
     }
     let program = ["--clear-env", "--", "/bin/sh", "-c", COUNT];

@@ -10,6 +10,8 @@ use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{AddressSpace, Stamp};
 use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
+/// The function that is found without symbols too.
+const MAIN: &str = "main";
 /// The number of rsp.
 const RSP: usize = 4;
 
@@ -32,7 +34,14 @@ pub(super) fn in_run(
         Target::Address(address) => {
             Box::new(move |_: &Core, rip: u64, _: Task, _: &World| rip == address)
         }
-        Target::Function(name) => Box::new(Function { name, known: None }),
+        Target::Function(name) => {
+            let main = if name == MAIN { run.main() } else { None };
+            Box::new(Function {
+                name,
+                main,
+                known: None,
+            })
+        }
         Target::Text(text) => Box::new(Text {
             text,
             stamp: None,
@@ -48,6 +57,8 @@ pub(super) fn in_run(
 /// Looks for the first instruction of a function.
 struct Function {
     name: String,
+    /// The address of the first program's `main`, if that is looked for.
+    main: Option<u64>,
     /// Its addresses in the mappings with this stamp.
     known: Option<(Stamp, Vec<u64>)>,
 }
@@ -59,7 +70,10 @@ impl Look for Function {
         let addresses = match &self.known {
             Some((known, addresses)) if *known == stamp => addresses,
             _ => {
-                let addresses = addresses_of(space, &self.name);
+                let mut addresses = addresses_of(space, &self.name);
+                if addresses.is_empty() {
+                    addresses.extend(self.main);
+                }
                 &self.known.insert((stamp, addresses)).1
             }
         };
