@@ -198,7 +198,7 @@ fn plain(subject: &Subject<'_>, code: Code, frame: usize) -> Diagnosis {
 }
 
 /// Why rbp is not the frame pointer of true frame `index`: US510, US511 or US512. `None` if it is.
-pub(crate) fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option<Code> {
+pub fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option<Code> {
     let frame = true_frame(subject.truth, subject.live, index)?;
     let cfa = subject.truth.frames().get(index)?.cfa;
     if frame.regs.get(Reg::Rbp)? == cfa.wrapping_sub(16) {

@@ -1,6 +1,8 @@
 //! Formats instructions as text.
 
-use iced_x86::{Formatter, GasFormatter, Instruction};
+use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use unwind_sim_unwind::image::Mapping;
+use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 /// An instruction in AT&T syntax. Branch targets are absolute, for the address that the instruction
 /// was decoded at.
@@ -13,4 +15,23 @@ pub fn instruction(insn: &Instruction) -> String {
     let mut text = String::new();
     formatter.format(insn, &mut text);
     text
+}
+
+/// The instruction at `address`, if its bytes are known.
+pub fn at(mapping: &Mapping, address: u64) -> Option<String> {
+    let image = mapping.image.as_ref()?;
+    decoded(
+        image.text_bytes(mapping.svma(address), INSN_BYTES_MAX),
+        address,
+    )
+}
+
+/// The first instruction of `bytes`, which are at `address`.
+pub fn decoded(bytes: &[u8], address: u64) -> Option<String> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    if !decoder.can_decode() {
+        return None;
+    }
+    let insn = decoder.decode();
+    (!insn.is_invalid()).then(|| instruction(&insn))
 }

@@ -239,4 +239,30 @@ impl Input {
             (None, _) => Ok(()),
         }
     }
+
+    /// Calls `take` with at most `count` samples from number `first` on, without stitching. Returns
+    /// how many there were.
+    ///
+    /// # Errors
+    /// If a block is damaged.
+    pub fn range(
+        &self,
+        first: u64,
+        count: u64,
+        take: &mut dyn FnMut(&View<'_>),
+    ) -> Result<u64, InputError> {
+        let mut taken = 0;
+        if count == 0 {
+            return Ok(0);
+        }
+        self.recording.views_from(first, &mut |view| {
+            taken += 1;
+            take(view);
+            match taken < count {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+        Ok(taken)
+    }
 }

@@ -34,6 +34,7 @@ pub mod run;
 pub mod shell;
 pub mod spec;
 pub mod stacks;
+pub mod states;
 pub mod tally;
 mod target;
 pub mod unjudged;

@@ -8,10 +8,13 @@ mod events;
 mod generated;
 mod places;
 
+pub(crate) use events::comm;
+pub(crate) use generated::bare_image;
+
 pub use super::rings::Lbr;
 use super::rings::Rings;
 use super::shadow::Shadow;
-use super::state::{RBP, RDI, RSP, live, piece};
+use super::state::{RBP, RDI, RSP, live, stacks};
 use super::{At, FetchFrame, MAIN, Plan, TraceRecorder};
 use crate::program::{End, RunningProgram};
 use generated::Generated;
@@ -23,7 +26,7 @@ use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError, 
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_recordings::files::FinderOptions;
-use unwind_sim_recordings::model::{self, Region, RegionRole};
+use unwind_sim_recordings::model;
 use unwind_sim_recordings::trace::WriteError;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
@@ -424,7 +427,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             tid: self.shadow.task().thread,
             time: self.instructions,
             regs,
-            regions: self.stacks(core),
+            regions: stacks(core, &self.shadow, self.options.plan.stack_bytes),
             truth: self.shadow.truth(core, rip),
             recorded: Vec::new(),
             branches: self.rings.read(),
@@ -450,21 +453,6 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// The process that runs.
     fn pid(&self) -> u32 {
         self.shadow.task().process
-    }
-
-    /// The stacks of the thread, innermost first, without duplicates.
-    fn stacks(&self, core: &Core) -> Vec<Region<'static>> {
-        let max = self.options.plan.stack_bytes;
-        let first = piece(&core.memory, core.state.gpr(RSP), max, RegionRole::Stack);
-        let mut out: Vec<Region<'static>> = first.into_iter().collect();
-        for other in self.shadow.other_stacks() {
-            let covered =
-                |r: &Region<'_>| (r.address..r.address + r.bytes.len() as u64).contains(&other);
-            if !out.iter().any(covered) {
-                out.extend(piece(&core.memory, other, max, RegionRole::OtherStack));
-            }
-        }
-        out
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`TraceRecorder`] is shared by all engines. `ptrace` runs a program on the host's processor,
 //! [`emulator`] in the emulated machine, and `gdb` records a kernel through a gdb stub.
+//! [`reversible`] goes to any instruction of a run, forwards and backwards.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 pub mod registers;
+pub mod reversible;
 mod rings;
 pub mod shadow;
 mod state;

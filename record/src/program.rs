@@ -4,6 +4,7 @@ use std::path::Path;
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 
 /// A program and how to start it.
+#[derive(Clone, Debug)]
 pub struct RunningProgram {
     /// Its path below the root directory.
     pub path: Vec<u8>,
@@ -21,6 +22,16 @@ impl RunningProgram {
             ..ProcessOptions::default()
         };
         RunningProgram { path, options }
+    }
+
+    /// Starts it by its file name alone, in its folder. What is on its stack then does not depend on
+    /// that folder.
+    pub fn start_in_its_folder(&mut self) {
+        if let Some(end) = self.path.iter().rposition(|&byte| byte == b'/') {
+            let name = [&b"./"[..], &self.path[end + 1..]].concat();
+            let path = std::mem::replace(&mut self.path, name);
+            self.options.cwd = path[..end.max(1)].to_vec();
+        }
     }
 }
 

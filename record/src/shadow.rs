@@ -9,6 +9,7 @@ use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
 /// The shadow stacks of a process.
+#[derive(Clone)]
 struct Stacks {
     /// The running thread, and its shadow stack.
     task: Task,
@@ -36,6 +37,7 @@ impl Stacks {
 }
 
 /// The shadow stacks of all threads.
+#[derive(Clone)]
 pub struct Shadow {
     /// Those of the running process.
     own: Stacks,
@@ -212,6 +214,20 @@ impl Shadow {
         self.own.tracker.truth(&core.state.cpu_at(rip))
     }
 
+    /// The true chain of a thread that does not run, whose registers are `cpu`. `None` if there is
+    /// no such thread.
+    pub fn truth_of(&self, task: Task, cpu: &Cpu) -> Option<Truth> {
+        let stacks = match task.process == self.own.task.process {
+            true => &self.own,
+            false => self.processes.get(&task.process)?,
+        };
+        let tracker = match task == stacks.task {
+            true => &stacks.tracker,
+            false => stacks.others.get(&task)?,
+        };
+        Some(tracker.truth(cpu))
+    }
+
     /// The values of rsp at which the chain continues on another stack, innermost first.
     pub fn other_stacks(&self) -> impl Iterator<Item = u64> + '_ {
         self.own.tracker.other_stacks()
@@ -257,6 +273,13 @@ struct Classes {
     /// The current block; out of range for a single instruction outside a block.
     number: usize,
     generation: u64,
+}
+
+/// A cache: the copy starts empty.
+impl Clone for Classes {
+    fn clone(&self) -> Classes {
+        Classes::default()
+    }
 }
 
 impl Classes {

@@ -2,6 +2,7 @@
 //! point.
 
 use crate::registers::live_registers;
+use crate::shadow::Shadow;
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_recordings::model::{Region, RegionRole};
 use unwind_sim_unwind::memory::Memory;
@@ -29,12 +30,7 @@ pub(super) fn live(core: &Core, rip: u64) -> Regs {
 }
 
 /// The stack that contains `sp`, from [`BELOW_SP`] bytes below it to `max` bytes above it.
-pub(super) fn piece(
-    memory: &AddressSpace,
-    sp: u64,
-    max: u64,
-    role: RegionRole,
-) -> Option<Region<'static>> {
+fn piece(memory: &AddressSpace, sp: u64, max: u64, role: RegionRole) -> Option<Region<'static>> {
     let (bounds, _) = memory.area(sp)?;
     let address = sp.saturating_sub(BELOW_SP).max(bounds.start) & !7;
     let end = sp.saturating_add(max).min(bounds.end);
@@ -47,6 +43,21 @@ pub(super) fn piece(
         address,
         bytes: bytes.into(),
     })
+}
+
+/// The stacks of the running thread, innermost first, without duplicates. At most `max` bytes of
+/// each, from rsp upwards.
+pub(super) fn stacks(core: &Core, shadow: &Shadow, max: u64) -> Vec<Region<'static>> {
+    let first = piece(&core.memory, core.state.gpr(RSP), max, RegionRole::Stack);
+    let mut out: Vec<Region<'static>> = first.into_iter().collect();
+    for other in shadow.other_stacks() {
+        let covered =
+            |r: &Region<'_>| (r.address..r.address + r.bytes.len() as u64).contains(&other);
+        if !out.iter().any(covered) {
+            out.extend(piece(&core.memory, other, max, RegionRole::OtherStack));
+        }
+    }
+    out
 }
 
 /// The running program's own entry point. The auxiliary vector follows the environment on the stack

@@ -163,6 +163,32 @@ impl Recording {
         }
     }
 
+    /// Passes the samples from number `first` on to `take` until it stops. Of a trace, earlier
+    /// blocks of samples are not read.
+    ///
+    /// # Errors
+    /// See [`Recording::views`].
+    pub fn views_from(&self, first: u64, take: &mut TakeView<'_>) -> Result<(), ImportError> {
+        let mut take = |view: &View<'_>| match view.number < first {
+            true => ControlFlow::Continue(()),
+            false => take(view),
+        };
+        let Some(trace) = self.trace() else {
+            return self.views(&mut take).map(drop);
+        };
+        let mut chunks = trace.chunks().skip_while(|c| c.samples().end <= first);
+        let Some(chunk) = chunks.next() else {
+            return Ok(());
+        };
+        let mut world = trace.world_before(&chunk)?;
+        for chunk in std::iter::once(chunk).chain(chunks) {
+            if views_of_chunk(trace, &chunk, &mut world, &mut take)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Passes sample `number` to `take`. If there is no such sample, returns the number of samples.
     ///
     /// # Errors

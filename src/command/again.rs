@@ -43,6 +43,14 @@ pub(crate) const VERIFY: Printed = Printed {
     left_out: &["all", "baseline", "json", "stats"],
 };
 
+#[cfg(feature = "terminal")]
+/// Printed by `step`, for the place that is shown.
+pub(crate) const STEP: Printed = Printed {
+    name: &["step"],
+    own: &["from", "walk", "at_step"],
+    left_out: &["json", "count", "script", "size"],
+};
+
 #[cfg(feature = "perf")]
 /// Printed by `perf fuzz`, for one seed.
 pub(crate) const FUZZ: Printed = Printed {
@@ -135,10 +143,11 @@ mod tests {
     use clap::CommandFactory;
 
     /// A command, and the follow-up command that it prints.
-    const PAIRS: [(&[&str], Printed); 5] = [
+    const PAIRS: [(&[&str], Printed); 6] = [
         (&["compare"], EXPLAIN),
         (&["doctor"], BROKEN),
         (&["verify"], VERIFY),
+        (&["step"], STEP),
         (&["perf", "fuzz"], FUZZ),
         (&["import"], COMPARE),
     ];

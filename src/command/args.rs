@@ -315,11 +315,16 @@ impl WalkArgs {
 
     /// The setting that all walks share: as given, or else as the case at `path` says.
     pub(crate) fn setting(&self, path: &Path) -> Result<Setting> {
-        let mut setting = match file_kind(path)? {
+        let setting = match file_kind(path)? {
             #[cfg(feature = "machine")]
             FileKind::Case => cases::setting_of(&cases::read(path)?),
             _ => Setting::default(),
         };
+        self.changed(setting)
+    }
+
+    /// `setting` with what was given.
+    pub(crate) fn changed(&self, mut setting: Setting) -> Result<Setting> {
         if let Some(view) = &self.view {
             let Some(view) = MemoryView::from_name(view) else {
                 bail!("unknown view `{view}`; expected cpu or copy:BYTES");

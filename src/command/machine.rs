@@ -24,7 +24,7 @@ pub(crate) struct MachineOptions {
     root: PathBuf,
     /// Let the program change files. By default what it writes is kept in memory.
     #[arg(long)]
-    allow_write: bool,
+    pub(crate) allow_write: bool,
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,

@@ -32,6 +32,8 @@ mod replay;
 #[cfg(feature = "machine")]
 mod schedule;
 mod status;
+#[cfg(feature = "machine")]
+mod step;
 mod suggest;
 mod tables;
 mod unwinders;
@@ -87,6 +89,8 @@ enum Command {
     Cases(cases::Args),
     #[cfg(feature = "perf")]
     Perf(perf::Args),
+    #[cfg(feature = "machine")]
+    Step(step::Args),
     Explain(explain::Args),
     Tables(tables::Args),
     Unwinders(unwinders::Args),
@@ -143,6 +147,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Cases(args) => cases::run(&args),
         #[cfg(feature = "perf")]
         Command::Perf(args) => perf::run(&args, &given),
+        #[cfg(feature = "machine")]
+        Command::Step(args) => step::run(&args, &given),
         Command::Explain(args) => explain::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),

@@ -36,12 +36,15 @@ impl Color {
     }
 }
 
+/// Whether text on standard output is coloured.
+pub(crate) fn is_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Standard output for text: buffered, and coloured if that is wanted.
 pub(crate) fn stdout() -> Box<dyn Write> {
-    let plain = std::io::stdout();
-    let is_wanted = anstream::AutoStream::choice(&plain) != anstream::ColorChoice::Never;
-    let buffered = std::io::BufWriter::with_capacity(1 << 16, plain);
-    match is_wanted {
+    let buffered = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout());
+    match is_coloured() {
         true => Box::new(super::paint::Painter::new(buffered)),
         false => Box::new(buffered),
     }

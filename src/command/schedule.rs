@@ -61,6 +61,11 @@ impl ScheduleArgs {
         Ok(())
     }
 
+    /// Whether the turns are to be written.
+    pub(crate) fn is_printed(&self) -> bool {
+        self.print_schedule.is_some()
+    }
+
     /// Writes the schedule of a run that has ended, if that is wanted.
     ///
     /// # Errors

@@ -95,6 +95,34 @@ fn every_line_is_of_the_schema() {
     }
 }
 
+/// A window of states is one line.
+#[test]
+fn the_timeline_is_of_the_schema() {
+    let text = ends_with(0, &["generate", "json-schema"]);
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
+    let case = "corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s";
+    for args in [
+        &["step", "--json", case][..],
+        &["step", "--json", "--count", "3", THROWS],
+        &["step", "--json", "--regs", "hw,fake:v5.1", SEED],
+    ] {
+        let lines = lines(args);
+        let [line] = lines.as_slice() else {
+            panic!("{args:?}: {} lines", lines.len());
+        };
+        assert_eq!(line["type"], "timeline", "{args:?}");
+        if let Err(what) = fits(line, &schema, &schema) {
+            panic!("{args:?}: {what}");
+        }
+        let mut less = line.clone();
+        less["states"][0]
+            .as_object_mut()
+            .expect("a state")
+            .remove("walks");
+        assert!(fits(&less, &schema, &schema).is_err(), "{args:?}");
+    }
+}
+
 #[test]
 fn the_schema_refuses_what_is_not_of_it() {
     let text = ends_with(0, &["generate", "json-schema"]);

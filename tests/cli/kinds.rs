@@ -92,6 +92,10 @@ const PLACES: &[Place] = &[
     ),
     (&["verify", "FILE"], PROGRAMS),
     (&["emulate", "FILE"], PROGRAMS),
+    (
+        &["step", "--json", "--count", "1", "FILE"],
+        &[Trace, PerfData, Core, Capture, Case, Elf, Text, Unknown],
+    ),
     (&["record", "-o", "OUT", "FILE"], &[Elf, Text, Unknown]),
     (
         &["record", "--engine", "emulator", "-o", "OUT", "FILE"],

@@ -56,6 +56,7 @@ pub use verification::{
 
 use crate::listing::found_by;
 use crate::text::event_line;
+use crate::timeline::Timeline;
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -179,6 +180,8 @@ pub enum Line {
     /// The last line of `tables merge`.
     #[serde(rename = "summary")]
     Merge(MergeLine),
+    /// A window of states, from `step`.
+    Timeline(Box<Timeline>),
     /// What broke stacks in one file in one way, from `doctor`.
     Complaint(Box<ComplaintLine>),
     /// The last line of `doctor`.
@@ -220,32 +223,32 @@ pub struct ChainLine {
 }
 
 /// A verdict.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VerdictLine {
     /// The verdict's name.
-    word: &'static str,
+    pub(crate) word: &'static str,
     /// The short form, such as `m1@2`.
-    short: String,
+    pub(crate) short: String,
     /// The first true frame concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<u32>,
+    pub(crate) at: Option<u32>,
     /// The number of missing or extra frames.
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u32>,
+    pub(crate) count: Option<u32>,
     /// Why the chain is not judged, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<WhyLine>,
+    pub(crate) why: Option<WhyLine>,
     /// The chain has exactly the true frames, but its format cannot mark a root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    end_not_claimed: bool,
+    pub(crate) end_not_claimed: bool,
     /// The number of known frames, from the truth or from the walk used in its place.
-    known: u32,
+    pub(crate) known: u32,
     /// The number of known frames that the chain has.
-    found: u32,
+    pub(crate) found: u32,
 }
 
 /// Why a chain is not judged.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhyLine {
     /// The reason's name.
     word: &'static str,
@@ -264,93 +267,99 @@ pub struct UnjudgedLine {
 }
 
 /// Why a walk ended.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct EndLine {
-    code: &'static str,
-    text: String,
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
     /// The fallback's reason, if one was tried and failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fallback: Option<&'static str>,
+    pub(crate) fallback: Option<&'static str>,
 }
 
 /// A place in code.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Default, Debug, Serialize, JsonSchema)]
 pub struct PlaceLine {
-    pc: String,
+    pub(crate) pc: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    function: Option<String>,
+    pub(crate) function: Option<String>,
     /// The offset from the start of the function, or else the address in the image.
-    offset: String,
+    pub(crate) offset: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    image: Option<String>,
+    pub(crate) image: Option<String>,
 }
 
 /// One frame.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FrameLine {
     #[serde(flatten)]
-    place: PlaceLine,
+    pub(crate) place: PlaceLine,
     /// Whether the pc is the address of an instruction, not a return address.
-    exact: bool,
-    sp: String,
+    pub(crate) exact: bool,
+    pub(crate) sp: String,
     /// The address of the word that the pc was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    slot: Option<String>,
+    pub(crate) slot: Option<String>,
     /// The table that gave the frame, or how else it was found.
-    found: &'static str,
+    pub(crate) found: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    row: Option<RowLine>,
+    pub(crate) row: Option<RowLine>,
     /// The words read, as pairs of address and value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    words: Vec<[String; 2]>,
+    pub(crate) words: Vec<[String; 2]>,
 }
 
 /// A row.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RowLine {
-    rule: String,
-    table: &'static str,
+    pub(crate) rule: String,
+    pub(crate) table: &'static str,
     /// Offset of the row in its section.
-    offset: String,
+    pub(crate) offset: String,
     /// Offset of its unit (FDE, function descriptor) in its section.
-    unit: String,
+    pub(crate) unit: String,
     /// The first address that the row covers, in the image.
-    start: String,
+    pub(crate) start: String,
     /// The end of the addresses that the row covers, excluded.
-    end: String,
+    pub(crate) end: String,
     /// Why the first table was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    fallback: Option<&'static str>,
+    pub(crate) fallback: Option<&'static str>,
 }
 
 /// What is to blame.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CauseLine {
-    code: &'static str,
+    pub(crate) code: &'static str,
     /// The true frame to blame.
-    frame: usize,
-    place: PlaceLine,
+    pub(crate) frame: usize,
+    pub(crate) place: PlaceLine,
     #[serde(skip_serializing_if = "Option::is_none")]
-    register: Option<&'static str>,
+    pub(crate) register: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    given: Option<String>,
+    pub(crate) given: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    truth: Option<String>,
+    pub(crate) truth: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    row: Option<RowLine>,
+    pub(crate) row: Option<RowLine>,
 }
 
-fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
-    let Location {
-        function,
-        offset,
-        image,
-    } = Location::of(space, pc);
-    PlaceLine {
-        pc: hex(pc.value()),
-        function,
-        offset: hex(offset),
-        image,
+pub(crate) fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {
+    PlaceLine::new(pc.value(), Location::of(space, pc))
+}
+
+impl PlaceLine {
+    pub(crate) fn new(pc: u64, location: Location) -> PlaceLine {
+        let Location {
+            function,
+            offset,
+            image,
+        } = location;
+        PlaceLine {
+            pc: hex(pc),
+            function,
+            offset: hex(offset),
+            image,
+        }
     }
 }
 
@@ -370,7 +379,7 @@ fn row_line(row: &Row) -> RowLine {
     source_line(row.rule.to_string(), &row.source)
 }
 
-fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
+pub(crate) fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
     let (row, words) = match &frame.found {
         Found::Rule {
             rule,
@@ -399,7 +408,7 @@ fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
     }
 }
 
-fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
+pub(crate) fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
     let c: Option<&Contradiction> = diagnosis.contradiction.as_ref();
     CauseLine {
         code: diagnosis.code.as_str(),
@@ -412,7 +421,7 @@ fn cause_line(space: &AddressSpace, diagnosis: &Diagnosis) -> CauseLine {
     }
 }
 
-fn verdict_line(outcome: &Outcome) -> VerdictLine {
+pub(crate) fn verdict_line(outcome: &Outcome) -> VerdictLine {
     let (verdict, ground) = (outcome.verdict, &outcome.ground);
     VerdictLine {
         word: verdict.as_str(),
@@ -434,7 +443,7 @@ fn why_line(why: Unjudged) -> WhyLine {
     }
 }
 
-fn end_line(end: &End) -> EndLine {
+pub(crate) fn end_line(end: &End) -> EndLine {
     EndLine {
         code: end.reason.code().as_str(),
         text: end.reason.to_string(),
@@ -476,4 +485,15 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
             .as_ref()
             .map(|d| cause_line(view.space, d)),
     }))
+}
+
+impl std::fmt::Display for PlaceLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.function, &self.image) {
+            (Some(name), Some(image)) => write!(f, "{name}+{} ({image})", self.offset),
+            (Some(name), None) => write!(f, "{name}+{}", self.offset),
+            (None, Some(image)) => write!(f, "{image}+{}", self.offset),
+            (None, None) => f.write_str(&self.pc),
+        }
+    }
 }

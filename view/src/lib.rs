@@ -19,8 +19,11 @@ pub mod kernel;
 pub mod listing;
 pub mod pages;
 pub mod profile;
+#[cfg(feature = "terminal")]
+pub mod stepper;
 pub mod sweep;
 pub mod tables;
 pub mod text;
+pub mod timeline;
 #[cfg(feature = "machine")]
 pub mod verification;

@@ -51,6 +51,7 @@ mod task;
 mod terminals;
 #[cfg(test)]
 mod tests;
+mod thread_list;
 mod threads;
 mod turns;
 mod unsupported;
@@ -69,6 +70,7 @@ pub use outcome::{Notice, Outcome, Why};
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
 pub use task::Task;
+pub use thread_list::{Doing, ThreadAt};
 pub use turns::{Followed, Misfit, MisfitKind, Turn, TurnError};
 pub use unsupported::Unsupported;
 pub use waiting::{MappedCode, Owner, OwnerKnown, WaitFile, Waiting, WaitsFor};

@@ -21,6 +21,9 @@ pub use sample::{CHAIN_FRAMES_MAX, Chain, Frame, PointKey, SamplePoint, VISIT_MA
 
 use unwind_sim_unwind::start::Variant;
 
+/// The value with which cases fill stack that is not in use (`corpus/cases/prelude.inc`).
+pub const POISON: u64 = 0x0bad_0bad_0bad_0bad;
+
 /// The maximum width of a written line, in columns.
 pub const COLUMNS_MAX: usize = 100;
 

@@ -7,6 +7,7 @@
 
 use super::reproduce::{Recorded, recorded};
 use super::{Extracted, NotWritable};
+use crate::case::POISON;
 use crate::case::{FILE_BYTES_MAX, fold};
 use crate::unwinders;
 use std::collections::{BTreeSet, HashMap};
@@ -30,8 +31,6 @@ use unwind_sim_unwind::verdict::Verdict;
 /// The bytes below rsp that are copied: the red zone of the psABI, which also has the slots of
 /// registers that were just popped.
 const BELOW_RSP: u64 = 128;
-/// The value of words that were not recorded, and of unused stack.
-const POISON: u64 = 0x0bad_0bad_0bad_0bad;
 /// The label that stands for code in no true frame.
 const ELSEWHERE: &str = ".Lelsewhere";
 /// The maximum length of a function's name, in bytes.

@@ -7,6 +7,7 @@
 mod calls;
 mod deadlock;
 mod generated;
+mod now;
 mod process;
 mod quiet;
 mod slots;
@@ -296,6 +297,7 @@ impl<'a> Checker<'a> {
     fn judge(&mut self, core: &Core, rip: u64, set: u32) -> bool {
         // The outcome stays unknown until it is computed.
         self.last_set = NONE;
+        self.wrong = 0;
         let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
             // The frame is the root, which has no caller.
             self.judged = [Judged::NOTHING; UNWINDERS_MAX];
@@ -307,7 +309,6 @@ impl<'a> Checker<'a> {
         }
         let gpr = |number| core.state.gpr(number);
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
-        self.wrong = 0;
         self.work.frames += 1;
         self.lowest_slot = held.slot;
         for which in 0..self.finders.len() {

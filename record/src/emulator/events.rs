@@ -14,6 +14,13 @@ use unwind_sim_unwind::truth::Cpu;
 /// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
 const NAME_MAX: usize = 15;
 
+/// The name that Linux gives the thread that starts the program at `path`.
+pub(crate) fn comm(path: &str) -> String {
+    let name = unwind_sim_recordings::names::file_name(path);
+    let end = (0..=NAME_MAX.min(name.len())).rfind(|&i| name.is_char_boundary(i));
+    name[..end.unwrap_or(0)].to_owned()
+}
+
 impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         self.generated.process_ended(self.pid());
@@ -43,12 +50,10 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
         let path = file.map(|f| String::from_utf8_lossy(f.path).into_owned());
         if let (true, Some(path)) = (self.places.unnamed, &path) {
             self.places.unnamed = false;
-            let name = unwind_sim_recordings::names::file_name(path);
-            let end = (0..=NAME_MAX.min(name.len())).rfind(|&i| name.is_char_boundary(i));
             self.event(&model::Event::Comm {
                 pid: self.pid(),
                 tid: self.shadow.task().thread,
-                name: name[..end.unwrap_or(0)].to_owned(),
+                name: comm(path),
             });
         }
         if !self.observed {

@@ -192,7 +192,7 @@ impl<W: Write> Session<'_, '_, W> {
 }
 
 /// An image of generated code without a table.
-fn bare_image(range: &Range<u64>) -> Arc<Image> {
+pub(crate) fn bare_image(range: &Range<u64>) -> Arc<Image> {
     Arc::new(Image::new(ImageParts {
         name: BARE.to_owned(),
         text: vec![range.clone()],

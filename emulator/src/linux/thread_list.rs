@@ -1,0 +1,77 @@
+//! The threads of all processes, for a view of a run.
+
+use super::kernel::Kernel;
+use super::numbers as nr;
+use super::task::Task;
+use super::threads::Thread;
+use crate::state::State;
+use unwind_sim_unwind::truth::Cpu;
+
+/// A thread of the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadAt {
+    /// The thread.
+    pub task: Task,
+    /// Its name (`comm`).
+    pub name: String,
+    /// What it does.
+    pub doing: Doing,
+    /// Its instruction pointer, stack pointer and callee-saved registers.
+    pub cpu: Cpu,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// It executes the next instruction.
+    Runs,
+    /// It can run, but another thread does.
+    CanRun,
+    /// It waits in this system call.
+    WaitsIn(&'static str),
+    /// This signal has stopped its process.
+    Stopped(u8),
+}
+
+impl Kernel {
+    /// The threads that have not ended, by number.
+    pub fn threads(&self) -> Vec<ThreadAt> {
+        let running = self.task();
+        let own = (&self.process, &self.machine.core.state);
+        let parked = self.processes.values().map(|p| (&p.process, &p.state));
+        let mut all = Vec::new();
+        for (process, state) in std::iter::once(own).chain(parked) {
+            if process.has_ended {
+                continue;
+            }
+            let mut add = |thread: &Thread, state: &State| {
+                let task = Task {
+                    process: process.number,
+                    thread: thread.number,
+                };
+                let doing = match (process.stopped, &thread.wait) {
+                    (Some(signal), _) => Doing::Stopped(signal),
+                    (None, Some(wait)) => {
+                        Doing::WaitsIn(nr::name(wait.made.number).unwrap_or("a system call"))
+                    }
+                    (None, None) if task == running => Doing::Runs,
+                    (None, None) => Doing::CanRun,
+                };
+                if !thread.has_ended {
+                    all.push(ThreadAt {
+                        task,
+                        name: String::from_utf8_lossy(&thread.name).into_owned(),
+                        doing,
+                        cpu: state.cpu_at(state.rip),
+                    });
+                }
+            };
+            add(&process.thread, state);
+            for other in process.others.values() {
+                add(&other.thread, &other.state);
+            }
+        }
+        all.sort_unstable_by_key(|thread| thread.task);
+        all
+    }
+}

@@ -1,0 +1,281 @@
+//! An index of a run: where an unwinder becomes wrong, calls, signals, and what processes and
+//! threads do. It is filled in pieces, so that nobody waits for the end of a long run.
+
+#[cfg(feature = "machine")]
+mod program;
+
+use super::{Direction, States};
+#[cfg(feature = "machine")]
+use crate::engine::Engine;
+use crate::input::{Input, InputError};
+use crate::run::Run;
+#[cfg(feature = "machine")]
+pub use program::ProgramIndex;
+use unwind_sim_unwind::cache::Cache;
+
+/// Maximum number of marks of each kind; what comes later is only counted.
+const MARKS_MAX: usize = 1 << 21;
+/// Samples that are indexed before the time is looked at.
+const SAMPLES: u64 = 64;
+
+/// Some unwinder is wrong from a state on at which it, or the state before, was not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    /// The number of the state.
+    pub number: u64,
+    /// A bit for each unwinder that became wrong: those of [`Index::unwinders`].
+    pub unwinders: u64,
+}
+
+/// Something else happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The number of the state after it.
+    pub number: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A signal of this number is delivered.
+    Signal(u8),
+    /// Another thread runs from here on.
+    Switch,
+    /// A program starts.
+    Program,
+    /// A thread was created.
+    Thread,
+    /// A process was created.
+    Process,
+    /// A thread or process has ended.
+    Exit,
+}
+
+impl EventKind {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventKind::Signal(_) => "signal",
+            EventKind::Switch => "switch",
+            EventKind::Program => "program",
+            EventKind::Thread => "thread",
+            EventKind::Process => "process",
+            EventKind::Exit => "exit",
+        }
+    }
+}
+
+/// The marks, in the order of their numbers.
+#[derive(Clone, Default, Debug)]
+pub struct Marks {
+    /// Where unwinders become wrong.
+    pub wrong: Vec<Wrong>,
+    /// The first instruction of each called function.
+    pub calls: Vec<u64>,
+    /// All else.
+    pub events: Vec<Event>,
+    /// Number of marks beyond the maximum.
+    pub left_out: u64,
+}
+
+impl Marks {
+    fn add_wrong(&mut self, number: u64, unwinders: u64) {
+        let len = self.wrong.len();
+        match self.wrong.last_mut() {
+            Some(last) if last.number == number => last.unwinders |= unwinders,
+            _ if len >= MARKS_MAX => self.left_out += 1,
+            _ => self.wrong.push(Wrong { number, unwinders }),
+        }
+    }
+
+    #[cfg(feature = "machine")]
+    fn add_call(&mut self, number: u64) {
+        match self.calls.len() < MARKS_MAX {
+            true => self.calls.push(number),
+            false => self.left_out += 1,
+        }
+    }
+
+    fn add_event(&mut self, event: Event) {
+        match self.events.len() < MARKS_MAX {
+            true => self.events.push(event),
+            false => self.left_out += 1,
+        }
+    }
+}
+
+/// An index.
+pub struct Index<'a> {
+    filler: Filler<'a>,
+    /// Of the run.
+    marks: Marks,
+    unwinders: Vec<String>,
+}
+
+enum Filler<'a> {
+    Samples(Box<Samples<'a>>),
+    #[cfg(feature = "machine")]
+    Program(Box<ProgramIndex<'a>>),
+}
+
+struct Samples<'a> {
+    run: &'a Run,
+    caches: Vec<Cache>,
+    next: u64,
+    is_done: bool,
+    last: Option<(u32, u32, u64)>,
+}
+
+impl<'a> Index<'a> {
+    /// An index of a recording: all unwinders of `run`, judged by their walks.
+    pub fn of_recording(run: &'a Run) -> Index<'a> {
+        Index {
+            filler: Filler::Samples(Box::new(Samples {
+                run,
+                caches: run.engines.iter().map(|_| Cache::new()).collect(),
+                next: 0,
+                is_done: false,
+                last: None,
+            })),
+            marks: Marks::default(),
+            unwinders: run.column_names(),
+        }
+    }
+
+    /// An index of a program: `tables`, unwinders that find rules, judged by their rules at each
+    /// instruction and call, as `verify` does.
+    #[cfg(feature = "machine")]
+    pub fn of_program(program: ProgramIndex<'a>, tables: &[Engine]) -> Index<'a> {
+        Index {
+            filler: Filler::Program(Box::new(program)),
+            marks: Marks::default(),
+            unwinders: tables.iter().map(|e| e.name().to_owned()).collect(),
+        }
+    }
+
+    /// The unwinders that are judged, in the order of the bits of [`Wrong::unwinders`].
+    pub fn unwinders(&self) -> &[String] {
+        &self.unwinders
+    }
+
+    /// The marks found so far.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// The number of states that are indexed.
+    pub fn covered(&self) -> u64 {
+        match &self.filler {
+            Filler::Samples(samples) => samples.next,
+            #[cfg(feature = "machine")]
+            Filler::Program(program) => program.number(),
+        }
+    }
+
+    /// Whether there is no more to index.
+    pub fn is_complete(&self) -> bool {
+        match &self.filler {
+            Filler::Samples(samples) => samples.is_done,
+            #[cfg(feature = "machine")]
+            Filler::Program(program) => program.is_done(),
+        }
+    }
+
+    /// Indexes on, at least to `until` or by a small piece. Returns whether there is more.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn fill(&mut self, states: &States, until: u64) -> Result<bool, InputError> {
+        match &mut self.filler {
+            Filler::Samples(samples) => {
+                let input = match &states.source {
+                    super::Source::Recording(input) => input,
+                    #[cfg(feature = "machine")]
+                    super::Source::Program(_) => return Ok(false),
+                };
+                // A perf.data is read from its start each time: fewer and fewer times.
+                let piece = match input.sample_count() {
+                    Some(_) => SAMPLES,
+                    None => SAMPLES.max(samples.next),
+                };
+                let count = until.saturating_sub(samples.next).max(piece);
+                samples.fill(input, count, &mut self.marks)?;
+            }
+            #[cfg(feature = "machine")]
+            Filler::Program(program) => program.fill(until, &mut self.marks),
+        }
+        Ok(!self.is_complete())
+    }
+
+    /// The nearest other state at which an unwinder becomes wrong, as far as the index is filled;
+    /// it is filled until there is one.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn wrong(
+        &mut self,
+        states: &States,
+        from: u64,
+        direction: Direction,
+    ) -> Result<Option<u64>, InputError> {
+        if direction == Direction::Backward {
+            while self.covered() < from && !states.is_stopped() && self.fill(states, from)? {}
+            let before = self.marks.wrong.partition_point(|w| w.number < from);
+            let last = before.checked_sub(1).map(|index| self.marks.wrong[index]);
+            return Ok(last.map(|wrong| wrong.number));
+        }
+        loop {
+            let next = self.marks.wrong.partition_point(|w| w.number <= from);
+            if let Some(wrong) = self.marks.wrong.get(next) {
+                return Ok(Some(wrong.number));
+            }
+            if states.is_stopped() || self.is_complete() {
+                return Ok(None);
+            }
+            self.fill(states, 0)?;
+        }
+    }
+}
+
+impl Samples<'_> {
+    fn fill(&mut self, input: &Input, count: u64, marks: &mut Marks) -> Result<(), InputError> {
+        let columns = self.run.columns();
+        let Samples {
+            run, caches, last, ..
+        } = self;
+        let taken = input.range(self.next, count, &mut |view| {
+            let mut wrong = 0;
+            for (index, column) in columns.iter().enumerate().take(u64::BITS as usize) {
+                let engine = &run.engines[column.engine];
+                let variant = column.variant_for(view);
+                let outcome =
+                    engine.examine(view, variant, &run.setting, &mut caches[column.engine]);
+                wrong |= u64::from(outcome.verdict.is_wrong()) << index;
+            }
+            let (pid, tid) = (view.sample.pid, view.sample.tid);
+            let is_same = last.is_some_and(|(p, t, _)| (p, t) == (pid, tid));
+            // Samples are far apart: each wrong one counts.
+            if wrong != 0 {
+                marks.add_wrong(view.number, wrong);
+            }
+            if last.is_some() && !is_same {
+                marks.add_event(Event {
+                    number: view.number,
+                    pid,
+                    tid,
+                    kind: EventKind::Switch,
+                });
+            }
+            *last = Some((pid, tid, wrong));
+        })?;
+        self.next += taken;
+        self.is_done = taken < count;
+        Ok(())
+    }
+}

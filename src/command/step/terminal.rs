@@ -1,0 +1,102 @@
+//! The stepper in this process's terminal, or played from a script.
+
+use super::super::again::{Given, STEP};
+use super::super::output;
+use super::super::status::Status;
+use super::{Args, Shown};
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use unwind_sim_view::stepper::script::play;
+use unwind_sim_view::stepper::{Spot, Stepper, terminal};
+use unwind_sim_view::timeline::Builder;
+
+/// The size of the largest script, bytes.
+const SCRIPT_MAX: u64 = 1 << 20;
+
+/// Plays the script, or lends the terminal.
+pub(super) fn show(
+    args: &Args,
+    given: &Given<'_>,
+    words: &[OsString],
+    shown: Shown<'_>,
+    first: u64,
+) -> Result<Status> {
+    let script = args.script.as_deref().map(read_script).transpose()?;
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if script.is_none() && !is_terminal {
+        bail!(
+            "standard input and output are not a terminal; --script plays keys, --json writes the states"
+        );
+    }
+    let rest: Vec<OsString> = match args.path {
+        Some(_) => words.to_vec(),
+        None => [&["--".into()], words].concat(),
+    };
+    let again = |spot: &Spot| {
+        let mut own = vec!["--from".to_owned(), spot.number.to_string()];
+        own.extend(["--walk".to_owned(), spot.walk.clone()]);
+        let step = spot
+            .step
+            .map(|step| ["--at-step".to_owned(), step.to_string()]);
+        own.extend(step.into_iter().flatten());
+        let own: Vec<OsString> = own.into_iter().map(OsString::from).collect();
+        given.command(&STEP, &own, &rest)
+    };
+    let builder = Builder::new(shown.run);
+    let (states, index) = (shown.states, shown.index);
+    let stepper = Stepper::new(states, index, builder, Box::new(again), first)?;
+    let Some(mut stepper) = stepper else {
+        bail!("there is nothing to step through: no sample, no instruction");
+    };
+    if let Some(walk) = &args.walk
+        && !stepper.tell(walk, args.at_step)
+    {
+        bail!("no walk {walk}; there are {}", stepper.walks().join(", "));
+    }
+    match script {
+        Some(script) => {
+            let mut out = output::raw_stdout();
+            play(&mut stepper, &script, args.size, &mut out)?;
+            out.flush()?;
+        }
+        None => {
+            let colour = output::is_coloured();
+            terminal::interact(&mut stepper, colour, &shown.stop, ended())?;
+            // The terminal is as it was: now the signal may do what it does.
+            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+            unwind_sim_host::end_by_signal();
+        }
+    }
+    Ok(Status::AsExpected)
+}
+
+/// Becomes true when a signal wants the end.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn ended() -> &'static AtomicBool {
+    unwind_sim_host::stop_on_signals()
+}
+
+/// Signals end this process at once.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn ended() -> &'static AtomicBool {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    &NEVER
+}
+
+/// Reads a script; `-` is standard input.
+fn read_script(path: &Path) -> Result<String> {
+    let cannot = || format!("cannot read the script {}", path.display());
+    let mut text = String::new();
+    let read = match path == Path::new("-") {
+        true => std::io::stdin().take(SCRIPT_MAX).read_to_string(&mut text),
+        false => {
+            let file = std::fs::File::open(path).with_context(cannot)?;
+            file.take(SCRIPT_MAX).read_to_string(&mut text)
+        }
+    };
+    read.with_context(cannot)?;
+    Ok(text)
+}

@@ -1,0 +1,196 @@
+//! Screens of programs, by scripts.
+
+use crate::{CASE, play, root, run, shown};
+
+#[track_caller]
+fn check(name: &str, text: &str) {
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true,
+        snapshot_path => root("snapshots") }, {
+        insta::assert_snapshot!(format!("step-{name}"), text);
+    });
+}
+
+/// A case from its start: the first wrong place, the walk there, and the way back.
+#[test]
+fn a_case_at_three_sizes() {
+    for size in ["80x24", "200x60", "40x10"] {
+        let text = play("c\n4 f f\nEnter\nEnter S\nN c y", size, &[CASE]);
+        check(&format!("case-{size}"), &text);
+    }
+}
+
+/// A case by its sample points, with fake registers.
+#[test]
+fn a_case_with_fake_registers() {
+    let case = "corpus/cases/start/fake-v5-2-on-a-second-stack.s";
+    let regs = ["--regs", "hw,fake:v5.1,fake:v5.2", "-u", "orc,fp", case];
+    // The sample points are recorded on this computer's processor, in a process of its own.
+    let text = play("s\nr r f f f", "100x30", &regs);
+    let lines = text
+        .lines()
+        .map(|line| line.split("  process").next().unwrap_or(line));
+    check("case-fake", &lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_kernels_case_shows_its_sample_points() {
+    let case = "corpus/cases/kernel/every-instruction-with-frame-pointers.s";
+    check("case-kernel", &play("s s s\nc", "100x24", &[case]));
+}
+
+/// The true chain of every state, in one line each: the shadow stack of the case's author.
+#[test]
+fn forwards_and_backwards_are_the_same() {
+    let forward: Vec<String> = (0..40).map(|_| "s".to_owned()).collect();
+    let there = play(&forward.join("\n"), "100x30", &["--from", "5", CASE]);
+    let line = "-".repeat(100) + "\n";
+    let mut there: Vec<&str> = there.split(&line).collect();
+    // At the end of the run the message differs.
+    there.retain(|screen| !screen.contains("this is the end"));
+    let last = 5 + there.len();
+    let back = vec!["S".to_owned(); there.len() - 1];
+    let from = last.to_string();
+    let back = play(
+        &format!("\n{}", back.join("\n")),
+        "100x30",
+        &["--from", &from, CASE],
+    );
+    let mut back: Vec<&str> = back.split(&line).collect();
+    back.reverse();
+    assert!(there.len() > 10, "{}", there.len());
+    // Only how far the end was met differs.
+    let plain = |screen: &str| {
+        let (_, rest) = screen.split_once('\n').expect("lines");
+        rest.to_owned()
+    };
+    for (there, back) in there.iter().zip(&back) {
+        assert_eq!(plain(there), plain(back));
+    }
+}
+
+/// `main` is found in a program without symbols, from before and from behind it.
+#[test]
+fn main_is_found_without_symbols() {
+    let program = ["--clear-env", "--", "/bin/true"];
+    let place = |args: &[&str], script: &str| {
+        let text = play(script, "200x40", &[args, &program].concat());
+        let screen = text.rsplit(&("-".repeat(200) + "\n")).next();
+        let head = screen.and_then(|screen| screen.lines().next());
+        head.expect("a screen").to_owned()
+    };
+    let there = place(&["--from", "main"], "");
+    assert!(
+        there.contains(" true+0x") || there.contains(" main+0x0 "),
+        "{there}"
+    );
+    assert_eq!(place(&[], "g \"main\" Enter"), there);
+    let back = place(&[], "End\ng \"main\" Enter");
+    let plain = |head: &str| {
+        let words: Vec<&str> = head.split_whitespace().collect();
+        (
+            words[1].to_owned(),
+            words.iter().any(|word| word.starts_with("true+0x")),
+        )
+    };
+    assert_eq!(plain(&back), plain(&there));
+}
+
+/// Threads and processes: another one runs, and is listed.
+#[test]
+fn processes_are_listed() {
+    let program = ["--clear-env", "--env", "PATH=/usr/bin:/bin"];
+    let words = ["--", "/bin/sh", "-c", "echo a | cat"];
+    let text = play("t\nt\nTab\nT", "120x40", &[&program[..], &words].concat());
+    assert!(text.contains("process 1001, thread 1001"), "{text}");
+    assert!(text.contains("1000/1000"), "{text}");
+    assert!(
+        text.contains("can run") || text.contains("waits in"),
+        "{text}"
+    );
+}
+
+/// Random keys on screens of random sizes: it ends with status 0, whatever is pressed.
+#[test]
+fn any_keys_on_a_program() {
+    const KEYS: [&str; 28] = [
+        "s", "S", "n", "N", "f", "F", "c", "C", "t", "T", "r", "1", "2", "4", "9", "g", "/", "y",
+        "?", "Enter", "Escape", "Tab", "Up", "PageDown", "End", "Home", "\"main\"", "\"4 2\"",
+    ];
+    let mut seed = 0x2026_1125_u64;
+    let mut random = |below: usize| {
+        // xorshift64, Marsaglia 2003.
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize % below
+    };
+    let rounds = if std::env::var_os("UNWIND_SIM_SLOW").is_some() {
+        60
+    } else {
+        6
+    };
+    for round in 0..rounds {
+        let lines: Vec<String> = (0..8)
+            .map(|_| {
+                let keys: Vec<&str> = (0..6).map(|_| KEYS[random(KEYS.len())]).collect();
+                keys.join(" ")
+            })
+            .collect();
+        let size = format!("{}x{}", 1 + random(210), 1 + random(70));
+        let script = lines.join("\n");
+        match round % 2 {
+            0 => play(&script, &size, &[CASE]),
+            _ => play(&script, &size, &["--", "/bin/true"]),
+        };
+    }
+}
+
+#[test]
+fn what_cannot_be_shown_is_an_error() {
+    for (args, what) in [
+        (&[][..], "nothing to step through"),
+        (
+            &["--script", "no/file", CASE],
+            "cannot read the script no/file",
+        ),
+        (&["--size", "0x9", "--script", "-", CASE], "is not a size"),
+        (
+            &["--json", "--from", "999999", CASE],
+            "there is no state 999999",
+        ),
+        (
+            &["--json", "--from", "nowhere", CASE],
+            "no state is in a function nowhere",
+        ),
+        (
+            &["--script", "-", "--walk", "lbr", CASE],
+            "no walk lbr; there are dwarf",
+        ),
+        (&[CASE], "not a terminal"),
+        (&["--json", "--allow-write", CASE], "--allow-write"),
+        (&["--json", "no/file"], "no/file"),
+    ] {
+        let output = run(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(what), "{args:?}: {errors}");
+    }
+}
+
+/// The command that `y` copies shows the same screen.
+#[test]
+fn the_copied_command_leads_back() {
+    let text = play("c\n4 f f\ny", "200x40", &[CASE]);
+    let line = "-".repeat(200) + "\n";
+    let screens: Vec<&str> = text.split(&line).collect();
+    let (_, command) = screens[2].split_once("copied: ").expect("a command");
+    let words: Vec<&str> = command.split_whitespace().skip(2).collect();
+    assert_eq!(words.last(), Some(&CASE), "{command}");
+    let again = play("", "200x40", &words);
+    let body = |screen: &str| {
+        let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
+        lines[1..lines.len() - 1].to_vec()
+    };
+    assert_eq!(body(&again), body(screens[1]));
+    assert!(shown(&["--help"]).contains("--at-step"));
+}

@@ -1,0 +1,191 @@
+//! The stepper in tmux, under a real pseudo-terminal.
+
+use crate::CASE;
+use crate::common::skip::skip;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A tmux server of its own.
+struct Tmux {
+    socket: String,
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = self.tmux(&["kill-server"]);
+    }
+}
+
+impl Tmux {
+    fn start(name: &str, size: (u32, u32)) -> Tmux {
+        let tmux = Tmux {
+            socket: format!("unwind-sim-{name}-{}", std::process::id()),
+        };
+        let (columns, rows) = (size.0.to_string(), size.1.to_string());
+        let shell = "env -u NO_COLOR PS1='ready> ' sh";
+        tmux.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &columns,
+            "-y",
+            &rows,
+            shell,
+        ]);
+        tmux.wait("ready>");
+        tmux
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        command.args(["-L", &self.socket]).args(args);
+        command
+            .current_dir(crate::root(""))
+            .env("TERM", "xterm-256color");
+        let output = command.output().expect("tmux runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn screen(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    fn send(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// Waits until the screen has this text.
+    #[track_caller]
+    fn wait(&self, text: &str) -> String {
+        let begin = Instant::now();
+        loop {
+            let screen = self.screen();
+            if screen.contains(text) {
+                return screen;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "no {text:?} in\n{screen}"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn step(&self, args: &str) {
+        let command = format!(
+            "{} step {args}; stty -a | grep -c -w icanon",
+            env!("CARGO_BIN_EXE_unwind-sim")
+        );
+        self.send(&["clear; ", &command, "Enter"]);
+    }
+}
+
+/// Whether a screen with its attributes has a foreground colour: SGR 31 to 37, or 38 with a number.
+/// SGR 39 is the default colour.
+fn has_colour(screen: &str) -> bool {
+    let esc = '\x1b';
+    let plain = (1..=7).any(|colour| screen.contains(&format!("{esc}[3{colour}m")));
+    plain || screen.contains("38;5;")
+}
+
+/// Whether a screen has a line that is the number of settings with `icanon`.
+fn is_canonical(screen: &str) -> bool {
+    screen.lines().any(|line| line.trim_end() == "1")
+}
+
+/// Whether there is no tmux, which is a skip.
+fn is_missing(name: &str) -> bool {
+    let asked = Command::new("tmux").arg("-V").output();
+    let is_missing = !asked.is_ok_and(|output| output.status.success());
+    if is_missing {
+        skip(name, "tmux is not installed");
+    }
+    is_missing
+}
+
+/// Keys, a resize, the mouse, and the terminal afterwards.
+#[test]
+fn a_session_in_a_real_terminal() {
+    if is_missing("a_session_in_a_real_terminal") {
+        return;
+    }
+    let tmux = Tmux::start("session", (100, 30));
+    tmux.step(CASE);
+    let screen = tmux.wait("unwinders");
+    assert!(
+        screen.contains("code _start") && screen.contains("stack"),
+        "{screen}"
+    );
+    tmux.wait("wrong places");
+    tmux.send(&["c"]);
+    tmux.wait("wrong from here: fp");
+    tmux.send(&["4", "f", "f"]);
+    tmux.wait("step 2 of");
+    // The colours of the screen.
+    let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
+    assert!(has_colour(&coloured), "{coloured}");
+    tmux.tmux(&["resize-window", "-x", "40", "-y", "10"]);
+    let begin = Instant::now();
+    loop {
+        let screen = tmux.screen();
+        if !screen.contains("unwinders") && screen.contains("code") && screen.contains("stack") {
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "{screen}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    tmux.tmux(&["resize-window", "-x", "100", "-y", "30"]);
+    tmux.wait("unwinders");
+    // A press of the left button on the second unwinder, as xterm reports it.
+    tmux.send(&["-l", "\u{1b}[<0;56;4M\u{1b}[<0;56;4m"]);
+    tmux.wait("2>sframe");
+    tmux.send(&["y"]);
+    tmux.wait("copied: unwind-sim step --from");
+    tmux.send(&["q"]);
+    // The shell's line discipline is back (grep finds `icanon`, not `-icanon`), and its screen.
+    let screen = tmux.wait("ready>");
+    assert!(!screen.contains("unwinders"), "{screen}");
+    assert!(is_canonical(&screen), "{screen}");
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    if is_missing("a_signal_leaves_the_terminal_as_it_was") {
+        return;
+    }
+    let tmux = Tmux::start("signal", (90, 24));
+    tmux.step(&format!("--color never {CASE}"));
+    tmux.wait("unwinders");
+    let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
+    assert!(!has_colour(&coloured), "{coloured}");
+    // The process that is in front of the terminal.
+    let pid = tmux.tmux(&["display-message", "-p", "#{pane_pid}"]);
+    let children = Command::new("pgrep")
+        .args(["-P", pid.trim()])
+        .output()
+        .expect("pgrep runs");
+    let child = String::from_utf8_lossy(&children.stdout).trim().to_owned();
+    let killed = Command::new("kill").args(["-TERM", &child]).status();
+    assert!(killed.is_ok_and(|status| status.success()), "{child}");
+    let screen = tmux.wait("ready>");
+    assert!(
+        !screen.contains("unwinders") && is_canonical(&screen),
+        "{screen}"
+    );
+}
+
+/// `NO_COLOR` leaves letters and marks.
+#[test]
+fn no_color_has_no_colour() {
+    if is_missing("no_color_has_no_colour") {
+        return;
+    }
+    let tmux = Tmux::start("plain", (90, 24));
+    tmux.send(&["export NO_COLOR=1", "Enter"]);
+    tmux.step(CASE);
+    tmux.wait("unwinders");
+    let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
+    assert!(!has_colour(&coloured), "{coloured}");
+}

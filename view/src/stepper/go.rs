@@ -1,0 +1,232 @@
+//! Goes to other states.
+
+use super::{Scroll, Stepper};
+use crate::timeline::State;
+use unwind_sim_judge::input::InputError;
+use unwind_sim_judge::states::{Direction, Target};
+
+impl Stepper<'_> {
+    /// Goes to state `number`. If there is none, it stays where it is.
+    pub(super) fn go_to(&mut self, number: u64) -> Result<bool, InputError> {
+        let Stepper {
+            states, builder, ..
+        } = self;
+        let mut shown = None;
+        let found = states.with(number, &mut |at| {
+            shown = Some((builder.state(at), builder.code(at.view)));
+        })?;
+        let Some((state, code)) = shown.filter(|_| found) else {
+            return Ok(false);
+        };
+        (self.state, self.code) = (state, code);
+        self.step = None;
+        self.scroll = Scroll::default();
+        Ok(true)
+    }
+
+    pub(super) fn go_or_say(&mut self, number: u64) -> Result<(), InputError> {
+        if !self.go_to(number)? {
+            self.message = match self.states.total() {
+                Some(0) => "there are no states".to_owned(),
+                Some(total) => format!("there is no state {number}: the last is {}", total - 1),
+                None => format!("there is no state {number}"),
+            };
+        }
+        Ok(())
+    }
+
+    pub(super) fn one(&mut self, direction: Direction) -> Result<(), InputError> {
+        let number = match direction {
+            Direction::Forward => self.state.number.checked_add(1),
+            Direction::Backward => self.state.number.checked_sub(1),
+        };
+        let there = match number {
+            Some(number) => self.go_to(number)?,
+            None => false,
+        };
+        if !there {
+            self.message = match (direction, self.states.end()) {
+                (Direction::Backward, _) => "this is the start".to_owned(),
+                (Direction::Forward, Some(end)) => format!("this is the end: {end}"),
+                (Direction::Forward, None) => "this is the end".to_owned(),
+            };
+        }
+        Ok(())
+    }
+
+    pub(super) fn go_end(&mut self) -> Result<(), InputError> {
+        while self.states.total().is_none() && self.states.explore(1 << 20) {}
+        match self.states.total().and_then(|total| total.checked_sub(1)) {
+            Some(last) => self.go_or_say(last),
+            None => {
+                self.message = "the end is not known".to_owned();
+                Ok(())
+            }
+        }
+    }
+
+    /// One instruction, or over the whole call that it makes.
+    pub(super) fn over_call(&mut self) -> Result<(), InputError> {
+        let is_call = is(&self.state, "call");
+        if !is_call || !self.states.is_program() {
+            return self.one(Direction::Forward);
+        }
+        let target = Target::Left {
+            tid: self.state.tid,
+            rsp: self.state.stack.rsp.0,
+        };
+        let found = self
+            .states
+            .find(&target, self.state.number, Direction::Forward)?;
+        match found {
+            Some(number) => self.go_or_say(number),
+            None => {
+                self.message = "the call does not return".to_owned();
+                Ok(())
+            }
+        }
+    }
+
+    /// One instruction back, or back over the whole call that has just returned.
+    pub(super) fn back_over_call(&mut self) -> Result<(), InputError> {
+        let (number, rsp, tid) = (self.state.number, self.state.stack.rsp.0, self.state.tid);
+        self.one(Direction::Backward)?;
+        let has_returned = is(&self.state, "ret") && self.state.tid == tid;
+        if !has_returned || !self.states.is_program() || self.state.number == number {
+            return Ok(());
+        }
+        let target = Target::Left { tid, rsp };
+        let found = self
+            .states
+            .find(&target, self.state.number, Direction::Backward)?;
+        match found {
+            Some(number) => self.go_or_say(number),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn go_wrong(&mut self, direction: Direction) -> Result<(), InputError> {
+        let from = self.state.number;
+        let found = self.index.wrong(&self.states, from, direction)?;
+        let Some(number) = found else {
+            let names = self.index.unwinders().join(", ");
+            let (beyond, when) = match direction {
+                Direction::Forward => ("after", "becomes"),
+                Direction::Backward => ("before", "became"),
+            };
+            self.message = match names.is_empty() {
+                true => "no unwinder with rows is shown".to_owned(),
+                false => format!("none of {names} {when} wrong {beyond} this state"),
+            };
+            return Ok(());
+        };
+        self.go_or_say(number)?;
+        self.tell_wrong();
+        Ok(())
+    }
+
+    /// Says which unwinders become wrong here.
+    fn tell_wrong(&mut self) {
+        let number = self.state.number;
+        let wrong = &self.index.marks().wrong;
+        let Ok(at) = wrong.binary_search_by_key(&number, |mark| mark.number) else {
+            return;
+        };
+        let bits = wrong[at].unwinders;
+        let names = self.index.unwinders().iter().enumerate();
+        let names = names.filter(|(bit, _)| bits >> bit & 1 != 0);
+        let names: Vec<&str> = names.map(|(_, name)| name.as_str()).collect();
+        self.message = format!("wrong from here: {}", names.join(", "));
+    }
+
+    pub(super) fn go_other_thread(&mut self, direction: Direction) -> Result<(), InputError> {
+        let target = Target::OtherThread(self.state.tid);
+        let found = self.states.find(&target, self.state.number, direction)?;
+        match found {
+            Some(number) => {
+                self.go_or_say(number)?;
+                let (pid, tid) = (self.state.pid, self.state.tid);
+                self.message = format!("process {pid}, thread {tid}");
+            }
+            None => {
+                let when = match direction {
+                    Direction::Forward => "after",
+                    Direction::Backward => "before",
+                };
+                self.message = format!("no other thread runs {when} this state");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn go_thread(&mut self, tid: u32) -> Result<(), InputError> {
+        self.find_or_say(&Target::Thread(tid), &format!("thread {tid} does not run"))
+    }
+
+    pub(super) fn go_address(&mut self, address: u64) -> Result<(), InputError> {
+        let nothing = format!("{address:#x} is not executed");
+        self.find_or_say(&Target::Address(address), &nothing)
+    }
+
+    /// Goes to the next target after this state, or else to the last one before it.
+    fn find_or_say(&mut self, target: &Target, nothing: &str) -> Result<(), InputError> {
+        let from = self.state.number;
+        let mut found = self.states.find(target, from, Direction::Forward)?;
+        if found.is_none() && !self.states.is_stopped() {
+            found = self.states.find(target, from, Direction::Backward)?;
+        }
+        match found {
+            Some(number) => self.go_or_say(number),
+            None => {
+                self.message = format!("{nothing}, before or after this state");
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to a number, an address or a function.
+    pub(super) fn go_where(&mut self, typed: &str) -> Result<(), InputError> {
+        if typed.is_empty() {
+            return Ok(());
+        }
+        let digits = typed.replace([',', '_'], "");
+        if let Ok(number) = digits.parse() {
+            return self.go_or_say(number);
+        }
+        let address = typed.strip_prefix("0x");
+        match address.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            Some(address) => self.go_address(address),
+            None => {
+                let target = Target::Function(typed.to_owned());
+                self.find_or_say(&target, &format!("{typed} is not entered"))
+            }
+        }
+    }
+
+    /// Goes to the next instruction with this text in it or in the name of its function. Without
+    /// text it looks for the last one again.
+    pub(super) fn search(&mut self, typed: &str) -> Result<(), InputError> {
+        if !typed.is_empty() {
+            typed.clone_into(&mut self.sought);
+        }
+        if self.sought.is_empty() {
+            return Ok(());
+        }
+        let target = Target::Text(self.sought.clone());
+        let from = self.state.number;
+        match self.states.find(&target, from, Direction::Forward)? {
+            Some(number) => self.go_or_say(number),
+            None => {
+                self.message = format!("{:?} is not found after this state", self.sought);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether the next instruction is one of this name.
+fn is(state: &State, name: &str) -> bool {
+    let text = state.instruction.as_ref().map_or("", |insn| &insn.text);
+    let mut words = text.split_whitespace();
+    words.any(|word| word.trim_end_matches('q') == name || word == name)
+}

@@ -1,0 +1,444 @@
+//! The interactive stepper: where it is in the timeline, and what each key does. [`screen`] draws
+//! it, [`terminal`] lends it a terminal, and [`script`] plays keys without one.
+
+mod go;
+mod hit;
+mod key;
+pub mod screen;
+pub mod script;
+pub mod terminal;
+#[cfg(test)]
+mod tests;
+
+pub use key::{Key, KeyError, parse_keys};
+
+use crate::pages;
+use crate::timeline::{Builder, Code, State, Step, StepKind, Walk, Walker};
+use hit::{Hit, Pane, What};
+use std::cell::RefCell;
+use std::sync::Arc;
+use unwind_sim_judge::input::InputError;
+use unwind_sim_judge::states::{Direction, Index, States};
+use unwind_sim_unwind::reason;
+
+/// Instructions that are explored and indexed while nobody presses a key, at most.
+const EXPLORED_MAX: u64 = 1 << 28;
+/// Instructions that are explored between two looks at the keyboard.
+const PIECE: u64 = 1 << 16;
+
+/// What covers the panes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Over {
+    Nothing,
+    /// The keys.
+    Help,
+    /// The page of a reason code.
+    Page(reason::Code),
+    /// The threads.
+    Threads,
+    /// A line that is being typed.
+    Prompt(Ask, String),
+}
+
+/// What a line is typed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    /// Where to go.
+    Go,
+    /// What to look for.
+    Search,
+}
+
+/// Lines scrolled down in each pane, from where it would begin by itself.
+#[derive(Clone, Copy, Default, Debug)]
+struct Scroll {
+    code: i32,
+    stack: i32,
+    story: i32,
+    over: i32,
+}
+
+/// Where the stepper is, for the command that leads there again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spot {
+    /// The number of the state.
+    pub number: u64,
+    /// The name of the column whose walk is told.
+    pub walk: String,
+    /// The number of steps of the walk that are made, unless all are.
+    pub step: Option<usize>,
+}
+
+/// The command that leads to a spot.
+pub type Again<'a> = Box<dyn Fn(&Spot) -> String + 'a>;
+
+/// The stepper.
+pub struct Stepper<'a> {
+    states: States,
+    index: Index<'a>,
+    builder: Builder<'a>,
+    walkers: Vec<Walker>,
+    again: Again<'a>,
+    state: State,
+    code: Option<Arc<Code>>,
+    /// The index of the chosen walker.
+    walker: usize,
+    /// The number of steps of its walk that are made; all, if there is no number.
+    step: Option<usize>,
+    over: Over,
+    scroll: Scroll,
+    /// Whether words of the stack of which nothing is known are shown.
+    all_words: bool,
+    /// The last text that was looked for.
+    sought: String,
+    message: String,
+    copied: Option<String>,
+    /// What was drawn where, for the mouse.
+    hits: RefCell<Vec<Hit>>,
+    is_explored: bool,
+    is_done: bool,
+}
+
+impl<'a> Stepper<'a> {
+    /// A stepper at state `number`, or at the first one if there is no such state. `None` if there
+    /// is no state at all.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn new(
+        states: States,
+        index: Index<'a>,
+        builder: Builder<'a>,
+        again: Again<'a>,
+        number: u64,
+    ) -> Result<Option<Stepper<'a>>, InputError> {
+        let mut stepper = Stepper {
+            states,
+            index,
+            walkers: builder.walkers(),
+            builder,
+            again,
+            state: State::default(),
+            code: None,
+            walker: 0,
+            step: None,
+            over: Over::Nothing,
+            scroll: Scroll::default(),
+            all_words: false,
+            sought: String::new(),
+            message: String::new(),
+            copied: None,
+            hits: RefCell::default(),
+            is_explored: false,
+            is_done: false,
+        };
+        if stepper.go_to(number)? {
+            return Ok(Some(stepper));
+        }
+        if number == 0 || !stepper.go_to(0)? {
+            return Ok(None);
+        }
+        stepper.message = format!("there is no state {number}");
+        Ok(Some(stepper))
+    }
+
+    /// Chooses the walk that is told, by the name of its column, and how many steps of it are made.
+    /// Returns whether there is such a walk.
+    pub fn tell(&mut self, walk: &str, step: Option<usize>) -> bool {
+        let is_it = |walker: &Walker| walker.name() == walk;
+        let Some(found) = self.walkers.iter().position(is_it) else {
+            return false;
+        };
+        self.walker = found;
+        self.step = step.map(|step| step.min(self.walk_len()));
+        true
+    }
+
+    /// The names of the columns.
+    pub fn walks(&self) -> Vec<String> {
+        self.walkers.iter().map(Walker::name).collect()
+    }
+
+    /// Whether the user has quit.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// What is to be put into the clipboard, once.
+    pub fn take_copied(&mut self) -> Option<String> {
+        self.copied.take()
+    }
+
+    /// Explores and indexes a small piece of the run. Returns whether there is more to do.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn work(&mut self) -> Result<bool, InputError> {
+        if !self.is_explored {
+            let is_enough = self.states.explored() >= EXPLORED_MAX;
+            self.is_explored = is_enough || !self.states.explore(PIECE);
+        }
+        let is_indexed = self.index.covered() >= EXPLORED_MAX || self.index.is_complete();
+        if !is_indexed {
+            self.index.fill(&self.states, 0)?;
+        }
+        Ok(!is_indexed || !self.is_explored)
+    }
+
+    /// Does what `key` says.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn press(&mut self, key: Key) -> Result<(), InputError> {
+        self.message.clear();
+        match self.over.clone() {
+            Over::Prompt(ask, typed) => self.type_key(ask, typed, key)?,
+            Over::Help | Over::Page(_) | Over::Threads => match key {
+                Key::Down => self.scroll.over += 1,
+                Key::Up => self.scroll.over -= 1,
+                Key::PageDown => self.scroll.over += 16,
+                Key::PageUp => self.scroll.over -= 16,
+                Key::Char('q' | 't' | 'T') if self.over == Over::Threads => {
+                    self.over = Over::Nothing;
+                    self.command_key(key)?;
+                }
+                _ => self.over = Over::Nothing,
+            },
+            Over::Nothing => self.command_key(key)?,
+        }
+        if self.states.is_stopped() {
+            self.message = "stopped".to_owned();
+        }
+        Ok(())
+    }
+
+    fn command_key(&mut self, key: Key) -> Result<(), InputError> {
+        match key {
+            Key::Char('q') => self.is_done = true,
+            Key::Char('s') | Key::Right => self.one(Direction::Forward)?,
+            Key::Char('S') | Key::Left => self.one(Direction::Backward)?,
+            Key::Char('n') => self.over_call()?,
+            Key::Char('N') => self.back_over_call()?,
+            Key::Char('c') => self.go_wrong(Direction::Forward)?,
+            Key::Char('C') => self.go_wrong(Direction::Backward)?,
+            Key::Char('t') => self.go_other_thread(Direction::Forward)?,
+            Key::Char('T') => self.go_other_thread(Direction::Backward)?,
+            Key::Char('f') => self.walk_on(),
+            Key::Char('F') => self.walk_back(),
+            Key::Char('r') => self.next_start(),
+            Key::Char(digit @ '1'..='9') => self.choose(digit as usize - '1' as usize),
+            Key::Char('g') => self.over = Over::Prompt(Ask::Go, String::new()),
+            Key::Char('/') => self.over = Over::Prompt(Ask::Search, String::new()),
+            Key::Char('w') => self.all_words = !self.all_words,
+            Key::Char('y') => self.copy_command(),
+            Key::Char('?') => self.open(Over::Help),
+            Key::Enter => self.open_page(),
+            Key::Tab => self.open(Over::Threads),
+            Key::Down => self.scroll.stack += 1,
+            Key::Up => self.scroll.stack -= 1,
+            Key::PageDown => self.scroll.stack += 16,
+            Key::PageUp => self.scroll.stack -= 16,
+            Key::Home => self.go_or_say(0)?,
+            Key::End => self.go_end()?,
+            Key::Char(other) => self.message = format!("{other:?} is not a key; ? lists them"),
+            Key::Escape | Key::Backspace => {}
+        }
+        Ok(())
+    }
+
+    /// The left button was pressed, or the wheel turned by `lines`.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn mouse(&mut self, column: u16, row: u16, lines: i32) -> Result<(), InputError> {
+        self.message.clear();
+        let hit = hit::at(&self.hits.borrow(), column, row);
+        let Some(hit) = hit else {
+            if lines == 0 && !matches!(self.over, Over::Prompt(..)) {
+                self.over = Over::Nothing;
+            }
+            return Ok(());
+        };
+        if lines != 0 {
+            match hit.pane() {
+                Some(Pane::Code) => self.scroll.code += lines,
+                Some(Pane::Stack) => self.scroll.stack += lines,
+                Some(Pane::Story) => self.scroll.story += lines,
+                Some(Pane::Over) => self.scroll.over += lines,
+                None => {}
+            }
+            return Ok(());
+        }
+        match hit {
+            What::Walker(index) => self.choose_walker(index),
+            What::Step(step) => self.step = Some(step.min(self.walk_len())),
+            What::Code(address) => self.go_address(address)?,
+            What::Thread(tid) => self.go_thread(tid)?,
+            What::Pane(Pane::Over) => self.over = Over::Nothing,
+            What::Pane(_) => {}
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, over: Over) {
+        self.over = over;
+        self.scroll.over = 0;
+    }
+
+    fn type_key(&mut self, ask: Ask, mut typed: String, key: Key) -> Result<(), InputError> {
+        /// Characters of a line, at most.
+        const TYPED_MAX: usize = 200;
+        match key {
+            Key::Enter => {
+                self.over = Over::Nothing;
+                return match ask {
+                    Ask::Go => self.go_where(typed.trim()),
+                    Ask::Search => self.search(&typed),
+                };
+            }
+            Key::Escape => {
+                self.over = Over::Nothing;
+                return Ok(());
+            }
+            Key::Backspace => {
+                typed.pop();
+            }
+            Key::Char(c) if typed.chars().count() < TYPED_MAX => typed.push(c),
+            _ => {}
+        }
+        self.over = Over::Prompt(ask, typed);
+        Ok(())
+    }
+
+    /// The walk that is told.
+    fn walk(&self) -> Option<&Walk> {
+        self.state.walks.get(self.walker)
+    }
+
+    fn walk_len(&self) -> usize {
+        self.walk().map_or(0, |walk| walk.steps.len())
+    }
+
+    /// The number of steps that are made of the walk.
+    fn steps_made(&self) -> usize {
+        let len = self.walk_len();
+        self.step.map_or(len, |step| step.min(len))
+    }
+
+    /// The last step that was made, while the user goes through a walk.
+    fn last_step(&self) -> Option<&Step> {
+        self.step?;
+        let made = self.steps_made().checked_sub(1)?;
+        self.walk()?.steps.get(made)
+    }
+
+    fn walk_on(&mut self) {
+        let len = self.walk_len();
+        self.scroll.story = 0;
+        self.step = match self.step {
+            None => Some(1.min(len)),
+            Some(step) if step < len => Some(step + 1),
+            Some(_) => {
+                self.message = "the walk has ended".to_owned();
+                Some(len)
+            }
+        };
+    }
+
+    fn walk_back(&mut self) {
+        let made = self.steps_made();
+        self.scroll.story = 0;
+        if made == 0 {
+            self.message = "the walk has not started".to_owned();
+        }
+        self.step = Some(made.saturating_sub(1));
+    }
+
+    /// Chooses the first walker of the unwinder with this index.
+    fn choose(&mut self, index: usize) {
+        let names = self.unwinders();
+        match names.get(index) {
+            Some(&(first, _)) => self.choose_walker(first),
+            None => self.message = format!("there are {} unwinders", names.len()),
+        }
+    }
+
+    fn choose_walker(&mut self, index: usize) {
+        if index < self.walkers.len() {
+            self.walker = index;
+            self.step = None;
+            self.scroll.story = 0;
+        }
+    }
+
+    /// The unwinders, each with the index of its first walker.
+    fn unwinders(&self) -> Vec<(usize, &str)> {
+        let mut names: Vec<(usize, &str)> = Vec::new();
+        for (index, walker) in self.walkers.iter().enumerate() {
+            let last = names.last().map(|(_, name)| *name);
+            if last != Some(walker.unwinder.as_str()) {
+                names.push((index, &walker.unwinder));
+            }
+        }
+        names
+    }
+
+    /// Chooses the next start of the same unwinder.
+    fn next_start(&mut self) {
+        let Some(now) = self.walkers.get(self.walker) else {
+            return;
+        };
+        let same = |&index: &usize| self.walkers[index].unwinder == now.unwinder;
+        let same: Vec<usize> = (0..self.walkers.len()).filter(same).collect();
+        if same.len() == 1 {
+            self.message = "there is one start path; --regs hw,fake:v5.2 gives more".to_owned();
+            return;
+        }
+        let at = same.iter().position(|&index| index == self.walker);
+        self.choose_walker(same[(at.unwrap_or(0) + 1) % same.len()]);
+    }
+
+    /// Opens the page of the cause, or else of the end.
+    fn open_page(&mut self) {
+        let Some(walk) = self.walk() else { return };
+        let code = match &walk.cause {
+            Some(cause) => cause.code,
+            None => walk.end.code,
+        };
+        match reason::Code::from_name(code) {
+            Some(code) if !pages::page(code).is_empty() => self.open(Over::Page(code)),
+            _ => self.message = format!("{code} has no page"),
+        }
+    }
+
+    fn copy_command(&mut self) {
+        let spot = Spot {
+            number: self.state.number,
+            walk: self
+                .walkers
+                .get(self.walker)
+                .map(Walker::name)
+                .unwrap_or_default(),
+            step: self.step,
+        };
+        let command = (self.again)(&spot);
+        self.message = format!("copied: {command}");
+        self.copied = Some(command);
+    }
+
+    /// The words that the last step made has read, and those that all steps made have.
+    fn reads(&self) -> (Vec<u64>, Vec<u64>) {
+        let steps = self
+            .walk()
+            .map_or(&[][..], |walk| &walk.steps[..self.steps_made()]);
+        let of = |step: &Step| step.reads.iter().map(|read| read.0).collect::<Vec<_>>();
+        let last = match self.step {
+            Some(_) => steps.iter().rfind(|step| step.kind == StepKind::Frame),
+            None => None,
+        };
+        (
+            last.map(of).unwrap_or_default(),
+            steps.iter().flat_map(of).collect(),
+        )
+    }
+}

@@ -1,0 +1,64 @@
+//! What covers the panes: help, a page, the threads.
+
+use super::super::hit::{Pane, What};
+use super::{Over, Painter, STRONG, scrolled, wrapped};
+use crate::pages;
+use ratatui::layout::{Margin, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear};
+
+const HELP: &str = "\
+s S      one instruction forward, back (also Right, Left)
+n N      the same, over calls
+f F      one step of the walk forward, back
+c C      next, previous place where an unwinder becomes wrong
+g        go to a number, a function or 0xADDRESS
+/        go to the next instruction or function with a text
+t T      next, previous place where another thread runs
+Tab      all threads, and the true chain
+1-9      choose an unwinder
+r        its next start path (--regs hw,fake:v5.2)
+Enter    the page of the reason for its end or error
+y        copy the command that leads here
+w        all words of the stack, or those of which something is known
+Up Down  scroll the stack (also PageUp, PageDown)
+Home End first, last state
+?        this help; any key closes it
+q        quit
+mouse    choose an unwinder, a step, an instruction; scroll
+
+In the code, the letters at the left say whose row starts there
+(d dwarf, s sframe, o orc). In the stack, => is read by the last
+step of the walk, -> by an earlier one.
+Verdicts: . right  ~ right by luck  m missing  x extra  w wrong
+t truncated  r refused  l looped  u not modelled  ? not judged";
+
+impl Painter<'_, '_, '_> {
+    pub(super) fn cover(&mut self, area: Rect) {
+        let stepper = self.stepper;
+        let (title, text) = match &stepper.over {
+            Over::Nothing | Over::Prompt(..) => return,
+            Over::Help => ("keys".to_owned(), HELP),
+            Over::Page(code) => (code.to_string(), pages::page(*code)),
+            Over::Threads => ("threads".to_owned(), ""),
+        };
+        let margin = Margin::new((area.width / 16).min(4), (area.height / 12).min(2));
+        let outside = area.inner(margin);
+        self.frame.render_widget(Clear, outside);
+        let block = Block::bordered().title(Span::styled(format!(" {title} "), STRONG));
+        let inside = block.inner(outside);
+        self.frame.render_widget(block, outside);
+        self.hit(outside, What::Pane(Pane::Over));
+        let height = usize::from(inside.height);
+        if stepper.over == Over::Threads {
+            let state = &stepper.state;
+            let len = state.threads.len() + state.frames.len() + 2;
+            let first = scrolled(0, stepper.scroll.over, len, height);
+            return self.thread_list(inside, first);
+        }
+        let lines = wrapped(text, usize::from(inside.width));
+        let first = scrolled(0, stepper.scroll.over, lines.len(), height);
+        let lines = lines.into_iter().skip(first).take(height);
+        self.lines(lines.map(Line::raw).collect(), inside);
+    }
+}

@@ -1,0 +1,196 @@
+//! The panes of the unwinders: the matrix of their verdicts, and the story of one walk.
+
+use super::super::hit::{Pane, What};
+use super::{BAD, FAINT, GOOD, OPEN, Painter, STRONG, row, scrolled, verdict_style, wrapped};
+use crate::timeline::{Step, StepKind};
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use unwind_sim_recordings::counted::counted;
+
+/// The width of an unwinder's name, and of a verdict.
+const NAME: usize = 12;
+const VERDICT: usize = 8;
+
+impl Painter<'_, '_, '_> {
+    /// The number of rows of the matrix.
+    pub(super) fn matrix_rows(&self) -> u16 {
+        let unwinders = self.stepper.unwinders().len();
+        let head = usize::from(self.starts().len() > 1);
+        u16::try_from(unwinders + head).unwrap_or(u16::MAX)
+    }
+
+    /// The start paths, each once; none if there is only that of the samples.
+    fn starts(&self) -> Vec<&'static str> {
+        let mut starts = Vec::new();
+        for start in self.stepper.walkers.iter().filter_map(|w| w.start) {
+            if !starts.contains(&start) {
+                starts.push(start);
+            }
+        }
+        starts
+    }
+
+    /// Unwinder by start path.
+    pub(super) fn matrix(&mut self, area: Rect) {
+        let stepper = self.stepper;
+        let starts = self.starts();
+        let inside = self.block("unwinders".to_owned(), area);
+        let mut lines = Vec::new();
+        if starts.len() > 1 {
+            let mut head = format!("  {:NAME$} ", "");
+            for start in &starts {
+                let short: String = start
+                    .trim_start_matches("fake:")
+                    .chars()
+                    .take(VERDICT - 1)
+                    .collect();
+                head.push_str(&format!("{short:<VERDICT$}"));
+            }
+            lines.push(Line::from(self.span(head, FAINT)));
+        }
+        let unwinders: Vec<(usize, String)> = stepper
+            .unwinders()
+            .iter()
+            .map(|(first, name)| (*first, (*name).to_owned()))
+            .collect();
+        for (nth, (first, name)) in unwinders.iter().enumerate() {
+            let end = unwinders
+                .get(nth + 1)
+                .map_or(stepper.walkers.len(), |next| next.0);
+            let at = row(inside, lines.len());
+            let is_chosen = (*first..end).contains(&stepper.walker);
+            let short: String = name.chars().take(NAME).collect();
+            let mark = if is_chosen { ">" } else { " " };
+            let mut spans = vec![Span::raw(format!("{}{mark}{short:<NAME$} ", nth + 1))];
+            self.hit(at, What::Walker(*first));
+            for (column, index) in (*first..end).enumerate() {
+                let Some(walk) = stepper.state.walks.get(index) else {
+                    continue;
+                };
+                let style = verdict_style(walk.letter);
+                let is_told = index == stepper.walker && end - first > 1;
+                let short = match is_told {
+                    true => format!("[{}]", walk.verdict.short),
+                    false => walk.verdict.short.clone(),
+                };
+                spans.push(self.span(format!("{short:<VERDICT$}"), style));
+                let x = inside.x + (2 + NAME + 1 + column * VERDICT) as u16;
+                let cell = Rect {
+                    x: x.min(inside.right()),
+                    width: (VERDICT as u16).min(inside.right().saturating_sub(x)),
+                    ..at
+                };
+                self.hit(cell, What::Walker(index));
+            }
+            if let Some(walk) = stepper.state.walks.get(*first).filter(|_| end - first == 1) {
+                let cause = walk
+                    .cause
+                    .as_ref()
+                    .map_or(walk.end.code, |cause| cause.code);
+                spans.push(Span::raw(walk.verdict.word));
+                let cause = if walk.letter == '.' {
+                    String::new()
+                } else {
+                    format!(" {cause}")
+                };
+                spans.push(self.span(cause, FAINT));
+            }
+            if stepper
+                .state
+                .faults
+                .iter()
+                .any(|fault| fault.unwinder == *name)
+            {
+                spans.push(self.span(" row wrong", BAD));
+            }
+            lines.push(Line::from(spans));
+        }
+        self.lines(lines, inside);
+    }
+
+    /// The steps of the walk that are made.
+    pub(super) fn story(&mut self, area: Rect) {
+        let stepper = self.stepper;
+        let Some(walk) = stepper.walk() else { return };
+        let made = stepper.steps_made();
+        let name = stepper.walkers[stepper.walker].name();
+        let title = match stepper.step {
+            Some(_) => format!("walk of {name}: step {made} of {}", walk.steps.len()),
+            None => {
+                let steps = counted(walk.steps.len() as u64, "step");
+                format!("walk of {name}: {steps} (f: one by one)")
+            }
+        };
+        let inside = self.block(title, area);
+        self.hit(area, What::Pane(Pane::Story));
+        let height = usize::from(inside.height);
+        let width = usize::from(inside.width).saturating_sub(2);
+        let mut lines: Vec<(usize, Line<'_>)> = Vec::new();
+        for (index, step) in walk.steps.iter().take(made).enumerate() {
+            let is_last = stepper.step.is_some() && index + 1 == made;
+            let style = step_style(step, walk.letter);
+            let style = if is_last { style.patch(STRONG) } else { style };
+            for (nth, text) in wrapped(&step.text, width).into_iter().enumerate() {
+                let mark = match (nth, is_last) {
+                    (0, true) => "> ",
+                    (0, false) => mark_of(step),
+                    _ => "  ",
+                };
+                let spans = vec![Span::raw(mark), self.span(text, style)];
+                lines.push((index + 1, Line::from(spans)));
+            }
+        }
+        for fault in &stepper.state.faults {
+            if fault.unwinder == stepper.walkers[stepper.walker].unwinder
+                && made == walk.steps.len()
+            {
+                let given = match fault.given {
+                    Some(given) => format!("gives {given}"),
+                    None => "gives nothing".to_owned(),
+                };
+                let text = format!(
+                    "The row here is wrong ({}): for {} it {given}; true is {}.",
+                    fault.code, fault.register, fault.truth
+                );
+                for text in wrapped(&text, width) {
+                    lines.push((
+                        made,
+                        Line::from(vec![Span::raw("! "), self.span(text, BAD)]),
+                    ));
+                }
+            }
+        }
+        // The end is of interest, or the step that was made last.
+        let first = lines.len().saturating_sub(height);
+        let first = scrolled(first, stepper.scroll.story, lines.len(), height);
+        let mut shown = Vec::new();
+        for (nth, (step, line)) in lines.into_iter().skip(first).take(height).enumerate() {
+            self.hit(row(inside, nth), What::Step(step));
+            shown.push(line);
+        }
+        self.lines(shown, inside);
+    }
+}
+
+/// A mark that says what the colour says.
+fn mark_of(step: &Step) -> &'static str {
+    match (step.kind, step.judged) {
+        (StepKind::Frame, Some("wrong")) => "w ",
+        (StepKind::Frame, Some("extra")) => "x ",
+        (StepKind::Frame, Some("same")) => ". ",
+        (StepKind::Frame, _) => "? ",
+        (StepKind::Missing, _) => "m ",
+        _ => "- ",
+    }
+}
+
+fn step_style(step: &Step, letter: char) -> Style {
+    match (step.kind, step.judged) {
+        (StepKind::Frame, Some("wrong" | "extra")) | (StepKind::Missing, _) => BAD,
+        (StepKind::Frame, Some("same")) => GOOD,
+        (StepKind::Ended, _) => verdict_style(letter),
+        (StepKind::Fallback | StepKind::RegisterLost | StepKind::Skipped, _) => OPEN,
+        _ => Style::new(),
+    }
+}

@@ -1,0 +1,271 @@
+//! The terminal of the stepper: keys and mouse in, screens out. It is left as it was found, also
+//! after a panic or a signal that ends the process.
+
+use super::screen::draw;
+use super::{Key, Stepper};
+use base64::Engine as _;
+use ratatui::crossterm::cursor::{MoveTo, RestorePosition, SavePosition};
+use ratatui::crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, KeyCode, KeyEvent, KeyEventKind,
+    KeyModifiers, MouseButton, MouseEventKind,
+};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
+use ratatui::crossterm::terminal::{Clear, ClearType};
+use std::io::stdout;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use unwind_sim_judge::input::InputError;
+
+/// The time after which a long way says that it is one.
+const LONG: Duration = Duration::from_millis(400);
+/// The time between looks at signals, and at the progress of the index.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Why the stepper ended.
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    /// The terminal cannot be used.
+    #[error("the terminal: {0}")]
+    Terminal(#[from] std::io::Error),
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+/// Something from outside.
+enum Happened {
+    Event(Event),
+    /// The terminal is gone, or a signal wants the end.
+    End,
+}
+
+/// What the thread that reads keys shares with the one that draws.
+#[derive(Default)]
+struct Shared {
+    /// Since when the drawing thread has been busy.
+    busy: Mutex<Option<Instant>>,
+    /// The reading thread has written to the screen.
+    is_soiled: AtomicBool,
+}
+
+/// Lends the terminal to `inside`, and takes it back, also if it panics.
+///
+/// # Errors
+/// If the terminal cannot be used, or `inside` fails.
+pub fn lend<T, E: From<std::io::Error>>(
+    inside: impl FnOnce(&mut ratatui::DefaultTerminal) -> Result<T, E>,
+) -> Result<T, E> {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let _ = execute!(stdout(), DisableMouseCapture);
+        before(info);
+    }));
+    // Its own hook restores the terminal, and then calls the one above.
+    let mut terminal = ratatui::try_init()?;
+    execute!(stdout(), EnableMouseCapture)?;
+    let done = inside(&mut terminal);
+    let _ = execute!(stdout(), DisableMouseCapture);
+    ratatui::try_restore()?;
+    done
+}
+
+/// Lets the user step until he quits. `stop` is that of the states; `ended` becomes true when a
+/// signal wants the end.
+///
+/// # Errors
+/// If the terminal cannot be used, or the recording cannot be read.
+pub fn interact(
+    stepper: &mut Stepper<'_>,
+    colour: bool,
+    stop: &Arc<AtomicBool>,
+    ended: &'static AtomicBool,
+) -> Result<(), TerminalError> {
+    lend(|terminal| {
+        let shared = Arc::new(Shared::default());
+        let (sender, receiver) = channel();
+        let (theirs, stop_it) = (shared.clone(), stop.clone());
+        std::thread::spawn(move || read_events(&sender, &theirs, &stop_it, ended));
+        let mut session = Session {
+            terminal,
+            stepper,
+            colour,
+            stop,
+            shared: &shared,
+        };
+        session.run(&receiver)
+    })
+}
+
+struct Session<'t, 's> {
+    terminal: &'t mut ratatui::DefaultTerminal,
+    stepper: &'t mut Stepper<'s>,
+    colour: bool,
+    stop: &'t AtomicBool,
+    shared: &'t Shared,
+}
+
+impl Session<'_, '_> {
+    fn run(&mut self, events: &Receiver<Happened>) -> Result<(), TerminalError> {
+        let mut drawn = Instant::now();
+        self.draw()?;
+        let mut is_working = true;
+        while !self.stepper.is_done() {
+            // Work fills the time in which nothing happens.
+            let wait = if is_working { Duration::ZERO } else { TICK };
+            match events.recv_timeout(wait) {
+                Ok(Happened::Event(event)) => {
+                    self.take(&event)?;
+                    // Keys that are waiting are done before the screen is drawn.
+                    while let Ok(happened) = events.try_recv() {
+                        match happened {
+                            Happened::Event(event) => self.take(&event)?,
+                            Happened::End => return Ok(()),
+                        }
+                        if self.stepper.is_done() {
+                            return Ok(());
+                        }
+                    }
+                    self.draw()?;
+                    drawn = Instant::now();
+                }
+                Ok(Happened::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) if is_working => {
+                    is_working = self.stepper.work()?;
+                    if drawn.elapsed() > TICK || !is_working {
+                        self.draw()?;
+                        drawn = Instant::now();
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: &Event) -> Result<(), TerminalError> {
+        self.stop.store(false, Ordering::Relaxed);
+        *lock(&self.shared.busy) = Some(Instant::now());
+        let done = match event {
+            Event::Key(key) => key_of(key).map_or(Ok(()), |key| self.stepper.press(key)),
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::Down(MouseButton::Left) => {
+                    self.stepper.mouse(mouse.column, mouse.row, 0)
+                }
+                MouseEventKind::ScrollUp => self.stepper.mouse(mouse.column, mouse.row, -3),
+                MouseEventKind::ScrollDown => self.stepper.mouse(mouse.column, mouse.row, 3),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        *lock(&self.shared.busy) = None;
+        self.stop.store(false, Ordering::Relaxed);
+        done?;
+        if let Some(text) = self.stepper.take_copied() {
+            copy(&text)?;
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Result<(), std::io::Error> {
+        if self.shared.is_soiled.swap(false, Ordering::Relaxed) {
+            self.terminal.clear()?;
+        }
+        let (stepper, colour) = (&*self.stepper, self.colour);
+        self.terminal.draw(|frame| draw(stepper, frame, colour))?;
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads events until the terminal or the other thread is gone. Escape and Ctrl-C stop what the
+/// other thread is busy with.
+fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, ended: &AtomicBool) {
+    loop {
+        if ended.load(Ordering::Relaxed) {
+            stop.store(true, Ordering::Relaxed);
+            let _ = sender.send(Happened::End);
+            return;
+        }
+        match event::poll(TICK) {
+            Ok(false) => tell_busy(shared),
+            Ok(true) => {
+                let Ok(event) = event::read() else {
+                    break;
+                };
+                let is_busy = lock(&shared.busy).is_some_and(|since| since.elapsed() > LONG);
+                if is_busy && is_stop(&event) {
+                    stop.store(true, Ordering::Relaxed);
+                } else if sender.send(Happened::Event(event)).is_err() {
+                    return;
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let _ = sender.send(Happened::End);
+}
+
+/// Says in the last line that the other thread, which does not draw now, is busy.
+fn tell_busy(shared: &Shared) {
+    let busy = lock(&shared.busy);
+    let is_long = busy.is_some_and(|since| since.elapsed() > LONG);
+    if !is_long || shared.is_soiled.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let (_, rows) = ratatui::crossterm::terminal::size().unwrap_or((80, 24));
+    let _ = execute!(
+        stdout(),
+        SavePosition,
+        MoveTo(0, rows.saturating_sub(1)),
+        Clear(ClearType::CurrentLine),
+        Print("on the way; Escape stops"),
+        RestorePosition
+    );
+}
+
+fn is_stop(event: &Event) -> bool {
+    match event {
+        Event::Key(key) => {
+            key.code == KeyCode::Esc
+                || key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL)
+        }
+        _ => false,
+    }
+}
+
+fn key_of(key: &KeyEvent) -> Option<Key> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match key.code {
+        KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Char('q'),
+        KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::CONTROL) => return None,
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        _ => return None,
+    })
+}
+
+/// Puts text into the clipboard, if the terminal can (OSC 52 of xterm's control sequences).
+fn copy(text: &str) -> std::io::Result<()> {
+    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+    execute!(stdout(), Print(format!("\x1b]52;c;{encoded}\x07")))
+}

@@ -1,0 +1,149 @@
+//! The code of a function, with the boundaries of the tables' rows.
+
+use super::Hex;
+use iced_x86::{Decoder, DecoderOptions};
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_judge::disassembly::instruction;
+use unwind_sim_judge::hex::hex_bytes;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::image::Mapping;
+use unwind_sim_unwind::step::find_row;
+
+/// The number of bytes from the start of a function to an address, at most; further behind it the
+/// code begins at the address.
+const BEFORE_MAX: u64 = 1 << 14;
+/// The number of bytes of a function that is shown whole, at most. Of others, and where the end is
+/// not known, pieces of this length are shown.
+const WHOLE_MAX: u64 = 1 << 12;
+
+/// An instruction.
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+pub struct CodeLine {
+    /// Its address.
+    pub address: Hex,
+    /// Its bytes, two digits each.
+    pub bytes: String,
+    /// In AT&T syntax.
+    pub text: String,
+    /// The unwinders with a row that starts here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
+}
+
+/// A piece of code: consecutive instructions of a function.
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+pub struct Code {
+    /// The function, if it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The image, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The instructions. The first one is the function's, unless that is unknown or far away.
+    pub lines: Vec<CodeLine>,
+}
+
+impl Code {
+    /// The index of the instruction at `address`.
+    pub fn line(&self, address: u64) -> Option<usize> {
+        let found = self.lines.binary_search_by_key(&address, |l| l.address.0);
+        found.ok()
+    }
+}
+
+/// The addresses of the code that is shown around `address`: those of its function. `finders` are
+/// asked for the start of a row if the function has no name.
+pub(super) fn extent(
+    view: &View<'_>,
+    address: u64,
+    finders: &mut [(&dyn Finder, &mut Cache)],
+) -> Option<(u64, u64)> {
+    let mapping = view.space.find(address)?;
+    let image = mapping.image.as_ref()?;
+    let svma = mapping.svma(address);
+    let mut row = || {
+        let starts = finders.iter_mut().filter_map(|(finder, cache)| {
+            let row = find_row(*finder, mapping, address, cache).ok()?;
+            Some(row.source.start)
+        });
+        starts.min()
+    };
+    let symbol = image.symbol(svma);
+    let start = symbol.map(|s| s.address).or_else(&mut row);
+    let near = |start: &u64| *start <= svma && svma - start <= BEFORE_MAX;
+    let start = start.filter(near).unwrap_or(svma);
+    let end = match symbol {
+        Some(s) if s.size > 0 => s.address.saturating_add(s.size),
+        _ => u64::MAX,
+    };
+    // The same for neighbouring addresses.
+    let pieces = svma.saturating_sub(start) / WHOLE_MAX + 1;
+    let far = start.saturating_add(pieces * WHOLE_MAX);
+    let far = match far - svma.min(far) < WHOLE_MAX / 4 {
+        true => far.saturating_add(WHOLE_MAX),
+        false => far,
+    };
+    let end = end.min(far).max(svma.saturating_add(1));
+    let moved = |svma: u64| svma.wrapping_add(mapping.bias);
+    Some((moved(start), moved(end)))
+}
+
+/// The code from `start` to `end`.
+pub(super) fn code(
+    view: &View<'_>,
+    (start, end): (u64, u64),
+    finders: &mut [(&dyn Finder, &mut Cache)],
+) -> Option<Code> {
+    let mapping = view.space.find(start)?;
+    let mut lines = decode(mapping, start, end);
+    for line in &mut lines {
+        let svma = mapping.svma(line.address.0);
+        for (finder, cache) in finders.iter_mut() {
+            let row = find_row(*finder, mapping, line.address.0, cache);
+            if row.is_ok_and(|row| row.source.start == svma) {
+                line.rows.push(finder.name().to_owned());
+            }
+        }
+    }
+    let place = Location::at(view.space, start);
+    Some(Code {
+        function: place.function,
+        image: place.image,
+        lines,
+    })
+}
+
+/// The instruction at `address`.
+pub(super) fn instruction_at(view: &View<'_>, address: u64) -> Option<CodeLine> {
+    let mapping = view.space.find(address)?;
+    decode(mapping, address, address + 1).into_iter().next()
+}
+
+/// The instructions that start between two addresses, up to the first one that is invalid.
+fn decode(mapping: &Mapping, start: u64, end: u64) -> Vec<CodeLine> {
+    let len = end.saturating_sub(start) + unwind_sim_unwind::insn::INSN_BYTES_MAX as u64;
+    let image = mapping.image.as_ref();
+    let bytes = image.map_or(&[][..], |image| {
+        image.text_bytes(mapping.svma(start), len as usize)
+    });
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let mut lines = Vec::new();
+    while decoder.can_decode() && decoder.ip() < end {
+        let insn = decoder.decode();
+        if insn.is_invalid() {
+            break;
+        }
+        let at = (insn.ip() - start) as usize;
+        lines.push(CodeLine {
+            address: Hex(insn.ip()),
+            bytes: hex_bytes(&bytes[at..at + insn.len()]),
+            text: instruction(&insn),
+            rows: Vec::new(),
+        });
+    }
+    lines
+}

@@ -1,0 +1,211 @@
+//! The words of a stack, with what is in them.
+
+use super::Hex;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use unwind_sim_judge::case::POISON;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::{MemoryView, View};
+use unwind_sim_unwind::address::{CodeAddress, Lookup};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{Base, Value};
+use unwind_sim_unwind::step::find_row;
+use unwind_sim_unwind::truth::TrueKind;
+
+/// The number of words shown below rsp: what was just popped, and a red zone in use.
+const BELOW: u64 = 4;
+/// The number of words shown from rsp upwards.
+const ABOVE: u64 = 64;
+/// The number of words further up that are shown because something is known of them.
+const NOTED_MAX: usize = 256;
+
+/// The words of a stack, in the order of their addresses. Words without a note may be left out.
+#[derive(Clone, Default, Serialize, JsonSchema, Debug)]
+pub struct Stack {
+    /// The stack pointer.
+    pub rsp: Hex,
+    /// The words.
+    pub words: Vec<Word>,
+}
+
+/// A word of the stack.
+#[derive(Clone, Serialize, JsonSchema, Debug)]
+pub struct Word {
+    /// Its address.
+    pub address: Hex,
+    /// Its content; none if the memory was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Hex>,
+    /// What is known of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Note>,
+}
+
+/// What is known of a word.
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Note {
+    /// The pc of a true frame: its return address, or where it was interrupted.
+    ReturnAddress {
+        /// The number of the true frame that continues there.
+        frame: usize,
+        /// Where it continues.
+        place: String,
+    },
+    /// A register that a function saved, which is still there.
+    Saved {
+        /// The register.
+        register: &'static str,
+        /// The number of the true frame that the register belongs to.
+        frame: usize,
+    },
+    /// The CFA of a true frame: where its caller's rsp is after the return.
+    Cfa {
+        /// The number of the true frame.
+        frame: usize,
+    },
+    /// The word lies below the memory that a walk can read.
+    BelowCopy,
+    /// The word lies above the memory that a walk can read.
+    BeyondCopy,
+    /// The word is below rsp.
+    BelowRsp,
+    /// The content is what cases fill unused stack with.
+    Poisoned,
+    /// The content is the address of code, but no true frame returns there.
+    CodeAddress {
+        /// The code.
+        place: String,
+    },
+}
+
+impl Stack {
+    pub(super) fn of(
+        view: &View<'_>,
+        memory_view: MemoryView,
+        dwarf: &Dwarf,
+        cache: &mut Cache,
+    ) -> Stack {
+        let rsp = view.live().rsp();
+        let memory = view.sample.memory();
+        let mut notes: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
+        return_addresses(view, &mut notes);
+        saved_registers(view, dwarf, cache, &mut notes);
+        let near = (0..BELOW + ABOVE).map(|i| {
+            let below = BELOW * 8;
+            (rsp & !7).wrapping_sub(below).wrapping_add(i * 8)
+        });
+        let mut addresses: std::collections::BTreeSet<u64> = near
+            .filter(|&address| memory.read_u64(address).is_ok())
+            .collect();
+        addresses.extend(notes.keys().copied().take(NOTED_MAX));
+        let words = addresses.into_iter().map(|address| {
+            let value = memory.read_u64(address).ok();
+            let mut notes = notes.remove(&address).unwrap_or_default();
+            if address < rsp {
+                notes.push(Note::BelowRsp);
+            }
+            if value == Some(POISON) {
+                notes.push(Note::Poisoned);
+            }
+            if let MemoryView::Copy(bytes) = memory_view {
+                if address < rsp {
+                    notes.push(Note::BelowCopy);
+                } else if address.saturating_add(8) > rsp.saturating_add(bytes) {
+                    notes.push(Note::BeyondCopy);
+                }
+            }
+            let is_return = notes
+                .iter()
+                .any(|n| matches!(n, Note::ReturnAddress { .. }));
+            if let Some(value) = value.filter(|&v| !is_return && view.space.is_text(v)) {
+                let place = Location::of(view.space, CodeAddress::Return(value)).to_string();
+                notes.push(Note::CodeAddress { place });
+            }
+            Word {
+                address: Hex(address),
+                value: value.map(Hex),
+                notes,
+            }
+        });
+        Stack {
+            rsp: Hex(rsp),
+            words: words.collect(),
+        }
+    }
+}
+
+fn return_addresses(view: &View<'_>, notes: &mut BTreeMap<u64, Vec<Note>>) {
+    let truth = &view.sample.truth;
+    for (index, frame) in truth.frames().iter().enumerate() {
+        if let Some(slot) = truth.slot(index) {
+            let pc = match frame.kind {
+                TrueKind::Call => CodeAddress::Return(frame.pc),
+                _ => CodeAddress::Instruction(frame.pc),
+            };
+            let place = Location::of(view.space, pc).to_string();
+            let note = Note::ReturnAddress {
+                frame: index,
+                place,
+            };
+            notes.entry(slot).or_default().push(note);
+        }
+        if index + 1 < truth.frames().len() {
+            let note = Note::Cfa { frame: index };
+            notes.entry(frame.cfa).or_default().push(note);
+        }
+    }
+}
+
+/// Registers are where the DWARF row says, provided that the word holds the true value.
+fn saved_registers(
+    view: &View<'_>,
+    dwarf: &Dwarf,
+    cache: &mut Cache,
+    notes: &mut BTreeMap<u64, Vec<Note>>,
+) {
+    let memory = view.sample.memory();
+    let frames = view.sample.truth.frames();
+    for (index, pair) in frames.windows(2).enumerate() {
+        let (frame, caller) = (&pair[0], &pair[1]);
+        let Some(values) = caller.saved else { continue };
+        let pc = match frame.kind {
+            TrueKind::Call => CodeAddress::Return(frame.pc),
+            _ => CodeAddress::Instruction(frame.pc),
+        };
+        let address = pc.lookup(Lookup::InsideCall);
+        let Some(mapping) = view.space.find(address) else {
+            continue;
+        };
+        let Ok(row) = find_row(dwarf as &dyn Finder, mapping, address, cache) else {
+            continue;
+        };
+        let registers = Reg::CALLEE_SAVED
+            .into_iter()
+            .zip(row.rule.saved)
+            .zip(values);
+        for ((reg, rule), value) in registers {
+            let Value::Load {
+                base: Base::Cfa,
+                offset,
+                addend: 0,
+            } = rule
+            else {
+                continue;
+            };
+            let slot = frame.cfa.wrapping_add_signed(offset.into());
+            if memory.read_u64(slot) == Ok(value) {
+                let note = Note::Saved {
+                    register: reg.as_str(),
+                    frame: index + 1,
+                };
+                notes.entry(slot).or_default().push(note);
+            }
+        }
+    }
+}

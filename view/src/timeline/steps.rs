@@ -1,0 +1,321 @@
+//! A walk, step by step, in the order in which it happened. The sentence of each is in [`story`].
+
+use super::state::known;
+use super::{Hex, Register, story};
+use crate::json::{
+    CauseLine, EndLine, FrameLine, VerdictLine, cause_line, end_line, frame_line, verdict_line,
+};
+use crate::listing::{self, Row};
+use schemars::JsonSchema;
+use serde::Serialize;
+use unwind_sim_judge::engine::{Engine, Outcome, Setting};
+use unwind_sim_judge::hex::hex_bytes;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::frame as unwind;
+use unwind_sim_unwind::regs::{RegMask, Regs};
+use unwind_sim_unwind::row::RowSource;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::step::step;
+use unwind_sim_unwind::walk::Place;
+
+/// The number of bytes of a table that are shown from the start of a row's item.
+const TABLE_BYTES_MAX: usize = 16;
+
+/// A walk and its verdict.
+#[derive(Clone, Serialize, JsonSchema, Debug)]
+pub struct Walk {
+    /// The start variant.
+    pub start: &'static str,
+    /// The verdict.
+    pub verdict: VerdictLine,
+    /// The verdict's letter.
+    pub letter: char,
+    /// What happened, in order. The last step is the end.
+    pub steps: Vec<Step>,
+    /// Why it ended.
+    pub end: EndLine,
+    /// What is to blame, if it is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CauseLine>,
+}
+
+/// What a step of a walk did.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// The walk started.
+    Started,
+    /// A frame was found and left out.
+    Skipped,
+    /// Another table was used.
+    Fallback,
+    /// A register is unknown from here on.
+    RegisterLost,
+    /// The chain continues on another stack.
+    StackChanged,
+    /// The state of a kernel's unwinder.
+    KernelState,
+    /// A frame was found.
+    Frame,
+    /// A true frame was not found.
+    Missing,
+    /// The walk ended.
+    Ended,
+}
+
+/// The bytes of a table that a row was made from.
+#[derive(Clone, Serialize, JsonSchema, Debug)]
+pub struct TableBytes {
+    /// The section.
+    pub section: &'static str,
+    /// Offset in the section, bytes.
+    pub offset: Hex,
+    /// The bytes from there on, two digits each. The item of the row may be shorter.
+    pub bytes: String,
+}
+
+/// A step of a walk.
+#[derive(Clone, Serialize, JsonSchema, Debug)]
+pub struct Step {
+    /// What it did.
+    pub kind: StepKind,
+    /// In a sentence.
+    pub text: String,
+    /// The frame that was found, with its row and the words read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<FrameLine>,
+    /// The bytes of the row's table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableBytes>,
+    /// Addresses of the stack words that were read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Hex>,
+    /// The registers that the unwinder knows in the frame; empty if it does not find rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<Register>,
+    /// Whether the frame is the true one: `same`, `wrong`, `extra` or `unjudged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<&'static str>,
+    /// The number of the true frame that it is, or should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truth: Option<usize>,
+}
+
+impl Step {
+    fn new(kind: StepKind, text: String) -> Step {
+        Step {
+            kind,
+            text,
+            frame: None,
+            table: None,
+            reads: Vec::new(),
+            carried: Vec::new(),
+            judged: None,
+            truth: None,
+        }
+    }
+}
+
+impl Walk {
+    pub(super) fn of(
+        view: &View<'_>,
+        engine: &Engine,
+        variant: Variant,
+        setting: &Setting,
+        outcome: &Outcome,
+        cache: &mut Cache,
+    ) -> Walk {
+        let mut steps = Vec::new();
+        let frames = &outcome.chain.frames;
+        let rows = listing::rows(view, outcome);
+        let carried = carried(view, engine, setting, outcome, cache);
+        let skipped = outcome
+            .chain
+            .events
+            .iter()
+            .rev()
+            .find_map(|event| match event {
+                Event::Skipped { pc, .. } => Some(*pc),
+                _ => None,
+            });
+        let (before, behind) = absent(&rows, frames.len());
+        let of_frame = |index: usize| {
+            let row = rows.iter().copied().find(|row| row.found() == Some(index));
+            let registers = carried.get(index).and_then(Option::as_ref);
+            let last = index.checked_sub(1).and_then(|last| frames.get(last));
+            let last = last.map(|last| last.pc).or(skipped);
+            let mut step = frame_step(view, engine, (last, index, &frames[index]), row);
+            step.carried = registers.map(known).unwrap_or_default();
+            let missing = before[index].iter().map(|&truth| missing_step(view, truth));
+            missing.chain([step]).collect::<Vec<_>>()
+        };
+        let mut next = 0;
+        for event in &outcome.chain.events {
+            let until = frames_before(event, &frames[next..]);
+            steps.extend((next..next + until).flat_map(of_frame));
+            next += until;
+            steps.push(Step::new(kind_of(event), story::event(event, view)));
+        }
+        steps.extend((next..frames.len()).flat_map(of_frame));
+        let text = story::ending(view, outcome, &behind);
+        steps.push(Step::new(StepKind::Ended, text));
+        Walk {
+            start: variant.as_str(),
+            verdict: verdict_line(outcome),
+            letter: outcome.verdict.letter(),
+            steps,
+            end: end_line(&outcome.chain.end),
+            cause: outcome
+                .diagnosis
+                .as_ref()
+                .map(|d| cause_line(view.space, d)),
+        }
+    }
+}
+
+/// The true frames that were not found: before each found frame, and behind the last one.
+fn absent(rows: &[Row], found: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
+    let mut before = vec![Vec::new(); found];
+    let mut waiting = Vec::new();
+    for row in rows {
+        match (*row, row.found()) {
+            (Row::Absent { truth }, _) => waiting.push(truth),
+            (_, Some(index)) => before[index].append(&mut waiting),
+            (_, None) => {}
+        }
+    }
+    (before, waiting)
+}
+
+/// The registers that a walk knows in each of its frames, by applying its rules again. `None` for
+/// a frame that no rule gave.
+fn carried(
+    view: &View<'_>,
+    engine: &Engine,
+    setting: &Setting,
+    outcome: &Outcome,
+    cache: &mut Cache,
+) -> Vec<Option<Regs>> {
+    let frames = &outcome.chain.frames;
+    let mut out = vec![None; frames.len()];
+    let started = outcome.chain.events.iter().find_map(|event| match event {
+        Event::Started { regs, .. } => Some(*regs),
+        _ => None,
+    });
+    let (Some(finder), Some(regs)) = (engine.finder(), started) else {
+        return out;
+    };
+    let memory = view.memory(setting.view);
+    let place = Place {
+        space: view.space,
+        memory: &memory,
+    };
+    let carries = RegMask(finder.carries().0 | RegMask::FRAME.0);
+    let mut frame = unwind::Frame::top(regs.restricted(carries));
+    let mut next = 0;
+    for _ in 0..setting.limits.frames_max {
+        let is_this = |f: &Frame| f.pc == frame.pc && f.sp == frame.regs.rsp();
+        if frames.get(next).is_some_and(is_this) {
+            out[next] = Some(frame.regs);
+            next += 1;
+        }
+        match step(finder, &place, &frame, cache).caller {
+            Ok(caller) if next < frames.len() => frame = caller,
+            _ => break,
+        }
+    }
+    out
+}
+
+/// The number of `frames` that were found before `event`.
+fn frames_before(event: &Event, frames: &[Frame]) -> usize {
+    let at = match event {
+        Event::Fallback { pc, .. } | Event::RegisterLost { pc, .. } => {
+            frames.iter().position(|frame| frame.pc == *pc)
+        }
+        Event::StackChanged { from, .. } => frames.iter().position(|frame| frame.sp == *from),
+        _ => None,
+    };
+    at.map_or(0, |index| index + 1)
+}
+
+fn kind_of(event: &Event) -> StepKind {
+    match event {
+        Event::Started { .. } => StepKind::Started,
+        Event::Skipped { .. } => StepKind::Skipped,
+        Event::Fallback { .. } => StepKind::Fallback,
+        Event::RegisterLost { .. } => StepKind::RegisterLost,
+        Event::StackChanged { .. } => StepKind::StackChanged,
+        _ => StepKind::KernelState,
+    }
+}
+
+/// The step at which a frame was found. `last` is the address of the frame before it.
+fn frame_step(
+    view: &View<'_>,
+    engine: &Engine,
+    (last, index, frame): (Option<CodeAddress>, usize, &Frame),
+    row: Option<Row>,
+) -> Step {
+    let mut step = Step::new(
+        StepKind::Frame,
+        story::found(view, engine, last, (index, frame)),
+    );
+    if let Found::Rule { source, words, .. } = &frame.found {
+        step.reads = words.iter().map(|word| Hex(word.address)).collect();
+        step.table = table_bytes(view, source);
+    }
+    if step.reads.is_empty() {
+        step.reads.extend(frame.slot.map(Hex));
+    }
+    (step.judged, step.truth) = match row {
+        Some(Row::Same { truth, .. }) => (Some("same"), Some(truth)),
+        Some(Row::Wrong { truth, .. }) => (Some("wrong"), Some(truth)),
+        Some(Row::Extra { .. }) => (Some("extra"), None),
+        Some(Row::Unjudged { .. }) => (Some("unjudged"), None),
+        Some(Row::Absent { .. }) | None => (None, None),
+    };
+    step.text.push_str(&match row {
+        Some(Row::Wrong { truth, .. }) => {
+            let (_, place) = listing::true_place(view, truth);
+            format!(" Wrong: the true frame is {place}.")
+        }
+        Some(Row::Extra { .. }) => " Wrong: there is no true frame here.".to_owned(),
+        _ => String::new(),
+    });
+    step.frame = Some(frame_line(view.space, frame));
+    step
+}
+
+/// A true frame that the walk did not find.
+fn missing_step(view: &View<'_>, truth: usize) -> Step {
+    let (_, place) = listing::true_place(view, truth);
+    let text = format!("Missing: true frame {truth}, {place}.");
+    Step {
+        truth: Some(truth),
+        ..Step::new(StepKind::Missing, text)
+    }
+}
+
+fn table_bytes(view: &View<'_>, source: &RowSource) -> Option<TableBytes> {
+    let kind = source.table.section()?;
+    let id = source.image?;
+    let images = view
+        .space
+        .mappings()
+        .iter()
+        .filter_map(|m| m.image.as_ref());
+    let image = images.into_iter().find(|image| image.id() == id)?;
+    let data = &image.section(kind)?.data;
+    let start = usize::try_from(source.row_offset).ok()?;
+    let end = start.saturating_add(TABLE_BYTES_MAX).min(data.len());
+    Some(TableBytes {
+        section: kind.as_str(),
+        offset: Hex(source.row_offset),
+        bytes: hex_bytes(data.get(start..end)?),
+    })
+}

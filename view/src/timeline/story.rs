@@ -1,0 +1,180 @@
+//! What a step of a walk did, in a sentence.
+
+use crate::text::event_line;
+use unwind_sim_judge::engine::{Engine, Outcome};
+use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::RowSource;
+use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
+
+/// The distance from rsp, in bytes, up to which an address is given by it.
+const NEAR: u64 = 1 << 20;
+/// The number of missing frames that are named.
+const NAMED_MAX: usize = 4;
+
+/// Something else than a frame.
+pub(super) fn event(event: &Event, view: &View<'_>) -> String {
+    let mut line = event_line(event, view.space);
+    if let Some(first) = line.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    line.push('.');
+    line
+}
+
+/// The end of the walk. `missing` are the true frames behind the last one found.
+pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> String {
+    let reason = outcome.chain.end.reason;
+    let code = reason.code();
+    let (reason, short) = (reason.to_string(), code.description());
+    let detail = match reason == short {
+        true => String::new(),
+        false => format!(" ({reason})"),
+    };
+    let mut text = format!("The walk ends: {code} {short}{detail}.");
+    if let Some(&first) = missing.first() {
+        let places = missing.iter().take(NAMED_MAX);
+        let names = places.map(|&truth| crate::listing::true_place(view, truth).1.to_string());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = match missing.len() > NAMED_MAX {
+            true => ", ...",
+            false => "",
+        };
+        let frames = counted(missing.len() as u64, "true frame");
+        text.push_str(&format!(
+            " {frames} from number {first} on not found: {names}{more}."
+        ));
+    }
+    let verdict = outcome.verdict;
+    let why = match outcome.unjudged {
+        Some(why) => format!(": {why}"),
+        None => String::new(),
+    };
+    text.push_str(&format!(" Verdict: {}{why}.", verdict.as_str()));
+    text
+}
+
+/// How frame `index` was found, `last` being the address of the frame before it.
+pub(super) fn found(
+    view: &View<'_>,
+    engine: &Engine,
+    last: Option<CodeAddress>,
+    (index, frame): (usize, &Frame),
+) -> String {
+    let place = Location::of(view.space, frame.pc);
+    let (name, pc) = (engine.name(), frame.pc.value());
+    let text = match &frame.found {
+        Found::Start => format!("{place}, where the walk starts."),
+        Found::SampledIp => format!("{place}, the sampled ip, which is reported first."),
+        Found::Guess => {
+            let at = slot_text(view, frame);
+            format!("{name} takes the word at {at}: {pc:#x} is an address in code, {place}.")
+        }
+        Found::Branch { from, stitched } => {
+            let whose = match stitched {
+                true => "an earlier sample has",
+                false => "there is",
+            };
+            format!(
+                "{name}: {whose} a branch record of the call at {from:#x}, to return to {place}."
+            )
+        }
+        Found::External => format!("{name} gives {place}."),
+        Found::Rule { rule, source, .. } => {
+            let subject = match last {
+                Some(last) => Location::of(view.space, last).to_string(),
+                None => "the start".to_owned(),
+            };
+            let row = row_text(source);
+            let read = read_text(view, rule, frame, &place);
+            let saved = saved_text(rule);
+            format!("{name} in {subject}: {row}: {read}{saved}")
+        }
+    };
+    format!("#{index} {text}")
+}
+
+/// `row .orc_unwind+0x40 for 0x1139..0x113b`, or the convention.
+fn row_text(source: &RowSource) -> String {
+    let fallback = match source.fallback {
+        Some(cause) => format!(" (the fallback, because {} {cause})", cause.code()),
+        None => String::new(),
+    };
+    match source.table.section() {
+        None => format!("no table, but the convention of frame pointers{fallback}"),
+        Some(section) => format!(
+            "row {}+{:#x} for {:#x}..{:#x}{}{fallback}",
+            section.as_str(),
+            source.row_offset,
+            source.start,
+            source.end,
+            match source.table.as_str().contains("derived") {
+                true => ", derived",
+                false => "",
+            }
+        ),
+    }
+}
+
+/// What the rule says and what was read.
+fn read_text(view: &View<'_>, rule: &Rule, frame: &Frame, place: &Location) -> String {
+    let (sp, pc) = (frame.sp, frame.pc.value());
+    if matches!(rule.kind, RuleKind::PtRegs | RuleKind::Iret) {
+        let at = Value::to_string(&rule.cfa);
+        return format!("registers were saved at {at}; they continue at {pc:#x}, {place}.");
+    }
+    let cfa = match rule.cfa {
+        Value::Offset {
+            base: Base::Reg(reg),
+            offset,
+        } => format!("CFA = {reg}{offset:+} = {sp:#x}"),
+        other => format!("CFA = {other} = {sp:#x}"),
+    };
+    let what = match frame.pc {
+        CodeAddress::Return(_) => "the return address",
+        CodeAddress::Instruction(_) => "the interrupted address",
+    };
+    format!(
+        "{cfa}; {what} {pc:#x} is read from {}: {place}.",
+        slot_text(view, frame)
+    )
+}
+
+/// ` rbp is read from CFA-16.`
+fn saved_text(rule: &Rule) -> String {
+    let pairs = Reg::CALLEE_SAVED.iter().zip(rule.saved);
+    let loads = pairs.filter_map(|(reg, value)| match value {
+        Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        } => Some(format!("{reg} from CFA{offset:+}")),
+        Value::Load { .. } => Some(format!("{reg} from {value}")),
+        Value::Undefined => Some(format!("{reg} is lost")),
+        _ => None,
+    });
+    let loads: Vec<String> = loads.collect();
+    match loads.is_empty() {
+        true => String::new(),
+        false => format!(" Registers: {}.", loads.join(", ")),
+    }
+}
+
+/// `0x7ffe08 (rsp+8)`.
+fn slot_text(view: &View<'_>, frame: &Frame) -> String {
+    match frame.slot {
+        None => "no word of the stack".to_owned(),
+        Some(slot) => {
+            let distance = slot.wrapping_sub(view.live().rsp()) as i64;
+            match distance.unsigned_abs() < NEAR {
+                true => format!("{slot:#x} (rsp{distance:+})"),
+                false => format!("{slot:#x}, on another stack"),
+            }
+        }
+    }
+}
