@@ -5,6 +5,7 @@
 //! tables, and [`sweep`] proves those of many files.
 #![forbid(unsafe_code)]
 
+pub mod cast;
 #[cfg(feature = "machine")]
 pub mod confirmation;
 #[cfg(feature = "machine")]
