@@ -63,8 +63,11 @@ fn without_links(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
     while let Some((before, behind)) = rest.split_once('[') {
-        let parts = behind.split_once("](");
-        let parts = parts.and_then(|(text, target)| Some((text, target.split_once(')')?.1)));
+        // The text ends at the first bracket, and a target follows it at once.
+        let parts = behind.split_once(']').and_then(|(text, tail)| {
+            let (_, after) = tail.strip_prefix('(')?.split_once(')')?;
+            Some((text, after))
+        });
         out.push_str(before);
         match parts {
             Some((text, after)) => {

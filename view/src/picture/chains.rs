@@ -168,7 +168,7 @@ fn laid_out(lines: &[Line]) -> String {
 }
 
 /// The chain, broken between frames so that no line is wider than `width`.
-fn wrapped(chain: &str, width: usize, indent: usize) -> String {
+pub(super) fn wrapped(chain: &str, width: usize, indent: usize) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for (index, word) in chain.split(" < ").enumerate() {
         let len = word.chars().count() + 3;

@@ -80,3 +80,6 @@ fn true_function(view: &View<'_>, index: usize) -> String {
         false => function(view, true_pc(view, index)),
     }
 }
+
+#[cfg(test)]
+mod tests;
