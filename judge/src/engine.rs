@@ -191,6 +191,21 @@ impl Outcome {
     pub fn ended(&self) -> Code {
         end_code(&self.chain, self.verdict, &self.ground)
     }
+
+    /// Why the chain is not right: the code of the cause, or that of an early end; `None` for a
+    /// right chain.
+    pub fn code(&self) -> Option<Code> {
+        let ended_early = matches!(
+            self.verdict,
+            Verdict::Truncated { .. } | Verdict::Looped | Verdict::Unsupported | Verdict::Refused
+        );
+        match &self.diagnosis {
+            _ if self.verdict == Verdict::Ok => None,
+            Some(diagnosis) => Some(diagnosis.code),
+            None if ended_early => Some(self.ended()),
+            None => None,
+        }
+    }
 }
 
 /// The setting that all walks of a run share.

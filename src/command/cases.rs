@@ -1,4 +1,7 @@
-//! `cases`: lists, runs and blesses the cases of the corpus.
+//! `cases`: lists, runs, blesses, shows and asks about the cases of the corpus.
+
+mod quiz;
+mod show;
 
 use super::machine::CpuArgs;
 use super::output;
@@ -10,19 +13,22 @@ use unwind_sim_judge::cases;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_unwind::reason::Code;
 
-/// List, run or bless the cases of the corpus.
+/// List, run, bless or show the cases of the corpus, or be asked for the chain of one.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim cases list
   unwind-sim cases list --covers US203
   unwind-sim cases run fp-loses-the-caller-before-push-rbp
-  unwind-sim cases bless fp-loses-the-caller-before-push-rbp")]
+  unwind-sim cases bless fp-loses-the-caller-before-push-rbp
+  unwind-sim cases show popped-slot-lies-outside-a-copy --unwinder dwarf,fp
+  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp --answer 'leaf < mid < _start'")]
 pub(crate) struct Args {
     /// What to do.
     #[arg(value_enum)]
     what: What,
-    /// Only cases whose group or name contains this; or the path of a case.
+    /// Only cases whose group or name contains this; or the path of a case. `show` and `quiz` need
+    /// one case.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The folder that holds the cases.
@@ -36,6 +42,10 @@ pub(crate) struct Args {
     /// bless: let this cell get worse.
     #[arg(long, value_name = "CASE:UNWINDER")]
     accept: Vec<String>,
+    #[command(flatten)]
+    show: show::ShowArgs,
+    #[command(flatten)]
+    quiz: quiz::QuizArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -46,11 +56,24 @@ enum What {
     Run,
     /// Regenerate their expectations.
     Bless,
+    /// Draw the stack of one at a sample point: words, names, who read them, and the chains.
+    Show,
+    /// Show one without the answer, and judge the chain that you give.
+    Quiz,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    if let (What::List | What::Bless, true) = (args.what, args.cpu.is_given()) {
+    if args.what != What::Run && args.cpu.is_given() {
         bail!("--cpu is for `cases run`; cases are blessed on the default processor");
+    }
+    let is_shown = matches!(args.what, What::Show | What::Quiz);
+    if !is_shown && args.show.is_given() {
+        bail!(
+            "--at, --unwinder, --regs, --program and --chains are for `cases show` and `cases quiz`"
+        );
+    }
+    if args.what != What::Quiz && args.quiz.is_given() {
+        bail!("--answer is for `cases quiz`");
     }
     let covers = match &args.covers {
         None => None,
@@ -88,6 +111,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         );
     }
     let mut out = output::stdout();
+    if let What::Show | What::Quiz = args.what {
+        let path = the_one(args.name.as_deref(), &paths)?;
+        let status = match args.what {
+            What::Show => show::run(path, &args.show, &mut out)?,
+            _ => quiz::run(path, &args.show, &args.quiz, &mut out)?,
+        };
+        out.flush()?;
+        return Ok(status);
+    }
     let mut failed = 0;
     for path in &paths {
         match args.what {
@@ -104,6 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     writeln!(out, "FAIL {}\n{error}", path.display())?;
                 }
             },
+            What::Show | What::Quiz => {}
             What::Bless => {
                 let accept = accepted(path, &args.accept);
                 match cases::bless(path, &accept) {
@@ -130,6 +163,38 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::Difference
     })
+}
+
+/// The case that `name` stands for: the one of that name, or the only one that contains it.
+fn the_one<'a>(name: Option<&str>, paths: &'a [PathBuf]) -> Result<&'a Path> {
+    let stem = |path: &Path| {
+        path.file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let Some(name) = name else {
+        bail!("name one case; `unwind-sim cases list` lists them");
+    };
+    if let Some(path) = paths.iter().find(|path| stem(path) == name) {
+        return Ok(path);
+    }
+    match paths {
+        [path] => Ok(path),
+        _ => {
+            let names: Vec<String> = paths.iter().take(4).map(|path| stem(path)).collect();
+            let more = if paths.len() > names.len() {
+                ", .."
+            } else {
+                ""
+            };
+            bail!(
+                "`{name}` is in the names of {} cases; name one of them: {}{more}",
+                paths.len(),
+                names.join(", ")
+            );
+        }
+    }
 }
 
 /// The unwinders that `--accept` names for this case.

@@ -5,10 +5,10 @@ use super::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim_view::demo;
+use unwind_sim_view::cast;
+use unwind_sim_view::demo::{ALL, Demo};
 
-/// Show a built-in recording. seed-004 is from the mail that this project began with: one kernel
-/// frame where there should be eight.
+/// Play a built-in recording: what you see, why, and what to try next.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -16,39 +16,61 @@ Examples:
   unwind-sim demo seed-004
   unwind-sim demo seed-004 -o seed-004.bin")]
 pub(crate) struct Args {
-    /// The recording to show; without it all are listed.
+    /// The demo to play. Without it all are listed, and the first is played.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Write the recording to this file instead.
     #[arg(long, short, value_name = "FILE", requires = "name")]
     output: Option<PathBuf>,
+    /// Write the demo as an animated SVG image instead.
+    #[arg(long, requires = "name", conflicts_with = "output")]
+    svg: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::stdout();
-    match &args.name {
+    let demo = match &args.name {
         None => {
-            for demo in demo::ALL {
-                writeln!(out, "{:<12} {}", demo.name, demo.about)?;
-            }
+            list(&mut out)?;
+            &ALL[0]
         }
-        Some(name) => match demo::ALL.iter().find(|d| d.name == *name) {
-            Some(demo) => match &args.output {
-                None => write!(out, "{}", demo.show()?)?,
-                path => {
-                    let write = |out: &mut dyn Write| Ok(out.write_all(demo.trace)?);
-                    output::to_file_or(path.as_deref(), std::io::sink(), write)?;
-                }
-            },
-            None => {
-                let names: Vec<&str> = demo::ALL.iter().map(|d| d.name).collect();
-                bail!(
-                    "unknown demo `{name}`; expected one of {}",
-                    names.join(", ")
-                );
-            }
-        },
+        Some(name) => named(name)?,
+    };
+    if args.svg {
+        let mut out = output::raw_stdout();
+        let command = format!("unwind-sim demo {}", demo.name);
+        write!(out, "{}", cast::svg(&command, &demo.show()?))?;
+        out.flush()?;
+        return Ok(Status::AsExpected);
+    }
+    match &args.output {
+        None => write!(out, "{}", demo.show()?)?,
+        path => {
+            let write = |out: &mut dyn Write| Ok(out.write_all(demo.recording)?);
+            output::to_file_or(path.as_deref(), std::io::sink(), write)?;
+        }
     }
     out.flush()?;
     Ok(Status::AsExpected)
+}
+
+/// Lists the demos, before the first one is played.
+fn list(out: &mut dyn Write) -> Result<()> {
+    for demo in &ALL {
+        writeln!(out, "{:<10} {}", demo.name, demo.about)?;
+    }
+    writeln!(
+        out,
+        "\nunwind-sim demo NAME plays one. This is the first, {}:\n",
+        ALL[0].name
+    )?;
+    Ok(())
+}
+
+fn named(name: &str) -> Result<&'static Demo> {
+    let names = || ALL.iter().map(|d| d.name).collect::<Vec<_>>().join(", ");
+    match ALL.iter().find(|d| d.name == name) {
+        Some(demo) => Ok(demo),
+        None => bail!("unknown demo `{name}`; expected one of {}", names()),
+    }
 }

@@ -19,6 +19,7 @@ mod output;
 mod perf_script;
 mod record;
 mod status;
+mod teaching;
 mod threads;
 
 use std::path::{Path, PathBuf};

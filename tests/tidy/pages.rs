@@ -31,17 +31,23 @@ fn links_lead_to_files() {
 
 #[test]
 fn the_index_names_every_page() {
-    let index = std::fs::read_to_string(top().join("docs/README.md")).expect("the index");
+    let mut absent = in_no_index("docs/", "README.md", "book/");
+    absent.extend(in_no_index("docs/book/src/", "SUMMARY.md", "-"));
+    none(&absent);
+}
+
+/// The pages below `folder` to which its index has no link. Those below `except` have another one.
+fn in_no_index(folder: &str, index: &str, except: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(top().join(folder).join(index)).expect("the index");
     let pages = paths().into_iter().filter_map(|path| {
-        let name = path.strip_prefix("docs/")?.to_owned();
-        (name.ends_with(".md") && name != "README.md").then_some(name)
+        let name = path.strip_prefix(folder)?.to_owned();
+        let is_page = name.ends_with(".md") && name != index && !name.starts_with(except);
+        is_page.then_some(name)
     });
-    let absent = pages.filter(|name| !links(&index).any(|link| link == name));
-    none(
-        &absent
-            .map(|name| format!("docs/README.md: no link to {name}"))
-            .collect::<Vec<_>>(),
-    );
+    let absent = pages.filter(|name| !links(&text).any(|link| link == name));
+    absent
+        .map(|name| format!("{folder}{index}: no link to {name}"))
+        .collect()
 }
 
 /// Only finds snapshots whose test file is gone. Which snapshots the tests use is known only after

@@ -5,6 +5,7 @@
 //! tables, and [`sweep`] proves those of many files.
 #![forbid(unsafe_code)]
 
+pub mod cast;
 #[cfg(feature = "machine")]
 pub mod confirmation;
 #[cfg(feature = "machine")]
@@ -18,7 +19,9 @@ pub mod json;
 pub mod kernel;
 pub mod listing;
 pub mod pages;
+pub mod picture;
 pub mod profile;
+pub mod quiz;
 #[cfg(feature = "terminal")]
 pub mod stepper;
 pub mod sweep;

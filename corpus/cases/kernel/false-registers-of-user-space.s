@@ -5,6 +5,7 @@
 #! right: fp:kernel
 #! wrong: orc:kernel(US606)
 #! config: FRAME_POINTER=y
+#! covers: US606
 #! machine: kernel
 #! interrupt: before in_user
 #! nmi: before in_user_with_cs

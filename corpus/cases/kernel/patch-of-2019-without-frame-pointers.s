@@ -7,6 +7,7 @@
 #! regs: hw fake:v3-2019
 #! set: rsp = 0 @unwinding_without_sp
 #! set: sampled.rsp = 0 @fetch_without_sp/unwinding
+#! covers: US601
 #! machine: kernel
 #@ unwinding: __unwind_start < perf_callchain_kernel < perf_tp_event < perf_trace_mm_page_alloc <
 #@    __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll < do_sys_poll <

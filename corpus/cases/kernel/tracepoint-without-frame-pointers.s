@@ -7,6 +7,7 @@
 #! right: orc:kernel@fake:v5.2 orc:kernel@fake:v3-2019
 #! wrong: orc:kernel@fake:v5.1(US206)
 #! regs: fake:v5.1 fake:v3-2019 fake:v5.2 fake:always-ip
+#! covers: US604
 #! machine: kernel
 #@ fetch fake own=unwinding: __alloc_pages_nodemask < __get_free_pages < __pollwait < perf_poll <
 #@    do_sys_poll < __x64_sys_poll < do_syscall_64 < entry_SYSCALL_64_after_hwframe

@@ -2,19 +2,18 @@
 
 use super::sample::Recorded;
 use crate::case::{Case, Cell, Machine, Matrix, MatrixRow, PointKey, View};
-use crate::engine::{Engine, Outcome, Setting};
+use crate::engine::{Engine, Setting};
 use crate::spec;
 use crate::spec::column_name;
 use crate::unwinders::{self, is_scan};
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::verdict::Verdict;
 
-/// The matrix of a recorded case, for [`unwinders::DEFAULT`] ([`unwinders::KERNEL`] for a kernel)
-/// and the other unwinders that its claims name.
-pub fn matrix_of(recorded: &Recorded) -> Matrix {
-    let header = &recorded.case.header;
+/// The unwinders of a case's columns: [`unwinders::DEFAULT`] ([`unwinders::KERNEL`] for a kernel)
+/// and the other ones that its claims name.
+pub fn unwinders_of(case: &Case) -> Vec<String> {
+    let header = &case.header;
     let columns = match header.machine {
         Machine::Process => &unwinders::DEFAULT[..],
         Machine::Kernel => &unwinders::KERNEL[..],
@@ -25,6 +24,13 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
             unwinders.push(claim.unwinder.clone());
         }
     }
+    unwinders
+}
+
+/// The matrix of a recorded case, for its [`unwinders_of`].
+pub fn matrix_of(recorded: &Recorded) -> Matrix {
+    let header = &recorded.case.header;
+    let unwinders = unwinders_of(&recorded.case);
     let only_hardware = header.regs == [Variant::Hardware];
     let setting = setting_of(&recorded.case);
     let mut columns = Vec::new();
@@ -112,20 +118,7 @@ fn cell(
     let outcome = recorded.with_view(index, |view| engine.examine(view, variant, setting, cache));
     Cell::Judged {
         verdict: outcome.verdict,
-        code: code(&outcome),
-    }
-}
-
-fn code(outcome: &Outcome) -> Option<unwind_sim_unwind::reason::Code> {
-    let ended_early = matches!(
-        outcome.verdict,
-        Verdict::Truncated { .. } | Verdict::Looped | Verdict::Unsupported | Verdict::Refused
-    );
-    match &outcome.diagnosis {
-        _ if outcome.verdict == Verdict::Ok => None,
-        Some(diagnosis) => Some(diagnosis.code),
-        None if ended_early => Some(outcome.ended()),
-        None => None,
+        code: outcome.code(),
     }
 }
 

@@ -24,7 +24,7 @@ pub use bless::{Blessed, bless};
 pub use build::{BuiltCase, ToolError};
 pub use built::{Built, Engine, read};
 pub use failure::CaseFailure;
-pub use matrix::{expectation_of, matrix_of, setting_of};
+pub use matrix::{expectation_of, matrix_of, setting_of, unwinders_of};
 pub use sample::Recorded;
 
 use crate::case::{Machine, Matrix};
@@ -147,19 +147,28 @@ pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
     built.record(built.engines()[0])?.to_trace()
 }
 
-/// The matrix of the case at `path` in the emulated machine, which is the same on every processor.
+/// The case at `path`, run in the emulated machine, which gives the same on every computer; a case
+/// that it cannot run, on this one's processor.
 ///
 /// # Errors
 /// If the case cannot be built or run, or its chains are not as stated.
-pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
+pub fn emulate(path: &Path) -> Result<Recorded, CaseFailure> {
     let built = Built::without_defect(path)?;
     let engines = built.engines();
     let recorded = built.record(engines[engines.len() - 1])?;
     let differences = recorded.truth_differences();
     match differences.is_empty() {
-        true => Ok(matrix_of(&recorded)),
+        true => Ok(recorded),
         false => Err(CaseFailure::differs(&built.case, &differences)),
     }
+}
+
+/// The matrix of the case at `path` in the emulated machine.
+///
+/// # Errors
+/// See [`emulate`].
+pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
+    Ok(matrix_of(&emulate(path)?))
 }
 
 /// Runs the case at `path` on every engine of this machine that it can run on, and compares

@@ -38,9 +38,9 @@ impl Painter<'_, '_, '_> {
         let stepper = self.stepper;
         let (title, text) = match &stepper.over {
             Over::Nothing | Over::Prompt(..) => return,
-            Over::Help => ("keys".to_owned(), HELP),
+            Over::Help => ("keys".to_owned(), HELP.into()),
             Over::Page(code) => (code.to_string(), pages::page(*code)),
-            Over::Threads => ("threads".to_owned(), ""),
+            Over::Threads => ("threads".to_owned(), String::new()),
         };
         let margin = Margin::new((area.width / 16).min(4), (area.height / 12).min(2));
         let outside = area.inner(margin);
@@ -56,7 +56,7 @@ impl Painter<'_, '_, '_> {
             let first = scrolled(0, stepper.scroll.over, len, height);
             return self.thread_list(inside, first);
         }
-        let lines = wrapped(text, usize::from(inside.width));
+        let lines = wrapped(&text, usize::from(inside.width));
         let first = scrolled(0, stepper.scroll.over, lines.len(), height);
         let lines = lines.into_iter().skip(first).take(height);
         self.lines(lines.map(Line::raw).collect(), inside);

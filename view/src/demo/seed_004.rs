@@ -1,4 +1,4 @@
-//! Built-in recordings, which need no file: the case that this project began with.
+//! The case that this project began with, in the form of `perf script`.
 
 use crate::kernel::callchain_lines;
 use std::fmt::Write as _;
@@ -10,7 +10,6 @@ use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec;
 use unwind_sim_recordings::model::{Event, ImageIndex, KernelSample, Region, RegionRole};
 use unwind_sim_recordings::names::Location;
-use unwind_sim_recordings::trace::{Trace, TraceError};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_recordings::world::World;
@@ -21,48 +20,7 @@ use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 
-/// A built-in recording.
-pub struct Demo {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What it shows.
-    pub about: &'static str,
-    /// The recording, a trace.
-    pub trace: &'static [u8],
-    text: fn(&Input) -> Result<String, RunError>,
-}
-
-/// All demos.
-pub const ALL: [Demo; 1] = [Demo {
-    name: "seed-004",
-    about: "a tracepoint's fake registers under ORC: one kernel frame where there should be eight",
-    trace: include_bytes!("../../corpus/traces/seed-004.bin"),
-    text: seed_004,
-}];
-
-impl Demo {
-    /// The recording.
-    ///
-    /// # Errors
-    /// If it is damaged, which a test rules out.
-    pub fn input(&self) -> Result<Input, TraceError> {
-        Ok(Input::from_trace(Trace::from_bytes(self.trace)?))
-    }
-
-    /// What it shows, as text.
-    ///
-    /// # Errors
-    /// If the recording is damaged, which a test rules out.
-    pub fn show(&self) -> Result<String, RunError> {
-        (self.text)(
-            &self
-                .input()
-                .map_err(unwind_sim_judge::input::InputError::from)?,
-        )
-    }
-}
-
-const SEED_004_HEAD: &str = "\
+const HEAD: &str = "\
 A tracepoint in __alloc_pages_nodemask asks perf for the callchain. There was no interrupt, so
 there are no hardware registers: perf_arch_fetch_caller_regs makes fake ones, with flags = 0.
 The kernel has ORC tables and no frame pointers.
@@ -71,40 +29,41 @@ Up to Linux 5.1 the fake registers held the tracing function's own frame pointer
 were taken as real. The unwinder looks for the caller's frame in the wrong place:
 ";
 
-const SEED_004_MIDDLE: &str = "
+const MIDDLE: &str = "
 Since 5.2 (d15d356887e7) the unwinder starts from its own registers, and sp is only the mark up to
 which frames are skipped: those of the tracing machinery itself.
 ";
 
-const SEED_004_USER: &str = "
+const USER: &str = "
 The user part is built from the mail's addresses. It is walked by frame pointers, from the registers
 with which user space was left. The last word is not an address: when main was called, rbp still
 held the address of __libc_csu_init, so the code there is taken for a frame. The next frame would
 lie outside user space, and the walk ends.
 ";
 
-const SEED_004_TAIL: &str = "
+const TAIL: &str = "
 The recording as a file, the walk step by step, and all starts:
   unwind-sim demo seed-004 -o seed-004.bin
   unwind-sim explain seed-004.bin --sample 2 --unwinder orc --regs fake:v5.2
   unwind-sim compare seed-004.bin --sample 2 --regs fake:v5.1,fake:v3-2019,fake:v5.2,fake:always-ip
 ";
 
-fn seed_004(input: &Input) -> Result<String, RunError> {
-    let mut out = SEED_004_HEAD.to_owned();
+/// The text of the demo.
+pub(super) fn text(input: &Input) -> Result<String, RunError> {
+    let mut out = HEAD.to_owned();
     input.for_each::<RunError>(&Filter::default(), &mut |view| {
         if view.sample.regs.is_fake() {
             for (variant, event) in EVENTS {
                 if variant == FakeVariant::V5_2 {
-                    out.push_str(SEED_004_MIDDLE);
+                    out.push_str(MIDDLE);
                 }
                 out.push_str(&perf_script(view, Variant::Fake(variant), &event));
             }
         }
         Ok(())
     })?;
-    out.push_str(SEED_004_USER);
-    out.push_str(SEED_004_TAIL);
+    out.push_str(USER);
+    out.push_str(TAIL);
     Ok(out)
 }
 

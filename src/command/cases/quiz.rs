@@ -1,0 +1,147 @@
+//! `cases quiz`: shows a case without its answer, and judges the reader's chain.
+
+use super::show::{self, ShowArgs};
+use crate::command::status::Status;
+use anyhow::{Context as _, Result, bail};
+use std::io::{IsTerminal as _, Read as _, Write};
+use std::path::Path;
+use unwind_sim_judge::case::{Chain, Frame};
+use unwind_sim_judge::cases;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_view::picture::{Hidden, picture, value};
+use unwind_sim_view::quiz::{Answered, judge};
+
+/// The maximum length of an answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 1 << 16;
+
+/// The reader's answer.
+#[derive(clap::Args, Debug)]
+pub(super) struct QuizArgs {
+    /// quiz: your chain, innermost frame first, such as 'leaf < mid < _start'. Without it, it is
+    /// read from standard input.
+    #[arg(long, value_name = "CHAIN")]
+    answer: Option<String>,
+}
+
+impl QuizArgs {
+    /// Whether any of these options was given.
+    pub(super) fn is_given(&self) -> bool {
+        self.answer.is_some()
+    }
+}
+
+pub(super) fn run(
+    path: &Path,
+    shown: &ShowArgs,
+    args: &QuizArgs,
+    out: &mut dyn Write,
+) -> Result<Status> {
+    let recorded = cases::emulate(path)?;
+    let case = &recorded.case;
+    let index = shown.point(&recorded)?;
+    let setting = cases::setting_of(case);
+    recorded.with_view(index, |view| {
+        if args.answer.is_none() {
+            write!(out, "{}", show::program(case))?;
+            show::heading(&recorded, index, view, out)?;
+            registers(view, out)?;
+            write!(out, "\n{}", picture(view, &[], &setting, Hidden::Answers))?;
+            writeln!(
+                out,
+                "\nWhich functions are active here? Innermost first, such as: leaf < mid < _start"
+            )?;
+            out.flush()?;
+        }
+        let answer = answer(args)?;
+        let walks = show::walks(&recorded, index, view, shown)?;
+        let from = walks
+            .iter()
+            .map(|(_, outcome)| outcome.from)
+            .min()
+            .unwrap_or(0);
+        let answered = judge(view, from, &names(&answer)?);
+        writeln!(out, "{answered}")?;
+        if let Answered::Wrong { .. } = answered {
+            let same: Vec<&str> = walks
+                .iter()
+                .filter(|(_, outcome)| answered.is_as(view, outcome))
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if !same.is_empty() {
+                writeln!(
+                    out,
+                    "That is the chain of {}, which is wrong for this reason:",
+                    same.join(", ")
+                )?;
+                for (name, outcome) in walks.iter().filter(|(name, _)| name == same[0]) {
+                    if let Some(code) = outcome.code() {
+                        writeln!(
+                            out,
+                            "  {name}: {code} {}; see `unwind-sim explain {code}`",
+                            code.description()
+                        )?;
+                    }
+                }
+            }
+            writeln!(
+                out,
+                "The picture with its names: unwind-sim cases show {} --at {}",
+                case.name, recorded.points[index].key
+            )?;
+            return Ok(Status::Difference);
+        }
+        writeln!(out, "{}", case.header.claim)?;
+        Ok(Status::AsExpected)
+    })
+}
+
+/// The reader's chain: the option, or the first line of standard input that is not blank.
+fn answer(args: &QuizArgs) -> Result<String> {
+    if let Some(answer) = &args.answer {
+        return Ok(answer.clone());
+    }
+    let input = std::io::stdin();
+    let mut text = String::new();
+    if input.is_terminal() {
+        input
+            .read_line(&mut text)
+            .context("cannot read your answer")?;
+    } else {
+        let mut limited = input.lock().take(ANSWER_BYTES_MAX);
+        limited
+            .read_to_string(&mut text)
+            .context("cannot read your answer")?;
+    }
+    match text.lines().find(|line| !line.trim().is_empty()) {
+        Some(line) => Ok(line.trim().to_owned()),
+        None => bail!("no answer; write the chain on standard input, or with --answer"),
+    }
+}
+
+/// The functions of a chain in the notation of cases.
+fn names(answer: &str) -> Result<Vec<String>> {
+    let chain = match Chain::parse(answer) {
+        Ok(chain) => chain,
+        Err((_, kind)) => bail!("cannot read the chain `{answer}`: {kind}"),
+    };
+    let name = |frame: &Frame| match frame {
+        Frame::Function(name) => name.clone(),
+        other => other.to_string(),
+    };
+    Ok(chain.frames.iter().map(name).collect())
+}
+
+/// The registers that an unwinder may start with.
+fn registers(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
+    let live = view.live();
+    writeln!(out)?;
+    for reg in Reg::ALL {
+        let Some(word) = live.get(reg) else { continue };
+        let is_shown = matches!(reg, Reg::Rip | Reg::Rsp) || Reg::CALLEE_SAVED.contains(&reg);
+        if is_shown {
+            writeln!(out, "  {:<4} {}", reg.to_string(), value(view, word, false))?;
+        }
+    }
+    Ok(())
+}

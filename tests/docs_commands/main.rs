@@ -1,0 +1,197 @@
+//! Runs every command in the README and the pages as written.
+//!
+//! In a `sh` block each line is a command. In a `console` block commands start with `$ `, and the
+//! lines below are exactly what they print to standard output; a line `...` matches any lines. A
+//! command ends with status 0, or as a comment after it says: `# exit status 1`, `# exit status 0
+//! or 1`. The blocks of one page run in order, in one copy of the repository.
+//!
+//! `INSTA_UPDATE=always cargo test --test docs_commands` writes into the pages what their commands
+//! print now, except where a line `...` stands.
+
+mod codes;
+#[path = "../common/mod.rs"]
+mod common;
+mod steps;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use steps::{matches, steps, with_output};
+
+/// Commands that are not run here. `.ci/run` or another test runs the first ones; the others would
+/// rebuild everything or need the network.
+const NOT_RUN: [&str; 11] = [
+    ".ci/run",
+    "cargo test",
+    "cargo run --example frame_pointer",
+    "cargo bench",
+    "cargo build",
+    "cargo install",
+    "cargo mutants",
+    "cargo +nightly fuzz",
+    "git clone",
+    "cd unwind-sim",
+    "tests/mutants/draw.py",
+];
+
+/// How the pages call the release binary, before its arguments.
+const BY_CARGO: &str = "cargo run --release -- ";
+
+/// Commands that need ptrace.
+const TRACES: [&str; 3] = [
+    "unwind-sim record",
+    "unwind-sim cases run",
+    "unwind-sim lockstep",
+];
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder of the copy");
+    for entry in std::fs::read_dir(from).expect("a folder of the repository") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name();
+        if ["target", ".git", "fuzz"]
+            .iter()
+            .any(|skipped| name == *skipped)
+        {
+            continue;
+        }
+        if entry.file_type().expect("the kind of the entry").is_dir() {
+            copy(&entry.path(), &to.join(&name));
+        } else {
+            std::fs::copy(entry.path(), to.join(&name)).expect("a file of the copy");
+        }
+    }
+}
+
+/// Whether pages are rewritten instead of compared.
+fn is_updating() -> bool {
+    std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always")
+}
+
+/// A copy of the repository.
+fn repository() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    copy(Path::new(env!("CARGO_MANIFEST_DIR")), directory.path());
+    directory
+}
+
+/// Runs the commands of a page in this copy of the repository. Returns what differs.
+#[must_use]
+fn faults_of(name: &str, directory: &Path) -> Vec<String> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut page = std::fs::read_to_string(top.join(name)).expect("the page");
+    let binary = PathBuf::from(env!("CARGO_BIN_EXE_unwind-sim"));
+    let binaries = binary.parent().expect("the folder of the binary").display();
+    let path = format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default());
+
+    let mut faults = Vec::new();
+    let mut printed_now = Vec::new();
+    for step in steps(&page) {
+        let command = step.command.replace(BY_CARGO, "unwind-sim ");
+        if NOT_RUN.iter().any(|prefix| command.starts_with(prefix)) {
+            continue;
+        }
+        let traces = TRACES.iter().any(|prefix| command.contains(prefix));
+        if traces && let Some(reason) = common::no_ptrace() {
+            common::skip::skip(&format!("docs_commands: {name}: {command}"), reason);
+            continue;
+        }
+        let run = Command::new("bash")
+            .args(["-c", &command])
+            .current_dir(directory)
+            .env("PATH", &path)
+            .env("NO_COLOR", "1")
+            .output()
+            .expect("bash runs");
+        let place = format!("{name}:{}: {}", step.line, step.command);
+        if !run
+            .status
+            .code()
+            .is_some_and(|code| step.statuses.contains(&code))
+        {
+            let errors = String::from_utf8_lossy(&run.stderr);
+            faults.push(format!(
+                "{place}\n{}, not {:?}\n{errors}",
+                run.status, step.statuses
+            ));
+        }
+        let printed = String::from_utf8_lossy(&run.stdout).trim_end().to_owned();
+        let given: Vec<&str> = printed.lines().collect();
+        if let Some(output) = &step.output {
+            let mut stated = output.clone();
+            while stated.last().is_some_and(|line| line.is_empty()) {
+                stated.pop();
+            }
+            let is_whole = !stated.iter().any(|line| line == "...");
+            if !matches(&stated, &given) && is_whole && is_updating() {
+                printed_now.push((step, printed));
+            } else if !matches(&stated, &given) {
+                faults.push(format!("{place}\nprints\n{printed}"));
+            }
+        }
+    }
+    // From the last one, so that the lines of those above stay where they are.
+    for (step, printed) in printed_now.iter().rev() {
+        page = with_output(&page, step, &printed.lines().collect::<Vec<_>>());
+    }
+    if !printed_now.is_empty() {
+        std::fs::write(top.join(name), page).expect("the page is written");
+    }
+    faults
+}
+
+fn check_page(name: &str) {
+    let faults = faults_of(name, repository().path());
+    assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
+}
+
+/// The pages in `folder`, but not those below it.
+fn pages(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let names = entries.expect(folder).flatten();
+    let mut names: Vec<String> = names
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.ends_with(".md"))
+        .map(|name| format!("{folder}/{name}"))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "no page in {folder}");
+    names
+}
+
+/// Checks the pages of a part of the book. They share a copy of the repository, since there are many
+/// and they write nothing that the others read.
+fn check_chapters(folder: &str) {
+    let directory = repository();
+    let pages = pages(folder);
+    let faults: Vec<String> = pages
+        .iter()
+        .flat_map(|name| faults_of(name, directory.path()))
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
+}
+
+#[test]
+fn readme() {
+    check_page("README.md");
+}
+
+#[test]
+fn contributing() {
+    check_page("CONTRIBUTING.md");
+    check_page("ARCHITECTURE.md");
+}
+
+#[test]
+fn docs() {
+    pages("docs").iter().for_each(|name| check_page(name));
+}
+
+#[test]
+fn book() {
+    check_chapters("docs/book/src");
+}
+
+#[test]
+fn reason_codes() {
+    check_chapters("docs/book/src/codes");
+}

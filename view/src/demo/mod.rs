@@ -1,0 +1,68 @@
+//! Built-in recordings, which need no file, each with a short text: what you see, why, and what to try
+//! next.
+
+mod deferral;
+mod pictured;
+mod seed_004;
+mod texts;
+
+pub use texts::ALL;
+
+use pictured::Part;
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::run::RunError;
+use unwind_sim_recordings::trace::Trace;
+
+/// A built-in recording.
+pub struct Demo {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// The recording, as a file would hold it: a trace or a perf.data.
+    pub recording: &'static [u8],
+    /// The case or program that was recorded, below `corpus/`.
+    pub source: &'static str,
+    text: Text,
+}
+
+/// How a demo is told.
+enum Text {
+    /// By pictures of its samples.
+    Pictured(&'static [Part]),
+    /// By a function.
+    OfTrace(fn(&Input) -> Result<String, RunError>),
+    /// By the records of a perf.data.
+    Deferral,
+}
+
+impl Demo {
+    /// What it shows, as text.
+    ///
+    /// # Errors
+    /// If the recording is damaged, which a test rules out.
+    pub fn show(&self) -> Result<String, RunError> {
+        match &self.text {
+            Text::Pictured(parts) => pictured::text(&self.input()?, parts),
+            Text::OfTrace(text) => text(&self.input()?),
+            Text::Deferral => Ok(deferral::text(self.recording)),
+        }
+    }
+
+    /// Whether the recording is a trace, whose samples have a true chain.
+    pub fn is_trace(&self) -> bool {
+        !matches!(self.text, Text::Deferral)
+    }
+
+    /// The recording, if it is a trace.
+    ///
+    /// # Errors
+    /// If it is not one, or damaged.
+    pub fn input(&self) -> Result<Input, RunError> {
+        let trace = Trace::from_bytes(self.recording).map_err(InputError::from)?;
+        Ok(Input::from_trace(trace))
+    }
+}
+
+#[cfg(test)]
+mod tests;

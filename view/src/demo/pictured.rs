@@ -1,0 +1,104 @@
+//! A demo as text and pictures of its samples.
+
+use crate::picture::{Hidden, Walked, chains, picture};
+use unwind_sim_judge::engine::{Outcome, Setting};
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::spec;
+use unwind_sim_recordings::view::{Filter, MemoryView, View};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
+
+/// A part of a demo.
+pub(super) enum Part {
+    /// Text.
+    Say(&'static str),
+    /// The picture of a sample, or only its chains.
+    Show {
+        /// The sample, from 0.
+        sample: u64,
+        /// The unwinders.
+        unwinders: &'static [&'static str],
+        /// The memory that they see.
+        memory: MemoryView,
+        /// Whether the words are shown.
+        words: bool,
+    },
+}
+
+/// The picture of a sample, with all of its memory.
+pub(super) const fn words(sample: u64, unwinders: &'static [&'static str]) -> Part {
+    Part::Show {
+        sample,
+        unwinders,
+        memory: MemoryView::Cpu,
+        words: true,
+    }
+}
+
+/// The chains of a sample.
+pub(super) const fn only_chains(sample: u64, unwinders: &'static [&'static str]) -> Part {
+    Part::Show {
+        sample,
+        unwinders,
+        memory: MemoryView::Cpu,
+        words: false,
+    }
+}
+
+/// The text of a demo.
+pub(super) fn text(input: &Input, parts: &[Part]) -> Result<String, RunError> {
+    let mut out = String::new();
+    for part in parts {
+        match part {
+            Part::Say(text) => out.push_str(text),
+            Part::Show {
+                sample,
+                unwinders,
+                memory,
+                words,
+            } => {
+                let filter = Filter {
+                    sample: Some(*sample),
+                    ..Filter::default()
+                };
+                let setting = Setting {
+                    view: *memory,
+                    ..Setting::default()
+                };
+                input.for_each::<RunError>(&filter, &mut |view| {
+                    out.push_str(&shown(view, unwinders, &setting, *words)?);
+                    Ok(())
+                })?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn shown(
+    view: &View<'_>,
+    unwinders: &[&str],
+    setting: &Setting,
+    words: bool,
+) -> Result<String, RunError> {
+    let mut walks: Vec<(&str, Outcome)> = Vec::new();
+    for name in unwinders {
+        let engine = spec::engine(name)?;
+        let outcome = engine.examine(view, Variant::Hardware, setting, &mut Cache::new());
+        walks.push((name, outcome));
+    }
+    let walked: Vec<Walked<'_>> = walks
+        .iter()
+        .map(|(name, outcome)| Walked { name, outcome })
+        .collect();
+    let text = match words {
+        true => picture(view, &walked, setting, Hidden::Nothing),
+        false => chains(view, &walked),
+    };
+    let line = |line: &str| match line.is_empty() {
+        true => "\n".to_owned(),
+        false => format!("  {line}\n"),
+    };
+    Ok(text.lines().map(line).collect())
+}

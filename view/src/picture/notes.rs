@@ -1,0 +1,185 @@
+//! What is known of the words of a stack: what each is, from the truth, and who read it.
+
+use super::words::{WORD, bounds};
+use super::{Walked, true_function};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{Base, Rule, Value};
+use unwind_sim_unwind::truth::TrueKind;
+
+/// The maximum number of words of one true frame that are searched for saved registers.
+const FRAME_WORDS_MAX: u64 = 1 << 12;
+/// The name of a signal handler's return address. The trampoline often has no symbol.
+pub(super) const TO_TRAMPOLINE: &str = "return address, to the trampoline";
+/// What is known of a word.
+#[derive(Default)]
+pub(super) struct Note {
+    /// What it is, from the truth.
+    pub(super) names: Vec<String>,
+    /// Who read it, and for what: `(what, unwinders)`.
+    readers: Vec<(String, Vec<String>)>,
+}
+
+impl Note {
+    fn read(&mut self, what: String, by: &str) {
+        match self.readers.iter_mut().find(|(w, _)| *w == what) {
+            Some((_, who)) if who.iter().any(|w| w == by) => {}
+            Some((_, who)) => who.push(by.to_owned()),
+            None => self.readers.push((what, vec![by.to_owned()])),
+        }
+    }
+}
+
+/// The notes on all words, by address.
+pub(super) type Notes = BTreeMap<u64, Note>;
+
+/// The notes on the words of a sample.
+pub(super) fn notes(view: &View<'_>, walks: &[Walked<'_>]) -> Notes {
+    let mut notes = Notes::new();
+    name_returns(view, &mut notes);
+    name_saved(view, &mut notes);
+    for walk in walks {
+        read_by(view, walk, &mut notes);
+    }
+    notes
+}
+
+/// Names the words that hold the pcs of the true frames.
+fn name_returns(view: &View<'_>, notes: &mut Notes) {
+    let truth = &view.sample.truth;
+    for i in 1..truth.frames().len() {
+        let Some(slot) = truth.slot(i) else { continue };
+        let what = match truth.frames()[i].kind {
+            TrueKind::Interrupted => format!("rip of the interrupted {}", true_function(view, i)),
+            _ if true_function(view, i) == "<signal>" => TO_TRAMPOLINE.to_owned(),
+            _ => format!("return address, to {}", true_function(view, i)),
+        };
+        notes.entry(slot).or_default().names.push(what);
+    }
+}
+
+/// Names the words in which a true frame keeps its caller's registers: those with the value that
+/// the register has in the caller. This needs no table.
+fn name_saved(view: &View<'_>, notes: &mut Notes) {
+    let memory = view.sample.memory();
+    let frames = view.sample.truth.frames();
+    let rsp = view.live().rsp();
+    for (i, pair) in frames.windows(2).enumerate() {
+        let [frame, caller] = pair else { continue };
+        let low = if i == 0 { rsp } else { frames[i - 1].cfa };
+        let is_call = caller.kind == TrueKind::Call;
+        let (Some(saved), Some(bytes)) = (caller.saved, frame.cfa.checked_sub(low)) else {
+            continue;
+        };
+        if !is_call || bytes / WORD > FRAME_WORDS_MAX {
+            continue;
+        }
+        for address in (low..frame.cfa.saturating_sub(WORD)).step_by(WORD as usize) {
+            let Ok(word) = memory.read_u64(address) else {
+                continue;
+            };
+            for (reg, value) in Reg::CALLEE_SAVED.iter().zip(saved) {
+                // Zero is too frequent to be a name, except where a frame pointer lies.
+                let is_link = *reg == Reg::Rbp
+                    && address.wrapping_add(2 * WORD) == frame.cfa
+                    && saved.iter().filter(|other| **other == 0).count() == 1;
+                if word == value && (value != 0 || is_link) {
+                    let whose = true_function(view, i + 1);
+                    let names = &mut notes.entry(address).or_default().names;
+                    names.push(format!("saved {reg} of {whose}"));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Notes the words that a walk read, and those that it could not read.
+fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
+    let chain = &walk.outcome.chain;
+    for (number, frame) in chain.frames.iter().enumerate() {
+        if let Some(slot) = frame.slot {
+            notes
+                .entry(slot)
+                .or_default()
+                .read(format!("frame {number}"), walk.name);
+        }
+        let Found::Rule { rule, words, .. } = &frame.found else {
+            continue;
+        };
+        let inner = number.checked_sub(1).and_then(|i| chain.frames.get(i));
+        for word in words.iter().filter(|word| Some(word.address) != frame.slot) {
+            let reg = register_at(rule, inner, frame, word.address);
+            let what = reg.map_or("read".to_owned(), |reg| reg.to_string());
+            notes.entry(word.address).or_default().read(what, walk.name);
+        }
+    }
+    let failed = |reason: &Reason| match reason {
+        Reason::Memory(error) => Some(error.address()),
+        _ => None,
+    };
+    let near = |address: &u64| {
+        let mut regions = view.sample.regions.iter();
+        regions.any(|region| bounds(region).contains(address))
+    };
+    let lost = chain.events.iter().filter_map(|event| match event {
+        Event::RegisterLost { reg, cause, .. } => {
+            Some((format!("{reg} unreadable"), failed(cause)?))
+        }
+        _ => None,
+    });
+    let mut unread: Vec<(String, u64)> = lost.collect();
+    // A walk that ends because it lost a register repeats the cause.
+    if let Some(address) = failed(&chain.end.reason)
+        && unread.iter().all(|(_, other)| *other != address)
+    {
+        unread.push(("unreadable".to_owned(), address));
+    }
+    for (what, address) in unread.into_iter().filter(|(_, address)| near(address)) {
+        notes.entry(address).or_default().read(what, walk.name);
+    }
+}
+
+/// The register that a rule reads from `address`. The CFA is the frame's sp in nearly all rules;
+/// `inner` is the frame that the rule was applied to.
+fn register_at(rule: &Rule, inner: Option<&Frame>, frame: &Frame, address: u64) -> Option<Reg> {
+    let is_at = |value: Value| match value {
+        Value::Load { base, offset, .. } => {
+            let base = match base {
+                Base::Cfa => Some(frame.sp),
+                Base::Reg(Reg::Rsp) => inner.map(|inner| inner.sp),
+                Base::Reg(_) => None,
+            };
+            base.is_some_and(|base| base.wrapping_add_signed(i64::from(offset)) == address)
+        }
+        _ => false,
+    };
+    let saved = Reg::CALLEE_SAVED.into_iter();
+    saved.chain([Reg::Rsp]).find(|reg| {
+        is_at(if *reg == Reg::Rsp {
+            rule.sp
+        } else {
+            rule.saved(*reg)
+        })
+    })
+}
+
+/// What is known of a word, in one line.
+pub(super) fn text(note: &Note) -> String {
+    let mut out = note.names.join("; ");
+    let readers = note.readers.iter();
+    let readers: Vec<String> = readers
+        .map(|(what, by)| format!("{}: {what}", by.join(", ")))
+        .collect();
+    if !readers.is_empty() {
+        let gap = if out.is_empty() { "" } else { "  " };
+        let _ = write!(out, "{gap}<- {}", readers.join("; "));
+    }
+    out
+}

@@ -1,0 +1,158 @@
+//! Judges a chain that a reader gave by names, and says why its first wrong frame is wrong.
+
+use crate::picture::{Name, found_names, place, true_names, value};
+use std::fmt;
+use unwind_sim_judge::engine::Outcome;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::truth::TrueKind;
+use unwind_sim_unwind::verdict::{self, Verdict};
+
+/// The verdict on a reader's chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answered {
+    /// It is the true chain.
+    Right {
+        /// The number of frames.
+        frames: usize,
+    },
+    /// It is not.
+    Wrong {
+        /// The verdict, as on an unwinder.
+        verdict: Verdict,
+        /// What is wrong with its first wrong frame.
+        why: String,
+        /// The answer.
+        names: Vec<String>,
+    },
+}
+
+impl Answered {
+    /// Whether an unwinder found the chain that the reader gave.
+    pub fn is_as(&self, view: &View<'_>, outcome: &Outcome) -> bool {
+        let Answered::Wrong { names, .. } = self else {
+            return false;
+        };
+        let found = found_names(view, outcome);
+        found.len() == names.len() && found.iter().zip(names).all(|(a, b)| a.function == *b)
+    }
+}
+
+impl fmt::Display for Answered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answered::Right { frames } => write!(f, "right: {} with {frames} frames", Verdict::Ok),
+            Answered::Wrong { verdict, why, .. } => {
+                write!(f, "not right: {} {verdict}\n{why}", verdict.as_str())
+            }
+        }
+    }
+}
+
+/// Compares `names`, innermost first, with the true frames from number `from` on.
+pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
+    let truth = &view.sample.truth;
+    let all = true_names(view, from);
+    let mut chain = Chain::ended(Reason::NotAtRoot);
+    let mut next = 0;
+    for name in names {
+        let rest = all.iter().skip(next);
+        let same = rest
+            .into_iter()
+            .position(|t| t.function == *name)
+            .map(|at| at + next);
+        chain.frames.push(match same {
+            Some(at) => {
+                next = at + 1;
+                let frame = truth.frames()[from + at];
+                named_frame(frame.pc, frame.kind, truth.slot(from + at))
+            }
+            // No frame has this address.
+            None => named_frame(0, TrueKind::Call, None),
+        });
+    }
+    // A reader who writes the root's name claims that the chain ends there.
+    if next == all.len() && names.last() == all.last().map(|name| &name.function) {
+        chain.end.reason = Reason::RootReached;
+    }
+    let (verdict, _) = verdict::judge(&chain, truth, from);
+    if verdict == Verdict::Ok {
+        return Answered::Right { frames: all.len() };
+    }
+    Answered::Wrong {
+        verdict,
+        why: why(view, from, &all, names, verdict),
+        names: names.to_vec(),
+    }
+}
+
+fn named_frame(pc: u64, kind: TrueKind, slot: Option<u64>) -> Frame {
+    let pc = match kind {
+        TrueKind::Call => CodeAddress::Return(pc),
+        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => CodeAddress::Instruction(pc),
+    };
+    Frame {
+        pc,
+        sp: 0,
+        slot,
+        found: Found::External,
+    }
+}
+
+/// What is wrong with the first wrong frame, and where the right one is found.
+fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Verdict) -> String {
+    let Some(at) = verdict.at().map(|at| at as usize) else {
+        return "No frame of it can be compared with a true one.".to_owned();
+    };
+    let said = names.get(at).map_or("nothing", String::as_str);
+    let Some(right) = all.get(at) else {
+        return match verdict {
+            Verdict::Truncated { .. } => {
+                "All frames are there, but the chain has no root.".to_owned()
+            }
+            _ => format!(
+                "The chain ends with {}, the root; {said} did not call it.",
+                last(all)
+            ),
+        };
+    };
+    let mut out = match verdict {
+        Verdict::Extra { .. } => {
+            format!(
+                "Frame {at} is {}: {said} is not active here.",
+                right.function
+            )
+        }
+        Verdict::Truncated { .. } => {
+            format!(
+                "It is right as far as it goes, but frame {at}, {}, called the last one.",
+                right.function
+            )
+        }
+        _ => format!("Frame {at} is {}, not {said}.", right.function),
+    };
+    let slot = view.sample.truth.slot(from + at);
+    let word = slot.and_then(|slot| Some((slot, view.sample.memory().read_u64(slot).ok()?)));
+    if let (Some((slot, word)), Some(inner)) = (word, at.checked_sub(1).and_then(|i| all.get(i))) {
+        let (place, value) = (place(view, slot), value(view, word, true));
+        out.push_str(&match view.sample.truth.frames()[from + at].kind {
+            TrueKind::Interrupted => {
+                format!(" The signal frame holds its rip: the word at {place} is {value}.")
+            }
+            _ => format!(
+                " {} returns by the word at {place}, which is {value}.",
+                inner.function
+            ),
+        });
+    } else if at == 0 {
+        out.push_str(" The innermost frame is the function that rip is in.");
+    }
+    out
+}
+
+fn last(all: &[Name]) -> &str {
+    all.last().map_or("?", |name| &name.function)
+}
