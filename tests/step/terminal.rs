@@ -80,6 +80,15 @@ impl Tmux {
         );
         self.send(&["clear; ", &command, "Enter"]);
     }
+
+    /// The number of the process that is in front of the terminal.
+    fn in_front(&self) -> String {
+        let pid = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        let mut pgrep = Command::new("pgrep");
+        let children = pgrep.args(["-P", pid.trim()]).output();
+        let children = children.expect("pgrep runs").stdout;
+        String::from_utf8_lossy(&children).trim().to_owned()
+    }
 }
 
 /// Whether a screen with its attributes has a foreground colour: SGR 31 to 37, or 38 with a number.
@@ -160,13 +169,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     tmux.wait("unwinders");
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(!has_colour(&coloured), "{coloured}");
-    // The process that is in front of the terminal.
-    let pid = tmux.tmux(&["display-message", "-p", "#{pane_pid}"]);
-    let children = Command::new("pgrep")
-        .args(["-P", pid.trim()])
-        .output()
-        .expect("pgrep runs");
-    let child = String::from_utf8_lossy(&children.stdout).trim().to_owned();
+    let child = tmux.in_front();
     let killed = Command::new("kill").args(["-TERM", &child]).status();
     assert!(killed.is_ok_and(|status| status.success()), "{child}");
     let screen = tmux.wait("ready>");
@@ -188,4 +191,21 @@ fn no_color_has_no_colour() {
     tmux.wait("unwinders");
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(!has_colour(&coloured), "{coloured}");
+}
+
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    if is_missing("it_ends_when_its_terminal_is_gone") {
+        return;
+    }
+    let tmux = Tmux::start("gone", (90, 24));
+    tmux.step(CASE);
+    tmux.wait("unwinders");
+    let child = tmux.in_front();
+    tmux.tmux(&["kill-server"]);
+    let begin = Instant::now();
+    while std::path::Path::new(&format!("/proc/{child}")).exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{child} goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

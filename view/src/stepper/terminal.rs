@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{
 };
 use ratatui::crossterm::execute;
 use ratatui::crossterm::style::Print;
-use ratatui::crossterm::terminal::{Clear, ClearType};
+use ratatui::crossterm::terminal::{Clear, ClearType, window_size};
 use std::io::stdout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -95,7 +95,7 @@ pub fn interact(
             stop,
             shared: &shared,
         };
-        session.run(&receiver)
+        session.run(&receiver, ended)
     })
 }
 
@@ -108,7 +108,11 @@ struct Session<'t, 's> {
 }
 
 impl Session<'_, '_> {
-    fn run(&mut self, events: &Receiver<Happened>) -> Result<(), TerminalError> {
+    fn run(
+        &mut self,
+        events: &Receiver<Happened>,
+        ended: &AtomicBool,
+    ) -> Result<(), TerminalError> {
         let mut drawn = Instant::now();
         self.draw()?;
         let mut is_working = true;
@@ -139,7 +143,14 @@ impl Session<'_, '_> {
                         drawn = Instant::now();
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    // The thread that reads keys cannot tell: once the terminal is gone, crossterm
+                    // 0.29 reads its end for ever.
+                    let is_gone = window_size().is_err();
+                    if is_gone || ended.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                }
             }
         }
         Ok(())
