@@ -125,7 +125,10 @@ impl FileKind {
             FileKind::Capture => {
                 "; `unwind-sim compare`, replay, explain and import read a capture, with --kernel"
             }
-            FileKind::Lines => "; --baseline of `unwind-sim compare` and verify reads it",
+            FileKind::Lines => {
+                "; `unwind-sim report` shows that of verify and `tables check`, --baseline of compare \
+                 and verify reads theirs"
+            }
             FileKind::Case => "; `unwind-sim cases run`, compare, replay and verify take it",
             FileKind::Kernel => "; `unwind-sim inspect` shows it, --kernel takes it",
             FileKind::Compressed => "; decompress it first",

@@ -29,8 +29,12 @@ mod perf;
 #[cfg(feature = "machine")]
 mod record;
 mod replay;
+#[cfg(feature = "report")]
+mod report;
 #[cfg(feature = "machine")]
 mod schedule;
+#[cfg(feature = "machine")]
+mod states;
 mod status;
 #[cfg(feature = "machine")]
 mod step;
@@ -91,6 +95,8 @@ enum Command {
     Perf(perf::Args),
     #[cfg(feature = "machine")]
     Step(step::Args),
+    #[cfg(feature = "report")]
+    Report(report::Args),
     Explain(explain::Args),
     Tables(tables::Args),
     Unwinders(unwinders::Args),
@@ -149,6 +155,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Perf(args) => perf::run(&args, &given),
         #[cfg(feature = "machine")]
         Command::Step(args) => step::run(&args, &given),
+        #[cfg(feature = "report")]
+        Command::Report(args) => report::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),

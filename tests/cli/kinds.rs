@@ -96,6 +96,13 @@ const PLACES: &[Place] = &[
         &["step", "--json", "--count", "1", "FILE"],
         &[Trace, PerfData, Core, Capture, Case, Elf, Text, Unknown],
     ),
+    // That the lines are of another command is said in other words.
+    (
+        &["report", "--count", "1", "-o", "OUT", "FILE"],
+        &[
+            Trace, PerfData, Core, Capture, Case, Elf, Text, Unknown, Lines,
+        ],
+    ),
     (&["record", "-o", "OUT", "FILE"], &[Elf, Text, Unknown]),
     (
         &["record", "--engine", "emulator", "-o", "OUT", "FILE"],

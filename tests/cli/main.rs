@@ -18,6 +18,7 @@ mod kinds;
 mod output;
 mod perf_script;
 mod record;
+mod report;
 mod status;
 mod teaching;
 mod threads;

@@ -255,7 +255,7 @@ pub struct WhyLine {
     /// The code with which the reference walk ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    text: String,
+    pub(crate) text: String,
 }
 
 /// The number of chains that were not judged for one reason.

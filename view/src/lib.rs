@@ -2,7 +2,8 @@
 //!
 //! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
 //! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files, [`tables`] unwind
-//! tables, and [`sweep`] proves those of many files.
+//! tables, and [`sweep`] proves those of many files. With the feature `report`, `report` shows a
+//! timeline or findings as a page for a browser.
 #![forbid(unsafe_code)]
 
 pub mod cast;
@@ -22,6 +23,8 @@ pub mod pages;
 pub mod picture;
 pub mod profile;
 pub mod quiz;
+#[cfg(feature = "report")]
+pub mod report;
 #[cfg(feature = "terminal")]
 pub mod stepper;
 pub mod sweep;

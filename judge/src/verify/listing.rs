@@ -125,26 +125,46 @@ fn is_call(insn: &Instruction) -> bool {
     insn.is_call_near() || insn.is_call_near_indirect()
 }
 
-/// Writes the instructions around a finding, with the one concerned marked and underlined.
-pub fn listing(out: &mut String, results: &Results, finding: &Finding) {
+/// An instruction of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Its address in the process.
+    pub address: u64,
+    /// In AT&T syntax.
+    pub text: String,
+    /// Whether it is the one that the finding concerns.
+    pub is_concerned: bool,
+}
+
+/// The instructions around a finding, and the one concerned. Empty if the code is not known.
+pub fn lines(results: &Results, finding: &Finding) -> Vec<Listed> {
     let Some(code) = Code::of(results, finding) else {
-        return;
+        return Vec::new();
     };
     let Some(concerned) = code.concerned() else {
-        return;
+        return Vec::new();
     };
     let mut insns = code.up_to(concerned.ip());
     let at = insns.len();
     let behind = INSN_BYTES_MAX * (AROUND + 1);
     insns.extend(code.decode(concerned.ip(), behind).take(AROUND + 1));
     let from = at.saturating_sub(AROUND);
-    for (index, insn) in insns.iter().enumerate().skip(from) {
-        let line = code.text(insn);
-        let mark = if index == at { '>' } else { ' ' };
-        let address = insn.ip().wrapping_add(code.mapping.bias);
-        let _ = writeln!(out, "      {mark} {address:>12x}  {line}");
-        if index == at {
-            let _ = writeln!(out, "        {:12}  {}", "", "^".repeat(line.len()));
+    let shown = insns.iter().enumerate().skip(from);
+    let listed = shown.map(|(index, insn)| Listed {
+        address: insn.ip().wrapping_add(code.mapping.bias),
+        text: code.text(insn),
+        is_concerned: index == at,
+    });
+    listed.collect()
+}
+
+/// Writes the instructions around a finding, with the one concerned marked and underlined.
+pub fn listing(out: &mut String, results: &Results, finding: &Finding) {
+    for line in lines(results, finding) {
+        let mark = if line.is_concerned { '>' } else { ' ' };
+        let _ = writeln!(out, "      {mark} {:>12x}  {}", line.address, line.text);
+        if line.is_concerned {
+            let _ = writeln!(out, "        {:12}  {}", "", "^".repeat(line.text.len()));
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::super::again::{Given, STEP};
 use super::super::output;
+use super::super::states::Shown;
 use super::super::status::Status;
-use super::{Args, Shown};
+use super::Args;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};

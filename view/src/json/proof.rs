@@ -1,6 +1,6 @@
 //! The lines of `tables check`.
 
-use super::tables::{RuleLine, SectionPlaceLine};
+use super::tables::{InstructionLine, RuleLine, SectionPlaceLine};
 use crate::tables::code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,9 @@ pub struct WrongRowLine {
     /// The instruction before it, which is often the one that the row does not follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
+    /// The instructions around it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    listing: Vec<InstructionLine>,
     /// The jumps on the way from the function's entry: from and to.
     path: Vec<[String; 2]>,
 }
@@ -253,12 +256,16 @@ impl WrongRowLine {
         function: Option<&str>,
     ) -> WrongRowLine {
         let (mut instruction, mut before) = (None, None);
+        let mut listing = Vec::new();
         for shown in code::around(file, checked.range.start, wrong.pc) {
-            match shown.address.cmp(&wrong.pc) {
-                Ordering::Less => before = Some(shown.text),
-                Ordering::Equal => instruction = Some(shown.text),
+            let order = shown.address.cmp(&wrong.pc);
+            match order {
+                Ordering::Less => before = Some(shown.text.clone()),
+                Ordering::Equal => instruction = Some(shown.text.clone()),
                 Ordering::Greater => {}
             }
+            let is_it = order == Ordering::Equal;
+            listing.push(InstructionLine::new(shown.address, shown.text, is_it));
         }
         WrongRowLine {
             schema: SCHEMA,
@@ -281,6 +288,7 @@ impl WrongRowLine {
             code_section: code_section(file, wrong.pc),
             instruction,
             before,
+            listing,
             path: wrong.path.iter().map(|(a, b)| [hex(*a), hex(*b)]).collect(),
         }
     }

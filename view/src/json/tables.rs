@@ -188,15 +188,25 @@ pub struct ClaimLine {
     malformed: Option<String>,
 }
 
-/// An instruction.
+/// An instruction of a listing.
 #[derive(Serialize, JsonSchema)]
 pub struct InstructionLine {
-    /// Address (svma).
+    /// Address: svma, in `verify` that in the process.
     address: String,
     /// In the syntax of GNU as.
     text: String,
-    /// Whether it is the one at which the tables part.
+    /// Whether it is the one concerned.
     is_marked: bool,
+}
+
+impl InstructionLine {
+    pub(crate) fn new(address: u64, text: String, is_marked: bool) -> InstructionLine {
+        InstructionLine {
+            address: hex(address),
+            text,
+            is_marked,
+        }
+    }
 }
 
 impl TableDifferenceLine {
@@ -224,10 +234,9 @@ impl TableDifferenceLine {
                 .collect(),
             code: code
                 .iter()
-                .map(|shown| InstructionLine {
-                    address: hex(shown.address),
-                    text: shown.text.clone(),
-                    is_marked: shown.address == start,
+                .map(|shown| {
+                    let is_marked = shown.address == start;
+                    InstructionLine::new(shown.address, shown.text.clone(), is_marked)
                 })
                 .collect(),
         }

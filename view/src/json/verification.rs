@@ -1,13 +1,14 @@
 //! The lines of `verify`.
 
 use super::deadlock::deadlock;
+use super::tables::InstructionLine;
 use super::{Line, RowLine, row_line};
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_judge::verify;
+use unwind_sim_judge::verify::{self, listing::lines as lines_around};
 
 /// A contradiction that `verify` found.
 #[derive(Serialize, JsonSchema)]
@@ -38,6 +39,9 @@ pub struct ContradictionLine {
     first: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<RowLine>,
+    /// The instructions around it, if the code is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    listing: Vec<InstructionLine>,
 }
 
 /// The stores of one instruction into live slots of one kind.
@@ -232,6 +236,10 @@ pub fn verification(
             count: finding.count,
             first: finding.first,
             row: contradiction.row.as_deref().map(row_line),
+            listing: lines_around(results, finding)
+                .into_iter()
+                .map(|line| InstructionLine::new(line.address, line.text, line.is_concerned))
+                .collect(),
         })));
     }
     for store in &results.stores.all {

@@ -1,0 +1,126 @@
+//! `report`: one page for a browser, of states or of findings.
+
+use super::output;
+use super::states::{self, Shown, StateArgs, Subject};
+use super::status::Status;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use unwind_sim_judge::input::{FileKind, file_kind};
+use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::output_file::OutputFile;
+use unwind_sim_view::report::{self, Written};
+use unwind_sim_view::timeline::{self, About, Builder};
+
+/// Write a page for a browser: the states of a recording, case or program with every unwinder's
+/// walk beside the true chain, or the findings of `verify --json` or `tables check --json`.
+///
+/// The page is one file of at most 2 MB that loads nothing else. It says which states it left out.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  unwind-sim report corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s -o report.html
+  unwind-sim report --from 100 trace.bin -o report.html
+  unwind-sim report -o report.html --from main -- ./prog
+  unwind-sim verify --json -- ./prog >verify.json; unwind-sim report verify.json -o report.html")]
+pub(crate) struct Args {
+    /// The page to write.
+    #[arg(long, short, value_name = "FILE", required = true)]
+    output: PathBuf,
+    /// The first state: a number of instructions executed or of a sample, or a function.
+    #[arg(long, value_name = "N|FUNCTION")]
+    from: Option<String>,
+    /// The number of states, at most.
+    #[arg(long, value_name = "M", default_value_t = timeline::WINDOW)]
+    count: u64,
+    #[command(flatten)]
+    states: StateArgs,
+    /// A trace, a perf.data, an ELF core, a capture, a case (.s), or output of `verify --json` or
+    /// `tables check --json`.
+    #[arg(value_name = "TRACE|CASE|JSON")]
+    path: Option<PathBuf>,
+    /// A program and its arguments.
+    #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
+    program: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Status> {
+    let Some(subject) = Subject::of(args.path.as_deref(), &args.program) else {
+        bail!("nothing to show: unwind-sim report TRACE|CASE|JSON -o FILE, or ... -o FILE -- PROG")
+    };
+    let path = &args.output;
+    let input = args.path.as_deref();
+    if input.is_some_and(|input| is_same_file(input, path)) {
+        bail!(
+            "{} is the input; write the page to another file",
+            path.display()
+        );
+    }
+    let cannot = || format!("cannot write {}", path.display());
+    // Before the work, so that a wrong path is reported at once.
+    let mut file = OutputFile::create(path).with_context(cannot)?;
+    let mut page = Vec::new();
+    let (written, status) = match input {
+        Some(input) if file_kind(input).is_ok_and(|kind| kind == FileKind::Lines) => {
+            (findings(input, &mut page)?, Status::AsExpected)
+        }
+        _ => {
+            let states = |shown: Shown<'_>| states_page(args, shown, &mut page);
+            args.states.open(&subject, states)?
+        }
+    };
+    file.write_all(&page).with_context(cannot)?;
+    file.finish().with_context(cannot)?;
+    let left_out = match written.left_out {
+        Some(0) | None => String::new(),
+        Some(n) => format!(", {n} others left out"),
+    };
+    anstream::eprintln!(
+        "{} shown{left_out}, {} in {}",
+        written.shown,
+        counted(written.bytes, "byte"),
+        path.display()
+    );
+    Ok(status)
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let whole = std::fs::canonicalize;
+    whole(a).is_ok_and(|a| whole(b).is_ok_and(|b| a == b))
+}
+
+/// The page of states.
+fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Written, Status)> {
+    let mut shown = shown;
+    let first = shown.first(args.from.as_deref())?;
+    let Shown {
+        run,
+        mut states,
+        mut index,
+        source,
+        ..
+    } = shown;
+    let mut builder = Builder::new(run);
+    states::explore(&mut states, &mut index)?;
+    let about = About {
+        source,
+        command: output::command_line(),
+    };
+    let window = (first, args.count);
+    let written = report::timeline(about, &mut states, &mut builder, &index, window, out)?;
+    let status = match states.notices().is_empty() {
+        true => Status::AsExpected,
+        false => Status::NothingJudged,
+    };
+    Ok((written, status))
+}
+
+/// The page of findings.
+fn findings(path: &Path, out: &mut Vec<u8>) -> Result<Written> {
+    let named = || path.display().to_string();
+    let mut input = BufReader::new(File::open(path).with_context(named)?);
+    let written = report::findings(&named(), output::command_line(), &mut input, out);
+    written.with_context(named)
+}

@@ -1,0 +1,218 @@
+//! The states that `step` and `report` show: how they are chosen, opened and indexed.
+
+use super::args::{KernelArgs, WalkArgs};
+use super::machine::MachineOptions;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use unwind_sim_judge::engine::Setting;
+use unwind_sim_judge::input::{self, FileKind};
+use unwind_sim_judge::run::{Against, Run};
+use unwind_sim_judge::shell::quoted;
+use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
+use unwind_sim_judge::verify::UNWINDERS_MAX;
+use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
+use unwind_sim_record::reversible::Reversible;
+use unwind_sim_unwind::start::Variant;
+
+/// The number of bytes of each stack that a state of a program has.
+const STACK_BYTES: u64 = 64 << 10;
+/// The number of bytes that are kept of what the program writes.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// The unwinders that are shown by default.
+const UNWINDERS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
+
+/// The recordings whose samples are the states; anything else is run.
+const SAMPLED: [FileKind; 4] = [
+    FileKind::Trace,
+    FileKind::PerfData,
+    FileKind::Core,
+    FileKind::Capture,
+];
+
+/// The number of instructions that are explored, at most, where the same input has to give the same
+/// output.
+const EXPLORED_MAX: u64 = 1 << 28;
+
+/// Which states, and by which unwinders.
+#[derive(clap::Args, Debug)]
+pub(crate) struct StateArgs {
+    /// Of a case: show its sample points instead of all instructions. That is the default for a
+    /// kernel's cases, and with fake registers.
+    #[arg(long)]
+    samples: bool,
+    /// Of a recording: look for images below this folder first.
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgs,
+    #[command(flatten)]
+    pub(crate) walks: WalkArgs,
+    /// Stop after N instructions.
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    max_instructions: u64,
+    /// Assemble the case with the defect in its header.
+    #[arg(long)]
+    defect: bool,
+    #[command(flatten)]
+    machine: MachineOptions,
+}
+
+/// A recording or case, or a program and its arguments.
+pub(crate) struct Subject {
+    pub(crate) words: Vec<OsString>,
+    is_file: bool,
+}
+
+impl Subject {
+    /// What a command line names, if anything. What follows `--` is a program.
+    pub(crate) fn of(path: Option<&Path>, program: &[OsString]) -> Option<Subject> {
+        let words = match path {
+            Some(path) => vec![path.as_os_str().to_owned()],
+            None => program.to_vec(),
+        };
+        (!words.is_empty()).then_some(Subject {
+            words,
+            is_file: path.is_some(),
+        })
+    }
+
+    fn first(&self) -> &Path {
+        Path::new(&self.words[0])
+    }
+}
+
+/// What is shown.
+pub(crate) struct Shown<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) states: States,
+    pub(crate) index: Index<'a>,
+    /// Ends long ways.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// What they are of, as on the command line.
+    pub(crate) source: String,
+}
+
+impl Shown<'_> {
+    /// The number of the state to begin with: 0, a number, or the first one in a function.
+    pub(crate) fn first(&mut self, from: Option<&str>) -> Result<u64> {
+        let Some(from) = from else { return Ok(0) };
+        if let Ok(number) = from.parse() {
+            return Ok(number);
+        }
+        let target = Target::Function(from.to_owned());
+        let found = self.states.find(&target, 0, Direction::Forward)?;
+        found.with_context(|| format!("no state is in a function {from}"))
+    }
+}
+
+/// Indexes and explores as much of a run as the output may depend on.
+pub(crate) fn explore(states: &mut States, index: &mut Index<'_>) -> Result<()> {
+    while index.covered() < EXPLORED_MAX && index.fill(states, 0)? {}
+    while states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
+    Ok(())
+}
+
+impl StateArgs {
+    /// Opens the states of `subject` and calls `show` with them.
+    pub(crate) fn open<R>(
+        &self,
+        subject: &Subject,
+        show: impl FnOnce(Shown<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let first = subject.first();
+        let kind = match subject.is_file {
+            true => input::file_kind(first).ok(),
+            false => None,
+        };
+        let is_case = kind == Some(FileKind::Case);
+        let is_recording = kind.is_some_and(|kind| SAMPLED.contains(&kind));
+        let setting = match is_case {
+            true => self.walks.setting(first)?,
+            false => self.walks.changed(Setting::default())?,
+        };
+        let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
+        let source = source.join(" ");
+        if is_recording || is_case && (self.samples || self.needs_samples(first)?) {
+            let options = self.kernel.options(self.symfs.clone())?;
+            let recording = super::args::open(first, &options)?;
+            let is_kernel = recording.first(|view| view.sample.kernel.is_some());
+            let names: &[&str] = match is_kernel {
+                Some(true) => &unwinders::KERNEL,
+                _ => &UNWINDERS,
+            };
+            let run = self.wanted(names, setting)?;
+            return show(Shown {
+                run: &run,
+                states: States::of_recording(recording),
+                index: Index::of_recording(&run),
+                stop: Arc::default(),
+                source,
+            });
+        }
+        if self.machine.allow_write {
+            bail!(
+                "--allow-write: going back cannot undo what was written to files of this computer"
+            );
+        }
+        if self.machine.schedule.is_printed() {
+            bail!("--print-schedule: unwind-sim emulate --print-schedule FILE writes the turns");
+        }
+        let run = self.wanted(&UNWINDERS, setting)?;
+        let mut program = self.machine.program(&subject.words, self.defect)?;
+        program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
+        let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
+        let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
+        let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;
+        let limit = self.max_instructions;
+        let stop = Arc::new(AtomicBool::new(false));
+        let index = ProgramIndex::start(program.program.clone(), &tables, run.setting, limit)?;
+        let index = Index::of_program(index, &tables);
+        let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
+        reversible.set_limit(limit);
+        show(Shown {
+            run: &run,
+            states: States::of_program(reversible, stop.clone()),
+            index,
+            stop,
+            source: match subject.is_file {
+                true => source,
+                false => format!("-- {source}"),
+            },
+        })
+    }
+
+    /// The walks of each state.
+    fn wanted(&self, default: &[&str], setting: Setting) -> Result<Run> {
+        let names = match self.walks.unwinder.as_slice() {
+            [] => default.iter().map(|&name| name.to_owned()).collect(),
+            named => named.to_vec(),
+        };
+        Ok(Run {
+            engines: spec::engines(&names)?,
+            variants: self.walks.variants()?,
+            setting,
+            against: Against::Truth,
+            group_by: GroupBy::default(),
+        })
+    }
+
+    /// Whether a case can only be shown by its sample points: a kernel's, or one whose walks start
+    /// from fake registers.
+    fn needs_samples(&self, path: &Path) -> Result<bool> {
+        let case = cases::read(path)?;
+        let is_fake = |variant: &Variant| matches!(variant, Variant::Fake(_));
+        let is_kernel = case.header.machine == case::Machine::Kernel;
+        Ok(is_kernel || self.walks.variants()?.iter().any(is_fake))
+    }
+}
+
+/// That there is no state of this number.
+pub(crate) fn no_state(number: u64, states: &States) -> String {
+    match states.total() {
+        Some(total) => format!("there is no state {number}: there are {total}, counted from 0"),
+        None => format!("there is no state {number}"),
+    }
+}

@@ -1,0 +1,253 @@
+// Drives pages in a headless browser: FOLDER has case.html, throws.html and verify.html; screenshots
+// go to SHOTS. Ends with an error if anything is not as it should be.
+"use strict";
+const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const path = require("node:path");
+const puppeteer = require("puppeteer-core");
+const [folder, shots] = process.argv.slice(2);
+const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+(async () => {
+  const executablePath = ["/usr/bin", "/usr/local/bin", "/snap/bin"]
+    .map((place) => path.join(place, process.env.BROWSER)).find(fs.existsSync);
+  const browser = await puppeteer.launch({
+    executablePath, headless: true, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  });
+
+  // A page; what it logs or requests beside itself is an error.
+  const open = async (name, { hash = "", scheme = "light", width = 1300, script = true } = {}) => {
+    const page = await browser.newPage();
+    page.faults = [];
+    page.on("console", (message) => page.faults.push(message.text()));
+    page.on("pageerror", (error) => page.faults.push(error.message));
+    page.on("request", (request) => {
+      if (!request.isNavigationRequest()) page.faults.push(request.url());
+    });
+    await page.setJavaScriptEnabled(script);
+    await page.setViewport({ width, height: 1000 });
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    const start = Date.now();
+    await page.goto(`file://${folder}/${name}.html${hash}`);
+    if (script) {
+      await page.waitForFunction(() => !document.getElementById("entries") ||
+        document.documentElement.dataset.ready === "true", { timeout: 60000 });
+    }
+    page.took = Date.now() - start;
+    return page;
+  };
+  const close = async (page) => {
+    assert.deepEqual(page.faults, []);
+    await page.close();
+  };
+  const text = (page, selector) => page.$eval(selector, (found) => found.textContent);
+  const number = (page) => text(page, "#number");
+  const check = async (page, what) => {
+    await page.evaluate(axe);
+    const { violations, passes } = await page.evaluate(() => axe.run());
+    assert.ok(passes.length > 20, `${what}: axe ran`);
+    const found = violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 200)).join("; ")}`);
+    assert.deepEqual(found, [], what);
+  };
+
+  // Colour schemes, widths, accessibility.
+  for (const name of ["case", "throws", "verify"]) {
+    for (const scheme of ["light", "dark"]) {
+      for (const width of [1300, 400]) {
+        const page = await open(name, { scheme, width });
+        const ground = await page.$eval("body", (body) => getComputedStyle(body).backgroundColor);
+        assert.equal(ground, scheme === "light" ? "rgb(255, 255, 255)" : "rgb(20, 23, 28)");
+        const beyond = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(beyond <= 0, `${name} at ${width}: the page is ${beyond} pixels too wide`);
+        await page.screenshot({ path: path.join(shots, `${name}-${scheme}-${width}.png`) });
+        for (const part of ["picture", "heat", "flames", "groups"]) {
+          const element = await page.$(`.${part}`);
+          if (element) await element.screenshot({ path: path.join(shots, `${name}-${scheme}-${width}-${part}.png`) });
+        }
+        if (width === 1300 || name === "case") await check(page, `${name} ${scheme} ${width}`);
+        console.log(`${name} ${scheme} ${width}: ready after ${page.took} ms`);
+        await close(page);
+      }
+    }
+  }
+
+  // A choice of colours holds against the system's.
+  {
+    const page = await open("case", { scheme: "light" });
+    await page.select("#theme select", "dark");
+    const ground = await page.$eval("body", (body) => getComputedStyle(body).backgroundColor);
+    assert.equal(ground, "rgb(20, 23, 28)");
+    await close(page);
+  }
+
+  // Slider, buttons and keys.
+  {
+    const page = await open("case");
+    assert.equal(await number(page), "0");
+    await page.keyboard.press("s");
+    assert.equal(await number(page), "1");
+    assert.match(await text(page, "#state-heading"), /^Instruction 1: /);
+    assert.match(page.url(), /#sample=1&unwinder=dwarf$/);
+    await page.keyboard.type("S");
+    assert.equal(await number(page), "0");
+    await page.keyboard.press("End");
+    assert.equal(await number(page), "25");
+    await page.keyboard.press("s");
+    assert.equal(await number(page), "25");
+    await page.keyboard.press("Home");
+    await page.focus("#slider");
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await number(page), "2");
+    await page.$eval("#slider", (slider) => slider.blur());
+    await page.click("[data-go=next]");
+    assert.equal(await number(page), "3");
+    await page.keyboard.press("c");
+    assert.equal(await number(page), "11", "fp becomes wrong at the call");
+    await page.keyboard.press("c");
+    assert.equal(await number(page), "14");
+    await page.keyboard.type("C");
+    assert.equal(await number(page), "11");
+    // The walk of another unwinder, step by step.
+    await page.keyboard.press("4");
+    assert.equal(await page.$eval("#walker", (walker) => walker.value), "fp");
+    assert.deepEqual(
+      await page.$$eval(".walk:not([hidden])", (walks) => walks.map((walk) => walk.dataset.walker)), ["fp"]);
+    await page.keyboard.press("f");
+    await page.keyboard.press("f");
+    assert.match(page.url(), /#sample=11&unwinder=fp&step=1$/);
+    assert.equal(
+      await page.$eval(".walk:not([hidden]) [aria-current=step]", (step) => step.dataset.step), "1");
+    await page.keyboard.type("F");
+    assert.match(page.url(), /&step=0$/);
+    // Without keys.
+    await page.click("#keys");
+    await page.$eval("#keys", (box) => box.blur());
+    await page.keyboard.press("s");
+    assert.equal(await number(page), "11");
+    await close(page);
+  }
+
+  // Links into the page, good and bad.
+  {
+    const page = await open("case", { hash: "#sample=16&unwinder=fp&step=2" });
+    assert.equal(await number(page), "16");
+    assert.equal(await page.$eval("#walker", (walker) => walker.value), "fp");
+    assert.equal(
+      await page.$eval(".walk:not([hidden]) [aria-current=step]", (step) => step.dataset.step), "2");
+    await page.evaluate(() => { location.hash = "#sample=3&unwinder=orc"; });
+    await page.waitForFunction(() => document.getElementById("number").textContent === "3");
+    for (const [hash, told] of [
+      ["#sample=99", "no state 99"], ["#sample=x", "no state x"], ["#unwinder=%3Cb%3E", "no unwinder <b>"],
+      ["#sample=1&step=99999", ""],
+    ]) {
+      await page.evaluate((hash) => { location.hash = hash; }, hash);
+      await page.waitForFunction(
+        (told) => document.getElementById("status").textContent.includes(told), {}, told);
+    }
+    assert.equal(await number(page), "1");
+    // From a finding and from a cell of the heat map.
+    await page.evaluate(() => { document.querySelector(".findings tbody tr:last-child a").click(); });
+    await page.waitForFunction(() => document.getElementById("number").textContent === "22");
+    await page.evaluate(() => { document.querySelector(".heat td a").click(); });
+    await page.waitForFunction(() => document.getElementById("number").textContent === "0");
+    await close(page);
+  }
+
+  // Hover and focus on a frame show rule and words.
+  {
+    const page = await open("case", { hash: "#sample=16&unwinder=orc" });
+    const frame = await page.$(".side:not([hidden]) [data-step='2']");
+    await frame.hover();
+    assert.match(await text(page, "#details"), /rule.*cfa=rsp/);
+    assert.equal(await page.$$eval(".words .lit", (lit) => lit.length), 1);
+    await page.$eval("[data-frame='2'][tabindex]", (frame) => frame.focus());
+    assert.match(await text(page, "#details"), /CFA/);
+    const lit = await page.$eval(".words .lit", (word) => word.dataset.word);
+    assert.equal(lit, await page.$eval("[data-frame='2'][tabindex]", (frame) => frame.dataset.reads));
+    await close(page);
+  }
+
+  // Every state of a large page, and its maps and graphs.
+  {
+    const page = await open("throws");
+    const count = await page.$eval("#slider", (slider) => Number(slider.max) + 1);
+    assert.equal(count, 1000);
+    for (const index of [999, 1, 500, 250]) {
+      const start = Date.now();
+      await page.evaluate((index) => { location.hash = `#sample=${index}&unwinder=fp`; }, index);
+      await page.waitForFunction((index) =>
+        document.getElementById("state-heading").textContent.startsWith(`Sample ${index}: `), {}, index);
+      console.log(`sample ${index} after ${Date.now() - start} ms`);
+    }
+    for (const kind of ["map", "flame"]) {
+      const before = await page.$eval(`#${kind}`, (part) => part.innerHTML);
+      const values = await page.$$eval(`select[data-entry=${kind}] option`, (all) => all.map((o) => o.value));
+      for (const value of values.slice(0, 20)) await page.select(`select[data-entry=${kind}]`, value);
+      const after = await page.$eval(`#${kind}`, (part) => part.innerHTML);
+      assert.notEqual(before, after, kind);
+    }
+    assert.ok(await page.$$eval(".flame .lost, .flame .invented", (all) => all.length) > 0);
+    await close(page);
+  }
+
+  // Findings: filter and sorting.
+  {
+    const page = await open("verify");
+    const shown = () => page.$$eval(".groups tbody:not([hidden])", (all) =>
+      all.map((body) => body.rows[0].cells[1].textContent));
+    const all = await shown();
+    await page.keyboard.press("/");
+    await page.keyboard.type("leaf us503");
+    const some = await shown();
+    assert.ok(some.length > 0 && some.length < all.length, `${some}`);
+    assert.ok(some.every((name) => name === "leaf"));
+    assert.match(await text(page, "#filter-count"), new RegExp(`^${some.length} of ${all.length} `));
+    await page.$eval("#filter", (box) => { box.value = ""; box.dispatchEvent(new Event("input")); });
+    await page.click(".groups thead th:nth-child(2) button");
+    assert.deepEqual(await shown(), [...all].sort());
+    await page.click(".groups thead th:nth-child(2) button");
+    assert.equal((await shown())[0], [...all].sort().at(-1));
+    await page.evaluate(() => { for (const one of document.querySelectorAll("details")) one.open = true; });
+    assert.match(await text(page, ".groups pre"), /> 0x[0-9a-f]+ .*\n +\^+/);
+    await close(page);
+  }
+
+  // Without script: the first state, all findings, no controls.
+  for (const name of ["case", "verify"]) {
+    const page = await open(name, { script: false });
+    await page.screenshot({ path: path.join(shots, `${name}-without-script.png`), fullPage: true });
+    await page.setJavaScriptEnabled(true);
+    await close(page);
+    const html = fs.readFileSync(path.join(folder, `${name}.html`), "utf8");
+    assert.match(html, name === "case" ? /id="state-heading">Instruction 0: / : /US503/);
+    assert.match(html, name === "case" ? /id="controls" hidden/ : /id="filter-box" hidden/);
+  }
+
+  // A script that gets into a page does not run.
+  {
+    const html = fs.readFileSync(path.join(folder, "case.html"), "utf8");
+    const evil = "<script>document.title='evil'</script><b id=evil onclick=\"document.title='evil'\">x</b>";
+    fs.writeFileSync(path.join(folder, "evil.html"), html.replace("<h2>Verdicts", `${evil}<h2>Verdicts`));
+    const page = await open("evil");
+    await page.click("#evil");
+    assert.notEqual(await page.title(), "evil");
+    assert.ok(page.faults.length >= 2 && page.faults.every((fault) => /Content Security Policy/.test(fault)),
+      page.faults.join("\n"));
+    await page.close();
+  }
+
+  // Printed: no controls, details open.
+  {
+    const page = await open("verify");
+    await page.emulateMediaType("print");
+    assert.equal(await page.$eval("#filter-box", (box) => getComputedStyle(box).display), "none");
+    await page.pdf({ path: path.join(shots, "verify.pdf") });
+    await close(page);
+  }
+  await browser.close();
+  console.log("all passed");
+})().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,36 @@
+//! Results as one page for a browser, which needs no network and no other file.
+//!
+//! [`timeline`] shows the states of a run or recording and [`findings`] what `verify --json` or
+//! `tables check --json` found. A page shows its model and computes nothing but sums. What matters
+//! (the first state, all findings) is plain HTML; `page.js` unpacks the rest. The page's
+//! Content-Security-Policy allows this one script, by its hash, and one style.
+
+mod assets;
+mod causes;
+mod controls;
+mod findings;
+mod flame;
+mod input;
+mod matrix;
+mod page;
+mod pieces;
+mod stack;
+mod state;
+mod tally;
+mod timeline;
+mod words;
+
+pub use findings::findings;
+pub use input::LinesError;
+pub use timeline::{TimelineError, timeline};
+
+/// What a page shows and what it leaves out.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Written {
+    /// The number of states or findings that the page shows.
+    pub shown: u64,
+    /// The number of others in the input, if it is known.
+    pub left_out: Option<u64>,
+    /// The size of the page, bytes.
+    pub bytes: usize,
+}

@@ -1,0 +1,242 @@
+//! A state: what the unwinders make of it, the picture of its stack, the walks, code, registers.
+
+use super::pieces::Fragment;
+use super::{stack, words};
+use crate::timeline::{Code, SourceKind, State, Step, Thread, Walk, Walker};
+use maud::{PreEscaped, html};
+
+/// The number of instructions shown before and after the current one.
+const AROUND: usize = 8;
+/// The number of steps of a walk that are shown, from its start and from its end.
+const STEPS_MAX: [usize; 2] = [80, 8];
+
+/// Adds a state. `code` is that of its function.
+pub(super) fn state(
+    state: &State,
+    kind: SourceKind,
+    walkers: &[Walker],
+    code: Option<&Code>,
+    out: &mut Fragment,
+) {
+    heading(state, kind, out);
+    verdicts(state, walkers, out);
+    stack::picture(state, walkers, out);
+    out.put(html! { div #details aria-live="polite" hidden {} });
+    for (walk, walker) in state.walks.iter().zip(walkers) {
+        steps(walk, walker, out);
+    }
+    out.tag("<div class=\"columns\">");
+    if let Some(code) = code {
+        listing(state, code, out);
+    }
+    registers(state, out);
+    out.tag("</div>");
+    threads(&state.threads, out);
+}
+
+fn heading(state: &State, kind: SourceKind, out: &mut Fragment) {
+    let noun = match kind {
+        SourceKind::Program => "Instruction ",
+        SourceKind::Recording => "Sample ",
+    };
+    out.put(html! { (PreEscaped("<h3 id=\"state-heading\">")) (noun) });
+    out.text(&state.number.to_string());
+    out.put(html! { ": " (words::place(&state.place)) (PreEscaped("</h3><p>")) });
+    if let Some(instruction) = &state.instruction {
+        out.put(html! { code { (instruction.text) } " " });
+    }
+    out.put(html! {
+        span .note {
+            "process " (state.pid) ", thread " (state.tid)
+            @if let Some(name) = &state.name { " (" (name) ")" }
+        }
+    });
+    out.put(html! {
+        (PreEscaped("</p>"))
+        @if !state.faults.is_empty() {
+            p { "Wrong rows at this instruction: "
+                @for (nth, fault) in state.faults.iter().enumerate() {
+                    @if nth > 0 { "; " }
+                    (fault.unwinder) " " (fault.code) " gives " (fault.register) " "
+                    @match fault.given {
+                        Some(given) => { code { (given) } },
+                        None => { "no value" },
+                    }
+                    ", true is " code { (fault.truth) }
+                }
+                "."
+            }
+        }
+    });
+}
+
+fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
+    out.put(html! {
+        (PreEscaped("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdicts here\"><table class=\"verdicts\"><caption>What each unwinder makes of it</caption>"))
+        thead { tr { th scope="col" { "unwinder" } th scope="col" { "verdict" }
+            th scope="col" { "frames" } th scope="col" { "end" } th scope="col" { "cause" } } }
+        (PreEscaped("<tbody>"))
+    });
+    for (walk, walker) in state.walks.iter().zip(walkers) {
+        let verdict = &walk.verdict;
+        out.put(html! {
+            (PreEscaped("<tr data-walker=\"")) (walker.name()) (PreEscaped("\">"))
+            th scope="row" { (walker.name()) }
+        });
+        out.put(html! {
+            td .(words::class(walk.letter)) { b { (walk.letter) } " " (verdict.word)
+                @if let Some(why) = &verdict.why { ": " (why.text) } }
+            td { (verdict.found) " of " (verdict.known) }
+            td { (walk.end.code) " " (walk.end.text) }
+        });
+        out.put(html! {
+            td {
+                @if let Some(cause) = &walk.cause {
+                    (cause.code) " in " (words::place(&cause.place))
+                    @if let (Some(register), Some(truth)) = (cause.register, &cause.truth) {
+                        ": " (register) " "
+                        @match &cause.given {
+                            Some(given) => { code { (given) } },
+                            None => { "no value" },
+                        }
+                        ", true is " code { (truth) }
+                    }
+                }
+            }
+            (PreEscaped("</tr>"))
+        });
+    }
+    out.tag("</tbody></table></div>");
+}
+
+fn steps(walk: &Walk, walker: &Walker, out: &mut Fragment) {
+    let name = walker.name();
+    out.put(html! {
+        (PreEscaped("<section class=\"walk\" data-walker=\"")) (name) (PreEscaped("\"><h4>The walk of "))
+        (name) (PreEscaped("</h4><ol class=\"steps\">"))
+    });
+    let behind = walk.steps.len().saturating_sub(STEPS_MAX[1]);
+    for (number, step) in walk.steps.iter().enumerate() {
+        if (STEPS_MAX[0]..behind).contains(&number) {
+            if number == STEPS_MAX[0] {
+                let left_out = behind - number;
+                out.put(html! { li .fold { "… " (left_out) " steps that are not shown" } });
+            }
+            continue;
+        }
+        out.tag("<li data-step=\"");
+        out.text(&number.to_string());
+        one_step(step, out);
+    }
+    out.tag("</ol></section>");
+}
+
+fn one_step(step: &Step, out: &mut Fragment) {
+    let (mark, class, word) = match &step.frame {
+        Some(_) => stack::mark(step.judged, step.kind),
+        None => match step.truth {
+            Some(_) => stack::mark(None, step.kind),
+            None => ("", "", ""),
+        },
+    };
+    if mark.is_empty() {
+        out.tag("\"><p>");
+    } else {
+        out.put(html! {
+            (PreEscaped("\" class=\"")) (class) (PreEscaped("\"><p>"))
+            span .mark title=(word) { (mark) } " "
+        });
+    }
+    out.text(&step.text);
+    out.tag("</p>");
+    let frame = step.frame.as_ref();
+    let row = frame.and_then(|frame| frame.row.as_ref());
+    if row.is_none() && step.carried.is_empty() {
+        out.tag("</li>");
+        return;
+    }
+    out.put(html! {
+        (PreEscaped("<details><summary>Rule and words</summary><dl>"))
+        @if let Some(row) = row {
+            dt { "rule" } dd { code { (row.rule) } " from " (row.table) " for " (row.start) ".." (row.end)
+                @if let Some(fallback) = row.fallback { ", after " (fallback) } }
+        }
+        @if let Some(table) = &step.table {
+            dt { "bytes" } dd { (table.section) "+" (table.offset) ": " code { (table.bytes) } }
+        }
+        @if let Some(frame) = frame.filter(|frame| !frame.words.is_empty()) {
+            dt { "words" } dd {
+                @for [address, value] in &frame.words { code { (address) } ": " code { (value) } " " }
+            }
+        }
+    });
+    out.put(html! {
+        @if !step.carried.is_empty() {
+            dt { "carried" } dd { (stack::registers(&step.carried)) }
+        }
+        (PreEscaped("</dl></details></li>"))
+    });
+}
+
+fn listing(state: &State, code: &Code, out: &mut Fragment) {
+    let Some(at) = state
+        .instruction
+        .as_ref()
+        .and_then(|insn| code.line(insn.address.0))
+    else {
+        return;
+    };
+    out.put(html! {
+        (PreEscaped("<section class=\"scroll\" tabindex=\"0\" aria-label=\"Code\"><h4>Code"))
+        @if let Some(function) = &code.function { " of " (words::limited(function)) }
+        (PreEscaped("</h4><ol class=\"code\">"))
+    });
+    let from = at.saturating_sub(AROUND);
+    let lines = code.lines.iter().enumerate().skip(from);
+    for (index, line) in lines.take(at - from + AROUND + 1) {
+        match index == at {
+            true => out.tag("<li aria-current=\"true\">"),
+            false => out.tag("<li>"),
+        }
+        out.put(html! {
+            code { (line.address) " " (line.text) }
+            @if !line.rows.is_empty() { " " span .rows { "row of " (line.rows.join(", ")) } }
+            (PreEscaped("</li>"))
+        });
+    }
+    out.tag("</ol></section>");
+}
+
+fn registers(state: &State, out: &mut Fragment) {
+    out.tag("<section><h4>Registers</h4><ul class=\"registers\">");
+    for register in &state.registers {
+        match state.changed.contains(&register.name) {
+            true => out.tag("<li class=\"changed\">"),
+            false => out.tag("<li>"),
+        }
+        out.put(html! { (register.name) " " code { (register.value) } (PreEscaped("</li>")) });
+    }
+    out.tag("</ul>");
+    if !state.changed.is_empty() {
+        out.put(
+            html! { p .note { "Changed since the state before: " (state.changed.join(", ")) "." } },
+        );
+    }
+    out.tag("</section>");
+}
+
+fn threads(threads: &[Thread], out: &mut Fragment) {
+    if threads.len() < 2 {
+        return;
+    }
+    out.tag("<section><h4>Threads</h4><ul>");
+    for thread in threads {
+        out.put(html! {
+            li { "process " (thread.pid) ", thread " (thread.tid) " (" (thread.name) ") " (thread.doing)
+                ": " @for (nth, frame) in thread.frames.iter().enumerate() {
+                    @if nth > 0 { " ← " } (words::frame(frame))
+                } }
+        });
+    }
+    out.tag("</ul></section>");
+}

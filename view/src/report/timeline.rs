@@ -1,0 +1,358 @@
+//! The page of a timeline.
+//!
+//! States are built, rendered and packed one by one, so that memory does not grow with the run, only
+//! with the page.
+
+use super::controls::controls;
+use super::matrix::{link, matrix, title};
+use super::page::{Page, legend};
+use super::pieces::{Entries, Fragment};
+use super::state::state;
+use super::tally::{FunctionCells, Tally};
+use super::{Written, flame, words};
+use crate::timeline::{About, Builder, MarksLine, SourceKind, Walker, kind_of};
+use maud::{Markup, PreEscaped, html};
+use std::io::{self, Write};
+use unwind_sim_judge::input::InputError;
+use unwind_sim_judge::states::{Index, States};
+use unwind_sim_recordings::counted::counted;
+use unwind_sim_unwind::reason::Code as ReasonCode;
+use unwind_sim_unwind::verdict::Verdict;
+
+// The parts of a page together stay below 2 MB.
+/// The bytes of a page that states may take, with the first one, which is plain.
+const STATES_BYTES_MAX: usize = 1_300_000;
+/// The bytes that packed maps and graphs may take beside them.
+const MORE_BYTES_MAX: usize = 150_000;
+/// The bytes of a map or graph that is plain, too.
+const PLAIN_BYTES_MAX: usize = 120_000;
+/// The number of findings that the table of a page has.
+const FINDINGS_MAX: usize = 300;
+/// The number of functions that a page has maps of.
+const MAPS_MAX: usize = 500;
+/// The number of states that are read at once first; then twice as many each time.
+const PIECE: u64 = 32;
+
+/// Writes a page of the states from `first` on, at most `count`. What `index` has not found is not
+/// on the page.
+///
+/// # Errors
+/// If the recording cannot be read, or `out` not written.
+pub fn timeline(
+    about: About,
+    states: &mut States,
+    builder: &mut Builder<'_>,
+    index: &Index<'_>,
+    (first, count): (u64, u64),
+    out: &mut dyn Write,
+) -> Result<Written, TimelineError> {
+    let kind = kind_of(states);
+    let walkers = builder.walkers();
+    let mut tally = Tally::new(walkers.len());
+    let mut entries = Entries::new();
+    let mut opening = None;
+    let (mut next, mut piece) = (first, PIECE);
+    let end = first.saturating_add(count);
+    let mut is_cut = false;
+    let is_full = |entries: &Entries, opening: &Option<String>| {
+        let plain = opening.as_ref().map_or(0, String::len);
+        plain + entries.bytes() >= STATES_BYTES_MAX
+    };
+    while next < end && !is_full(&entries, &opening) {
+        let wanted = piece.min(end - next);
+        let taken = states.range(next, wanted, &mut |at| {
+            if is_full(&entries, &opening) {
+                is_cut = true;
+                return;
+            }
+            let code = builder.code(at.view);
+            let built = builder.state(at);
+            let mut fragment = Fragment::default();
+            state(&built, kind, &walkers, code.as_deref(), &mut fragment);
+            tally.add(&built, code.as_ref());
+            entries.add(&built.number.to_string(), &fragment);
+            opening.get_or_insert_with(|| fragment.html());
+        })?;
+        next += taken;
+        piece = piece.saturating_mul(2);
+        if taken < wanted {
+            break;
+        }
+    }
+    is_cut |= next < end && states.total().is_some_and(|total| next < total);
+    let Some(opening) = opening else {
+        return Err(TimelineError::NoState(first));
+    };
+    let shown = tally.states.len() as u64;
+    let found = MarksLine::of(index, first..first.saturating_add(shown));
+    let content = Content {
+        kind,
+        walkers: &walkers,
+        tally: &tally,
+        marks: &found,
+        total: states.total(),
+        end: states.end(),
+        notices: states.notices(),
+        is_cut,
+    };
+    let main = content.main(&opening, &mut entries);
+    let page = Page {
+        summary: content.summary(),
+        source: about.source,
+        command: about.command,
+        main,
+        packed: Some(entries.finish()),
+    };
+    let html = page.html();
+    out.write_all(html.as_bytes())?;
+    Ok(Written {
+        shown,
+        left_out: states.total().map(|total| total.saturating_sub(shown)),
+        bytes: html.len(),
+    })
+}
+
+/// Why there is no page of a timeline.
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The page cannot be written.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+    /// There is no state to show.
+    #[error("there is no state {0}")]
+    NoState(u64),
+}
+
+/// What the page is made of.
+struct Content<'a> {
+    kind: SourceKind,
+    walkers: &'a [Walker],
+    tally: &'a Tally,
+    marks: &'a MarksLine,
+    total: Option<u64>,
+    end: Option<String>,
+    notices: Vec<String>,
+    /// Whether states that were asked for had no room.
+    is_cut: bool,
+}
+
+impl Content<'_> {
+    fn noun(&self) -> &'static str {
+        match self.kind {
+            SourceKind::Program => "instruction",
+            SourceKind::Recording => "sample",
+        }
+    }
+
+    fn summary(&self) -> Markup {
+        let shown = self.tally.states.len() as u64;
+        let first = self.tally.states.first().map_or(0, |s| s.0);
+        let last = self.tally.states.last().map_or(0, |s| s.0);
+        let of = match self.total {
+            Some(total) => format!("{shown} of {}", counted(total, self.noun())),
+            None => counted(shown, self.noun()),
+        };
+        html! {
+            (of) ", number " (first) " to " (last)
+            @if let Some(end) = &self.end { "; the program " (end) }
+            @if self.is_cut { ". "
+                "A page holds at most 2 MB: the others that were asked for are left out" }
+            "."
+        }
+    }
+
+    fn main(&self, opening: &str, entries: &mut Entries) -> Markup {
+        let maps = self.maps(entries);
+        let graphs = self.graphs(entries);
+        let noun = self.noun();
+        html! {
+            (self.known())
+            (self.scores())
+            (self.findings())
+            section #states { h2 { "Step by step" }
+                (controls(noun, &self.tally.states, self.marks, self.walkers))
+                div #state tabindex="-1" { (PreEscaped(opening)) }
+                (legend())
+            }
+            (maps)
+            (graphs)
+        }
+    }
+
+    /// What the page cannot show.
+    fn known(&self) -> Markup {
+        let tally = self.tally;
+        let all = tally.states.len() as u64;
+        let marks = self.marks;
+        html! {
+            @if tally.without_truth == all {
+                p .notice { "No true chain was recorded, so nothing is judged: the page shows what "
+                    "each unwinder finds." }
+            } @else if tally.without_truth > 0 {
+                p .notice { "Without a true chain, and not judged: "
+                    (counted(tally.without_truth, self.noun())) "." }
+            }
+            @if tally.without_memory > 0 {
+                p .notice { "Without stack memory: " (counted(tally.without_memory, self.noun()))
+                    "." }
+            }
+            @if !marks.complete {
+                p .notice { "The run was searched for findings up to " (self.noun()) " "
+                    (marks.covered) "." }
+            }
+            @for notice in &self.notices { p .notice { "Not modelled: " (notice) } }
+        }
+    }
+
+    fn scores(&self) -> Markup {
+        let letters = &self.tally.letters;
+        let is_used = |word: &usize| letters.iter().any(|l| l[*word] > 0);
+        let used: Vec<usize> = (0..Verdict::WORDS.len()).filter(is_used).collect();
+        html! {
+            section { h2 { "Verdicts" }
+                div .scroll tabindex="0" role="region" aria-label="Verdicts" {
+                table { thead { tr { th scope="col" { "unwinder" }
+                    @for &word in &used {
+                        @let (letter, name) = Verdict::WORDS[word];
+                        th scope="col" { (letter) " " (name) }
+                    } } }
+                    tbody { @for (walker, counts) in self.walkers.iter().zip(letters) {
+                        tr { th scope="row" { (walker.name()) }
+                            @for &word in &used { td .number { (counts[word]) } } }
+                    } } } }
+            }
+        }
+    }
+
+    fn findings(&self) -> Markup {
+        let tally = self.tally;
+        let mut all: Vec<_> = tally.findings.iter().collect();
+        all.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(b.0)));
+        let more: u64 = all.iter().skip(FINDINGS_MAX).map(|f| f.1.count).sum();
+        let more = more + tally.findings_left_out;
+        let shown = tally.states.first().map_or(0, |s| s.0)..;
+        let last = tally.states.last().map_or(0, |s| s.0);
+        let is_here = |number: u64| shown.contains(&number) && number <= last;
+        let here = self.marks.marks.iter();
+        let here = here.filter(|mark| mark.kind == "wrong" && is_here(mark.number));
+        let here = here.count();
+        html! {
+            section { h2 { "Findings" }
+                p { "In the whole run, as far as it was searched, an unwinder "
+                    @if self.kind == SourceKind::Program { "becomes wrong" } @else { "is wrong" }
+                    " at " (counted(self.marks.wrong, self.noun())) "; on this page at "
+                    (here) "." }
+                @if all.is_empty() {
+                    p { "No unwinder is wrong on this page." }
+                } @else {
+                    div .scroll tabindex="0" role="region" aria-label="Findings" {
+                    table .sortable .findings { thead { tr { th scope="col" { "unwinder" }
+                        th scope="col" { "verdict" } th scope="col" { "cause" }
+                        th scope="col" { "function" } th scope="col" { "image" }
+                        th scope="col" { (self.noun()) "s" } th scope="col" { "first" } } }
+                        tbody { @for (key, met) in all.iter().take(FINDINGS_MAX) {
+                            @let name = self.walkers[key.walker].name();
+                            tr { th scope="row" { (name) } td { (key.verdict) }
+                                td { (cause(key.code)) } td { (key.function) } td { (key.image) }
+                                td .number { (met.count) }
+                                td .number { a href=(link(met.first, &name)) { (met.first) } } }
+                        } } } }
+                    @if more > 0 { p .note { "and " (counted(more, "more verdict"))
+                        " of rarer kinds" } }
+                }
+            }
+        }
+    }
+
+    /// The heat maps. The first is plain HTML.
+    fn maps(&self, entries: &mut Entries) -> Markup {
+        let mut functions: Vec<&FunctionCells> = self.tally.functions.values().collect();
+        functions.sort_by_key(|function| std::cmp::Reverse(function.wrong));
+        let before = entries.bytes();
+        let mut opening = None;
+        let mut titles = Vec::new();
+        for (number, function) in functions.iter().enumerate() {
+            if number == MAPS_MAX || entries.bytes() >= before + MORE_BYTES_MAX {
+                break;
+            }
+            let mut fragment = Fragment::default();
+            matrix(function, self.walkers, &mut fragment);
+            entries.add(&format!("map:{number}"), &fragment);
+            titles.push((title(function), function.wrong));
+            opening.get_or_insert_with(|| plain(&fragment));
+        }
+        let left_out = functions.len() - titles.len();
+        let others = self.tally.functions_left_out;
+        html! {
+            section { h2 { "Where each unwinder is wrong" }
+                @if let Some(opening) = opening {
+                    p .note { "The instructions of a function that the page has states of. A cell has "
+                        "the letter of the verdict there, and leads to its first state." }
+                    p { label { "function " select .entry data-entry="map" disabled {
+                        @for (number, (title, wrong)) in titles.iter().enumerate() {
+                            option value=(number) { (title) ", " (wrong) " wrong" } } } } }
+                    div #map .scroll tabindex="0" role="region" aria-label="Heat map" {
+                        (PreEscaped(opening)) }
+                    @if left_out > 0 { p .note { "Left out: "
+                        (counted(left_out as u64, "function")) "." } }
+                    @if others > 0 { p .note { "In other functions: "
+                        (counted(others, self.noun())) "." } }
+                } @else {
+                    p { "The code of these states is not known." }
+                }
+            }
+        }
+    }
+
+    /// The flame graphs. Those of the walker that is wrong most often are plain HTML.
+    fn graphs(&self, entries: &mut Entries) -> Markup {
+        let wrong = |walker: &usize| -> u64 {
+            let counts = Verdict::WORDS.iter().zip(&self.tally.letters[*walker]);
+            let wrong = counts.filter(|(word, _)| words::class(word.0) == "wrong");
+            wrong.map(|(_, n)| n).sum()
+        };
+        let all = 0..self.walkers.len();
+        let worst = all
+            .clone()
+            .max_by_key(|w| (wrong(w), std::cmp::Reverse(*w)));
+        let worst = worst.unwrap_or(0);
+        let mut opening = None;
+        for walker in all {
+            let mut fragment = Fragment::default();
+            let graphs = &self.tally.graphs[walker];
+            flame::graphs(&self.walkers[walker].name(), graphs, &mut fragment);
+            entries.add(&format!("flame:{walker}"), &fragment);
+            if walker == worst {
+                opening = Some(plain(&fragment));
+            }
+        }
+        html! {
+            section { h2 { "What was lost, what was invented" }
+                p { label { "unwinder " select .entry data-entry="flame" disabled {
+                    @for (number, walker) in self.walkers.iter().enumerate() {
+                        option value=(number) selected[number == worst] { (walker.name()) } } } } }
+                div #flame { (PreEscaped(opening.unwrap_or_default())) }
+            }
+        }
+    }
+}
+
+/// The HTML of a map or graph, unless it is large: then only the packed one is in the page.
+fn plain(fragment: &Fragment) -> String {
+    let html = fragment.html();
+    match html.len() <= PLAIN_BYTES_MAX {
+        true => html,
+        false => html! { p .packed { "This part is large, and needs JavaScript." } }.into_string(),
+    }
+}
+
+/// `US203 slot below rsp, outside the copy`.
+fn cause(code: &str) -> String {
+    match ReasonCode::from_name(code) {
+        Some(known) => format!("{code} {}", known.description()),
+        None => code.to_owned(),
+    }
+}

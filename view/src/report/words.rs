@@ -1,0 +1,90 @@
+//! Words of a page: places, verdicts, and text that is safe to show.
+
+use crate::json::PlaceLine;
+
+/// Replaces what could make a page show something else than it says: control characters, and
+/// characters that change the direction of text (Unicode Standard Annex 9, section 2). A line's end
+/// becomes a space.
+pub(super) fn clean(html: &str) -> String {
+    let is_plain = |byte: u8| (0x20..0x7f).contains(&byte);
+    if html.bytes().all(is_plain) {
+        return html.to_owned();
+    }
+    let safe = |c: char| match c {
+        '\n' | '\t' => ' ',
+        '\u{61c}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{2028}' | '\u{2029}' | '\u{feff}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    };
+    html.chars().map(safe).collect()
+}
+
+/// The number of characters of a name or sentence that are shown. Names of C++ can have thousands.
+const TEXT_MAX: usize = 400;
+
+/// The start of a long text.
+pub(super) fn limited(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(TEXT_MAX) {
+        None => text.into(),
+        Some((at, _)) => format!("{}…", &text[..at]).into(),
+    }
+}
+
+/// `main+0x4 (prog)`, `prog+0x1234`, or an address.
+pub(super) fn place(place: &PlaceLine) -> String {
+    match (&place.function, &place.image) {
+        (Some(_), Some(image)) => format!("{} ({image})", short(place)),
+        _ => short(place),
+    }
+}
+
+/// `main+0x4`, `prog+0x1234`, or an address.
+pub(super) fn short(place: &PlaceLine) -> String {
+    match (&place.function, &place.image) {
+        (Some(name), _) | (None, Some(name)) => format!("{}+{}", limited(name), place.offset),
+        (None, None) => place.pc.clone(),
+    }
+}
+
+/// The name of a frame in a graph: its function, or else its image in brackets.
+pub(super) fn frame(place: &PlaceLine) -> String {
+    match (&place.function, &place.image) {
+        (Some(function), _) => limited(function).into_owned(),
+        (None, Some(image)) => crate::profile::symbols::bracketed(image),
+        (None, None) => "[unknown]".to_owned(),
+    }
+}
+
+/// The class of a verdict's letter: `right`, `luck` (right, but not proven), `wrong` or `open`.
+pub(super) fn class(letter: char) -> &'static str {
+    match letter {
+        '.' => "right",
+        '~' => "luck",
+        'u' | '?' => "open",
+        _ => "wrong",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_turn_around_or_hide() {
+        assert_eq!(
+            clean("a\u{202e}b\u{0}c\nd\u{1b}[m"),
+            "a\u{fffd}b\u{fffd}c d\u{fffd}[m"
+        );
+        assert_eq!(clean("main::ü"), "main::ü");
+    }
+
+    #[test]
+    fn long_text_ends_early() {
+        assert_eq!(limited("short"), "short");
+        let long = "ü".repeat(TEXT_MAX + 1);
+        assert_eq!(limited(&long).chars().count(), TEXT_MAX + 1);
+        assert!(limited(&long).ends_with('…'));
+    }
+}
