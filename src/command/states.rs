@@ -163,6 +163,9 @@ impl StateArgs {
         let run = self.wanted(&UNWINDERS, setting)?;
         let mut program = self.machine.program(&subject.words, self.defect)?;
         program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
+        if is_case {
+            program.program.start_in_its_folder();
+        }
         let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
         let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
         let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;
