@@ -173,7 +173,12 @@ struct Known<'a> {
     unreadable: u64,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    /// Reads a line. All of it must be UTF-8: serde_json does not look into what it skips.
+    fn read(line: &'a [u8]) -> Option<Known<'a>> {
+        serde_json::from_str(std::str::from_utf8(line).ok()?).ok()
+    }
+
     fn sums(&self) -> Sums {
         Sums {
             files: self.files,
@@ -191,7 +196,7 @@ impl Sums {
     /// Reads the last line of a part.
     #[cfg(feature = "parquet")]
     pub(crate) fn read(line: &[u8]) -> Option<Sums> {
-        let known: Known<'_> = serde_json::from_slice(line).ok()?;
+        let known = Known::read(line)?;
         (known.kind == "summary").then(|| known.sums())
     }
 }
@@ -205,7 +210,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
         if header.starts_with(&line) {
             return Ok(Kept::default());
         }
-        let is_part = serde_json::from_slice(&line).is_ok_and(|l: Known<'_>| l.kind == "sweep");
+        let is_part = Known::read(&line).is_some_and(|line| line.kind == "sweep");
         return Err(if is_part {
             PartError::Another
         } else {
@@ -226,7 +231,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
             return Ok(kept);
         };
         bytes += line.len() as u64;
-        let Ok(known) = serde_json::from_slice::<Known<'_>>(&line) else {
+        let Some(known) = Known::read(&line) else {
             return Ok(kept);
         };
         let is_next = next.as_ref().is_some_and(|n| n.file() == known.file);
