@@ -11,12 +11,7 @@ int run(word *stack) {
     if (is(how, "read")) { SYS(pipe, ends); SYS(read, ends[0], words, 1); }
     if (is(how, "lock")) { words[0] = 1; SYS(futex, words, 128, 1, 0); }
     if (is(how, "forever")) for (;;) __asm__ volatile("pause" ::: "memory");
-    if (is(how, "parts")) {
-        SYS(pipe, ends);
-        SYS(fchmod, ends[0], 0600);
-        SYS(fchmod, ends[0], 0644);
-        return -SYS(open, "/proc/self/oom_score_adj", 1, 0);
-    }
+    if (is(how, "parts")) return -SYS(open, "/proc/self/oom_score_adj", 1, 0);
     if (is(how, "unknown")) { call6(9999, 0, 0, 0, 0, 0, 0); SYS(sysfs, 1); return -SYS(sysfs, 2); }
     if (is(how, "vector")) __asm__ volatile(".byte 0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc1");
     if (is(how, "pages")) {

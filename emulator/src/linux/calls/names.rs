@@ -357,10 +357,6 @@ impl Kernel {
             false => SET_IDS,
         };
         let mode = self.without_set_ids(mode, kept);
-        let keeps_none = matches!(resolved.node, Node::Open(_));
-        if keeps_none && (self.files.attributes(&resolved).mode ^ mode) & 0o7777 != 0 {
-            self.notice(Notice::Part("modes of pipes and sockets"));
-        }
         self.files.chmod(resolved, mode)
     }
 

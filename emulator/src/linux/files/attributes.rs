@@ -211,6 +211,10 @@ impl Files {
         Attributes {
             uid: identity.user.file,
             gid: identity.group.file,
+            mode: match open.mode {
+                Some(mode) => attributes.mode & S_IFMT | mode,
+                None => attributes.mode,
+            },
             ..attributes
         }
     }
@@ -236,7 +240,8 @@ impl Files {
             Kind::Pipe(end) => match &end.fifo {
                 None => Attributes {
                     inode: end.pipe.borrow().number.into(),
-                    ..Attributes::made_up(S_IFIFO | 0o600, b"pipe", 0)
+                    mode: S_IFIFO | end.pipe.borrow().mode.unwrap_or(0o600),
+                    ..Attributes::made_up(0, b"pipe", 0)
                 },
                 Some(inode) => Attributes::of_inode(&inode.borrow()),
             },

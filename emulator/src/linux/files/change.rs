@@ -134,6 +134,10 @@ impl Files {
         if !self.own.identity.is_capable_with_files() && !self.own.identity.is_in(attributes.gid) {
             mode &= !S_ISGID;
         }
+        if let Node::Open(open) = &resolved.node {
+            open.borrow_mut().set_mode(mode);
+            return Ok(0);
+        }
         self.change(
             resolved,
             |inode| inode.mode = inode.mode & !0o7777 | mode,

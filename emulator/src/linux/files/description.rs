@@ -41,6 +41,8 @@ pub(in crate::linux) struct Description {
     pub(in crate::linux) path: Vec<u8>,
     /// By which it has locks, once it had one.
     pub(in crate::linux) lock: Option<Handle>,
+    /// The permissions that `fchmod` gave a file without a name that is no pipe.
+    pub(super) mode: Option<u32>,
 }
 
 /// What is open.
@@ -74,6 +76,7 @@ impl Description {
             position: 0,
             path: path.to_vec(),
             lock: None,
+            mode: None,
         }
     }
 
@@ -134,6 +137,14 @@ impl Description {
             Kind::Pipe(end) => end.fifo.is_some(),
             Kind::Object(handle) => handle.sort == Sort::Terminal,
             _ => true,
+        }
+    }
+
+    /// Keeps the permissions of a file without a name.
+    pub(super) fn set_mode(&mut self, mode: u32) {
+        match &self.kind {
+            Kind::Pipe(end) => end.pipe.borrow_mut().mode = Some(mode),
+            _ => self.mode = Some(mode),
         }
     }
 

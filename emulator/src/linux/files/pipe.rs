@@ -20,6 +20,8 @@ pub(in crate::linux) struct Pipe {
     pub(in crate::linux) bytes: VecDeque<u8>,
     /// The number of a pipe without a name.
     pub(super) number: u32,
+    /// The permissions that `fchmod` gave a pipe without a name.
+    pub(super) mode: Option<u32>,
     /// The open files that can read, and write.
     pub(in crate::linux) open: [u32; 2],
     /// How often it was opened to read, and to write.
@@ -205,6 +207,7 @@ pub(super) fn copy(pipe: &PipeRef) -> PipeRef {
     Rc::new(RefCell::new(Pipe {
         bytes: pipe.bytes.clone(),
         number: pipe.number,
+        mode: pipe.mode,
         opened: pipe.opened,
         ..Pipe::default()
     }))

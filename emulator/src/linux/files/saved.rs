@@ -218,6 +218,7 @@ impl Copies {
             position: description.position,
             path: description.path.clone(),
             lock: description.lock.as_ref().map(|lock| lock.copy(&self.notes)),
+            mode: description.mode,
         };
         let copy = copy.shared();
         self.open.insert(key(open), copy.clone());

@@ -141,7 +141,13 @@ static void listing(void) {
     T(access, "/dev/fd/9", 4);
     T(chdir, "/dev/fd/9");
     T(unlink, "/dev/fd/9/x");
+    T(fchmod, FD(PR), 0640); HIDE(STAT_PIPE); T(fstat, FD(PW), out.bytes);
     T(fchmod, FD(PR), 0600);
+    SYS(socketpair, 1, 1, 0, ends);
+    T(fchmod, ends[0], 0640);
+    SYS(fstat, ends[0], first); SYS(fstat, ends[1], other);
+    V(((unsigned *)first)[6]); V(((unsigned *)other)[6]);
+    SYS(close, ends[0]); SYS(close, ends[1]);
     T(fchown, FD(PR), -1, -1);
     T(chmod, "/dev/fd/9", 0600);
     T(truncate, "/dev/fd/9", 3);
