@@ -89,6 +89,10 @@ impl Kernel {
         let writes = flags as u32 & (o::ACCMODE | o::TRUNC) != 0;
         let text = match resolved.node {
             Node::Special(Special::Text(..)) if writes && flags as u32 & o::PATH == 0 => {
+                // Java sets what a core dump would hold; there is none.
+                if resolved.path.ends_with(b"/coredump_filter") {
+                    return Err(Errno::EACCES);
+                }
                 return self.not_modelled("writing to files of /proc and /sys", Errno::EACCES);
             }
             Node::Special(Special::Text(text, task)) => self.text(text, task),
