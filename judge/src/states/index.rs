@@ -194,6 +194,10 @@ impl<'a> Index<'a> {
     pub fn fill(&mut self, states: &States, until: u64) -> Result<bool, InputError> {
         match &mut self.filler {
             Filler::Samples(samples) => {
+                #[cfg_attr(
+                    not(feature = "machine"),
+                    expect(clippy::infallible_destructuring_match, reason = "one variant is left")
+                )]
                 let input = match &states.source {
                     super::Source::Recording(input) => input,
                     #[cfg(feature = "machine")]

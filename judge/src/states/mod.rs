@@ -95,7 +95,10 @@ pub struct States {
     stop: Arc<AtomicBool>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+#[cfg_attr(
+    feature = "machine",
+    expect(clippy::large_enum_variant, reason = "there is one of them")
+)]
 enum Source {
     Recording(Input),
     #[cfg(feature = "machine")]

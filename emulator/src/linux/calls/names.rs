@@ -14,6 +14,8 @@ use crate::linux::objects::event;
 
 /// The set-user-ID and set-group-ID bits of a mode.
 const SET_IDS: u32 = 0o6000;
+/// Of a folder, it only says which group new files have.
+const SET_GROUP_ID: u32 = 0o2000;
 
 impl Kernel {
     /// The directory in which a relative path starts.
@@ -357,6 +359,9 @@ impl Kernel {
     fn change_mode(&mut self, resolved: ResolvedPath, mode: u32) -> Answer {
         let has_name = matches!(resolved.node, Node::Host(_) | Node::Memory(_));
         let kept = match has_name && self.files.on_host(&resolved.path) {
+            true if resolved.node.is_directory() => {
+                self.files.attributes(&resolved).mode | SET_GROUP_ID
+            }
             true => self.files.attributes(&resolved).mode,
             false => SET_IDS,
         };
