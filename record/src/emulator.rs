@@ -9,7 +9,6 @@ mod generated;
 mod places;
 
 pub(crate) use events::comm;
-pub(crate) use generated::bare_image;
 
 pub use super::rings::Lbr;
 use super::rings::Rings;

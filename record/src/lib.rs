@@ -12,6 +12,7 @@ pub mod emulator;
 pub mod gdb;
 pub mod jit;
 mod linked;
+mod mapping;
 pub mod processor;
 pub mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

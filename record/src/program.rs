@@ -24,8 +24,8 @@ impl RunningProgram {
         RunningProgram { path, options }
     }
 
-    /// Starts it by its file name alone, in its folder. What is on its stack then does not depend on
-    /// that folder.
+    /// Starts it by its file name alone, in its folder. Unless its arguments name that folder, what is
+    /// on its stack then does not depend on it.
     pub fn start_in_its_folder(&mut self) {
         if let Some(end) = self.path.iter().rposition(|&byte| byte == b'/') {
             let name = [&b"./"[..], &self.path[end + 1..]].concat();

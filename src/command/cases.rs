@@ -56,7 +56,7 @@ enum What {
     Run,
     /// Regenerate their expectations.
     Bless,
-    /// Draw the stack of one at a sample point: words, names, who read them, and the chains.
+    /// Draw the stack of one at a sample point: its words, which unwinder read them, and the chains.
     Show,
     /// Show one without the answer, and judge the chain that you give.
     Quiz,

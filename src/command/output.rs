@@ -1,10 +1,10 @@
 //! Output: data goes to stdout, everything else to stderr, and a closed pipe is not an error.
 
 use anyhow::{Context, Result};
+#[cfg(feature = "machine")]
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
-#[cfg(feature = "machine")]
-use unwind_sim_emulator::linux::Notice;
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::shell::quoted;
 #[cfg(feature = "machine")]
@@ -134,7 +134,7 @@ pub(crate) fn trace_file<T>(
 
 #[cfg(feature = "machine")]
 /// Reports what is not modelled and made a call of the program fail.
-pub(crate) fn tell_notices(notices: &[Notice]) {
+pub(crate) fn tell_notices<N: Display>(notices: &[N]) {
     for notice in notices {
         anstream::eprintln!("unwind-sim: {notice}");
     }

@@ -1,7 +1,7 @@
 //! `report`: one page for a browser, of states or of findings.
 
 use super::output;
-use super::states::{self, Shown, StateArgs, Subject};
+use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_view::report::{self, Written};
-use unwind_sim_view::timeline::{self, About, Builder};
+use unwind_sim_view::timeline;
 
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's
 /// walk beside the true chain, or the findings of `verify --json` or `tables check --json`.
@@ -95,26 +95,15 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Written, Status)> {
     let mut shown = shown;
     let first = shown.first(args.from.as_deref())?;
-    let Shown {
-        run,
+    let Explored {
+        about,
         mut states,
-        mut index,
-        source,
-        ..
-    } = shown;
-    let mut builder = Builder::new(run);
-    states::explore(&mut states, &mut index)?;
-    let about = About {
-        source,
-        command: output::command_line(),
-    };
+        mut builder,
+        index,
+    } = shown.explored()?;
     let window = (first, args.count);
     let written = report::timeline(about, &mut states, &mut builder, &index, window, out)?;
-    let status = match states.notices().is_empty() {
-        true => Status::AsExpected,
-        false => Status::NothingJudged,
-    };
-    Ok((written, status))
+    Ok((written, states::status(&states)))
 }
 
 /// The page of findings.

@@ -2,6 +2,8 @@
 
 use super::args::{KernelArgs, WalkArgs};
 use super::machine::MachineOptions;
+use super::output;
+use super::status::Status;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_unwind::start::Variant;
+use unwind_sim_view::timeline::{About, Builder};
 
 /// The number of bytes of each stack that a state of a program has.
 const STACK_BYTES: u64 = 64 << 10;
@@ -95,7 +98,23 @@ pub(crate) struct Shown<'a> {
     pub(crate) source: String,
 }
 
-impl Shown<'_> {
+impl<'a> Shown<'a> {
+    /// Indexes and explores.
+    pub(crate) fn explored(mut self) -> Result<Explored<'a>> {
+        let (states, index) = (&mut self.states, &mut self.index);
+        while index.covered() < EXPLORED_MAX && index.fill(states, 0)? {}
+        while states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
+        Ok(Explored {
+            about: About {
+                source: self.source,
+                command: output::command_line(),
+            },
+            builder: Builder::new(self.run),
+            states: self.states,
+            index: self.index,
+        })
+    }
+
     /// The number of the state to begin with: 0, a number, or the first one in a function.
     pub(crate) fn first(&mut self, from: Option<&str>) -> Result<u64> {
         let Some(from) = from else { return Ok(0) };
@@ -108,11 +127,22 @@ impl Shown<'_> {
     }
 }
 
-/// Indexes and explores as much of a run as the output may depend on.
-pub(crate) fn explore(states: &mut States, index: &mut Index<'_>) -> Result<()> {
-    while index.covered() < EXPLORED_MAX && index.fill(states, 0)? {}
-    while states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
-    Ok(())
+/// What is shown, as much of it explored as the output may depend on.
+pub(crate) struct Explored<'a> {
+    pub(crate) about: About,
+    pub(crate) states: States,
+    pub(crate) builder: Builder<'a>,
+    pub(crate) index: Index<'a>,
+}
+
+/// Tells what of a program is not modelled, as far as it was explored. Returns the exit status of
+/// showing it.
+pub(crate) fn status(states: &States) -> Status {
+    output::tell_notices(&states.notices());
+    match states.is_modelled() {
+        true => Status::AsExpected,
+        false => Status::NothingJudged,
+    }
 }
 
 impl StateArgs {

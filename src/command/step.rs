@@ -2,14 +2,14 @@
 
 use super::again::Given;
 use super::output;
-use super::states::{self, Shown, StateArgs, Subject};
+use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_view::json::Line;
-use unwind_sim_view::timeline::{self, About, Builder};
+use unwind_sim_view::timeline;
 
 #[cfg(feature = "terminal")]
 mod terminal;
@@ -97,19 +97,12 @@ fn show(
 
 /// Writes a window of states.
 fn json(args: &Args, shown: Shown<'_>, first: u64) -> Result<Status> {
-    let Shown {
-        run,
+    let Explored {
+        about,
         mut states,
-        mut index,
-        source,
-        ..
-    } = shown;
-    let mut builder = Builder::new(run);
-    states::explore(&mut states, &mut index)?;
-    let about = About {
-        source,
-        command: output::command_line(),
-    };
+        mut builder,
+        index,
+    } = shown.explored()?;
     let window = (first, args.count);
     let timeline = timeline::window(about, &mut states, &mut builder, &index, window)?;
     if timeline.states.is_empty() && args.count > 0 {
@@ -119,5 +112,5 @@ fn json(args: &Args, shown: Shown<'_>, first: u64) -> Result<Status> {
     serde_json::to_writer(&mut out, &Line::Timeline(Box::new(timeline)))?;
     writeln!(out)?;
     out.flush()?;
-    Ok(Status::AsExpected)
+    Ok(states::status(&states))
 }

@@ -298,6 +298,7 @@ fn what_is_not_modelled_has_one_status() {
     let forks = " mov $56, %eax\n mov $0x10000011, %edi\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
     let path = program(directory.path(), "forks", forks);
     let trace = directory.path().join("trace.bin").display().to_string();
+    let page = directory.path().join("page.html").display().to_string();
     let record = ["record", "--engine", "emulator", "--at", "every:1"];
     let record = [&record[..], &["-o", &trace]].concat();
     let own = [&record[..], &["--status", "program"]].concat();
@@ -307,6 +308,8 @@ fn what_is_not_modelled_has_one_status() {
         vec!["verify", "--unwinder", "fp"],
         record,
         own,
+        vec!["step", "--json"],
+        vec!["report", "-o", &page],
     ];
     if unwind_sim_host::may_trace().is_ok() {
         commands.push(vec!["lockstep"]);

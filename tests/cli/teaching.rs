@@ -45,6 +45,25 @@ fn a_demo_shows_what_its_case_shows_here() {
     }
 }
 
+/// A realigned stack shows how long the strings on the stack are.
+#[test]
+fn a_picture_does_not_depend_on_the_folder_of_the_build() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let show = |name_len: usize| {
+        let own = folder.path().join("x".repeat(name_len));
+        std::fs::create_dir(&own).expect("a folder");
+        let case = "realigned-frame-keeps-rbp";
+        let output = tool(&["cases", "show", case]).env("TMPDIR", own).output();
+        let output = output.expect("it runs");
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    let first = show(1);
+    for name_len in [17, 33, 49, 65] {
+        assert_eq!(show(name_len), first, "{name_len}");
+    }
+}
+
 #[test]
 fn what_a_demo_tells_to_try_works() {
     let folder = tempfile::tempdir().expect("a folder");

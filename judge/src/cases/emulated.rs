@@ -19,7 +19,8 @@ pub(super) fn run(
     processor: Processor,
 ) -> Result<Taken, CaseFailure> {
     let mut program = RunningProgram::alone(program);
-    program.options.args = vec![padded_name(&case.name, program.path.len())];
+    program.options.args = vec![case.name.clone().into()];
+    program.start_in_its_folder();
     program.options.processor = processor;
     let root = program.options.root.clone();
     let options = EmulatorOptions {
@@ -49,26 +50,4 @@ pub(super) fn run(
         unknown: summary.unknown,
         ended,
     })
-}
-
-/// The stack starts below the strings of a new program, among them its path. With this as its name,
-/// their length does not depend on the folder it was built in, modulo any alignment of a stack.
-fn padded_name(name: &str, path_len: usize) -> Vec<u8> {
-    const ALIGNMENT_MAX: usize = 4096;
-    let padding = ALIGNMENT_MAX - (path_len + name.len()) % ALIGNMENT_MAX;
-    [vec![b'/'; padding], name.as_bytes().to_vec()].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::padded_name;
-
-    #[test]
-    fn a_name_makes_up_for_the_length_of_the_folder() {
-        let all = |path: usize| path + padded_name("case", path).len();
-        for path in [1, 40, 4091, 4092, 4093, 9000] {
-            assert_eq!(all(path) % 4096, 0, "{path}");
-            assert!(padded_name("case", path).ends_with(b"/case"));
-        }
-    }
 }

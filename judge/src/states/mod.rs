@@ -2,7 +2,7 @@
 //! a program in the emulated machine. Any state can be asked for, in any order.
 //!
 //! [`Index`] says where something is of interest in them. What the unwinders make of a state is
-//! computed by who asks for it.
+//! computed by the caller.
 
 #[cfg(feature = "machine")]
 mod find;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::{Doing, Outcome};
 #[cfg(feature = "machine")]
-use unwind_sim_record::reversible::Reversible;
+use unwind_sim_record::{program::End, reversible::Reversible};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::regs::Regs;
@@ -183,6 +183,18 @@ impl States {
             Source::Recording(_) => Vec::new(),
             #[cfg(feature = "machine")]
             Source::Program(run) => run.notices().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Whether all that the program did is modelled, as far as it was explored.
+    pub fn is_modelled(&self) -> bool {
+        match &self.source {
+            Source::Recording(_) => true,
+            #[cfg(feature = "machine")]
+            Source::Program(run) => {
+                let end = run.end().map(|(outcome, _)| End::Outcome(outcome.clone()));
+                run.notices().is_empty() && !end.is_some_and(|end| end.is_not_modelled())
+            }
         }
     }
 

@@ -2,17 +2,17 @@
 //! names at the end.
 
 use super::Session;
-use crate::jit::{BARE, Jit, REGISTERED, has_no_file};
+use crate::jit::Jit;
 use crate::locate;
+use crate::mapping::{give_image, mapping_of};
 use hashbrown::HashMap;
 use std::io::Write;
 use std::ops::Range;
-use std::sync::Arc;
 use unwind_sim_emulator::linux::MappedFile;
 use unwind_sim_emulator::{Access, Core, Permissions};
 use unwind_sim_recordings::files::MappingRequest;
 use unwind_sim_recordings::model::{self, ImageIndex};
-use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
+use unwind_sim_unwind::image::{ImageParts, Mapping};
 
 /// The generated code of all processes.
 #[derive(Default)]
@@ -62,41 +62,20 @@ impl<W: Write> Session<'_, '_, W> {
         if !permissions.allow(Access::Execute) {
             return self.forget(range);
         }
-        let path = file.map(|f| String::from_utf8_lossy(f.path).into_owned());
-        let name = path.as_deref().unwrap_or_default();
-        let request = MappingRequest {
-            pid: self.pid(),
-            name,
-            range: range.clone(),
-            file_offset: file.map_or(0, |f| f.offset),
-            executable: true,
-            build_id: &[],
-        };
-        let (image, bias) = self.recorder.finder.mapping_for(&request);
-        let mapping = Mapping {
-            range,
-            bias,
-            image,
-            name: name.to_owned(),
-        };
+        let pid = self.pid();
+        let mapping = mapping_of(&mut self.recorder.finder, pid, range, file);
         self.generated.own.mapped(&mapping);
         self.record_mapping(mapping);
     }
 
-    fn record_mapping(&mut self, mapping: Mapping) {
+    fn record_mapping(&mut self, mut mapping: Mapping) {
+        let is_generated = give_image(&self.generated.own, &mut mapping);
         let Mapping {
             range,
             bias,
             image,
             name,
         } = mapping;
-        // Other generated code stays in no image, as in a recording of this computer's processor.
-        let can_tell = self.generated.own.can_tell();
-        let is_generated = can_tell && has_no_file(&name) || name == REGISTERED;
-        let (image, bias) = match image {
-            None if is_generated => (Some(bare_image(&range)), 0),
-            image => (image, bias),
-        };
         let request = MappingRequest {
             pid: self.pid(),
             name: &name,
@@ -189,13 +168,4 @@ impl<W: Write> Session<'_, '_, W> {
             }
         }
     }
-}
-
-/// An image of generated code without a table.
-pub(crate) fn bare_image(range: &Range<u64>) -> Arc<Image> {
-    Arc::new(Image::new(ImageParts {
-        name: BARE.to_owned(),
-        text: vec![range.clone()],
-        ..ImageParts::default()
-    }))
 }

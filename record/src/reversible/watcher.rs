@@ -2,8 +2,9 @@
 //! code, and what is looked for.
 
 use super::Look;
-use crate::emulator::{bare_image, comm, finder_options};
-use crate::jit::{Jit, REGISTERED, has_no_file};
+use crate::emulator::{comm, finder_options};
+use crate::jit::Jit;
+use crate::mapping::{give_image, mapping_of};
 use crate::shadow::Shadow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Access, AddressSpace, Core, Observer, Permissions, State};
-use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
+use unwind_sim_recordings::files::ImageFinder;
 use unwind_sim_recordings::model::{self, ImageIndex};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{Image, Mapping};
@@ -94,47 +95,20 @@ impl Watcher {
         if !permissions.allow(Access::Execute) {
             return self.forget(range);
         }
-        let path = file.map(|f| String::from_utf8_lossy(f.path).into_owned());
-        let name = path.unwrap_or_default();
-        let request = MappingRequest {
-            pid: self.pid(),
-            name: &name,
-            range: range.clone(),
-            file_offset: file.map_or(0, |f| f.offset),
-            executable: true,
-            build_id: &[],
-        };
-        let (image, bias) = self.finder.mapping_for(&request);
-        let mapping = Mapping {
-            range,
-            bias,
-            image,
-            name,
-        };
+        let pid = self.pid();
+        let mapping = mapping_of(&mut self.finder, pid, range, file);
         self.known.jit.mapped(&mapping);
         self.map(mapping);
     }
 
-    fn map(&mut self, mapping: Mapping) {
-        let pid = self.pid();
-        let Mapping {
-            range,
-            bias,
-            image,
-            name,
-        } = mapping;
-        let can_tell = self.known.jit.can_tell();
-        let is_generated = can_tell && has_no_file(&name) || name == REGISTERED;
-        let (image, bias) = match image {
-            None if is_generated => (Some(bare_image(&range)), 0),
-            image => (image, bias),
-        };
+    fn map(&mut self, mut mapping: Mapping) {
+        give_image(&self.known.jit, &mut mapping);
         let event = model::Event::Map {
-            pid,
-            range,
-            bias,
-            image: image.as_ref().map(|image| self.index_of(image)),
-            name,
+            pid: self.pid(),
+            range: mapping.range,
+            bias: mapping.bias,
+            image: mapping.image.as_ref().map(|image| self.index_of(image)),
+            name: mapping.name,
         };
         self.event(&event);
     }

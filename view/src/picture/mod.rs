@@ -1,5 +1,5 @@
-//! A picture of one stack for teaching: the words downward with their names, who read them, and the
-//! chains that were found.
+//! A picture of one stack for teaching: the words downward with their names, which unwinder read
+//! them, and the chains that were found.
 //!
 //! Addresses are relative to the sampled rsp, and code addresses have names, so that a picture is
 //! the same wherever the program is linked and its stack lies.

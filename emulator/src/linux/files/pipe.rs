@@ -141,7 +141,7 @@ impl<F> PipeEnd<F> {
         let pipe = self.pipe.borrow();
         let mut events = 0;
         if self.reads() {
-            // Who has never come cannot hang up.
+            // An end that was never opened cannot hang up.
             let has_hung_up = pipe.open[1] == 0 && self.alone_since != Some(pipe.opened[1]);
             events |= if pipe.bytes.is_empty() {
                 0
