@@ -2,20 +2,21 @@
 
 use super::*;
 
-/// main: call f; hlt. f saves rbx and has a loop of three rounds, with this in its middle.
-fn looping(middle: [u8; 7]) -> Vec<u8> {
+/// main: call f; hlt. f saves rbx and has a loop of three rounds, with this in its middle. rbx is 3,
+/// 2 and 1 there, or 5, 3 and 1 by a step of 2.
+fn looping(middle: [u8; 7], step: u8) -> Vec<u8> {
     let mut code = vec![0xcc; 0x2e];
     code[..6].copy_from_slice(&[0xe8, 0x0b, 0, 0, 0, 0xf4]);
     let f = [
-        &[0x53][..],            // 10 push rbx
-        &[0x48, 0x83, 0xec, 8], // 11 sub rsp, 8
-        &[0xbb, 3, 0, 0, 0],    // 15 mov ebx, 3
-        &[0x90, 0x90],          // 1a nop; nop
-        &middle,                // 1c
-        &[0x83, 0xeb, 1],       // 23 sub ebx, 1
-        &[0x75, 0xf2],          // 26 jne 1a
-        &[0x48, 0x83, 0xc4, 8], // 28 add rsp, 8
-        &[0x5b, 0xc3],          // 2c pop rbx; ret
+        &[0x53][..],                    // 10 push rbx
+        &[0x48, 0x83, 0xec, 8],         // 11 sub rsp, 8
+        &[0xbb, 1 + 2 * step, 0, 0, 0], // 15 mov ebx, 3
+        &[0x90, 0x90],                  // 1a nop; nop
+        &middle,                        // 1c
+        &[0x83, 0xeb, step],            // 23 sub ebx, 1
+        &[0x77, 0xf2],                  // 26 ja 1a
+        &[0x48, 0x83, 0xc4, 8],         // 28 add rsp, 8
+        &[0x5b, 0xc3],                  // 2c pop rbx; ret
     ];
     code[0x10..].copy_from_slice(&f.concat());
     code
@@ -23,6 +24,9 @@ fn looping(middle: [u8; 7]) -> Vec<u8> {
 
 /// mov [rsp + 8], rbx; nop; nop: into the slot of rbx.
 const STORES: [u8; 7] = [0x48, 0x89, 0x5c, 0x24, 8, 0x90, 0x90];
+/// mov [rsp + 8 * rbx], rbx; nop; nop; nop: with a step of 2, above the frame in two rounds, and into
+/// the slot of rbx in the last one.
+const STORES_LATE: [u8; 7] = [0x48, 0x89, 0x1c, 0xdc, 0x90, 0x90, 0x90];
 /// mov al, [rbx + below the stack]; nop: it faults in the third round.
 const FAULTS: [u8; 7] = [0x8a, 0x83, 0xfe, 0xff, 0xef, 0x7f, 0x90];
 
@@ -39,10 +43,13 @@ fn rows(inside: i32) -> Vec<(u64, Rule)> {
     ]
 }
 
-/// Runs the code with right and wrong rows until it ends, by this many instructions at a time.
-fn result(code: &[u8], slice: u64, elide: bool) -> (Vec<Told>, Results) {
-    let tables = [24, 32, 24].map(|inside| Rows::of(rows(inside)));
-    let engines = engines(tables.into());
+/// Distances inside the loop for the tables: right and wrong ones.
+const TABLES: [i32; 3] = [24, 32, 24];
+
+/// Runs the code with these tables until it ends, by this many instructions at a time.
+fn result(code: &[u8], tables: &[i32], slice: u64, elide: bool) -> (Vec<Told>, Results) {
+    let tables = tables.iter().map(|&inside| Rows::of(rows(inside)));
+    let engines = engines(tables.collect());
     let mut machine = machine(code);
     let mut checker = checker(&engines, &machine, code, elide);
     while machine.run(slice, &mut checker) == Exit::Limit {}
@@ -52,11 +59,16 @@ fn result(code: &[u8], slice: u64, elide: bool) -> (Vec<Told>, Results) {
 
 #[test]
 fn a_run_counts_what_its_instructions_would() {
-    for middle in [STORES, FAULTS] {
-        let code = looping(middle);
-        let (expected, one_by_one) = result(&code, u64::MAX, false);
+    // A wrong row delays runs until its outcomes were met.
+    for (middle, step, tables) in [
+        (STORES, 1, &TABLES[..]),
+        (STORES_LATE, 2, &[24, 24]),
+        (FAULTS, 1, &TABLES[..]),
+    ] {
+        let code = looping(middle, step);
+        let (expected, one_by_one) = result(&code, tables, u64::MAX, false);
         for slice in [u64::MAX, 1, 2, 3, 5, 8, 13] {
-            let (told, results) = result(&code, slice, true);
+            let (told, results) = result(&code, tables, slice, true);
             assert_eq!(told, expected, "{slice}");
             assert_eq!(results.tallies, one_by_one.tallies, "{slice}");
             assert_eq!(results.stores, one_by_one.stores, "{slice}");
@@ -68,7 +80,7 @@ fn a_run_counts_what_its_instructions_would() {
 
 #[test]
 fn a_store_into_a_slot_ends_a_run() {
-    let (told, results) = result(&looping(STORES), u64::MAX, true);
+    let (told, results) = result(&looping(STORES, 1), &TABLES, u64::MAX, true);
     let wrong = |at| {
         let here = told
             .iter()
@@ -87,9 +99,19 @@ fn a_store_into_a_slot_ends_a_run() {
     assert_eq!(rounds.map(wrong), [1, 3, 3, 3, 3, 3, 3, 3, 1]);
 }
 
+/// The store is known from earlier rounds, so that it is within a run, and only now meets a slot.
+#[test]
+fn a_store_that_meets_a_slot_for_the_first_time_ends_a_run() {
+    let (told, results) = result(&looping(STORES_LATE, 2), &[24], u64::MAX, true);
+    let wrong: Vec<_> = told.iter().map(|t| (t.2, t.4, t.5)).collect();
+    let behind = [0x20, 0x21, 0x22, 0x23, 0x26, 0x28, 0x2c, 0x2d];
+    assert_eq!(wrong, behind.map(|at| (at, Reg::Rbx, 1)));
+    assert_eq!(results.stores.all.len(), 1);
+}
+
 #[test]
 fn an_instruction_that_faults_in_a_run_is_checked_but_not_executed() {
-    let (_, results) = result(&looping(FAULTS), u64::MAX, true);
+    let (_, results) = result(&looping(FAULTS, 1), &TABLES, u64::MAX, true);
     // Three before the loop, two rounds of six, and the two before the one that faults.
     assert_eq!(results.instructions, 1 + 3 + 2 * 6 + 2);
     let checked = results.tallies.iter().map(|tally| tally.checked);
