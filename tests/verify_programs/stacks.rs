@@ -59,6 +59,11 @@ fn fibers_of_boost_move_between_threads() {
 }
 
 #[test]
+fn another_thread_goes_on_with_a_threads_own_stack() {
+    check("lent.c", &[], &["resume", "sw"]);
+}
+
+#[test]
 fn stacks_of_coroutines_are_used_again() {
     check("ctxreuse.c", &[], &[]);
     check("asm_reuse.c", &[], &["sw"]);

@@ -161,7 +161,8 @@ impl Kernel {
             self.system.events.push(Event::Observed(observed));
         }
         self.system.events.extend(prepared.events);
-        let name = prepared.path.rsplit(|&b| b == b'/').next();
+        // As it was called, not as the link or script is resolved (Linux 6.18, fs/exec.c).
+        let name = path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
         self.count_time();
         let (mut ended, time) = (0, self.process.thread.time);

@@ -233,7 +233,7 @@ fn exceptions_are_as_on_linux() {
 #[test]
 fn programs_end_as_on_linux() {
     for how in [
-        "s", "n", "a", "k", "b", "h", "r", "o", "p", "c", "i", "g", "e",
+        "s", "n", "a", "k", "b", "h", "r", "o", "p", "c", "i", "g", "e", "l", "#",
     ] {
         same_as_native("ends", &[how]);
     }

@@ -37,6 +37,8 @@ int run(word *stack) {
     SYS(setitimer, 0, &timer, 0);
     int ends[2];
     SYS(pipe, ends);
+    int pair[2];
+    SYS(socketpair, 1, 1, 0, pair);
     long fd = SYS(open, "file", O_RDWR | O_CREAT, 0600), second = SYS(dup, fd);
     int no = 0;
     long master = SYS(open, "/dev/ptmx", O_RDWR | O_NONBLOCK);
@@ -73,6 +75,10 @@ int run(word *stack) {
             for (long n = SYS(read, master, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
             for (long n = SYS(read, terminal, bytes, 32); n-- > 0;) sum = sum * 31 + bytes[n];
         }
+        word status[18];
+        SYS(fchmod, round & 1 ? ends[0] : pair[0], 0600 + round);
+        SYS(fstat, round & 1 ? pair[0] : ends[1], status);
+        sum = sum * 31 + ((unsigned *)status)[6];
         if (round % 4 == 0) {
             SYS(write, writer, &r, 3);
             if (round % 8 == 0) { SYS(close, writer); writer = SYS(open, "fifo", O_WRONLY); }
