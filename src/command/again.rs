@@ -71,12 +71,27 @@ pub(crate) const COMPARE: Printed = Printed {
 pub(crate) struct Given<'a> {
     command: &'a clap::Command,
     matches: &'a ArgMatches,
+    /// What has to be run before any of them: a command line and ` && `.
+    before: String,
 }
 
 impl<'a> Given<'a> {
     /// `command` is the whole tool; `matches` are those of the subcommand.
     pub(crate) fn new(command: &'a clap::Command, matches: &'a ArgMatches) -> Given<'a> {
-        Given { command, matches }
+        Given {
+            command,
+            matches,
+            before: String::new(),
+        }
+    }
+
+    /// The same, where a command line has to be run before each that is printed.
+    #[cfg(feature = "terminal")]
+    pub(crate) fn after(self, before: &str) -> Given<'a> {
+        Given {
+            before: format!("{before} && "),
+            ..self
+        }
     }
 
     /// The command line, quoted for a shell: `unwind-sim`, the name, `own`, the given options that
@@ -90,7 +105,8 @@ impl<'a> Given<'a> {
             carried.for_each(|arg| self.given(arg, &mut words));
         }
         words.extend_from_slice(rest);
-        words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+        let words: Vec<String> = words.iter().map(quoted).collect();
+        self.before.clone() + &words.join(" ")
     }
 
     /// Adds the option with its values, if it was given.

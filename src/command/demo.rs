@@ -14,6 +14,7 @@ use unwind_sim_view::demo::{ALL, Demo};
 Examples:
   unwind-sim demo
   unwind-sim demo seed-004
+  unwind-sim demo seed-004 --step
   unwind-sim demo seed-004 -o seed-004.bin")]
 pub(crate) struct Args {
     /// The demo to play. Without it all are listed, and the first is played.
@@ -25,9 +26,16 @@ pub(crate) struct Args {
     /// Write the demo as an animated SVG image instead.
     #[arg(long, requires = "name", conflicts_with = "output")]
     svg: bool,
+    /// Step through the recording in the terminal, with the walks that the demo tells of.
+    #[cfg(feature = "terminal")]
+    #[arg(long, requires = "name", conflicts_with_all = ["output", "svg"])]
+    step: bool,
+    #[cfg(feature = "terminal")]
+    #[command(flatten)]
+    play: super::step::PlayArgs,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Status> {
+pub(crate) fn run(args: Args) -> Result<Status> {
     let mut out = output::stdout();
     let demo = match &args.name {
         None => {
@@ -36,6 +44,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
         Some(name) => named(name)?,
     };
+    #[cfg(feature = "terminal")]
+    if args.step {
+        return super::step::demo(demo, args.play);
+    }
+    #[cfg(feature = "terminal")]
+    if args.play.is_given() {
+        bail!("--script plays keys of the stepper: unwind-sim demo NAME --step --script FILE");
+    }
     if args.svg {
         let mut out = output::raw_stdout();
         let command = format!("unwind-sim demo {}", demo.name);
@@ -61,7 +77,7 @@ fn list(out: &mut dyn Write) -> Result<()> {
     }
     writeln!(
         out,
-        "\nunwind-sim demo NAME plays one. This is the first, {}:\n",
+        "\nunwind-sim demo NAME plays one, and with --step you walk through it. This is the first, {}:\n",
         ALL[0].name
     )?;
     Ok(())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_judge::engine::Setting;
-use unwind_sim_judge::input::{self, FileKind};
+use unwind_sim_judge::input::{self, FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
@@ -168,19 +168,7 @@ impl StateArgs {
         if is_recording || is_case && (self.samples || self.needs_samples(first)?) {
             let options = self.kernel.options(self.symfs.clone())?;
             let recording = super::args::open(first, &options)?;
-            let is_kernel = recording.first(|view| view.sample.kernel.is_some());
-            let names: &[&str] = match is_kernel {
-                Some(true) => &unwinders::KERNEL,
-                _ => &UNWINDERS,
-            };
-            let run = self.wanted(names, setting)?;
-            return show(Shown {
-                run: &run,
-                states: States::of_recording(recording),
-                index: Index::of_recording(&run),
-                stop: Arc::default(),
-                source,
-            });
+            return self.of_recording(recording, source, setting, show);
         }
         if self.machine.allow_write {
             bail!(
@@ -215,6 +203,41 @@ impl StateArgs {
                 false => format!("-- {source}"),
             },
         })
+    }
+
+    /// Calls `show` with the samples of a recording.
+    fn of_recording<R>(
+        &self,
+        recording: Input,
+        source: String,
+        setting: Setting,
+        show: impl FnOnce(Shown<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let is_kernel = recording.first(|view| view.sample.kernel.is_some());
+        let names: &[&str] = match is_kernel {
+            Some(true) => &unwinders::KERNEL,
+            _ => &UNWINDERS,
+        };
+        let run = self.wanted(names, setting)?;
+        show(Shown {
+            run: &run,
+            states: States::of_recording(recording),
+            index: Index::of_recording(&run),
+            stop: Arc::default(),
+            source,
+        })
+    }
+
+    /// Calls `show` with the samples of a recording that is open, and is called `source`.
+    #[cfg(feature = "terminal")]
+    pub(crate) fn of_opened<R>(
+        &self,
+        recording: Input,
+        source: String,
+        show: impl FnOnce(Shown<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let setting = self.walks.changed(Setting::default())?;
+        self.of_recording(recording, source, setting, show)
     }
 
     /// The walks of each state.

@@ -13,6 +13,8 @@ use unwind_sim_view::timeline;
 
 #[cfg(feature = "terminal")]
 mod terminal;
+#[cfg(feature = "terminal")]
+pub(crate) use terminal::demo;
 
 /// Step through a program in the emulated machine, forwards and backwards, or through the samples
 /// of a recording, with every unwinder's walk beside the true chain.
@@ -43,14 +45,8 @@ pub(crate) struct Args {
     /// Show the first K steps of that walk.
     #[arg(long, value_name = "K", requires = "walk")]
     at_step: Option<usize>,
-    /// Play the keys in this file (`-`: standard input), and print the screen after each line.
-    /// Keys are characters and names (Enter, Up, PageDown ..), separated by spaces; characters in
-    /// double quotes are typed; `#` starts a comment.
-    #[arg(long, value_name = "FILE")]
-    script: Option<PathBuf>,
-    /// With --script: the size of the screen.
-    #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x32", value_parser = size, requires = "script")]
-    size: (u16, u16),
+    #[command(flatten)]
+    play: PlayArgs,
     #[command(flatten)]
     states: StateArgs,
     /// A trace, a perf.data, an ELF core, a capture, or a case (.s).
@@ -59,6 +55,27 @@ pub(crate) struct Args {
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
     program: Vec<OsString>,
+}
+
+/// Keys from a file instead of the terminal.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct PlayArgs {
+    /// Play the keys in this file (`-`: standard input), and print the screen after each line.
+    /// Keys are characters and names (Enter, Up, PageDown ..), separated by spaces; characters in
+    /// double quotes are typed; `#` starts a comment.
+    #[arg(long, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// With --script: the size of the screen.
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x32", value_parser = size, requires = "script")]
+    size: (u16, u16),
+}
+
+impl PlayArgs {
+    /// Whether there is a script.
+    #[cfg(feature = "terminal")]
+    pub(crate) fn is_given(&self) -> bool {
+        self.script.is_some()
+    }
 }
 
 fn size(text: &str) -> Result<(u16, u16), String> {

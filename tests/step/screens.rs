@@ -194,3 +194,51 @@ fn the_copied_command_leads_back() {
     assert_eq!(body(&again), body(screens[1]));
     assert!(shown(&["--help"]).contains("--at-step"));
 }
+
+/// Each demo that is a trace can be stepped through, and the copied command shows the same.
+#[test]
+fn demos_can_be_stepped_through() {
+    let demo = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+        let output = command.arg("demo").args(words).current_dir(root(""));
+        output.output().expect("the tool runs")
+    };
+    let script = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(script.path(), "y").expect("it is written");
+    let script = script.path().to_str().expect("a path");
+    let size = ["--script", script, "--size", "200x40"];
+    for told in &unwind_sim_view::demo::ALL {
+        let (name, file) = (told.name, format!("{}.bin", told.name));
+        let output = demo(&[&[name, "--step"], &size[..]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if !told.is_trace() {
+            assert!(errors.contains("has no stacks to step through"), "{errors}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{name}: {errors}");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let (_, command) = text.split_once("copied: ").expect("a command");
+        let command = command.lines().next().unwrap_or_default().trim_end();
+        let (extract, step) = command.split_once(" && ").expect("two commands");
+        assert_eq!(extract, format!("unwind-sim demo {name} -o {file}"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(&file);
+        let path = path.to_str().expect("a path");
+        assert!(demo(&[name, "-o", path]).status.success());
+        let words: Vec<&str> = step.split_whitespace().skip(2).collect();
+        let words: Vec<&str> = words
+            .iter()
+            .map(|&w| if w == file { path } else { w })
+            .collect();
+        assert_eq!(words.last(), Some(&path), "{step}");
+        let again = play("", "200x40", &words);
+        let body = |screen: &str| {
+            let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
+            lines[1..39].to_vec()
+        };
+        assert_eq!(body(&again), body(&text), "{step}");
+    }
+    let output = demo(&["fp", "--script", script]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("--step --script"), "{errors}");
+}

@@ -1,15 +1,18 @@
 //! The stepper in this process's terminal, or played from a script.
 
+use super::super::Cli;
 use super::super::again::{Given, STEP};
 use super::super::output;
 use super::super::states::Shown;
 use super::super::status::Status;
-use super::Args;
+use super::{Args, PlayArgs};
 use anyhow::{Context, Result, bail};
+use clap::{CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use unwind_sim_view::demo::Demo;
 use unwind_sim_view::stepper::script::play;
 use unwind_sim_view::stepper::{Spot, Stepper, terminal};
 use unwind_sim_view::timeline::Builder;
@@ -25,7 +28,7 @@ pub(super) fn show(
     shown: Shown<'_>,
     first: u64,
 ) -> Result<Status> {
-    let script = args.script.as_deref().map(read_script).transpose()?;
+    let script = args.play.script.as_deref().map(read_script).transpose()?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if script.is_none() && !is_terminal {
         bail!(
@@ -60,7 +63,7 @@ pub(super) fn show(
     match script {
         Some(script) => {
             let mut out = output::raw_stdout();
-            play(&mut stepper, &script, args.size, &mut out)?;
+            play(&mut stepper, &script, args.play.size, &mut out)?;
             out.flush()?;
         }
         None => {
@@ -72,6 +75,28 @@ pub(super) fn show(
         }
     }
     Ok(Status::AsExpected)
+}
+
+/// Steps through the recording of a demo, with the walks that it tells of.
+pub(crate) fn demo(demo: &Demo, play: PlayArgs) -> Result<Status> {
+    let name = demo.name;
+    if !demo.is_trace() {
+        bail!("the demo `{name}` has no stacks to step through; unwind-sim demo {name} tells it");
+    }
+    let file = format!("{name}.bin");
+    let mut words = vec!["unwind-sim".to_owned(), "step".to_owned()];
+    words.extend(demo.options());
+    words.push(file.clone());
+    let mut tool = Cli::command();
+    tool.build();
+    let matches = tool.clone().try_get_matches_from(words)?;
+    let (_, matches) = matches.subcommand().context("the command is step")?;
+    let mut args = Args::from_arg_matches(matches)?;
+    args.play = play;
+    let given = Given::new(&tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
+    args.states.of_opened(demo.input()?, file.clone(), |shown| {
+        show(&args, &given, &[file.into()], shown, 0)
+    })
 }
 
 /// Becomes true when a signal wants the end.

@@ -49,6 +49,16 @@ impl Demo {
         }
     }
 
+    /// The options of `step` that show what the demo tells: its unwinders, its start paths and its
+    /// view of memory.
+    pub fn options(&self) -> Vec<String> {
+        match &self.text {
+            Text::Pictured(parts) => pictured::options(parts),
+            Text::OfTrace(_) => seed_004::OPTIONS.map(str::to_owned).to_vec(),
+            Text::Deferral => Vec::new(),
+        }
+    }
+
     /// Whether the recording is a trace, whose samples have a true chain.
     pub fn is_trace(&self) -> bool {
         !matches!(self.text, Text::Deferral)

@@ -76,6 +76,28 @@ pub(super) fn text(input: &Input, parts: &[Part]) -> Result<String, RunError> {
     Ok(out)
 }
 
+/// The options of `step` that show all that the parts show.
+pub(super) fn options(parts: &[Part]) -> Vec<String> {
+    let (mut names, mut seen): (Vec<&str>, _) = (Vec::new(), MemoryView::Cpu);
+    for part in parts {
+        if let Part::Show {
+            unwinders, memory, ..
+        } = part
+        {
+            let new = unwinders.iter().filter(|name| !names.contains(name));
+            names.extend(new.collect::<Vec<_>>());
+            if *memory != MemoryView::Cpu {
+                seen = *memory;
+            }
+        }
+    }
+    let mut options = vec!["--unwinder".to_owned(), names.join(",")];
+    if seen != MemoryView::Cpu {
+        options.extend(["--view".to_owned(), seen.to_string()]);
+    }
+    options
+}
+
 fn shown(
     view: &View<'_>,
     unwinders: &[&str],

@@ -20,6 +20,9 @@ use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 
+/// The options of `step` that show it.
+pub(super) const OPTIONS: [&str; 4] = ["--unwinder", "orc", "--regs", "hw,fake:v5.1,fake:v5.2"];
+
 const HEAD: &str = "\
 A tracepoint in __alloc_pages_nodemask asks perf for the callchain. There was no interrupt, so
 there are no hardware registers: perf_arch_fetch_caller_regs makes fake ones, with flags = 0.
