@@ -1,20 +1,20 @@
 //! What is known of the words of a stack: what each is, from the truth, and who read it.
 
-use super::words::{WORD, bounds};
+use super::words::bounds;
 use super::{Walked, true_function};
+use crate::timeline::{self, of_truth};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Base, Rule, Value};
 use unwind_sim_unwind::truth::TrueKind;
 
-/// The maximum number of words of one true frame that are searched for saved registers.
-const FRAME_WORDS_MAX: u64 = 1 << 12;
 /// The name of a signal handler's return address. The trampoline often has no symbol.
 pub(super) const TO_TRAMPOLINE: &str = "return address, to the trampoline";
 /// What is known of a word.
@@ -42,60 +42,35 @@ pub(super) type Notes = BTreeMap<u64, Note>;
 /// The notes on the words of a sample.
 pub(super) fn notes(view: &View<'_>, walks: &[Walked<'_>]) -> Notes {
     let mut notes = Notes::new();
-    name_returns(view, &mut notes);
-    name_saved(view, &mut notes);
+    name(view, &mut notes);
     for walk in walks {
         read_by(view, walk, &mut notes);
     }
     notes
 }
 
-/// Names the words that hold the pcs of the true frames.
-fn name_returns(view: &View<'_>, notes: &mut Notes) {
-    let truth = &view.sample.truth;
-    for i in 1..truth.frames().len() {
-        let Some(slot) = truth.slot(i) else { continue };
-        let what = match truth.frames()[i].kind {
-            TrueKind::Interrupted => format!("rip of the interrupted {}", true_function(view, i)),
-            _ if true_function(view, i) == "<signal>" => TO_TRAMPOLINE.to_owned(),
-            _ => format!("return address, to {}", true_function(view, i)),
-        };
-        notes.entry(slot).or_default().names.push(what);
-    }
-}
-
-/// Names the words in which a true frame keeps its caller's registers: those with the value that
-/// the register has in the caller. This needs no table.
-fn name_saved(view: &View<'_>, notes: &mut Notes) {
-    let memory = view.sample.memory();
+/// Names the words that the truth knows.
+fn name(view: &View<'_>, notes: &mut Notes) {
     let frames = view.sample.truth.frames();
-    let rsp = view.live().rsp();
-    for (i, pair) in frames.windows(2).enumerate() {
-        let [frame, caller] = pair else { continue };
-        let low = if i == 0 { rsp } else { frames[i - 1].cfa };
-        let is_call = caller.kind == TrueKind::Call;
-        let (Some(saved), Some(bytes)) = (caller.saved, frame.cfa.checked_sub(low)) else {
-            continue;
-        };
-        if !is_call || bytes / WORD > FRAME_WORDS_MAX {
-            continue;
-        }
-        for address in (low..frame.cfa.saturating_sub(WORD)).step_by(WORD as usize) {
-            let Ok(word) = memory.read_u64(address) else {
-                continue;
-            };
-            for (reg, value) in Reg::CALLEE_SAVED.iter().zip(saved) {
-                // Zero is too frequent to be a name, except where a frame pointer lies.
-                let is_link = *reg == Reg::Rbp
-                    && address.wrapping_add(2 * WORD) == frame.cfa
-                    && saved.iter().filter(|other| **other == 0).count() == 1;
-                if word == value && (value != 0 || is_link) {
-                    let whose = true_function(view, i + 1);
-                    let names = &mut notes.entry(address).or_default().names;
-                    names.push(format!("saved {reg} of {whose}"));
-                    break;
-                }
+    for (address, known) in of_truth(view, &Dwarf::new(), &mut Cache::new()) {
+        let names = known.iter().filter_map(|note| match *note {
+            timeline::Note::ReturnAddress { frame, .. } => {
+                let whose = true_function(view, frame);
+                Some(match frames[frame].kind {
+                    TrueKind::Interrupted => format!("rip of the interrupted {whose}"),
+                    _ if whose == "<signal>" => TO_TRAMPOLINE.to_owned(),
+                    _ => format!("return address, to {whose}"),
+                })
             }
+            timeline::Note::Saved { register, frame } => Some(format!(
+                "saved {register} of {}",
+                true_function(view, frame)
+            )),
+            _ => None,
+        });
+        let names: Vec<String> = names.collect();
+        if !names.is_empty() {
+            notes.entry(address).or_default().names.extend(names);
         }
     }
 }

@@ -21,7 +21,7 @@ const SMALL: u64 = 1 << 16;
 /// The maximum number of lines of one stack.
 const LINES_MAX: usize = 80;
 /// Bytes of a word.
-pub(super) const WORD: u64 = 8;
+const WORD: u64 = 8;
 
 /// The picture, without the chains.
 pub(super) fn drawn(

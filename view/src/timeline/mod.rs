@@ -11,6 +11,7 @@ mod state;
 mod steps;
 mod story;
 mod threads;
+mod truth;
 
 pub use code::{Code, CodeLine};
 pub use marks::{Mark, MarksLine};
@@ -18,6 +19,7 @@ pub use stack::{Note, Stack, Word};
 pub use state::{Builder, Register, RowFault, State, TrueFrame};
 pub use steps::{Step, StepKind, TableBytes, Walk};
 pub use threads::Thread;
+pub(crate) use truth::of_truth;
 
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};

@@ -1,21 +1,16 @@
 //! The words of a stack, with what is in them.
 
 use super::Hex;
+use super::truth::of_truth;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use unwind_sim_judge::case::POISON;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::{MemoryView, View};
-use unwind_sim_unwind::address::{CodeAddress, Lookup};
+use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
-use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::memory::Memory;
-use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::rule::{Base, Value};
-use unwind_sim_unwind::step::find_row;
-use unwind_sim_unwind::truth::TrueKind;
 
 /// The number of words shown below rsp: what was just popped, and a red zone in use.
 const BELOW: u64 = 4;
@@ -93,9 +88,7 @@ impl Stack {
     ) -> Stack {
         let rsp = view.live().rsp();
         let memory = view.sample.memory();
-        let mut notes: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
-        return_addresses(view, &mut notes);
-        saved_registers(view, dwarf, cache, &mut notes);
+        let mut notes = of_truth(view, dwarf, cache);
         let near = (0..BELOW + ABOVE).map(|i| {
             let below = BELOW * 8;
             (rsp & !7).wrapping_sub(below).wrapping_add(i * 8)
@@ -136,76 +129,6 @@ impl Stack {
         Stack {
             rsp: Hex(rsp),
             words: words.collect(),
-        }
-    }
-}
-
-fn return_addresses(view: &View<'_>, notes: &mut BTreeMap<u64, Vec<Note>>) {
-    let truth = &view.sample.truth;
-    for (index, frame) in truth.frames().iter().enumerate() {
-        if let Some(slot) = truth.slot(index) {
-            let pc = match frame.kind {
-                TrueKind::Call => CodeAddress::Return(frame.pc),
-                _ => CodeAddress::Instruction(frame.pc),
-            };
-            let place = Location::of(view.space, pc).to_string();
-            let note = Note::ReturnAddress {
-                frame: index,
-                place,
-            };
-            notes.entry(slot).or_default().push(note);
-        }
-        if index + 1 < truth.frames().len() {
-            let note = Note::Cfa { frame: index };
-            notes.entry(frame.cfa).or_default().push(note);
-        }
-    }
-}
-
-/// Registers are where the DWARF row says, provided that the word holds the true value.
-fn saved_registers(
-    view: &View<'_>,
-    dwarf: &Dwarf,
-    cache: &mut Cache,
-    notes: &mut BTreeMap<u64, Vec<Note>>,
-) {
-    let memory = view.sample.memory();
-    let frames = view.sample.truth.frames();
-    for (index, pair) in frames.windows(2).enumerate() {
-        let (frame, caller) = (&pair[0], &pair[1]);
-        let Some(values) = caller.saved else { continue };
-        let pc = match frame.kind {
-            TrueKind::Call => CodeAddress::Return(frame.pc),
-            _ => CodeAddress::Instruction(frame.pc),
-        };
-        let address = pc.lookup(Lookup::InsideCall);
-        let Some(mapping) = view.space.find(address) else {
-            continue;
-        };
-        let Ok(row) = find_row(dwarf as &dyn Finder, mapping, address, cache) else {
-            continue;
-        };
-        let registers = Reg::CALLEE_SAVED
-            .into_iter()
-            .zip(row.rule.saved)
-            .zip(values);
-        for ((reg, rule), value) in registers {
-            let Value::Load {
-                base: Base::Cfa,
-                offset,
-                addend: 0,
-            } = rule
-            else {
-                continue;
-            };
-            let slot = frame.cfa.wrapping_add_signed(offset.into());
-            if memory.read_u64(slot) == Ok(value) {
-                let note = Note::Saved {
-                    register: reg.as_str(),
-                    frame: index + 1,
-                };
-                notes.entry(slot).or_default().push(note);
-            }
         }
     }
 }

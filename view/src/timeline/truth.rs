@@ -1,0 +1,131 @@
+//! What the truth says of the words of a stack.
+
+use super::stack::Note;
+use std::collections::BTreeMap;
+use unwind_sim_judge::check::Subject;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::{CodeAddress, Lookup};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::Dwarf;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::rule::{Base, Value};
+use unwind_sim_unwind::step::find_row;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind};
+
+/// Bytes of a word.
+const WORD: u64 = 8;
+/// The maximum number of words of one frame that are searched for saved registers.
+const FRAME_WORDS_MAX: u64 = 1 << 12;
+
+/// The return addresses, saved registers and CFAs of the true frames, by address.
+pub(crate) fn of_truth(
+    view: &View<'_>,
+    dwarf: &Dwarf,
+    cache: &mut Cache,
+) -> BTreeMap<u64, Vec<Note>> {
+    let mut notes: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
+    let truth = &view.sample.truth;
+    let frames = truth.frames();
+    for (index, frame) in frames.iter().enumerate() {
+        if let Some(slot) = truth.slot(index) {
+            let place = Location::of(view.space, pc_of(frame)).to_string();
+            let note = Note::ReturnAddress {
+                frame: index,
+                place,
+            };
+            notes.entry(slot).or_default().push(note);
+        }
+        if index + 1 < frames.len() {
+            let note = Note::Cfa { frame: index };
+            notes.entry(frame.cfa).or_default().push(note);
+        }
+    }
+    let (memory, live) = (view.sample.memory(), view.live());
+    let subject = Subject {
+        space: view.space,
+        memory: &memory,
+        truth,
+        live: &live,
+    };
+    let mut low = live.rsp();
+    for (index, pair) in frames.windows(2).enumerate() {
+        let [frame, caller] = pair else { continue };
+        let is_right = subject.check_frame(dwarf, index, cache).is_empty();
+        let saved = caller.saved.map(|values| {
+            let row = is_right.then(|| by_row(view, frame, dwarf, cache));
+            row.flatten()
+                .unwrap_or_else(|| by_value(view, low..frame.cfa, caller, &values))
+        });
+        for (address, reg) in saved.unwrap_or_default() {
+            let note = Note::Saved {
+                register: reg.as_str(),
+                frame: index + 1,
+            };
+            notes.entry(address).or_default().push(note);
+        }
+        low = frame.cfa;
+    }
+    notes
+}
+
+fn pc_of(frame: &TrueFrame) -> CodeAddress {
+    match frame.kind {
+        TrueKind::Call => CodeAddress::Return(frame.pc),
+        _ => CodeAddress::Instruction(frame.pc),
+    }
+}
+
+/// Where a frame keeps its caller's registers, as its DWARF row says, if there is one.
+fn by_row(
+    view: &View<'_>,
+    frame: &TrueFrame,
+    dwarf: &Dwarf,
+    cache: &mut Cache,
+) -> Option<Vec<(u64, Reg)>> {
+    let address = pc_of(frame).lookup(Lookup::InsideCall);
+    let mapping = view.space.find(address)?;
+    let row = find_row(dwarf as &dyn Finder, mapping, address, cache).ok()?;
+    let rules = Reg::CALLEE_SAVED.into_iter().zip(row.rule.saved);
+    let loads = rules.filter_map(|(reg, rule)| match rule {
+        Value::Load {
+            base: Base::Cfa,
+            offset,
+            addend: 0,
+        } => Some((frame.cfa.wrapping_add_signed(offset.into()), reg)),
+        _ => None,
+    });
+    Some(loads.collect())
+}
+
+/// The words of a frame with the value that a register has in the caller.
+fn by_value(
+    view: &View<'_>,
+    range: std::ops::Range<u64>,
+    caller: &TrueFrame,
+    values: &[u64; 6],
+) -> Vec<(u64, Reg)> {
+    let is_call = caller.kind == TrueKind::Call;
+    let bytes = range.end.checked_sub(range.start);
+    if !is_call || bytes.is_none_or(|bytes| bytes / WORD > FRAME_WORDS_MAX) {
+        return Vec::new();
+    }
+    let memory = view.sample.memory();
+    let zeros = values.iter().filter(|value| **value == 0).count();
+    let mut found = Vec::new();
+    for address in (range.start..range.end.saturating_sub(WORD)).step_by(WORD as usize) {
+        let Ok(word) = memory.read_u64(address) else {
+            continue;
+        };
+        // Zero is too frequent to be a name, except where a frame pointer lies.
+        let is_link = address.wrapping_add(2 * WORD) == range.end && zeros == 1;
+        let reg = Reg::CALLEE_SAVED
+            .iter()
+            .zip(values)
+            .find(|(reg, value)| word == **value && (word != 0 || is_link && **reg == Reg::Rbp));
+        found.extend(reg.map(|(reg, _)| (address, *reg)));
+    }
+    found
+}
