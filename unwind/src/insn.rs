@@ -30,7 +30,7 @@ pub enum Insn {
     Syscall32,
     /// A push of a register, an immediate or memory.
     Push,
-    /// A pop into a register other than rsp.
+    /// A pop into a register other than rsp, or into memory other than the word at rsp.
     Pop,
     /// `pushf`. The pushed word contains the trap flag of a single-stepping host.
     Pushf,
@@ -209,6 +209,9 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
     if loads_rsp {
         return Insn::MoveSp;
     }
+    if opcode == 0x8f && body.modrm(1).1 == 0 && body.based_on_rsp(1) != Some(Some(0)) {
+        return Insn::Pop;
+    }
     // Stores and read-modify-write with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
     let stores = match opcode {
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc7 | 0x8f => true,
@@ -330,6 +333,10 @@ mod tests {
         check(&[0x41, 0x57], Insn::Push);
         check(&[0xff, 0x35, 0, 0, 0, 0], Insn::Push);
         check(&[0x9c], Insn::Pushf);
+        check(&[0x8f, 2], Insn::Pop); // pop (%rdx)
+        check(&[0x8f, 0x45, 8], Insn::Pop); // pop 8(%rbp)
+        check(&[0x8f, 4, 0x24], Insn::StoreTop); // pop (%rsp)
+        check(&[0x8f, 0xc0], Insn::Pop); // pop %rax, the long form
     }
 
     #[test]

@@ -4,8 +4,9 @@
 // compiled code back into the interpreter, by a store. As V8's code does, `drop` removes its
 // arguments, `leaver` reads its return address before it does so, `fewer` calls a function with fewer
 // arguments as its last action, and `more` one with one argument more. `builder` replaces its frame
-// by two others, as HotSpot does when it goes back from compiled code to the interpreter, and `raise`
-// writes the address of a handler over its return address.
+// by two others, as HotSpot does when it goes back from compiled code to the interpreter; `popper` does
+// so as V8: it pops its frame into memory, and returns to the last of several pushed addresses.
+// `raise` writes the address of a handler over its return address.
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,7 +24,7 @@ asm(".text\n.globl code\ncode:\n"
     " push $5\n push $6\n push $7\n call fewer\n"
     " push $8\n lea more(%rip),%rcx\n call *%rcx\n"
     " push $9\n push $9\n call leaver\n"
-    " call builder\n"
+    " call builder\n call popper\n"
     " call raise\n hlt\n handler:"
     " pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n"
     "method:\n"
@@ -59,6 +60,15 @@ asm(".text\n.globl code\ncode:\n"
     " push %rax\n push %rax\n lea 3f(%rip),%rcx\n push %rcx\n push %rbp\n mov %rsp,%rbp\n"
     " mov $3,%edi\n and $-16,%rsp\n call *%r12\n leave\n ret\n"
     "3: pop %rax\n pop %rax\n leave\n ret\n"
+    "popper: push %rbp\n mov %rsp,%rbp\n push %rax\n lea code_end(%rip),%rdx\n"
+    " pop (%rdx)\n pop 8(%rdx)\n pop 16(%rdx)\n"
+    " mov %rsp,%r13\n and $-16,%rsp\n mov $4,%edi\n call *%r12\n mov %r13,%rsp\n"
+    " lea code_end(%rip),%rdx\n push 16(%rdx)\n push 8(%rdx)\n mov %rsp,%rbp\n push $0\n"
+    " lea 4f(%rip),%rcx\n push %rcx\n push %rbp\n lea 5f(%rip),%rcx\n push %rcx\n"
+    " lea 6f(%rip),%rcx\n push %rcx\n push $1\n push $2\n pop %rcx\n pop %rcx\n ret\n"
+    "6: mov %rsp,%r14\n and $-16,%rsp\n mov $5,%edi\n call *%r12\n mov %r14,%rsp\n ret\n"
+    "5: pop %rbp\n ret\n"
+    "4: pop %rcx\n pop %rbp\n mov code_end(%rip),%rax\n ret\n"
     "raise: push %rbp\n mov %rsp,%rbp\n lea handler(%rip),%rcx\n mov %rcx,8(%rbp)\n leave\n ret\n"
     "code_end:\n");
 

@@ -68,6 +68,8 @@ pub struct Tracker {
     written_slot: u64,
     /// Whether the innermost frame's return address was pushed once more at its function's entry.
     entry: Entry,
+    /// The words that were pushed one below the other.
+    pushed: Range<u64>,
     /// The frame that the last load or rise of rsp dropped, alone.
     dropped: Option<Held>,
     /// Whether nothing is known until a return proves a frame.
@@ -88,6 +90,7 @@ impl Tracker {
             chain,
             written_slot: 0,
             entry: Entry::Past,
+            pushed: 0..0,
             dropped: None,
             doubt: false,
             arrival: Arrival::Past,
@@ -264,6 +267,7 @@ impl Tracker {
                     self.build_frame(before, after, world);
                 }
                 self.written_slot = after.rsp;
+                self.note_push(after.rsp);
                 self.rise(after.rsp, world);
             }
             Insn::StoreTop => {
@@ -303,6 +307,7 @@ impl Tracker {
             in_register: false,
         });
         self.entry = Entry::At;
+        self.pushed.start = self.pushed.start.max(cfa);
         self.limit = self.chain.limit();
     }
 
@@ -370,6 +375,9 @@ impl Tracker {
             self.transfer(before, after, suspended, world);
         } else if self.written_slot == slot {
             self.stats.trampolines += 1;
+        } else if self.pushed.contains(&slot) {
+            self.stats.trampolines += 1;
+            self.enter_pushed(after, world);
         } else if self.chain.frames.is_empty() && self.chain.origin == Origin::Middle {
             // A return into a frame that was not observed.
         } else {
@@ -378,6 +386,7 @@ impl Tracker {
         }
         self.rise(after.rsp, world);
         self.dropped = None;
+        self.pushed.start = self.pushed.start.max(after.rsp);
     }
 
     /// rsp was loaded with an unrelated value.

@@ -241,44 +241,76 @@ fn a_return_address_is_read_before_rsp_leaves_it_and_pushed_again() {
 }
 
 #[test]
-fn generated_code_builds_frames() {
+fn code_builds_frames() {
     let mut m = Machine::new();
-    let outer = m.call(INTERPRETER);
-    let first = INTERPRETER + 0x500;
-    let second = INTERPRETER + 0x600;
-    for (pc, rbp) in [(first, 77), (second, 88)] {
-        m.cpu.saved[1] = rbp;
+    let outer = m.call(F);
+    let (first, second) = (G + 0x500, G + 0x600);
+    let mut record = m.cpu.rsp - 8;
+    for pc in [first, second] {
+        m.push(1);
         m.push(pc);
-        m.push(rbp);
-        m.add_sp(-16);
+        m.push(record);
+        record = m.cpu.rsp;
     }
+    m.add_sp(-16);
     m.call(F);
     m.ret();
     assert_eq!(m.callers(), [second, first, outer]);
+    m.add_sp(24);
     for pc in [second, first] {
-        m.add_sp(16);
-        m.pop();
         m.ret();
         assert_eq!(m.cpu.rip, pc);
+        m.add_sp(if pc == second { 16 } else { 8 });
     }
     assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
-    // Saved registers: of other code, with other words, or not below each other.
-    let built = |rip: u64, pc: u64, rbp: u64, apart: bool| {
+    // Saved registers: another code address, another pointer, or not below each other.
+    let built = |rip: u64, pc: u64, pointer: u64, apart: bool| {
         let mut m = Machine::new();
-        let outer = m.call(rip);
         m.cpu.saved[1] = 99;
+        let outer = m.call(rip);
+        m.push(1);
         m.push(pc);
         if apart {
             m.add_sp(-8);
         }
-        m.push(rbp);
+        m.push(pointer);
         m.callers() != [outer]
     };
-    assert!(built(INTERPRETER, first, 99, false));
-    assert!(!built(F, first, 99, false));
-    assert!(!built(INTERPRETER, F, 99, false));
-    assert!(!built(INTERPRETER, first, 98, false));
-    assert!(!built(INTERPRETER, first, 99, true));
+    let record = STACK - 16;
+    assert!(built(F, G, record, false));
+    assert!(!built(F, 7, record, false));
+    assert!(!built(F, G, record + 8, false));
+    assert!(!built(F, G, record, true));
+    let pc = INTERPRETER + 0x500;
+    assert!(built(INTERPRETER, pc, 99, false));
+    assert!(!built(F, pc, 99, false));
+    assert!(!built(INTERPRETER, G, 99, false));
+    assert!(!built(INTERPRETER, pc, 98, false));
+}
+
+#[test]
+fn a_pushed_address_is_returned_to_after_more_pushes() {
+    // V8 goes to a builtin, which goes on in the interpreter.
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.push(G + 0x40);
+    m.push(G);
+    for _ in 0..3 {
+        m.push(5);
+    }
+    m.add_sp(24);
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (G, vec![G + 0x40, outer]));
+    m.call(F);
+    m.ret();
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (G + 0x40, vec![outer]));
+    assert_eq!((m.stats().trampolines, m.stats().failures()), (1, 0));
+    // A word that was not pushed.
+    m.add_sp(-24);
+    m.words.0.insert(m.cpu.rsp, G);
+    m.ret();
+    assert_eq!(m.stats().unheld, 1);
 }
 
 #[test]

@@ -140,22 +140,48 @@ impl Tracker {
         is_it
     }
 
-    /// A push of rbp directly below a code address that was pushed, all in memory without a file:
-    /// the code builds the frame of another function, to which it will return (HotSpot replaces the
-    /// frames of a compiled function by those of interpreted ones).
+    /// A push of a frame pointer directly below a code address that was pushed: the code builds the
+    /// frame of another function, to which it will return (HotSpot and V8 replace the frame of a
+    /// compiled function by those of interpreted ones). The frame pointer points to where the
+    /// innermost frame has its own, below its return address; or it is rbp, and all is in memory
+    /// without a file.
     pub(super) fn build_frame(&mut self, before: &Cpu, after: &Cpu, world: &mut dyn World) {
         let slot = after.rsp.wrapping_add(8);
-        let is_frame = self.written_slot == slot
-            && self.chain.top().is_none_or(|f| slot < f.slot)
-            && world.word(after.rsp) == Some(before.saved[RBP]);
-        if !is_frame {
+        let top = self.chain.top().filter(|f| slot < f.slot);
+        let Some(top) = top.filter(|_| self.written_slot == slot) else {
+            return;
+        };
+        let pointer = world.word(after.rsp);
+        let is_linked = pointer == Some(top.slot.wrapping_sub(8));
+        if !is_linked && pointer != Some(before.saved[RBP]) {
             return;
         }
-        let pc = world.word(slot).filter(|&pc| world.is_code(pc));
-        if let Some(pc) = pc.filter(|&pc| world.is_generated(before.rip) && world.is_generated(pc))
-        {
+        let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
+            return;
+        };
+        if is_linked || world.is_generated(before.rip) && world.is_generated(pc) {
             self.push(slot, slot.wrapping_add(8), pc, before);
             self.entry = Entry::Past;
+        }
+    }
+
+    /// Notes a push to `slot`.
+    pub(super) fn note_push(&mut self, slot: u64) {
+        let above = slot.wrapping_add(8);
+        let goes_on = self.pushed.start <= above && above < self.pushed.end;
+        let end = if goes_on { self.pushed.end } else { above };
+        self.pushed = slot..end;
+    }
+
+    /// A `ret` to an address that was pushed, but not last. If a code address was pushed before it,
+    /// that is the return address of the function that starts.
+    pub(super) fn enter_pushed(&mut self, after: &Cpu, world: &mut dyn World) {
+        let slot = after.rsp;
+        let is_pushed = self.pushed.contains(&slot);
+        let is_inner = self.chain.top().is_none_or(|f| slot < f.slot);
+        let pc = world.word(slot).filter(|&pc| world.is_code(pc));
+        if let Some(pc) = pc.filter(|_| is_pushed && is_inner) {
+            self.push(slot, slot.wrapping_add(8), pc, after);
         }
     }
 
