@@ -73,7 +73,12 @@ fn agrees(said: Said, insn: Insn) -> bool {
         | (Said::MoveSp, Insn::MoveSp) => true,
         (Said::Other, insn) => matches!(
             insn,
-            Insn::Other | Insn::StoreTop | Insn::Pushf | Insn::Breakpoint | Insn::Syscall32
+            Insn::Other
+                | Insn::StoreTop
+                | Insn::StoreFrame
+                | Insn::Pushf
+                | Insn::Breakpoint
+                | Insn::Syscall32
         ),
         _ => false,
     }

@@ -4,5 +4,6 @@
 mod skip;
 
 mod generated;
+mod moved;
 mod programs;
 mod stacks;

@@ -30,7 +30,7 @@ pub enum Insn {
     Syscall32,
     /// A push of a register, an immediate or memory.
     Push,
-    /// A pop into a register other than rsp.
+    /// A pop into a register other than rsp, or into memory other than the word at rsp.
     Pop,
     /// `pushf`. The pushed word contains the trap flag of a single-stepping host.
     Pushf,
@@ -39,6 +39,8 @@ pub enum Insn {
     MoveSp,
     /// The word at rsp is written, but not by a push: as in a retpoline.
     StoreTop,
+    /// The word at rbp + 8 is written, where the return address is if rbp is a frame pointer.
+    StoreFrame,
     /// `int3`, or `int 3`.
     Breakpoint,
 }
@@ -50,6 +52,7 @@ pub const SYS_RT_SIGRETURN: u64 = 15;
 pub const INSN_BYTES_MAX: usize = 15;
 
 const RSP: u8 = 4;
+const RBP: u8 = 5;
 
 /// An instruction without its prefixes.
 struct Body<'a> {
@@ -96,6 +99,12 @@ impl Body<'_> {
             1 => Some(self.byte(opcode + 2) as i8),
             _ => None,
         })
+    }
+
+    /// Whether the memory operand is 8(%rbp).
+    fn is_above_frame_pointer(&self, opcode: usize) -> bool {
+        let (mode, _, rm) = self.modrm(opcode);
+        (mode, rm) == (1, RBP) && self.rex & 1 == 0 && self.byte(opcode + 1) == 8
     }
 
     /// The length of ModRM, SIB and displacement.
@@ -200,6 +209,9 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
     if loads_rsp {
         return Insn::MoveSp;
     }
+    if opcode == 0x8f && body.modrm(1).1 == 0 && body.based_on_rsp(1) != Some(Some(0)) {
+        return Insn::Pop;
+    }
     // Stores and read-modify-write with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
     let stores = match opcode {
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc7 | 0x8f => true,
@@ -208,6 +220,9 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
     };
     if stores && body.based_on_rsp(1) == Some(Some(0)) {
         return Insn::StoreTop;
+    }
+    if stores && body.is_above_frame_pointer(1) {
+        return Insn::StoreFrame;
     }
     Insn::Other
 }
@@ -318,6 +333,20 @@ mod tests {
         check(&[0x41, 0x57], Insn::Push);
         check(&[0xff, 0x35, 0, 0, 0, 0], Insn::Push);
         check(&[0x9c], Insn::Pushf);
+        check(&[0x8f, 2], Insn::Pop); // pop (%rdx)
+        check(&[0x8f, 0x45, 8], Insn::Pop); // pop 8(%rbp)
+        check(&[0x8f, 4, 0x24], Insn::StoreTop); // pop (%rsp)
+        check(&[0x8f, 0xc0], Insn::Pop); // pop %rax, the long form
+    }
+
+    #[test]
+    fn instructions_that_write_the_word_above_the_frame_pointer() {
+        check(&[0x48, 0x89, 0x45, 8], Insn::StoreFrame); // mov %rax, 8(%rbp)
+        check(&[0x48, 0xc7, 0x45, 8, 1, 0, 0, 0], Insn::StoreFrame); // movq $1, 8(%rbp)
+        check(&[0x48, 0x89, 0x45, 0xf8], Insn::Other); // mov %rax, -8(%rbp)
+        check(&[0x49, 0x89, 0x45, 8], Insn::Other); // mov %rax, 8(%r13)
+        check(&[0x48, 0x8b, 0x45, 8], Insn::Other); // mov 8(%rbp), %rax
+        check(&[0x48, 0x89, 0xe8], Insn::Other); // mov %rbp, %rax
     }
 
     #[test]

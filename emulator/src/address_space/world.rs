@@ -13,6 +13,11 @@ impl World for &AddressSpace {
         self.fetch(address, &mut [0]).is_ok()
     }
 
+    fn is_generated(&mut self, address: u64) -> bool {
+        let area = self.area(address).map(|(_, area)| area);
+        area.is_some_and(|area| !area.is_file()) && self.is_code(address)
+    }
+
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
         self.area(a).is_some_and(|(range, _)| range.contains(&b))
     }

@@ -114,6 +114,11 @@ impl World for Surroundings<'_> {
         self.maps.find(address).is_some_and(|m| m.execute)
     }
 
+    fn is_generated(&mut self, address: u64) -> bool {
+        let found = self.maps.find(address);
+        found.is_some_and(|m| m.execute && m.path().is_none())
+    }
+
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
         let found = self.maps.find(a);
         found.is_some_and(|m| m.range.contains(&b))

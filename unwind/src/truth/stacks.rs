@@ -22,6 +22,8 @@ pub trait World {
     fn word(&mut self, address: u64) -> Option<u64>;
     /// Whether `address` is in executable memory.
     fn is_code(&mut self, address: u64) -> bool;
+    /// Whether `address` is in executable memory that shows no file.
+    fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.
     fn same_mapping(&mut self, a: u64, b: u64) -> bool;
 }

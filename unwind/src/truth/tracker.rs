@@ -6,7 +6,10 @@
 //!
 //! - A call makes a frame, whatever it calls. In a `call next; pop %reg` thunk, the frame exists
 //!   until the pop takes its return address off the stack. Otherwise, a frame whose return address
-//!   was popped continues in the register, until a jump to that address, or a `ret` without it.
+//!   was popped continues in the register, until a jump to that address, or a `ret` without it. It
+//!   is in memory again, perhaps elsewhere, once the address is pushed.
+//! - A push of a return address and a jump to a function is a call, too. If it is the function's
+//!   own return address, the function has only moved it.
 //! - A frame lives until rsp rises above its return-address slot. So anything that lifts rsp drops
 //!   frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a C++ unwinder that throws.
 //!   As after a tail call, the code that still runs after that load (`__longjmp`) has the caller of
@@ -34,6 +37,7 @@
 mod arrival;
 mod interrupts;
 mod loans;
+mod moved;
 
 use super::stacks::{Chain, Claim, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
@@ -41,6 +45,7 @@ use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
 use alloc::vec::Vec;
 use arrival::Arrival;
 use core::ops::Range;
+use moved::Entry;
 
 /// A load of rsp at most this far above its value in a frame's caller is a `longjmp` into that
 /// caller; a coroutine's stack in a local array starts farther up.
@@ -50,6 +55,8 @@ const ALLOCA_MAX: u64 = 64 << 10;
 /// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as with
 /// `alloca` and the target is at most this far away.
 const SWITCH_TABLE_REACH: u64 = 64 << 10;
+/// The index of rbp in [`Cpu::saved`].
+const RBP: usize = 1;
 
 /// The shadow stack of one thread.
 #[derive(Clone, Debug)]
@@ -59,6 +66,12 @@ pub struct Tracker {
     limit: u64,
     /// The slot that the program last wrote as data at the top of the stack; 0 if none.
     written_slot: u64,
+    /// Whether the innermost frame's return address was pushed once more at its function's entry.
+    entry: Entry,
+    /// The words that were pushed one below the other.
+    pushed: Range<u64>,
+    /// The frame that the last load or rise of rsp dropped, alone.
+    dropped: Option<Held>,
     /// Whether nothing is known until a return proves a frame.
     doubt: bool,
     /// Where this chain is in its first or next instructions.
@@ -76,6 +89,9 @@ impl Tracker {
             limit: chain.limit(),
             chain,
             written_slot: 0,
+            entry: Entry::Past,
+            pushed: 0..0,
+            dropped: None,
             doubt: false,
             arrival: Arrival::Past,
             interrupted: Vec::new(),
@@ -224,6 +240,9 @@ impl Tracker {
         suspended: &mut Suspended,
         world: &mut dyn World,
     ) {
+        if !matches!(insn, Insn::Push | Insn::Other | Insn::Pop | Insn::Jump) {
+            self.dropped = None;
+        }
         match insn {
             Insn::Call { len, .. } => {
                 self.call_on_other_stack(before.rsp, suspended);
@@ -234,6 +253,7 @@ impl Tracker {
             }
             Insn::Ret => self.ret(before, after, suspended, world),
             Insn::JumpIndirect if self.leave_by_register(after) => {}
+            Insn::JumpIndirect if self.call_by_push(before, after, world) => {}
             Insn::JumpIndirect if self.arrive(before, after, suspended, world) => {}
             Insn::JumpIndirect => self.transfer(before, after, suspended, world),
             Insn::Far => {
@@ -242,15 +262,24 @@ impl Tracker {
             }
             Insn::MoveSp => self.load_sp(before, after, suspended, world),
             Insn::Push | Insn::Pushf => {
+                self.entry = self.entry.after_push();
+                if !self.put_back(after.rsp, world) && !self.revive(after.rsp, world) {
+                    self.build_frame(before, after, world);
+                }
                 self.written_slot = after.rsp;
-                self.put_back(after.rsp, world);
-                self.rise(after.rsp);
+                self.note_push(after.rsp);
+                self.rise(after.rsp, world);
             }
             Insn::StoreTop => {
                 self.written_slot = after.rsp;
-                let first = self.chain.last().first;
-                let top = self.chain.frames[first..].last_mut();
-                if let Some(top) = top.filter(|f| f.slot == after.rsp) {
+                self.put_back(after.rsp, world);
+                if let Some(top) = self.top_mut().filter(|f| f.slot == after.rsp) {
+                    top.rewritten = true;
+                }
+            }
+            Insn::StoreFrame => {
+                let slot = before.saved[RBP].wrapping_add(8);
+                if let Some(top) = self.top_mut().filter(|f| f.slot == slot) {
                     top.rewritten = true;
                 }
             }
@@ -262,7 +291,7 @@ impl Tracker {
             | Insn::Other
             | Insn::Pop
             | Insn::Jump
-            | Insn::Breakpoint => self.rise(after.rsp),
+            | Insn::Breakpoint => self.rise(after.rsp, world),
         }
     }
 
@@ -277,6 +306,8 @@ impl Tracker {
             thunk: entry.rip == pc,
             in_register: false,
         });
+        self.entry = Entry::At;
+        self.pushed.start = self.pushed.start.max(cfa);
         self.limit = self.chain.limit();
     }
 
@@ -285,50 +316,9 @@ impl Tracker {
         self.chain.frames[first..].last_mut()
     }
 
-    /// A pop took only the return address off the stack (glibc's `vfork`): the frame continues in a
-    /// register, unless the call only reads its own address.
-    fn keep_in_register(&mut self, sp: u64) -> bool {
-        let top = self.top_mut();
-        let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
-        let Some(held) = held.filter(|f| sp == f.cfa) else {
-            return false;
-        };
-        held.slot = held.cfa;
-        held.in_register = true;
-        self.limit = self.chain.limit();
-        true
-    }
-
-    /// A jump through a register to the return address in it is the return.
-    fn leave_by_register(&mut self, after: &Cpu) -> bool {
-        let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
-            return false;
-        };
-        self.chain.frames.pop();
-        self.limit = self.chain.limit();
-        let returns = held.pc == after.rip && held.cfa == after.rsp;
-        // Otherwise the slot had been written before: libgcc's eh_return goes to a landing pad this
-        // way.
-        self.stats.returns += u64::from(returns);
-        self.stats.rewritten += u64::from(!returns);
-        returns
-    }
-
-    /// The return address was pushed again.
-    fn put_back(&mut self, slot: u64, world: &mut dyn World) {
-        let top = self.top_mut();
-        let held = top.filter(|f| f.in_register && slot == f.cfa.wrapping_sub(8));
-        let Some(held) = held.filter(|f| world.word(slot) == Some(f.pc)) else {
-            return;
-        };
-        held.slot = slot;
-        held.in_register = false;
-        self.limit = self.chain.limit();
-    }
-
     /// rsp is `sp` after an instruction that does not load it from elsewhere.
-    fn rise(&mut self, sp: u64) {
-        if sp <= self.limit {
+    fn rise(&mut self, sp: u64, world: &mut dyn World) {
+        if sp <= self.limit || self.outlives(sp, world) {
             return;
         }
         self.pop_below(sp);
@@ -348,8 +338,11 @@ impl Tracker {
 
     fn pop_below(&mut self, sp: u64) {
         let count = self.chain.frames.len();
+        let top = self.chain.frames.last().copied();
         self.chain.pop_below(sp);
-        self.stats.dropped += (count - self.chain.frames.len()) as u64;
+        let dropped = count - self.chain.frames.len();
+        self.dropped = top.filter(|_| dropped == 1);
+        self.stats.dropped += dropped as u64;
     }
 
     fn cut_to_segment(&mut self, index: usize) {
@@ -360,9 +353,9 @@ impl Tracker {
 
     fn ret(&mut self, before: &Cpu, after: &Cpu, suspended: &mut Suspended, world: &mut dyn World) {
         let slot = before.rsp;
-        if self.chain.top().is_some_and(|f| f.in_register) {
-            // The popped address was discarded.
-            self.chain.frames.pop();
+        self.entry = Entry::Past;
+        if self.return_from_register(before, after) {
+            return self.rise(after.rsp, world);
         }
         let held = self.chain.top().copied().filter(|f| f.slot == slot);
         if let Some(held) = held {
@@ -382,13 +375,18 @@ impl Tracker {
             self.transfer(before, after, suspended, world);
         } else if self.written_slot == slot {
             self.stats.trampolines += 1;
+        } else if self.pushed.contains(&slot) {
+            self.stats.trampolines += 1;
+            self.enter_pushed(after, world);
         } else if self.chain.frames.is_empty() && self.chain.origin == Origin::Middle {
             // A return into a frame that was not observed.
         } else {
             self.stats.unheld += 1;
             self.doubt = true;
         }
-        self.rise(after.rsp);
+        self.rise(after.rsp, world);
+        self.dropped = None;
+        self.pushed.start = self.pushed.start.max(after.rsp);
     }
 
     /// rsp was loaded with an unrelated value.
@@ -401,7 +399,7 @@ impl Tracker {
     ) {
         let (old, new) = (before.rsp, after.rsp);
         let upward = old <= new;
-        if upward && new <= self.limit {
+        if upward && (new <= self.limit || self.outlives(new, world)) {
             return;
         }
         if let Some(chain) = suspended.claim(new, Claim::Exact, world) {

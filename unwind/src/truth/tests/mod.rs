@@ -4,6 +4,7 @@ mod anew;
 mod callbacks;
 mod copies;
 mod frames;
+mod moved;
 mod signals;
 mod switches;
 mod traps;
@@ -16,6 +17,8 @@ use alloc::vec::Vec;
 
 /// The addresses of code.
 const CODE: core::ops::Range<u64> = 0x1000..0x10_0000;
+/// The part of it that shows no file.
+const GENERATED: core::ops::Range<u64> = 0x8_0000..0x10_0000;
 /// Addresses that agree in all bits above these are in the same mapping.
 const MAPPING_BITS: u32 = 20;
 
@@ -28,6 +31,9 @@ impl World for Words {
     }
     fn is_code(&mut self, address: u64) -> bool {
         CODE.contains(&address)
+    }
+    fn is_generated(&mut self, address: u64) -> bool {
+        GENERATED.contains(&address)
     }
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
         a >> MAPPING_BITS == b >> MAPPING_BITS

@@ -1,0 +1,337 @@
+//! Return addresses that the program pops, moves and pushes.
+
+use super::*;
+
+/// Code without a file.
+const INTERPRETER: u64 = GENERATED.start;
+
+#[test]
+fn a_popped_return_address_outlives_a_rise_of_rsp() {
+    // V8 drops the arguments of a call: `pop %rcx; lea (%rsp,%rdx,8), %rsp; push %rcx; ret`.
+    for load in [false, true] {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.push(1);
+        m.push(2);
+        let back = m.call(G);
+        m.pop();
+        match load {
+            true => m.load_sp(m.cpu.rsp + 16),
+            false => m.add_sp(16),
+        }
+        assert_eq!(m.callers(), [back, outer]);
+        m.push(back);
+        let [.., held] = m.tracker.frames() else {
+            panic!("no frame");
+        };
+        assert_eq!((held.slot, held.cfa), (m.cpu.rsp, m.cpu.rsp + 8));
+        m.ret();
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+        m.ret();
+        assert_eq!((m.stats().returns, m.stats().failures()), (2, 0));
+    }
+}
+
+#[test]
+fn a_return_address_is_put_back_elsewhere() {
+    // HotSpot aligns rsp for compiled code: `pop %rax; sub $24, %rsp; push %rax`, or it stores it.
+    for store in [false, true] {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        let back = m.call(G);
+        m.pop();
+        m.add_sp(-24);
+        match store {
+            true => m.store_top(back),
+            false => m.push(back),
+        }
+        m.jump(G + 0x1000);
+        m.push(1);
+        let inner = m.call(F + 0x100);
+        assert_eq!(m.callers(), [inner, back, outer]);
+        m.ret();
+        m.pop();
+        m.ret();
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 2));
+        assert_eq!((m.stats().rewritten, m.stats().failures()), (0, 0));
+    }
+}
+
+#[test]
+fn an_interpreter_calls_by_a_push_and_a_jump() {
+    let mut m = Machine::new();
+    let outer = m.call(INTERPRETER);
+    let sender = m.cpu.rsp - 8;
+    m.push(7);
+    let back = INTERPRETER + 0x400;
+    m.push(back);
+    m.jump(INTERPRETER + 0x800);
+    assert_eq!(m.callers(), [back, outer]);
+    // The method makes room for its locals above its return address.
+    m.pop();
+    m.push(0);
+    m.push(0);
+    m.push(back);
+    m.push(5);
+    let inner = m.call(F);
+    assert_eq!(m.callers(), [inner, back, outer]);
+    m.ret();
+    m.pop();
+    m.pop();
+    m.load_sp(sender);
+    assert_eq!(m.callers(), [back, outer]);
+    m.jump(back);
+    assert_eq!(m.callers(), [outer]);
+    m.add_sp(8);
+    m.ret();
+    let stats = m.stats();
+    assert_eq!((stats.calls, stats.returns), (3, 3));
+    assert_eq!((stats.dropped, stats.failures()), (0, 0));
+}
+
+#[test]
+fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
+    let call = |rip: u64, pushed: u64, target: u64, behind_call: bool| {
+        let mut m = Machine::new();
+        let outer = m.call(rip);
+        if behind_call {
+            m.words.0.insert(pushed - 8, 0xe8 << 24);
+        }
+        m.push(pushed);
+        m.jump(target);
+        m.callers() != [outer]
+    };
+    // A saved register with the address of a function, before a switch.
+    assert!(!call(F, G, F + 0x40, false));
+    assert!(!call(F, INTERPRETER, F + 0x40, false));
+    assert!(!call(INTERPRETER, G, F, false));
+    assert!(!call(INTERPRETER, 7, F, false));
+    assert!(!call(F, G, F + 0x40, true));
+    assert!(call(F, G, FAR, true));
+    assert!(call(INTERPRETER, INTERPRETER + 0x40, G, false));
+    // What is at rsp was not pushed last, or rsp is where the caller's return address is.
+    let mut m = Machine::new();
+    let outer = m.call(INTERPRETER);
+    m.push(INTERPRETER + 0x40);
+    m.push(1);
+    m.add_sp(8);
+    m.jump(INTERPRETER + 0x80);
+    assert_eq!(m.callers(), [outer]);
+    m.pop();
+    m.store_top(INTERPRETER + 0x40);
+    m.jump(INTERPRETER + 0x80);
+    assert_eq!(m.callers(), [outer]);
+}
+
+#[test]
+fn a_tail_call_with_fewer_arguments_moves_its_return_address_up() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.push(1);
+    m.push(2);
+    let back = m.call(G);
+    m.push(3);
+    m.words.0.insert(m.cpu.rsp + 16, back);
+    m.add_sp(16);
+    assert_eq!(m.callers(), [back, outer]);
+    let truth = m.tracker.truth(&m.cpu);
+    assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+    assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+}
+
+#[test]
+fn what_only_resembles_a_moved_return_address_is_none() {
+    // Recursion: what is there is the return address of the caller's own frame.
+    let mut m = Machine::new();
+    m.call(F);
+    let back = m.call(F);
+    m.push(1);
+    m.cpu.rip = back - 5;
+    assert_eq!(m.call(F), back);
+    m.add_sp(16);
+    assert_eq!(m.callers(), [back, START + 5]);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().dropped), (vec![START + 5], 1));
+}
+
+#[test]
+fn a_tail_call_with_more_arguments_moves_its_return_address_down() {
+    // V8: `push (%rsp)`. HotSpot aligns rsp for compiled code: `mov (%rsp), %rax; and $-16, %rsp;
+    // push %rax`.
+    for room in [0, 24] {
+        let mut m = Machine::new();
+        let outer = m.call(INTERPRETER);
+        m.push(1);
+        let back = m.call(INTERPRETER + 0x100);
+        m.jump(INTERPRETER + 0x180);
+        m.add_sp(-room);
+        m.push(back);
+        m.jump(INTERPRETER + 0x200);
+        assert_eq!(m.callers(), [back, outer]);
+        let truth = m.tracker.truth(&m.cpu);
+        assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
+        // Recursion: the same address, but that of another call.
+        m.push(1);
+        m.push(back);
+        m.jump(INTERPRETER + 0x200);
+        assert_eq!(m.callers(), [back, back, outer]);
+        m.ret();
+        let inner = m.call(F);
+        m.ret();
+        m.push(back);
+        m.jump(INTERPRETER + 0x200);
+        assert_eq!(m.callers(), [back, back, outer]);
+        m.ret();
+        m.pop();
+        m.ret();
+        assert_ne!(inner, back);
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 4));
+        assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+    }
+}
+
+#[test]
+fn a_return_by_an_address_that_was_popped_and_stored_unseen() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let back = m.call(G);
+    m.pop();
+    m.add_sp(-32);
+    m.words.0.insert(m.cpu.rsp + 8, back);
+    m.add_sp(8);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+    assert_eq!(m.stats().failures(), 0);
+}
+
+#[test]
+fn a_return_address_is_read_before_rsp_leaves_it_and_pushed_again() {
+    for load in [false, true] {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.push(1);
+        m.push(2);
+        let back = m.call(G);
+        m.push(3);
+        match load {
+            true => m.load_sp(m.cpu.rsp + 32),
+            false => m.add_sp(32),
+        }
+        m.push(back);
+        assert_eq!(m.callers(), [back, outer]);
+        m.ret();
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+        assert_eq!((m.stats().dropped, m.stats().trampolines), (0, 0));
+        // Another word, or something was called in between.
+        let back = m.call(G);
+        m.add_sp(8);
+        m.push(1);
+        m.push(back);
+        assert_eq!(m.callers(), [outer]);
+        m.add_sp(16);
+        let back = m.call(G);
+        m.add_sp(8);
+        m.call(G);
+        m.ret();
+        m.push(back);
+        assert_eq!(m.callers(), [outer]);
+    }
+}
+
+#[test]
+fn code_builds_frames() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let (first, second) = (G + 0x500, G + 0x600);
+    let mut record = m.cpu.rsp - 8;
+    for pc in [first, second] {
+        m.push(1);
+        m.push(pc);
+        m.push(record);
+        record = m.cpu.rsp;
+    }
+    m.add_sp(-16);
+    m.call(F);
+    m.ret();
+    assert_eq!(m.callers(), [second, first, outer]);
+    m.add_sp(24);
+    for pc in [second, first] {
+        m.ret();
+        assert_eq!(m.cpu.rip, pc);
+        m.add_sp(if pc == second { 16 } else { 8 });
+    }
+    assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
+    // Saved registers: another code address, another pointer, or not below each other.
+    let built = |rip: u64, pc: u64, pointer: u64, apart: bool| {
+        let mut m = Machine::new();
+        m.cpu.saved[1] = 99;
+        let outer = m.call(rip);
+        m.push(1);
+        m.push(pc);
+        if apart {
+            m.add_sp(-8);
+        }
+        m.push(pointer);
+        m.callers() != [outer]
+    };
+    let record = STACK - 16;
+    assert!(built(F, G, record, false));
+    assert!(!built(F, 7, record, false));
+    assert!(!built(F, G, record + 8, false));
+    assert!(!built(F, G, record, true));
+    let pc = INTERPRETER + 0x500;
+    assert!(built(INTERPRETER, pc, 99, false));
+    assert!(!built(F, pc, 99, false));
+    assert!(!built(INTERPRETER, G, 99, false));
+    assert!(!built(INTERPRETER, pc, 98, false));
+}
+
+#[test]
+fn a_pushed_address_is_returned_to_after_more_pushes() {
+    // V8 goes to a builtin, which goes on in the interpreter.
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.push(G + 0x40);
+    m.push(G);
+    for _ in 0..3 {
+        m.push(5);
+    }
+    m.add_sp(24);
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (G, vec![G + 0x40, outer]));
+    m.call(F);
+    m.ret();
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (G + 0x40, vec![outer]));
+    assert_eq!((m.stats().trampolines, m.stats().failures()), (1, 0));
+    // A word that was not pushed.
+    m.add_sp(-24);
+    m.words.0.insert(m.cpu.rsp, G);
+    m.ret();
+    assert_eq!(m.stats().unheld, 1);
+}
+
+#[test]
+fn a_return_address_is_written_through_the_frame_pointer() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    m.call(G);
+    let slot = m.cpu.rsp;
+    m.push(1);
+    m.cpu.saved[1] = m.cpu.rsp;
+    m.words.0.insert(slot, F + 0x40);
+    m.step(Insn::StoreFrame, m.cpu.rip + 4, m.cpu.rsp);
+    m.pop();
+    m.ret();
+    assert_eq!((m.callers(), m.stats().rewritten), (vec![outer], 1));
+    assert_eq!(m.stats().failures(), 0);
+    // Another object.
+    m.call(G);
+    m.cpu.saved[1] = m.cpu.rsp;
+    m.step(Insn::StoreFrame, m.cpu.rip + 4, m.cpu.rsp);
+    m.words.0.insert(m.cpu.rsp, F + 0x40);
+    m.ret();
+    assert_eq!(m.stats().mismatched, 1);
+}

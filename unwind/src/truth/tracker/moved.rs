@@ -1,0 +1,237 @@
+//! Return addresses that the program moves itself: popped into a register or memory, pushed again
+//! elsewhere, and pushed in place of a call.
+//!
+//! An adapter between two calling conventions takes its return address off the stack, moves rsp, and
+//! puts the address back (HotSpot between interpreted and compiled code, V8 to drop arguments). An
+//! interpreter pushes the address at which it continues, jumps to the method, and the method pops it
+//! and jumps back.
+
+use super::{RBP, SWITCH_TABLE_REACH, Tracker};
+use crate::insn::ends_with_call;
+use crate::truth::TrueKind;
+use crate::truth::stacks::{Cpu, Held, World};
+
+/// What was pushed since the running function was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Entry {
+    /// Nothing: rsp is where its return address is.
+    At,
+    /// One word.
+    Pushed,
+    /// More, or something was called.
+    Past,
+}
+
+impl Entry {
+    pub(super) const fn after_push(self) -> Entry {
+        match self {
+            Entry::At => Entry::Pushed,
+            Entry::Pushed | Entry::Past => Entry::Past,
+        }
+    }
+}
+
+impl Tracker {
+    /// A pop took only the return address off the stack (glibc's `vfork`): the frame continues in a
+    /// register, unless the call only reads its own address.
+    pub(super) fn keep_in_register(&mut self, sp: u64) -> bool {
+        let top = self.top_mut();
+        let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
+        let Some(held) = held.filter(|f| sp == f.cfa) else {
+            return false;
+        };
+        held.slot = held.cfa;
+        held.in_register = true;
+        self.limit = self.chain.limit();
+        true
+    }
+
+    /// Whether the innermost frame outlives a rise of rsp to `sp`, above its slot but not above that
+    /// of its caller: because its return address is in a register, or was copied to `sp` (a tail
+    /// call with more or fewer arguments on the stack).
+    pub(super) fn outlives(&mut self, sp: u64, world: &mut dyn World) -> bool {
+        let segment = self.chain.last();
+        let Some((top, outer)) = self.chain.frames[segment.first..].split_last_mut() else {
+            return false;
+        };
+        let end = outer.last().map_or(segment.high, |f| f.slot);
+        if sp < top.cfa || sp > end || top.kind != TrueKind::Call || top.thunk {
+            return false;
+        }
+        if top.in_register {
+            (top.slot, top.cfa) = (sp, sp);
+        } else if sp < end && world.word(sp) == Some(top.pc) {
+            (top.slot, top.cfa) = (sp, sp.wrapping_add(8));
+        } else {
+            return false;
+        }
+        self.limit = self.chain.limit();
+        true
+    }
+
+    /// A `ret` while a return address is in a register: it returns to that address, which was stored
+    /// again without our notice, or the address was discarded.
+    pub(super) fn return_from_register(&mut self, before: &Cpu, after: &Cpu) -> bool {
+        let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
+            return false;
+        };
+        self.chain.frames.pop();
+        self.limit = self.chain.limit();
+        let is_outer = self.chain.top().is_some_and(|f| f.slot == before.rsp);
+        let returns = held.pc == after.rip && !is_outer;
+        self.stats.returns += u64::from(returns);
+        self.doubt &= !returns;
+        returns
+    }
+
+    /// A jump through a register to the return address in it is the return.
+    pub(super) fn leave_by_register(&mut self, after: &Cpu) -> bool {
+        let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
+            return false;
+        };
+        self.chain.frames.pop();
+        self.limit = self.chain.limit();
+        let returns = held.pc == after.rip && held.cfa == after.rsp;
+        // Otherwise the slot had been written before: libgcc's eh_return goes to a landing pad this
+        // way.
+        self.stats.returns += u64::from(returns);
+        self.stats.rewritten += u64::from(!returns);
+        self.doubt &= !returns;
+        returns
+    }
+
+    /// The word at rsp was written. If it is the return address that was popped, it is in memory
+    /// again, perhaps elsewhere.
+    pub(super) fn put_back(&mut self, slot: u64, world: &mut dyn World) -> bool {
+        let Some(held) = self.top_mut().filter(|f| f.in_register) else {
+            return false;
+        };
+        if slot >= held.cfa || world.word(slot) != Some(held.pc) {
+            return false;
+        }
+        held.slot = slot;
+        held.cfa = slot.wrapping_add(8);
+        held.in_register = false;
+        self.limit = self.chain.limit();
+        true
+    }
+
+    /// A push, the first since rsp left a frame without a return. If it is of the frame's return
+    /// address, the program had read it before: V8's `mov 8(%rbp), %rcx; mov (%rbp), %rbp;
+    /// lea 8(%r15), %rsp; push %rcx; ret`.
+    pub(super) fn revive(&mut self, slot: u64, world: &mut dyn World) -> bool {
+        let Some(held) = self.dropped.take() else {
+            return false;
+        };
+        let is_it = held.kind == TrueKind::Call
+            && !held.thunk
+            && self.chain.top().is_none_or(|f| slot < f.slot)
+            && world.word(slot) == Some(held.pc);
+        if is_it {
+            self.chain.frames.push(Held {
+                slot,
+                cfa: slot.wrapping_add(8),
+                in_register: false,
+                ..held
+            });
+            self.stats.dropped -= 1;
+            self.limit = self.chain.limit();
+        }
+        is_it
+    }
+
+    /// A push of a frame pointer directly below a code address that was pushed: the code builds the
+    /// frame of another function, to which it will return (HotSpot and V8 replace the frame of a
+    /// compiled function by those of interpreted ones). The frame pointer points to where the
+    /// innermost frame has its own, below its return address; or it is rbp, and all is in memory
+    /// without a file.
+    pub(super) fn build_frame(&mut self, before: &Cpu, after: &Cpu, world: &mut dyn World) {
+        let slot = after.rsp.wrapping_add(8);
+        let top = self.chain.top().filter(|f| slot < f.slot);
+        let Some(top) = top.filter(|_| self.written_slot == slot) else {
+            return;
+        };
+        let pointer = world.word(after.rsp);
+        let is_linked = pointer == Some(top.slot.wrapping_sub(8));
+        if !is_linked && pointer != Some(before.saved[RBP]) {
+            return;
+        }
+        let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
+            return;
+        };
+        if is_linked || world.is_generated(before.rip) && world.is_generated(pc) {
+            self.push(slot, slot.wrapping_add(8), pc, before);
+            self.entry = Entry::Past;
+        }
+    }
+
+    /// Notes a push to `slot`.
+    pub(super) fn note_push(&mut self, slot: u64) {
+        let above = slot.wrapping_add(8);
+        let goes_on = self.pushed.start <= above && above < self.pushed.end;
+        let end = if goes_on { self.pushed.end } else { above };
+        self.pushed = slot..end;
+    }
+
+    /// A `ret` to an address that was pushed, but not last. If a code address was pushed before it,
+    /// that is the return address of the function that starts.
+    pub(super) fn enter_pushed(&mut self, after: &Cpu, world: &mut dyn World) {
+        let slot = after.rsp;
+        let is_pushed = self.pushed.contains(&slot);
+        let is_inner = self.chain.top().is_none_or(|f| slot < f.slot);
+        let pc = world.word(slot).filter(|&pc| world.is_code(pc));
+        if let Some(pc) = pc.filter(|_| is_pushed && is_inner) {
+            self.push(slot, slot.wrapping_add(8), pc, after);
+        }
+    }
+
+    /// An indirect jump to a function, with a return address at rsp that was pushed there last: a
+    /// call. The jump may as well be a switch, after a register was saved that contains a code
+    /// address. So the target must be far away and the address behind a call; or both the jump and
+    /// the address are in memory without a file, as with an interpreter that a program generates.
+    pub(super) fn call_by_push(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        world: &mut dyn World,
+    ) -> bool {
+        let slot = after.rsp;
+        let entry = core::mem::replace(&mut self.entry, Entry::Past);
+        let top = self.chain.top();
+        if let Some(top) = top.filter(|f| f.slot <= slot) {
+            if top.slot == slot {
+                self.entry = Entry::At;
+            }
+            return false;
+        }
+        if self.written_slot != slot || self.chain.last().pending.is_some() {
+            return false;
+        }
+        let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
+            return false;
+        };
+        let cfa = slot.wrapping_add(8);
+        if entry == Entry::Pushed
+            && let Some(top) = self.top_mut().filter(|f| f.pc == pc)
+        {
+            // The function has made room for more arguments, or aligned rsp.
+            (top.slot, top.cfa) = (slot, cfa);
+            self.entry = Entry::At;
+            self.limit = self.chain.limit();
+            return true;
+        }
+        let is_far = before.rip.abs_diff(after.rip) >= SWITCH_TABLE_REACH;
+        let mut is_behind_call = || {
+            let bytes = world.word(pc.wrapping_sub(8));
+            bytes.is_some_and(|bytes| ends_with_call(bytes.to_le_bytes()))
+        };
+        let is_call =
+            is_far && is_behind_call() || world.is_generated(before.rip) && world.is_generated(pc);
+        if !is_call {
+            return false;
+        }
+        self.stats.calls += 1;
+        self.push(slot, cfa, pc, after);
+        true
+    }
+}
