@@ -401,6 +401,15 @@ impl Observer for Checker<'_> {
             false => self.end(core, insn, next),
         }
     }
+
+    #[inline(always)]
+    fn next_wanted(&mut self, insn: &Executed) -> usize {
+        self.next_store(insn.index)
+    }
+
+    fn stopped(&mut self, insn: &Executed, left: u64) {
+        self.run_stopped(insn, left);
+    }
 }
 
 impl Checker<'_> {
