@@ -111,7 +111,7 @@ impl Checker<'_> {
         if let Stores::At(operand) = self.code.stores(stores) {
             let address = operand.address(core);
             let end = address.wrapping_add(operand.size.into());
-            if end > self.lowest_slot {
+            if self.slots.are_in(address, end) {
                 self.end_run();
                 self.store(core, set, address..end);
             }
