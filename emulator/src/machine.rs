@@ -8,6 +8,7 @@ use crate::op::{Flow, Op};
 use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
 use hashbrown::{HashMap, HashSet};
+use std::ops::Range;
 
 /// A block of decoded instructions. Within a generation, a number always stands for the same
 /// instructions at the same addresses.
@@ -48,6 +49,21 @@ pub trait Observer {
 
     /// The instruction was executed; the next one is at `next`.
     fn after(&mut self, core: &Core, insn: &Executed, next: u64);
+
+    /// Asked after [`Observer::before`]: the index of the operation before which the observer wants
+    /// to be called again, or the number of operations in the block. What is before it is executed
+    /// at the speed of no observer. An index that is not behind `insn` asks for all calls.
+    #[inline(always)]
+    fn next_wanted(&mut self, insn: &Executed) -> usize {
+        let _ = insn;
+        0
+    }
+
+    /// Of the instructions that were executed without calls, the last `left` were not executed:
+    /// `insn`, which stopped, and those after it.
+    fn stopped(&mut self, insn: &Executed, left: u64) {
+        let _ = (insn, left);
+    }
 }
 
 /// Observes nothing.
@@ -384,31 +400,56 @@ impl<O: Observer> Observer for Repeated<'_, O> {
 #[inline(always)]
 fn run_block<O: Observer>(core: &mut Core, block: &Block, observer: &mut O) -> Left {
     core.state.rip = block.start;
-    let mut begun = false;
-    for (index, op) in block.ops.iter().enumerate() {
-        if O::WANTED && !begun {
-            observer.before(core, &executed(block, index));
-            begun = op.len == 0;
+    let mut index = 0;
+    while O::WANTED && index < block.ops.len() {
+        let insn = executed(block, index);
+        let end = insn.index as usize + 1;
+        observer.before(core, &insn);
+        let wanted = observer.next_wanted(&insn).min(block.ops.len());
+        let (op, flow) = run_ops(core, block, index..wanted.max(end));
+        match flow {
+            Flow::Stop if wanted >= end => {
+                let left = block.ops[op..wanted].iter().map(Op::instructions).sum();
+                observer.stopped(&executed(block, op), left);
+            }
+            Flow::Next | Flow::Jump if wanted < end => {
+                let next = match flow {
+                    Flow::Jump => core.state.rip,
+                    _ => insn.rip.wrapping_add(insn.len.into()),
+                };
+                observer.after(core, &insn, next);
+            }
+            _ => {}
         }
-        match (op.run)(core, op) {
-            Flow::Next => {
-                if O::WANTED && op.len != 0 {
-                    begun = false;
-                    let insn = executed(block, index);
-                    observer.after(core, &insn, insn.rip.wrapping_add(op.len.into()));
-                }
-            }
-            Flow::Jump => {
-                if O::WANTED {
-                    observer.after(core, &executed(block, index), core.state.rip);
-                }
-                return Left::By(1);
-            }
-            Flow::Stop => return Left::Stopped { op: index },
+        match flow {
+            Flow::Next => index = op,
+            Flow::Jump => return Left::By(1),
+            Flow::Stop => return Left::Stopped { op },
         }
     }
-    core.state.rip = block.end;
-    Left::By(0)
+    match run_ops(core, block, index..block.ops.len()) {
+        (_, Flow::Next) => {
+            core.state.rip = block.end;
+            Left::By(0)
+        }
+        (_, Flow::Jump) => Left::By(1),
+        (op, Flow::Stop) => Left::Stopped { op },
+    }
+}
+
+/// Executes operations of a block up to one that does not go on to the next one. Returns its index,
+/// or the end.
+#[inline(always)]
+fn run_ops(core: &mut Core, block: &Block, range: Range<usize>) -> (usize, Flow) {
+    let begin = range.start;
+    let end = range.end;
+    for (done, op) in block.ops[range].iter().enumerate() {
+        match (op.run)(core, op) {
+            Flow::Next => {}
+            flow => return (begin + done, flow),
+        }
+    }
+    (end, Flow::Next)
 }
 
 /// The instruction that contains operation `index`.

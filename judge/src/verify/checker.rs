@@ -11,6 +11,7 @@ mod now;
 mod process;
 mod quiet;
 mod slots;
+mod stray;
 mod whole;
 mod wrong;
 
@@ -32,6 +33,7 @@ use process::OtherProcess;
 use quiet::Run;
 use slots::Site;
 use std::collections::HashMap;
+use stray::SlotsRead;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
@@ -147,9 +149,9 @@ pub struct Checker<'a> {
     no_table: u8,
     /// What has changed since.
     changed: Parts,
-    /// What the last outcome depends on, and the lowest stack slot that any claim reads.
+    /// What the last outcome depends on, and the slots that the claims read.
     depends: Parts,
-    lowest_slot: u64,
+    slots: SlotsRead,
     run: Run,
     /// The instruction that is being executed.
     index: u32,
@@ -219,7 +221,7 @@ impl<'a> Checker<'a> {
             no_table: 0,
             changed: claim::ALL,
             depends: 0,
-            lowest_slot: 0,
+            slots: SlotsRead::EVERYWHERE,
             run: Run::NONE,
             index: 0,
             class: Insn::Other,
@@ -310,7 +312,6 @@ impl<'a> Checker<'a> {
         let gpr = |number| core.state.gpr(number);
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
         self.work.frames += 1;
-        self.lowest_slot = held.slot;
         for which in 0..self.finders.len() {
             let number = known.claims[which];
             let last = &self.judged[which];
@@ -344,11 +345,11 @@ impl<'a> Checker<'a> {
                 Claim::Slow => self.judged[which] = Judged::NOTHING,
             }
             let judged = &self.judged[which];
-            self.lowest_slot = self.lowest_slot.min(judged.lowest);
             self.wrong |= u8::from(judged.wrong != 0) << which;
         }
         self.depends = known.depends;
         self.no_table = known.no_table;
+        self.slots = self.slots_read(held);
         if known.has_slow {
             self.judge_slow(core, rip, set);
         } else if self.elide {
@@ -400,6 +401,15 @@ impl Observer for Checker<'_> {
             true => self.number += 1,
             false => self.end(core, insn, next),
         }
+    }
+
+    #[inline(always)]
+    fn next_wanted(&mut self, insn: &Executed) -> usize {
+        self.next_store(insn.index)
+    }
+
+    fn stopped(&mut self, insn: &Executed, left: u64) {
+        self.run_stopped(insn, left);
     }
 }
 

@@ -72,6 +72,8 @@ pub(super) struct Simple {
     saved: [Saved; 6],
     /// The offset of the lowest slot from the CFA, in bytes.
     lowest: i32,
+    /// The offset of the highest slot.
+    highest: i32,
     depends: Parts,
 }
 
@@ -96,9 +98,11 @@ pub(super) struct Judged {
     pub(super) claim: u32,
     pub(super) wrong: Wrong,
     /// The CFA that it gave.
-    cfa: u64,
+    pub(super) cfa: u64,
     /// The lowest slot that it names.
     pub(super) lowest: u64,
+    /// The end of the highest one.
+    pub(super) end: u64,
 }
 
 impl Judged {
@@ -108,6 +112,7 @@ impl Judged {
         wrong: 0,
         cfa: 0,
         lowest: u64::MAX,
+        end: 0,
     };
 
     /// Records the result of claim `number`, which is `simple`. It is written field by field,
@@ -118,6 +123,7 @@ impl Judged {
         self.wrong = wrong;
         self.cfa = cfa;
         self.lowest = cfa.wrapping_add_signed(simple.lowest.into());
+        self.end = cfa.wrapping_add_signed(i64::from(simple.highest) + 8);
     }
 
     /// The result for a claim that is a part of this one: the wrong bits within `part`, and the
@@ -177,7 +183,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
     let ra = slot(rule.ra)?;
     let number = hardware_number(base)?;
     let mut depends = FRAME | SLOTS | PART_OF[number as usize];
-    let mut lowest = ra;
+    let (mut lowest, mut highest) = (ra, ra);
     let mut saved = [Saved::Nothing; 6];
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         if !carries.contains(reg) {
@@ -192,7 +198,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
             }
             value => {
                 let offset = slot(value)?;
-                lowest = lowest.min(offset);
+                (lowest, highest) = (lowest.min(offset), highest.max(offset));
                 Saved::At(offset)
             }
         };
@@ -205,6 +211,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
         ra,
         saved,
         lowest,
+        highest,
         depends,
     })
 }

@@ -361,6 +361,22 @@ impl Code {
         }
     }
 
+    /// The instructions from that at `index` on, at most `most`, up to the next one that stores: the
+    /// index of the last one, and their number. They are in one [run](Code::run).
+    #[inline]
+    pub(super) fn to_store(&self, index: u32, most: u32) -> (u32, u32) {
+        let (mut last, mut count) = (index, 1);
+        while count < most {
+            let next = self.next_index(last);
+            let known = self.instructions.get((self.met.current + next) as usize);
+            if known.is_none_or(|known| known.more != NO_STORES) {
+                break;
+            }
+            (last, count) = (next, count + 1);
+        }
+        (last, count)
+    }
+
     #[cold]
     fn find_run(&mut self, index: u32) -> u32 {
         let first = self.met.current as usize + index as usize;

@@ -111,11 +111,35 @@ impl Checker<'_> {
         if let Stores::At(operand) = self.code.stores(stores) {
             let address = operand.address(core);
             let end = address.wrapping_add(operand.size.into());
-            if end > self.lowest_slot {
+            if self.slots.are_in(address, end) {
                 self.end_run();
                 self.store(core, set, address..end);
             }
         }
+    }
+
+    /// The index of the next store of a run, or of its end; 0 if there is none. All before it is
+    /// counted as executed.
+    #[inline(always)]
+    pub(super) fn next_store(&mut self, index: u32) -> usize {
+        if !self.run.is_active() {
+            return 0;
+        }
+        let most = self.run.len - self.run.started + 1;
+        let (last, count) = self.code.to_store(index, most);
+        self.run.started += count - 1;
+        self.run.last = last;
+        self.number += u64::from(count);
+        last as usize + 1
+    }
+
+    /// The last `left` instructions that were counted as executed were not: `insn` stopped.
+    #[cold]
+    pub(super) fn run_stopped(&mut self, insn: &Executed, left: u64) {
+        self.number -= left;
+        // It has started.
+        self.run.started -= left.saturating_sub(1) as u32;
+        self.run.last = insn.index;
     }
 
     /// Counts what has been executed of a run, if there is one, and ends it.

@@ -72,10 +72,17 @@ impl Checker<'_> {
     #[inline]
     pub(super) fn about_to_push(&mut self, core: &Core, set: u32) {
         let rsp = core.state.gpr(4);
-        if self.lowest_slot < rsp {
+        let pushes = matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. });
+        let from = match self.class {
+            _ if pushes => rsp.saturating_sub(8),
+            // It stores nothing.
+            Insn::Pop => rsp,
+            _ => 0,
+        };
+        if self.slots.are_in(from, rsp) {
             self.changed |= claim::SLOTS;
-            if matches!(self.class, Insn::Push | Insn::Pushf | Insn::Call { .. }) {
-                self.store(core, set, rsp.saturating_sub(8)..rsp);
+            if pushes {
+                self.store(core, set, from..rsp);
             }
         }
     }
@@ -93,7 +100,7 @@ impl Checker<'_> {
             Stores::Nothing => {}
             Stores::String(elements) => {
                 let range = elements.range(core);
-                if range.end > self.lowest_slot {
+                if self.slots.are_in(range.start, range.end) {
                     self.store(core, set, range);
                 }
             }
@@ -106,15 +113,15 @@ impl Checker<'_> {
             Stores::At(operand) => {
                 let address = operand.address(core);
                 let end = address.wrapping_add(operand.size.into());
-                if end > self.lowest_slot {
+                if self.slots.are_in(address, end) {
                     self.store(core, set, address..end);
                 }
             }
         }
     }
 
-    /// Handles a store that does not end below the lowest slot of the innermost frame. `set` is the
-    /// set of claims at the instruction.
+    /// Handles a store into slots that claims read, or above the lowest one of the innermost frame.
+    /// `set` is the set of claims at the instruction.
     #[inline(never)]
     pub(super) fn store(&mut self, core: &Core, set: u32, range: Range<u64>) {
         let frames = self.tracker.frames();

@@ -43,14 +43,28 @@ fn rows(inside: i32) -> Vec<(u64, Rule)> {
     ]
 }
 
+/// rbp, which is not a frame pointer: an address in the stack's memory, below the frames.
+const BELOW: u64 = SP - 0x800;
+/// mov [rbp + 8 * rbx - 8], rbp; nop; nop: with a step of 2, it makes the word right that is rbp by
+/// the frame-pointer rule, in the third round.
+const STORES_BELOW: [u8; 7] = [0x48, 0x89, 0x6c, 0xdd, 0xf8, 0x90, 0x90];
+
 /// Distances inside the loop for the tables: right and wrong ones.
 const TABLES: [i32; 3] = [24, 32, 24];
 
 /// Runs the code with these tables until it ends, by this many instructions at a time.
 fn result(code: &[u8], tables: &[i32], slice: u64, elide: bool) -> (Vec<Told>, Results) {
     let tables = tables.iter().map(|&inside| Rows::of(rows(inside)));
-    let engines = engines(tables.collect());
+    result_of(code, tables.collect(), slice, elide)
+}
+
+fn result_of(code: &[u8], tables: Vec<Rows>, slice: u64, elide: bool) -> (Vec<Told>, Results) {
+    let engines = engines(tables);
     let mut machine = machine(code);
+    machine.core.state.set_gpr(5, BELOW);
+    // A word of 0 would be no return address.
+    let word = BELOW + 8;
+    machine.core.memory.poke(word, &[1; 8]).expect("mapped");
     let mut checker = checker(&engines, &machine, code, elide);
     while machine.run(slice, &mut checker) == Exit::Limit {}
     let results = checker.finish().0;
@@ -107,6 +121,37 @@ fn a_store_that_meets_a_slot_for_the_first_time_ends_a_run() {
     let behind = [0x20, 0x21, 0x22, 0x23, 0x26, 0x28, 0x2c, 0x2d];
     assert_eq!(wrong, behind.map(|at| (at, Reg::Rbx, 1)));
     assert_eq!(results.stores.all.len(), 1);
+}
+
+/// A row with a wrong CFA reads words that are in no frame. Only a store to these ends a run.
+#[test]
+fn a_store_to_where_a_wrong_row_reads_ends_a_run() {
+    let tables = || {
+        let frame_pointer = vec![(0, Rule::OUTERMOST), (0x10, Rule::FRAME_POINTER)];
+        vec![Rows::of(rows(24)), Rows::of(frame_pointer)]
+    };
+    let code = looping(STORES_BELOW, 2);
+    let (expected, one_by_one) = result_of(&code, tables(), u64::MAX, false);
+    for slice in [u64::MAX, 1, 3, 8] {
+        let (told, results) = result_of(&code, tables(), slice, true);
+        assert_eq!(told, expected, "{slice}");
+        assert_eq!(results.tallies, one_by_one.tallies, "{slice}");
+    }
+    let at = |offset| expected.iter().filter(move |t| (t.0, t.2) == (1, offset));
+    let counts = |offset| at(offset).map(|t| (t.4, t.5)).collect::<Vec<_>>();
+    let others = |rbp| [(Reg::Rbx, 3), (Reg::Rbp, rbp), (Reg::Rsp, 3)];
+    assert_eq!(
+        (counts(0x1c), counts(0x22)),
+        (others(3).into(), others(2).into())
+    );
+    // A store elsewhere makes nothing be evaluated again.
+    let frames = |middle| {
+        let results = result_of(&looping(middle, 2), tables(), u64::MAX, true).1;
+        results.work.frames
+    };
+    let elsewhere = [0x48, 0x89, 0x6c, 0xdd, 0x40, 0x90, 0x90];
+    assert_eq!(frames(elsewhere), frames([0x90; 7]));
+    assert!(frames(STORES_BELOW) > frames(elsewhere));
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! The memory that the last outcome depends on.
+//!
+//! Slots of a right row are in the frame. A row with a wrong CFA names slots anywhere: where rbp has
+//! another use, those of the frame-pointer rule are in the heap, or nowhere. Only a store to just
+//! these changes its outcome.
+
+use super::Checker;
+use unwind_sim_unwind::truth::Held;
+
+/// The slots that the last outcome depends on, and all live slots.
+#[derive(Clone, Copy)]
+pub(super) struct SlotsRead {
+    /// The lowest one, without those that rows with a wrong CFA name elsewhere.
+    lowest: u64,
+    /// Where those are.
+    stray_start: u64,
+    stray_end: u64,
+}
+
+impl SlotsRead {
+    /// Any memory may be a slot.
+    pub(super) const EVERYWHERE: SlotsRead = SlotsRead {
+        lowest: 0,
+        stray_start: u64::MAX,
+        stray_end: 0,
+    };
+
+    /// Whether a store from `start` to `end` may change one of them.
+    #[inline(always)]
+    pub(super) fn are_in(&self, start: u64, end: u64) -> bool {
+        end > self.lowest || (start < self.stray_end && end > self.stray_start)
+    }
+}
+
+impl Checker<'_> {
+    /// The slots that the outcome in the frame `held` depends on.
+    ///
+    /// The live slots are all at or above those of right rows, if there is one stack and the row
+    /// that says where registers are saved has the right CFA. Otherwise nothing is taken for
+    /// elsewhere.
+    #[inline]
+    pub(super) fn slots_read(&self, held: &Held) -> SlotsRead {
+        let is_right = |which: usize| self.judged[which].cfa == held.cfa;
+        let has_stray =
+            self.carries_all.is_none_or(is_right) && self.tracker.stacks().nth(1).is_none();
+        let mut slots = SlotsRead {
+            lowest: held.slot,
+            ..SlotsRead::EVERYWHERE
+        };
+        for judged in &self.judged[..self.finders.len()] {
+            if has_stray && judged.cfa != held.cfa && judged.lowest < judged.end {
+                slots.stray_start = slots.stray_start.min(judged.lowest);
+                slots.stray_end = slots.stray_end.max(judged.end);
+            } else {
+                slots.lowest = slots.lowest.min(judged.lowest);
+            }
+        }
+        slots
+    }
+}
