@@ -35,7 +35,8 @@ pub(crate) struct Args {
     play: super::step::PlayArgs,
 }
 
-pub(crate) fn run(args: Args) -> Result<Status> {
+/// `tool` is the whole command line, of which `--step` is a part.
+pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
     let mut out = output::stdout();
     let demo = match &args.name {
         None => {
@@ -46,8 +47,10 @@ pub(crate) fn run(args: Args) -> Result<Status> {
     };
     #[cfg(feature = "terminal")]
     if args.step {
-        return super::step::demo(demo, args.play);
+        return super::step::demo(demo, args.play, tool);
     }
+    #[cfg(not(feature = "terminal"))]
+    let _ = tool;
     #[cfg(feature = "terminal")]
     if args.play.is_given() {
         bail!("--script plays keys of the stepper: unwind-sim demo NAME --step --script FILE");

@@ -133,7 +133,7 @@ pub(crate) fn run() -> ExitCode {
     }
     let given = Given::new(&tool, inner);
     let result = match cli.command {
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(args, &tool),
         #[cfg(feature = "machine")]
         Command::Record(args) => record::run(&args),
         Command::Import(args) => import::run(&args, &given),

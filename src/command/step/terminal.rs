@@ -1,13 +1,12 @@
 //! The stepper in this process's terminal, or played from a script.
 
-use super::super::Cli;
 use super::super::again::{Given, STEP};
 use super::super::output;
 use super::super::states::Shown;
 use super::super::status::Status;
 use super::{Args, PlayArgs};
 use anyhow::{Context, Result, bail};
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -78,7 +77,7 @@ pub(super) fn show(
 }
 
 /// Steps through the recording of a demo, with the walks that it tells of.
-pub(crate) fn demo(demo: &Demo, play: PlayArgs) -> Result<Status> {
+pub(crate) fn demo(demo: &Demo, play: PlayArgs, tool: &clap::Command) -> Result<Status> {
     let name = demo.name;
     if !demo.is_trace() {
         bail!("the demo `{name}` has no stacks to step through; unwind-sim demo {name} tells it");
@@ -87,13 +86,11 @@ pub(crate) fn demo(demo: &Demo, play: PlayArgs) -> Result<Status> {
     let mut words = vec!["unwind-sim".to_owned(), "step".to_owned()];
     words.extend(demo.options());
     words.push(file.clone());
-    let mut tool = Cli::command();
-    tool.build();
     let matches = tool.clone().try_get_matches_from(words)?;
     let (_, matches) = matches.subcommand().context("the command is step")?;
     let mut args = Args::from_arg_matches(matches)?;
     args.play = play;
-    let given = Given::new(&tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
+    let given = Given::new(tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
     args.states.of_opened(demo.input()?, file.clone(), |shown| {
         show(&args, &given, &[file.into()], shown, 0)
     })
