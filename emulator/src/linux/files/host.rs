@@ -16,9 +16,13 @@ use nix::sys::stat::{self, Mode, UtimensatFlags};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{self, Gid, Uid, UnlinkatFlags};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+#[cfg(target_os = "linux")]
+use std::fs::OpenOptions;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::rc::Rc;
