@@ -209,9 +209,7 @@ fn main() {
     println!("geometric means of the ratios, ours / theirs:");
     println!("  Unicorn {}, on all programs:", version("unicorn-engine"));
     let hooked = mean(&ratios.hooked);
-    println!(
-        "    ours without checks, Unicorn with a code hook  {hooked:.2} (goal {HOOK_GOAL})"
-    );
+    println!("    ours without checks, Unicorn with a code hook  {hooked:.2} (goal {HOOK_GOAL})");
     println!(
         "    both with a hook for every instruction         {:.2}",
         mean(&ratios.both)

@@ -10,9 +10,9 @@ use crate::timing::cpu_time;
 use std::ops::Range;
 use std::time::Duration;
 use unwind_sim_emulator::address_space::{Change, PAGE_SIZE};
-use unwind_sim_emulator::linux::{Outcome, Kernel, ProcessObserver, ProcessOptions};
+use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessObserver, ProcessOptions};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Executed, Observer, Permissions, Core};
+use unwind_sim_emulator::{AddressSpace, Core, Executed, Observer, Permissions};
 
 /// A program of this machine.
 pub struct Program<'a> {
@@ -95,6 +95,8 @@ fn start(program: &Program<'_>) -> Kernel {
             .iter()
             .map(|variable| variable.as_bytes().to_vec())
             .collect(),
+        // Unicorn has no AVX.
+        processor: "v2".parse().expect("a processor"),
         ..ProcessOptions::default()
     };
     let started = Kernel::start(program.args[0].as_bytes(), options);
