@@ -14,8 +14,9 @@ impl World for &AddressSpace {
     }
 
     fn is_generated(&mut self, address: u64) -> bool {
+        // An object may be a file that another process has written.
         let area = self.area(address).map(|(_, area)| area);
-        area.is_some_and(|area| !area.is_file()) && self.is_code(address)
+        area.is_some_and(|area| !area.is_file() && area.object().is_none()) && self.is_code(address)
     }
 
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {

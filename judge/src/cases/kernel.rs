@@ -19,7 +19,7 @@ use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::model::{self, ImageIndex, KernelSample, Region, RegionRole, Sample};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::elf;
-use unwind_sim_unwind::image::{Image, Owner};
+use unwind_sim_unwind::image::{Bytes, Image, Owner};
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Task};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -147,10 +147,12 @@ impl<'a> Kernel<'a> {
             let end = segment.address().saturating_add(segment.size());
             let range = begin..end.next_multiple_of(PAGE_SIZE);
             let data = segment.data().map_err(|e| fail(e.to_string()))?;
-            let mapped = memory.map(range, Permissions::ALL);
+            // Of a file: the truth takes code in other memory for that of a JIT compiler.
+            let mut pages = vec![0; (segment.address() - begin) as usize];
+            pages.extend_from_slice(data);
+            let pages = Bytes::from_vec(pages);
+            let mapped = memory.map_file(range, Permissions::ALL, pages, 0);
             mapped.map_err(|e| fail(format!("a segment at {begin:#x}: {e}")))?;
-            let written = memory.poke(segment.address(), data);
-            written.map_err(|e| fail(e.to_string()))?;
         }
         let symbols = file.symbols();
         let symbols = symbols.filter_map(|s| Some((s.name().ok()?.to_owned(), s.address())));

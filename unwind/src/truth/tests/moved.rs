@@ -109,6 +109,12 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
     assert!(!call(F, G, F + 0x40, true));
     assert!(call(F, G, FAR, true));
     assert!(call(INTERPRETER, INTERPRETER + 0x40, G, false));
+    let mut m = Machine::new();
+    m.cpu.saved[0] = INTERPRETER + 0x40;
+    let outer = m.call(INTERPRETER);
+    m.push(INTERPRETER + 0x40);
+    m.jump(G);
+    assert_eq!(m.callers(), [outer], "a saved register");
     // What is at rsp was not pushed last, or rsp is where the caller's return address is.
     let mut m = Machine::new();
     let outer = m.call(INTERPRETER);
@@ -264,8 +270,9 @@ fn code_builds_frames() {
     }
     assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
     // Saved registers: another code address, another pointer, or not below each other.
-    let built = |rip: u64, pc: u64, pointer: u64, apart: bool| {
+    let built_with = |rbx: u64, rip: u64, pc: u64, pointer: u64, apart: bool| {
         let mut m = Machine::new();
+        m.cpu.saved[0] = rbx;
         m.cpu.saved[1] = 99;
         let outer = m.call(rip);
         m.push(1);
@@ -276,6 +283,7 @@ fn code_builds_frames() {
         m.push(pointer);
         m.callers() != [outer]
     };
+    let built = |rip, pc, pointer, apart| built_with(0, rip, pc, pointer, apart);
     let record = STACK - 16;
     assert!(built(F, G, record, false));
     assert!(!built(F, 7, record, false));
@@ -286,6 +294,8 @@ fn code_builds_frames() {
     assert!(!built(F, pc, 99, false));
     assert!(!built(INTERPRETER, G, 99, false));
     assert!(!built(INTERPRETER, pc, 98, false));
+    // A prologue: push %rbx; push %rbp.
+    assert!(!built_with(pc, INTERPRETER, pc, 99, false));
 }
 
 #[test]

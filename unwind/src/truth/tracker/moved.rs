@@ -31,6 +31,12 @@ impl Entry {
     }
 }
 
+/// Whether code in memory without a file has pushed an address of such code. One that is in a
+/// callee-saved register is more likely saved there.
+fn is_generated(pc: u64, before: &Cpu, world: &mut dyn World) -> bool {
+    !before.saved.contains(&pc) && world.is_generated(before.rip) && world.is_generated(pc)
+}
+
 impl Tracker {
     /// A pop took only the return address off the stack (glibc's `vfork`): the frame continues in a
     /// register, unless the call only reads its own address.
@@ -159,7 +165,7 @@ impl Tracker {
         let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
             return;
         };
-        if is_linked || world.is_generated(before.rip) && world.is_generated(pc) {
+        if is_linked || is_generated(pc, before, world) {
             self.push(slot, slot.wrapping_add(8), pc, before);
             self.entry = Entry::Past;
         }
@@ -225,8 +231,7 @@ impl Tracker {
             let bytes = world.word(pc.wrapping_sub(8));
             bytes.is_some_and(|bytes| ends_with_call(bytes.to_le_bytes()))
         };
-        let is_call =
-            is_far && is_behind_call() || world.is_generated(before.rip) && world.is_generated(pc);
+        let is_call = is_far && is_behind_call() || is_generated(pc, before, world);
         if !is_call {
             return false;
         }
