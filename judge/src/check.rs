@@ -5,6 +5,7 @@
 //! register even if no frame is lost.
 
 use crate::target;
+use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::cache::Cache;
@@ -15,7 +16,7 @@ use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::row::{Row, TableKind};
-use unwind_sim_unwind::step::{Stepped, step};
+use unwind_sim_unwind::step::{Stepped, first_doubt, step};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 use unwind_sim_unwind::walk::Place;
 
@@ -59,12 +60,7 @@ pub fn true_frame(truth: &Truth, live: &Regs, index: usize) -> Option<Frame> {
     let mut frame = Frame::top(regs);
     frame.topmost = false;
     frame.slot = truth.slot(index);
-    frame.pc = match this.kind {
-        TrueKind::Call => CodeAddress::Return(this.pc),
-        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-            CodeAddress::Instruction(this.pc)
-        }
-    };
+    frame.pc = this.address();
     Some(frame)
 }
 
@@ -81,6 +77,20 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// The first of the true frames `range` that may have contradictions. See [`first_doubt`].
+    pub fn first_doubt(
+        &self,
+        finder: &dyn Finder,
+        range: Range<usize>,
+        cache: &mut Cache,
+    ) -> Option<usize> {
+        let place = Place {
+            space: self.space,
+            memory: self.memory,
+        };
+        first_doubt(finder, &place, (self.truth, self.live), range, cache)
+    }
+
     /// All contradictions between `finder`'s rule in true frame `index` and the true caller. The
     /// root has no caller and is not checked.
     pub fn check_frame(
@@ -89,6 +99,9 @@ impl Subject<'_> {
         index: usize,
         cache: &mut Cache,
     ) -> Vec<Contradiction> {
+        if self.first_doubt(finder, index..index + 1, cache).is_none() {
+            return Vec::new();
+        }
         let Some(mut frame) = true_frame(self.truth, self.live, index) else {
             return Vec::new();
         };
@@ -167,13 +180,7 @@ impl Subject<'_> {
         if caller.pc.value() == next.pc {
             // If an address is wrongly taken for a return address or for an interrupted
             // instruction, the caller's row is looked up at the wrong address.
-            let kind = match next.kind {
-                TrueKind::Call => CodeAddress::Return(next.pc),
-                TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-                    CodeAddress::Instruction(next.pc)
-                }
-            };
-            let [given, truth] = [caller.pc, kind].map(|pc| pc.lookup(finder.lookup()));
+            let [given, truth] = [caller.pc, next.address()].map(|pc| pc.lookup(finder.lookup()));
             if given != truth {
                 let code = Code::WrongReturnAddress;
                 out.push(Contradiction {

@@ -127,36 +127,37 @@ impl Comparison {
                 (outcome.ended(), 0, pc)
             }
         };
-        let location = Location::of(view.space, pc);
+        let location = || Location::of(view.space, pc);
+        let place = match by {
+            GroupBy::Cause => None,
+            GroupBy::Function => Some(place_name(&location())),
+            GroupBy::Instruction => Some(location().to_string()),
+        };
+        let key = GroupKey {
+            column,
+            class: class_of(outcome),
+            letter: outcome.verdict.letter(),
+            code,
+            place,
+        };
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.count += 1;
+            return;
+        }
         let contradiction = outcome
             .diagnosis
             .as_ref()
             .and_then(|d| d.contradiction.as_ref());
-        let place = match by {
-            GroupBy::Cause => None,
-            GroupBy::Function => Some(place_name(&location)),
-            GroupBy::Instruction => Some(location.to_string()),
-        };
-        let letter = outcome.verdict.letter();
         let group = Group {
-            count: 0,
+            count: 1,
             sample: view.number,
             verdict: outcome.verdict,
             frame,
-            location,
+            location: location(),
             row: contradiction.and_then(|c| c.row.as_ref()).map(|r| r.source),
             values: contradiction.map(|c| c.to_string()),
         };
-        self.groups
-            .entry(GroupKey {
-                column,
-                class: class_of(outcome),
-                letter,
-                code,
-                place,
-            })
-            .or_insert(group)
-            .count += 1;
+        self.groups.insert(key, group);
     }
 
     /// The groups of a column, by class, with the largest first.

@@ -125,7 +125,10 @@ fn latent(
     cache: &mut Cache,
 ) -> Option<Diagnosis> {
     let mut found: Option<Contradiction> = None;
-    for frame in from..subject.truth.frames().len() {
+    let count = subject.truth.frames().len();
+    let mut next = from;
+    while let Some(frame) = subject.first_doubt(finder, next..count, cache) {
+        next = frame + 1;
         let all = subject.check_frame(finder, frame, cache);
         let Some(worst) = all.into_iter().min_by_key(Contradiction::class) else {
             continue;

@@ -1,5 +1,9 @@
 //! Runs one unwinder on one stack from one start: the chain, the verdict and the cause.
 
+mod brief;
+
+pub use brief::{Desk, Room};
+
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
 use crate::unjudged::Unjudged;
@@ -15,6 +19,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
+
 use unwind_sim_unwind::walk::{Limits, Place, walk};
 
 /// An unwinder. If it finds rules in tables, the rules can be queried.
@@ -297,47 +302,94 @@ fn judged(
     cache: &mut Cache,
 ) -> Outcome {
     let truth = &view.sample.truth;
-    // The sample before a case corrupted it on purpose, with all of its memory: what a short copy
-    // hides is not a fault of a row.
-    let sound = view.pristine.unwrap_or(view.sample);
-    // Fake registers describe the caller of the fetching function, whatever the variant does with
-    // them. Frames inside that caller are not expected.
-    let mark = match variant {
-        Variant::Hardware => None,
-        Variant::Fake(_) => Some(sound.regs.sampled.rsp()),
-    };
-    let from = expected_from(truth, view.live().rsp(), mark);
+    let from = from(view, variant);
     let (of_frames, ground) = judge(&chain, truth, from);
     let verdict = at_boundary(view, of_frames, &chain, from);
-    let (all, live) = (
-        sound.memory(),
-        sound.regs.live().copied().unwrap_or_default(),
-    );
-    let subject = Subject {
-        space: view.space,
-        memory: &all,
-        truth,
-        live: &live,
-    };
-    let walked = Walked {
-        chain: &chain,
-        ended: end_code(&chain, verdict, &ground),
-        start: stack.start,
-        is_fake: variant != Variant::Hardware,
-        left_wrong: verdict != of_frames,
-        place: Place {
-            space: stack.space,
-            memory: stack.memory,
-        },
-    };
-    let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
-    Outcome {
+    let left_wrong = verdict != of_frames;
+    let judged = Judged {
         chain,
         verdict,
         ground,
-        unjudged: Unjudged::by_truth(verdict, truth, from),
         from,
-        diagnosis,
+        left_wrong,
+    };
+    let all = sound(view).memory();
+    judged.diagnosed(view, stack, &all, variant, finder, cache)
+}
+
+/// The sample before a case corrupted it on purpose, with all of its memory: what a short copy
+/// hides is not a fault of a row.
+fn sound<'a>(view: &View<'a>) -> &'a Sample<'a> {
+    view.pristine.unwrap_or(view.sample)
+}
+
+/// The true frame that a chain from this start should begin with. Fake registers describe the
+/// caller of the fetching function, whatever the variant does with them: frames inside that caller
+/// are not expected.
+fn from(view: &View<'_>, variant: Variant) -> usize {
+    let mark = match variant {
+        Variant::Hardware => None,
+        Variant::Fake(_) => Some(sound(view).regs.sampled.rsp()),
+    };
+    expected_from(&view.sample.truth, view.live().rsp(), mark)
+}
+
+/// A chain with its verdict, before its cause is known.
+struct Judged {
+    chain: Chain,
+    verdict: Verdict,
+    ground: Ground,
+    from: usize,
+    /// All frames are right, but not what a kernel's unwinder left the kernel with.
+    left_wrong: bool,
+}
+
+impl Judged {
+    /// Adds the cause; `all` is all memory of the sound sample.
+    fn diagnosed(
+        self,
+        view: &View<'_>,
+        stack: &Stack<'_>,
+        all: &dyn Memory,
+        variant: Variant,
+        finder: Option<&dyn Finder>,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let Judged {
+            chain,
+            verdict,
+            ground,
+            from,
+            left_wrong,
+        } = self;
+        let truth = &view.sample.truth;
+        let live = sound(view).regs.live().copied().unwrap_or_default();
+        let subject = Subject {
+            space: view.space,
+            memory: all,
+            truth,
+            live: &live,
+        };
+        let walked = Walked {
+            chain: &chain,
+            ended: end_code(&chain, verdict, &ground),
+            start: stack.start,
+            is_fake: variant != Variant::Hardware,
+            left_wrong,
+            place: Place {
+                space: stack.space,
+                memory: stack.memory,
+            },
+        };
+        let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
+        Outcome {
+            chain,
+            verdict,
+            ground,
+            unjudged: Unjudged::by_truth(verdict, truth, from),
+            from,
+            diagnosis,
+        }
     }
 }
 

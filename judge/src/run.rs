@@ -2,7 +2,7 @@
 
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
-use crate::engine::{Engine, Outcome, Setting};
+use crate::engine::{Desk, Engine, Outcome, Room, Setting};
 use crate::ground::{Ending, ProofTally, Proofs, with_truth};
 use crate::input::{Input, InputError};
 use crate::kernel;
@@ -131,6 +131,14 @@ pub struct Run {
     pub group_by: GroupBy,
 }
 
+/// Whether outcomes have the frames of their chains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Frames {
+    Kept,
+    /// Only as far as the verdict needs them.
+    Dropped,
+}
+
 /// A callback for every outcome, with the sample and the index of the column.
 pub type Take<'a> = dyn FnMut(&View<'_>, usize, &Outcome) -> Result<(), RunError> + 'a;
 
@@ -176,6 +184,20 @@ impl Run {
         filter: &Filter,
         take: &mut Take<'_>,
     ) -> Result<(), RunError> {
+        self.for_each_as(input, filter, Frames::Kept, take)
+    }
+
+    fn for_each_as(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        frames: Frames,
+        take: &mut Take<'_>,
+    ) -> Result<(), RunError> {
+        // Another chain than the truth is compared with the frames.
+        let is_brief =
+            frames == Frames::Dropped && matches!(self.against, Against::Truth | Against::Proof(_));
+        let mut room = Room::default();
         let columns = self.columns();
         let mut caches: Vec<Cache> = self.engines.iter().map(|_| Cache::new()).collect();
         let mut reference = Cache::new();
@@ -202,14 +224,20 @@ impl Run {
             });
             let sample = proven.as_ref().unwrap_or(view.sample);
             let view = &View { sample, ..*view };
+            let setting = &self.setting;
+            let mut desk = is_brief.then(|| Desk::new(view, setting, std::mem::take(&mut room)));
             for (i, column) in columns.iter().enumerate() {
                 let engine = &self.engines[column.engine];
                 let variant = column.variant_for(view);
                 let cache = &mut caches[column.engine];
-                let mut outcome = engine.examine(view, variant, &self.setting, cache);
+                let mut outcome = match &mut desk {
+                    Some(desk) => engine.verdict(desk, variant, setting, cache),
+                    None => engine.examine(view, variant, setting, cache),
+                };
                 self.judge(view, *column, &mut outcome, &mut reference);
                 take(view, i, &outcome)?;
             }
+            room = desk.map(Desk::into_room).unwrap_or_default();
             Ok(())
         })
     }
@@ -309,14 +337,19 @@ impl Run {
     ) -> Result<Comparison, RunError> {
         let mut comparison = Comparison::new(self.columns().len());
         let mut last = None;
-        self.for_each(input, filter, &mut |view, column, outcome| {
-            if last.replace(view.number) != Some(view.number) {
-                comparison.add_sample(view);
-                tell(comparison.samples);
-            }
-            comparison.add(column, view, outcome, self.group_by);
-            Ok(())
-        })?;
+        self.for_each_as(
+            input,
+            filter,
+            Frames::Dropped,
+            &mut |view, column, outcome| {
+                if last.replace(view.number) != Some(view.number) {
+                    comparison.add_sample(view);
+                    tell(comparison.samples);
+                }
+                comparison.add(column, view, outcome, self.group_by);
+                Ok(())
+            },
+        )?;
         Ok(comparison)
     }
 

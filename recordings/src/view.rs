@@ -62,6 +62,15 @@ impl<'a> View<'a> {
         self.world?.name(self.sample.pid, self.sample.tid)
     }
 
+    /// The memory that a walk can read.
+    pub fn memory(&self, view: MemoryView) -> Regions<'a> {
+        let memory = self.sample.memory();
+        match view {
+            MemoryView::Cpu => memory,
+            MemoryView::Copy(bytes) => memory.profiler_copy(self.live().rsp(), bytes),
+        }
+    }
+
     /// The mappings of the user space behind the sample.
     pub fn user_mappings(&self) -> Option<&'a AddressSpace> {
         if self.sample.kernel.is_none() {
@@ -83,15 +92,6 @@ impl View<'_> {
         Branches {
             stacks: &self.sample.branches,
             stitched: self.stitched,
-        }
-    }
-
-    /// The memory that a walk can read.
-    pub fn memory(&self, view: MemoryView) -> Regions<'_> {
-        let memory = self.sample.memory();
-        match view {
-            MemoryView::Cpu => memory,
-            MemoryView::Copy(bytes) => memory.profiler_copy(self.live().rsp(), bytes),
         }
     }
 }

@@ -194,6 +194,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
     let columns = run.columns();
     let names = run.column_names();
     let mut comparison = Comparison::new(columns.len());
+    let mut writer = json::ChainWriter::default();
     let mut last = None;
     run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
         if last != Some(view.number) {
@@ -210,8 +211,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
         if args.json {
             let unwinder = run.engines[columns[column].engine].name();
             let start = columns[column].variant_for(view).as_str();
-            serde_json::to_writer(&mut *out, &json::chain(view, unwinder, start, outcome))?;
-            writeln!(out)?;
+            writer.write(&mut *out, view, unwinder, start, outcome)?;
         } else {
             write!(
                 out,

@@ -243,6 +243,33 @@ impl Sink for Addresses {
     }
 }
 
+/// Where a frame is: what a verdict needs to know of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// The instruction address or return address.
+    pub pc: u64,
+    /// The address of the word that `pc` was read from.
+    pub slot: Option<u64>,
+    /// The stack pointer in the frame, if known.
+    pub sp: Option<u64>,
+}
+
+/// A sink that keeps only where the frames are.
+#[derive(Clone, Debug, Default)]
+pub struct Links(pub Vec<Link>);
+
+impl Sink for Links {
+    const DETAIL: bool = false;
+    #[inline]
+    fn frame(&mut self, step: Step<'_>) {
+        self.0.push(Link {
+            pc: step.pc.value(),
+            slot: step.slot,
+            sp: (step.sp != 0).then_some(step.sp),
+        });
+    }
+}
+
 /// A sink that keeps everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

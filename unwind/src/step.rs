@@ -3,6 +3,12 @@
 //! The walk is an optimized loop. This is the same step in its plain form, for checks and
 //! explanations that apply a rule to registers of their choice.
 
+#[cfg(feature = "truth")]
+mod confirm;
+
+#[cfg(feature = "truth")]
+pub use confirm::first_doubt;
+
 use crate::apply;
 use crate::cache::Cache;
 use crate::chain::Words;

@@ -11,7 +11,7 @@ mod boundary;
 
 pub use boundary::judge_boundary;
 
-use crate::chain::{Chain, End, Found, Frame};
+use crate::chain::{Chain, End, Found, Frame, Link};
 use crate::reason::{Code, Reason};
 use crate::truth::{TrueKind, Truth};
 use alloc::vec::Vec;
@@ -146,15 +146,6 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A frame to be compared: its pc, slot and sp.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Link {
-    pc: u64,
-    slot: Option<u64>,
-    /// The stack pointer in the frame, if known.
-    sp: Option<u64>,
-}
-
 /// The index of the first true frame that a walk with this mark should find: the first whose sp is
 /// above the mark. The innermost frame's sp is `live_sp`.
 pub fn expected_from(truth: &Truth, live_sp: u64, first_frame: Option<u64>) -> usize {
@@ -195,42 +186,69 @@ impl Ground {
 
 /// Judges `chain` against the frames of `truth` from index `from`.
 pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
-    against_links(chain, &true_links(truth, from), truth.is_complete())
+    let found: Vec<Link> = chain.frames.iter().map(link).collect();
+    let truth_links = true_links(truth, from).collect::<Vec<_>>();
+    Claim::of(chain, &found).judge(&truth_links, truth.is_complete())
 }
 
 /// Judges `chain` against a walk of the same stack that serves as the truth, as far as it got.
 pub fn judge_against(chain: &Chain, reference: &Chain) -> (Verdict, Ground) {
+    let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let links: Vec<Link> = reference.frames.iter().map(link).collect();
-    against_links(chain, &links, reference.end.reason == Reason::RootReached)
+    let complete = reference.end.reason == Reason::RootReached;
+    Claim::of(chain, &found).judge(&links, complete)
 }
 
-fn against_links(chain: &Chain, truth: &[Link], complete: bool) -> (Verdict, Ground) {
-    let found: Vec<Link> = chain.frames.iter().map(link).collect();
-    let mut ground = ground(&found, truth, complete);
-    let code = chain.end.reason.code();
-    let never_began = code == Code::RegistersMissing && chain.frames.is_empty();
-    if never_began || code == Code::NoBranchRecords {
-        return (Verdict::Unsupported, ground);
+/// What a walk claims: the frames, and that they end so.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The frames, innermost first.
+    pub frames: &'a [Link],
+    /// Why the walk ended.
+    pub end: &'a End,
+    /// Whether a frame was found by a scan of the stack.
+    pub guessed: bool,
+    /// Whether the unwinder itself reports the chain as unreliable.
+    pub refused: bool,
+}
+
+impl<'a> Claim<'a> {
+    fn of(chain: &'a Chain, frames: &'a [Link]) -> Claim<'a> {
+        Claim {
+            frames,
+            end: &chain.end,
+            guessed: chain.frames.iter().any(|f| f.found == Found::Guess),
+            refused: chain.refused,
+        }
     }
-    if truth.is_empty() {
-        return (Verdict::Unjudged, ground);
+
+    /// Judges it against the true frames; `complete` means that they end with the root.
+    pub fn judge(&self, truth: &[Link], complete: bool) -> (Verdict, Ground) {
+        let (compared, mut ground) = compare(self.frames, truth, complete);
+        let code = self.end.reason.code();
+        let never_began = code == Code::RegistersMissing && self.frames.is_empty();
+        if never_began || code == Code::NoBranchRecords {
+            return (Verdict::Unsupported, ground);
+        }
+        if truth.is_empty() {
+            return (Verdict::Unjudged, ground);
+        }
+        if code == Code::Cycle {
+            return (Verdict::Looped, ground);
+        }
+        let mut verdict = compared;
+        if verdict == Verdict::Ok {
+            verdict = at_root(self.end, ground.known);
+            let is_root = self.end.reason == Reason::RootReached;
+            ground.end_not_claimed = verdict == Verdict::Ok && !is_root;
+        }
+        let verdict = match verdict {
+            Verdict::Ok if self.guessed || self.refused => Verdict::OkUnproven,
+            verdict if verdict.is_wrong() && self.refused => Verdict::Refused,
+            verdict => verdict,
+        };
+        (verdict, ground)
     }
-    if code == Code::Cycle {
-        return (Verdict::Looped, ground);
-    }
-    let mut verdict = compare(&found, truth, complete);
-    if verdict == Verdict::Ok {
-        verdict = at_root(&chain.end, ground.known);
-        let is_root = chain.end.reason == Reason::RootReached;
-        ground.end_not_claimed = verdict == Verdict::Ok && !is_root;
-    }
-    let guessed = chain.frames.iter().any(|f| f.found == Found::Guess);
-    let verdict = match verdict {
-        Verdict::Ok if guessed || chain.refused => Verdict::OkUnproven,
-        verdict if verdict.is_wrong() && chain.refused => Verdict::Refused,
-        verdict => verdict,
-    };
-    (verdict, ground)
 }
 
 /// The verdict on a chain that has exactly the true frames, up to the root.
@@ -251,12 +269,11 @@ fn at_root(end: &End, frames: u32) -> Verdict {
     }
 }
 
-fn ground(found: &[Link], truth: &[Link], complete: bool) -> Ground {
-    let hits = align(found, truth);
+fn ground(found: &[Link], hits: &[Option<usize>], truth: &[Link], complete: bool) -> Ground {
     let same = |(f, hit): (&Link, &Option<usize>)| hit.is_some_and(|t| truth[t].pc == f.pc);
     Ground {
         known: truth.len() as u32,
-        found: found.iter().zip(&hits).filter(|&pair| same(pair)).count() as u32,
+        found: found.iter().zip(hits).filter(|&pair| same(pair)).count() as u32,
         complete: complete && !truth.is_empty(),
         end_not_claimed: false,
         at_last: hits
@@ -270,20 +287,20 @@ fn ground(found: &[Link], truth: &[Link], complete: bool) -> Ground {
 /// For each frame of `chain`, the index of the same frame in `truth` (searched from `from`).
 pub fn align_chain(chain: &Chain, truth: &Truth, from: usize) -> Vec<Option<usize>> {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
-    let hits = align(&found, &true_links(truth, from));
+    let truth_links = true_links(truth, from).collect::<Vec<_>>();
+    let hits = align(&found, &truth_links);
     hits.into_iter().map(|hit| hit.map(|i| i + from)).collect()
 }
 
-fn true_links(truth: &Truth, from: usize) -> Vec<Link> {
+/// The frames of `truth` from index `from`.
+pub fn true_links(truth: &Truth, from: usize) -> impl Iterator<Item = Link> {
     let frames = truth.frames().iter().enumerate().skip(from);
     let sp = |i: usize| i.checked_sub(1).map(|inner| truth.frames()[inner].cfa);
-    frames
-        .map(|(i, f)| Link {
-            pc: f.pc,
-            slot: truth.slot(i),
-            sp: sp(i),
-        })
-        .collect()
+    frames.map(move |(i, f)| Link {
+        pc: f.pc,
+        slot: truth.slot(i),
+        sp: sp(i),
+    })
 }
 
 fn link(frame: &Frame) -> Link {
@@ -309,22 +326,25 @@ pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> (Verdict
             .collect::<Vec<_>>()
     };
     let (found, truth) = (links(found), links(truth));
-    let verdict = match truth.is_empty() {
-        true => Verdict::Unjudged,
-        false => compare(&found, &truth, complete),
-    };
-    (verdict, ground(&found, &truth, complete))
+    match compare(&found, &truth, complete) {
+        (_, ground) if truth.is_empty() => (Verdict::Unjudged, ground),
+        judged => judged,
+    }
+}
+
+/// Whether two frames are the same one, whatever their pc.
+fn matches(f: &Link, t: &Link) -> bool {
+    match (f.slot, t.slot) {
+        // A function may keep its return address elsewhere: the same pc with the same sp is the
+        // same frame.
+        (Some(a), Some(b)) => a == b || (f.pc == t.pc && f.sp.is_some() && f.sp == t.sp),
+        _ => f.pc == t.pc,
+    }
 }
 
 /// For each frame found, the index of the same true frame, if any.
 fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
     let mut next = 0;
-    let matches = |f: &Link, t: &Link| match (f.slot, t.slot) {
-        // A function may keep its return address elsewhere: the same pc with the same sp is the
-        // same frame.
-        (Some(a), Some(b)) => a == b || (f.pc == t.pc && f.sp.is_some() && f.sp == t.sp),
-        _ => f.pc == t.pc,
-    };
     let mut out = Vec::with_capacity(found.len());
     for f in found {
         let hit = truth[next..]
@@ -343,8 +363,37 @@ fn align(found: &[Link], truth: &[Link]) -> Vec<Option<usize>> {
 
 /// Compares the frames of two chains; `complete` means that `truth` ends with the root. If not, a
 /// chain that has all of `truth` is not judged.
-fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
-    let aligned = align(found, truth);
+fn compare(found: &[Link], truth: &[Link], complete: bool) -> (Verdict, Ground) {
+    let mut pairs = found.iter().zip(truth);
+    if found.len() == truth.len() && pairs.all(|(f, t)| f.pc == t.pc && matches(f, t)) {
+        // Most chains.
+        let verdict = if complete {
+            Verdict::Ok
+        } else {
+            Verdict::Unjudged
+        };
+        let count = truth.len() as u32;
+        let ground = Ground {
+            known: count,
+            found: count,
+            complete: complete && count > 0,
+            end_not_claimed: false,
+            at_last: count > 0,
+        };
+        return (verdict, ground);
+    }
+    let hits = align(found, truth);
+    let verdict = compare_aligned(found, &hits, truth, complete);
+    (verdict, ground(found, &hits, truth, complete))
+}
+
+/// The verdict of [`compare`] on chains that are aligned by `hits`.
+fn compare_aligned(
+    found: &[Link],
+    hits: &[Option<usize>],
+    truth: &[Link],
+    complete: bool,
+) -> Verdict {
     let whole = match complete {
         true => found.len() == truth.len(),
         false => found.len() >= truth.len(),
@@ -353,7 +402,7 @@ fn compare(found: &[Link], truth: &[Link], complete: bool) -> Verdict {
     let same = |i: usize, t: usize| found[i].pc == truth[t].pc;
     let (mut first, mut missing, mut extra) = (None, 0, 0);
     let (mut next, mut pending) = (0, 0);
-    for (i, hit) in aligned.iter().enumerate() {
+    for (i, hit) in hits.iter().enumerate() {
         let Some(t) = *hit else {
             pending += 1;
             continue;

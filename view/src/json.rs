@@ -1,6 +1,7 @@
 //! The JSON Lines of `--json`: one object per line, with addresses as hex strings. Within v1,
 //! fields are only added.
 
+mod chains;
 mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
@@ -19,6 +20,7 @@ mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
 
+pub use chains::ChainWriter;
 pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summary};
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
@@ -379,6 +381,14 @@ fn row_line(row: &Row) -> RowLine {
     source_line(row.rule.to_string(), &row.source)
 }
 
+/// [`found_by`], with a name for frames from elsewhere.
+fn found_name(frame: &Frame) -> &'static str {
+    match found_by(frame) {
+        "" => "external",
+        by => by,
+    }
+}
+
 pub(crate) fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
     let (row, words) = match &frame.found {
         Found::Rule {
@@ -399,10 +409,7 @@ pub(crate) fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
         exact: frame.pc.is_instruction(),
         sp: hex(frame.sp),
         slot: frame.slot.map(hex),
-        found: match found_by(frame) {
-            "" => "external",
-            by => by,
-        },
+        found: found_name(frame),
         row,
         words,
     }
@@ -453,7 +460,19 @@ pub(crate) fn end_line(end: &End) -> EndLine {
 
 /// One walk of one sample.
 pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Outcome) -> Line {
-    Line::Chain(Box::new(ChainLine {
+    let frames = outcome.chain.frames.iter();
+    let frames = frames.map(|f| frame_line(view.space, f)).collect();
+    Line::Chain(Box::new(chain_line(view, unwinder, start, outcome, frames)))
+}
+
+fn chain_line(
+    view: &View<'_>,
+    unwinder: &str,
+    start: &'static str,
+    outcome: &Outcome,
+    frames: Vec<FrameLine>,
+) -> ChainLine {
+    ChainLine {
         schema: SCHEMA,
         sample: view.number,
         pid: view.sample.pid,
@@ -463,12 +482,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
         start,
         verdict: verdict_line(outcome),
         end: end_line(&outcome.chain.end),
-        frames: outcome
-            .chain
-            .frames
-            .iter()
-            .map(|f| frame_line(view.space, f))
-            .collect(),
+        frames,
         events: outcome
             .chain
             .events
@@ -484,7 +498,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
             .diagnosis
             .as_ref()
             .map(|d| cause_line(view.space, d)),
-    }))
+    }
 }
 
 impl std::fmt::Display for PlaceLine {

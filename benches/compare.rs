@@ -1,0 +1,134 @@
+//! Compares `compare` and `replay --json` on traces with known truth with what they cannot do
+//! without: reading the trace, and the same walks, addresses only. CPU time, in turn.
+//!
+//! `cargo bench --bench compare` records its own trace in the emulated machine;
+//! `UNWIND_SIM_BENCH_TRACES=FILE:FILE` uses others. With `--test` nothing is measured.
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::process::{Clock, Contestant};
+use common::programs::{self, Scratch};
+use common::report;
+use common::timing::{Figure, cpu_time};
+use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::spec;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::view::{Filter, MemoryView};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::Addresses;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::walk::{Limits, Place};
+
+const ROUNDS: usize = 7;
+const GOAL: f64 = 2.0;
+const TABLES: [&str; 4] = ["dwarf", "sframe", "orc", "fp"];
+const GUESS: &str = "guess";
+/// The status of a comparison that finds what is wrong.
+const DIFFERENCE: i32 = 1;
+const PROGRAM: &str = "ls -lR /usr/include | sort | uniq -c | tail -1";
+
+/// Reads the trace and walks every stack with every engine; returns the number of samples and
+/// frames.
+fn addresses(input: &Input, engines: &[Engine]) -> Result<(u64, u64), InputError> {
+    let mut caches: Vec<Cache> = engines.iter().map(|_| Cache::new()).collect();
+    let mut out = Addresses::default();
+    let (mut samples, mut frames) = (0, 0);
+    input.for_each::<InputError>(&Filter::default(), &mut |view| {
+        samples += 1;
+        let memory = view.memory(MemoryView::Cpu);
+        let place = Place {
+            space: view.space,
+            memory: &memory,
+        };
+        for (engine, cache) in engines.iter().zip(&mut caches) {
+            out.0.clear();
+            if let Ok(start) = engine.start(view.sample, Variant::Hardware, false, &memory) {
+                engine.addresses(&place, &start, &Limits::default(), cache, &mut out);
+            }
+            frames += out.0.len() as u64;
+        }
+        Ok(())
+    })?;
+    Ok((samples, frames))
+}
+
+/// Our command on the trace, with these unwinders.
+fn command(name: &'static str, args: &[&str], trace: &Path, unwinders: &str) -> Contestant {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    command.args(args).arg(trace);
+    command.args(["--unwinder", unwinders]);
+    Contestant::new(name, command).accepting(DIFFERENCE)
+}
+
+fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<(), String> {
+    let engines: Result<Vec<Engine>, _> = names.iter().map(|name| spec::engine(name)).collect();
+    let engines = engines.map_err(|e| e.to_string())?;
+    let named = format!("{title} {}", names.join(","));
+    // What the processes do, too: opening the file, and the first walk through each function.
+    let base = || {
+        let input = Input::open(trace, &OpenOptions::default())?;
+        addresses(&input, &engines)
+    };
+    let (samples, frames) = base().map_err(|e| e.to_string())?;
+    println!("{named}: {samples} samples, {frames} frames");
+    let unwinders = names.join(",");
+    let mut ours = [
+        command("compare", &["compare"], trace, &unwinders),
+        command("replay --json", &["replay", "--json"], trace, &unwinders),
+    ];
+    let rounds = if test { 1 } else { ROUNDS };
+    let mut base_ns = Vec::new();
+    for _ in 0..rounds {
+        base_ns.push(cpu_time(|| drop(std::hint::black_box(base()))).as_nanos() as f64);
+        for contestant in &mut ours {
+            contestant.run()?;
+        }
+    }
+    if test {
+        return Ok(());
+    }
+    let per_sample = base_ns.into_iter().map(|ns| ns / samples.max(1) as f64);
+    let base = Figure::new("read and addresses", per_sample.collect());
+    let mut figures = vec![base.clone()];
+    figures.extend(ours.iter().map(|c| c.figure(Clock::Cpu, samples as f64)));
+    report::print(&named, "sample", &figures, None);
+    let goal = (!names.contains(&GUESS)).then_some(GOAL);
+    for figure in &figures[1..] {
+        report::ratio(&named, figure, &base, goal);
+    }
+    Ok(())
+}
+
+/// Records a pipeline of programs in the emulated machine, which knows the truth.
+fn record(scratch: &Scratch) -> Result<PathBuf, String> {
+    let trace = scratch.join("trace.bin");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    command.args(["record", "--engine", "emulator", "--at", "every:200", "-o"]);
+    command.arg(&trace).args(["--", "/bin/sh", "-c", PROGRAM]);
+    programs::run(&mut command)?;
+    Ok(trace)
+}
+
+fn main() {
+    let test = std::env::args().any(|argument| argument == "--test");
+    let scratch = Scratch::new();
+    let traces = match std::env::var_os("UNWIND_SIM_BENCH_TRACES") {
+        Some(paths) => std::env::split_paths(&paths).map(Ok).collect(),
+        None => vec![record(&scratch)],
+    };
+    for trace in traces {
+        let measured = trace.and_then(|trace| {
+            let name = trace.file_name().unwrap_or_default();
+            let title = name.to_string_lossy().into_owned();
+            measure(&title, &trace, &TABLES, test)?;
+            measure(&title, &trace, &[&TABLES[..], &[GUESS]].concat(), test)
+        });
+        if let Err(reason) = measured {
+            println!("skipped: {reason}");
+        }
+    }
+    report::note_load();
+}

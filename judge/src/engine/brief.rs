@@ -1,0 +1,153 @@
+//! Outcomes without frames, for those who only count: a comparison of many samples.
+
+use super::{Engine, Judged, Outcome, Setting, from, sound, stack_of, unsupported};
+use unwind_sim_recordings::view::{MemoryView, View};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Chain, Link, Links};
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::memory::Regions;
+use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::step::first_doubt;
+use unwind_sim_unwind::verdict::{Claim, Verdict, true_links};
+use unwind_sim_unwind::walk::{Place, walk};
+
+/// What the walks of one sample share, and room for the frames of one walk.
+pub struct Desk<'a> {
+    view: View<'a>,
+    /// The memory that a walk can read.
+    seen: Regions<'a>,
+    /// All memory of the sound sample, if that is more.
+    all: Option<Regions<'a>>,
+    room: Room,
+}
+
+/// Memory that is used again for every sample.
+#[derive(Debug, Default)]
+pub struct Room {
+    found: Links,
+    truth: Vec<Link>,
+    /// The index of the first of these true frames.
+    from: Option<usize>,
+}
+
+impl<'a> Desk<'a> {
+    /// A desk for the walks of this sample.
+    pub fn new(view: &View<'a>, setting: &Setting, mut room: Room) -> Desk<'a> {
+        room.from = None;
+        let is_all = setting.view == MemoryView::Cpu && view.pristine.is_none();
+        Desk {
+            view: *view,
+            seen: view.memory(setting.view),
+            all: (!is_all).then(|| sound(view).memory()),
+            room,
+        }
+    }
+
+    /// The room, for the next sample.
+    pub fn into_room(self) -> Room {
+        self.room
+    }
+}
+
+impl Engine {
+    /// Like [`Engine::examine`], but the outcome's chain may have no frames.
+    pub fn verdict(
+        &self,
+        desk: &mut Desk<'_>,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let view = desk.view;
+        match self {
+            // The events of a fallback are counted, and a kernel's chain is judged by its end too.
+            Engine::Table(finder)
+                if finder.fallback().is_none() && view.sample.kernel.is_none() =>
+            {
+                brief(&**finder, desk, variant, setting, cache)
+            }
+            _ => self.examine(&view, variant, setting, cache),
+        }
+    }
+}
+
+fn brief(
+    finder: &dyn Finder,
+    desk: &mut Desk<'_>,
+    variant: Variant,
+    setting: &Setting,
+    cache: &mut Cache,
+) -> Outcome {
+    let Desk {
+        view,
+        seen,
+        all,
+        room,
+    } = desk;
+    let start = view
+        .sample
+        .regs
+        .start(variant, setting.frame_pointer_kernel, seen);
+    let start = match start {
+        Ok(start) => start,
+        Err(reason) => return unsupported(reason),
+    };
+    let place = Place {
+        space: view.space,
+        memory: seen,
+    };
+    room.found.0.clear();
+    let end = walk(
+        finder,
+        &place,
+        &start,
+        &setting.limits,
+        cache,
+        &mut room.found,
+    );
+    let from = from(view, variant);
+    if room.from != Some(from) {
+        room.from = Some(from);
+        room.truth.clear();
+        room.truth.extend(true_links(&view.sample.truth, from));
+    }
+    let claim = Claim {
+        frames: &room.found.0,
+        end: &end,
+        guessed: false,
+        refused: false,
+    };
+    let truth = &view.sample.truth;
+    let (verdict, ground) = claim.judge(&room.truth, truth.is_complete());
+    let chain = Chain::ended(end);
+    let sound = sound(view);
+    let all = all.as_ref().unwrap_or(seen);
+    if verdict == Verdict::Ok
+        && let Some(live) = sound.regs.live()
+    {
+        let place = Place {
+            space: view.space,
+            memory: all,
+        };
+        let frames = from..truth.frames().len();
+        if first_doubt(finder, &place, (truth, live), frames, cache).is_none() {
+            return Outcome {
+                chain,
+                verdict,
+                ground,
+                unjudged: None,
+                from,
+                diagnosis: None,
+            };
+        }
+    }
+    let judged = Judged {
+        chain,
+        verdict,
+        ground,
+        from,
+        left_wrong: false,
+    };
+    let stack = stack_of(view, &start, &*seen, setting);
+    judged.diagnosed(view, &stack, all, variant, Some(finder), cache)
+}

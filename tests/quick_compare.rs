@@ -1,0 +1,122 @@
+//! What a comparison leaves out to be quick changes nothing: the rules that are not applied again,
+//! and the frames that are not kept.
+
+use std::path::{Path, PathBuf};
+use unwind_sim_judge::check::{Subject, true_frame};
+use unwind_sim_judge::compare::{Comparison, GroupBy};
+use unwind_sim_judge::engine::{Engine, Setting};
+use unwind_sim_judge::input::{Input, InputError};
+use unwind_sim_judge::run::{Against, Run};
+use unwind_sim_judge::spec;
+use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::view::{Filter, MemoryView};
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::start::Variant;
+
+const NAMES: [&str; 9] = [
+    "dwarf",
+    "sframe",
+    "sframe:kernel-v3",
+    "orc",
+    "fp",
+    "guess",
+    "lbr",
+    "dwarf+fp",
+    "sframe+fp",
+];
+
+/// Every trace of the corpus: wrong rows, signals, throws, corrupted copies, a kernel's stacks.
+fn traces() -> Vec<Input> {
+    let folder = std::fs::read_dir(Path::new("corpus/traces")).expect("a folder");
+    let paths = folder.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "bin"))
+        .collect();
+    paths.sort();
+    let open = |path: &PathBuf| Input::open(path, &OpenOptions::default());
+    paths
+        .iter()
+        .map(|path| open(path).expect("a trace"))
+        .collect()
+}
+
+fn engines() -> Vec<Engine> {
+    let engine = |name: &&str| spec::engine(name).expect("an unwinder");
+    NAMES.iter().map(engine).collect()
+}
+
+#[test]
+fn a_confirmed_rule_has_no_contradiction() {
+    let setting = Setting::default();
+    let (mut confirmed, mut refuted) = (0, 0);
+    for input in traces() {
+        for engine in engines() {
+            let Some(finder) = engine.finder() else {
+                continue;
+            };
+            let (mut warm, mut cold) = (Cache::new(), Cache::new());
+            let done = input.for_each::<InputError>(&Filter::default(), &mut |view| {
+                engine.examine(view, Variant::Hardware, &setting, &mut warm);
+                let memory = view.sample.memory();
+                let (truth, live) = (&view.sample.truth, view.live());
+                let subject = Subject {
+                    space: view.space,
+                    memory: &memory,
+                    truth,
+                    live: &live,
+                };
+                for index in 0..truth.frames().len() {
+                    let doubt = subject.first_doubt(finder, index..index + 1, &mut warm);
+                    let Some(mut frame) = true_frame(truth, &live, index) else {
+                        continue;
+                    };
+                    if index > 0 {
+                        frame.regs = frame.regs.restricted(finder.carries());
+                    }
+                    // Its own cache knows no rules by address, so that it applies each in full.
+                    let found = subject.check_in(finder, &frame, index, &mut cold);
+                    if doubt.is_none() {
+                        assert!(found.is_empty(), "{}: {index} {found:?}", finder.name());
+                        confirmed += 1;
+                    }
+                    refuted += usize::from(!found.is_empty());
+                }
+                Ok(())
+            });
+            done.expect("it is read");
+        }
+    }
+    assert!(confirmed > 100 && refuted > 20, "{confirmed} and {refuted}");
+}
+
+#[test]
+fn outcomes_without_frames_compare_alike() {
+    let variants = [Vec::new(), vec![Variant::Hardware]];
+    let views = [MemoryView::Cpu, MemoryView::Copy(256)];
+    for input in traces() {
+        for (view, variants) in views.into_iter().zip(variants.clone()) {
+            let run = Run {
+                engines: engines(),
+                variants,
+                setting: Setting {
+                    view,
+                    ..Setting::default()
+                },
+                against: Against::Truth,
+                group_by: GroupBy::Instruction,
+            };
+            let brief = run.compare(&input, &Filter::default()).expect("it is read");
+            let mut whole = Comparison::new(run.columns().len());
+            let mut last = None;
+            let done = run.for_each(&input, &Filter::default(), &mut |view, column, outcome| {
+                if last.replace(view.number) != Some(view.number) {
+                    whole.add_sample(view);
+                }
+                whole.add(column, view, outcome, run.group_by);
+                Ok(())
+            });
+            done.expect("it is read");
+            assert_eq!(format!("{brief:#?}"), format!("{whole:#?}"));
+        }
+    }
+}

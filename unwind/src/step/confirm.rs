@@ -1,0 +1,137 @@
+//! A quick test of right rules: nearly every frame of nearly every sample needs no more.
+
+use crate::address::{CodeAddress, Lookup};
+use crate::cache::Cache;
+use crate::finder::Finder;
+use crate::memory::Memory;
+use crate::regs::{Reg, Regs};
+use crate::rule::Shape;
+use crate::truth::{TrueFrame, TrueKind, Truth};
+use crate::walk::Place;
+use core::ops::Range;
+
+impl TrueFrame {
+    /// The pc as what it is: a return address, or the next instruction.
+    #[inline]
+    pub const fn address(&self) -> CodeAddress {
+        match self.kind {
+            TrueKind::Call => CodeAddress::Return(self.pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(self.pc)
+            }
+        }
+    }
+}
+
+/// The first of the true frames `range` of which it is not certain that the rule, applied to the
+/// frame's true registers, gives exactly the true registers of its caller. `live` are the registers
+/// of the innermost frame. The root has no caller and is not tested.
+///
+/// [`step`](super::step) must tell about a doubtful frame: the rule may be an uncommon one, or no
+/// walk with this cache has looked it up in this space before.
+pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
+    finder: &F,
+    place: &Place<'_, M>,
+    (truth, live): (&Truth, &Regs),
+    range: Range<usize>,
+    cache: &mut Cache,
+) -> Option<usize> {
+    let frames = truth.frames();
+    // What an unwinder finds outside of text is for its walk, not for `step`.
+    if finder.find_outside(cache).is_some() {
+        return range.into_iter().next();
+    }
+    cache.select(place.space);
+    let doubt = Doubt {
+        lookup: finder.lookup(),
+        carried: Reg::CALLEE_SAVED.map(|reg| finder.carries().contains(reg)),
+        memory: place.memory,
+        cache,
+    };
+    let is_doubtful = |&index: &usize| {
+        let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
+            return false;
+        };
+        let confirmed = match (index.checked_sub(1), this.saved) {
+            (None, _) => {
+                let frame = Known {
+                    pc: CodeAddress::Instruction(live.rip()),
+                    rsp: live.rsp(),
+                    saved: Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg)),
+                    known: Reg::CALLEE_SAVED.map(|reg| live.get(reg).is_some()),
+                };
+                live.get(Reg::Rsp).is_some() && doubt.confirms(&frame, this.cfa, next)
+            }
+            (Some(inner), Some(saved)) => {
+                let frame = Known {
+                    pc: this.address(),
+                    rsp: frames[inner].cfa,
+                    saved,
+                    known: doubt.carried,
+                };
+                doubt.confirms(&frame, this.cfa, next)
+            }
+            (Some(_), None) => false,
+        };
+        !confirmed
+    };
+    let mut range = range;
+    range.find(is_doubtful)
+}
+
+/// What is known of a true frame.
+struct Known {
+    pc: CodeAddress,
+    rsp: u64,
+    /// In the order of [`Reg::CALLEE_SAVED`].
+    saved: [u64; 6],
+    known: [bool; 6],
+}
+
+/// Index of rbp in [`Reg::CALLEE_SAVED`].
+const RBP: usize = 1;
+
+struct Doubt<'a, M: ?Sized> {
+    lookup: Lookup,
+    /// Which of [`Reg::CALLEE_SAVED`] are carried to the caller.
+    carried: [bool; 6],
+    memory: &'a M,
+    cache: &'a Cache,
+}
+
+impl<M: Memory + ?Sized> Doubt<'_, M> {
+    /// Whether the rule for `frame` gives the caller `next`, with this CFA.
+    #[inline]
+    fn confirms(&self, frame: &Known, cfa: u64, next: &TrueFrame) -> bool {
+        let Some(hot) = self.cache.hot(frame.pc.lookup(self.lookup)) else {
+            return false;
+        };
+        let base = match hot.packed.shape {
+            Shape::Rsp => frame.rsp,
+            // With an rbp of zero, the frame may be the root.
+            Shape::Rbp if frame.known[RBP] && frame.saved[RBP] != 0 => frame.saved[RBP],
+            Shape::Rbp | Shape::Generic => return false,
+        };
+        let address = CodeAddress::Return(next.pc).lookup(self.lookup);
+        let is_caller = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64) == cfa
+            && next.pc != 0
+            && self.word(cfa, 1) == Some(next.pc)
+            && address == next.address().lookup(self.lookup);
+        is_caller
+            && next.saved.is_none_or(|truth| {
+                (0..truth.len()).all(|i| match hot.packed.slots[i] {
+                    _ if !self.carried[i] => true,
+                    // A register that the walk does not know is not a claim.
+                    0 => frame.saved[i] == truth[i] || !frame.known[i],
+                    words => self.word(cfa, words) == Some(truth[i]),
+                })
+            })
+    }
+
+    /// The word this many words below the CFA.
+    #[inline]
+    fn word(&self, cfa: u64, words: u8) -> Option<u64> {
+        let address = cfa.wrapping_sub(8 * u64::from(words));
+        self.memory.read_u64(address).ok()
+    }
+}
