@@ -76,7 +76,7 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<(), 
     println!("{named}: {samples} samples, {frames} frames");
     let unwinders = names.join(",");
     let mut ours = [
-        command("compare", &["compare"], trace, &unwinders),
+        command("compare", &["compare", "--threads", "1"], trace, &unwinders),
         command("replay --json", &["replay", "--json"], trace, &unwinders),
     ];
     let rounds = if test { 1 } else { ROUNDS };

@@ -5,6 +5,7 @@ use crate::check::Class;
 use crate::engine::Outcome;
 use crate::tally::Tally;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
@@ -158,6 +159,26 @@ impl Comparison {
             values: contradiction.map(|c| c.to_string()),
         };
         self.groups.insert(key, group);
+    }
+
+    /// Adds the comparison of later samples by the same columns.
+    pub fn merge(&mut self, later: Comparison) {
+        self.samples += later.samples;
+        for (count, more) in self.truths.iter_mut().zip(later.truths) {
+            *count += more;
+        }
+        for (tally, more) in self.tallies.iter_mut().zip(&later.tallies) {
+            tally.merge(more);
+        }
+        for (key, group) in later.groups {
+            match self.groups.entry(key) {
+                // The first sample is that of the earlier one.
+                Entry::Occupied(mut known) => known.get_mut().count += group.count,
+                Entry::Vacant(place) => {
+                    place.insert(group);
+                }
+            }
+        }
     }
 
     /// The groups of a column, by class, with the largest first.

@@ -9,6 +9,7 @@ use unwind_sim_recordings::file_kind::{self, WrongKind};
 use unwind_sim_recordings::files::{FileProblem, FinderOptions};
 use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::made::Made;
+use unwind_sim_recordings::parts::Part;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
@@ -238,6 +239,12 @@ impl Input {
             (None, Some(number)) if number >= len => missing(number, len),
             (None, _) => Ok(()),
         }
+    }
+
+    /// The recording in at most `count` parts that can be read at the same time, in order; `None`
+    /// if it must be read as a whole.
+    pub fn parts(&self, count: usize) -> Option<Vec<Part<'_>>> {
+        self.recording.parts(count)
     }
 
     /// Calls `take` with at most `count` samples from number `first` on, without stitching. Returns

@@ -1,5 +1,7 @@
 //! Runs unwinders and starts (the columns) on the samples of a recording.
 
+mod comparing;
+
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
 use crate::engine::{Desk, Engine, Outcome, Room, Setting};
@@ -10,7 +12,7 @@ use crate::spec::column_name;
 use crate::spec::{self, SpecError};
 use crate::unjudged::Unjudged;
 use crate::unwinders::EXPECTED_TO_ERR;
-use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::view::Filter;
@@ -37,20 +39,37 @@ pub enum Against {
 
 /// What was proven in the last run, apart from the truth in each view.
 #[derive(Debug, Default)]
-pub struct Proof {
-    tally: RefCell<ProofTally>,
-    ending: Cell<Option<Ending>>,
+pub struct Proof(Mutex<Proven>);
+
+#[derive(Debug, Default)]
+struct Proven {
+    tally: ProofTally,
+    ending: Option<Ending>,
 }
 
 impl Proof {
     /// How far the chains of the last run reach.
     pub fn tally(&self) -> ProofTally {
-        self.tally.borrow().clone()
+        self.proven().tally.clone()
     }
 
     /// Why the truth of the sample that is being taken ends.
     pub fn ending(&self) -> Option<Ending> {
-        self.ending.get()
+        self.proven().ending
+    }
+
+    fn proven(&self) -> MutexGuard<'_, Proven> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self) {
+        *self.proven() = Proven::default();
+    }
+
+    fn add(&self, proven: &crate::ground::Proven) {
+        let mut all = self.proven();
+        all.tally.add(proven);
+        all.ending = proven.ending;
     }
 }
 
@@ -131,6 +150,55 @@ pub struct Run {
     pub group_by: GroupBy,
 }
 
+/// What a thread keeps between samples.
+struct Walker<'r> {
+    run: &'r Run,
+    columns: Vec<Column>,
+    caches: Vec<Cache>,
+    reference: Cache,
+    room: Room,
+    frames: Frames,
+}
+
+impl<'r> Walker<'r> {
+    fn new(run: &'r Run, frames: Frames) -> Walker<'r> {
+        // Another chain than the truth is compared with the frames.
+        let frames = match run.against {
+            Against::Truth | Against::Proof(_) => frames,
+            _ => Frames::Kept,
+        };
+        Walker {
+            run,
+            columns: run.columns(),
+            caches: run.engines.iter().map(|_| Cache::new()).collect(),
+            reference: Cache::new(),
+            room: Room::default(),
+            frames,
+        }
+    }
+
+    /// Calls `take` with the outcome of every column on one sample.
+    fn walk(&mut self, view: &View<'_>, take: &mut Take<'_>) -> Result<(), RunError> {
+        let (run, setting) = (self.run, &self.run.setting);
+        let is_brief = self.frames == Frames::Dropped;
+        let room = &mut self.room;
+        let mut desk = is_brief.then(|| Desk::new(view, setting, std::mem::take(room)));
+        for (i, column) in self.columns.iter().enumerate() {
+            let engine = &run.engines[column.engine];
+            let variant = column.variant_for(view);
+            let cache = &mut self.caches[column.engine];
+            let mut outcome = match &mut desk {
+                Some(desk) => engine.verdict(desk, variant, setting, cache),
+                None => engine.examine(view, variant, setting, cache),
+            };
+            run.judge(view, *column, &mut outcome, &mut self.reference);
+            take(view, i, &outcome)?;
+        }
+        self.room = desk.map(Desk::into_room).unwrap_or_default();
+        Ok(())
+    }
+}
+
 /// Whether outcomes have the frames of their chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Frames {
@@ -194,23 +262,15 @@ impl Run {
         frames: Frames,
         take: &mut Take<'_>,
     ) -> Result<(), RunError> {
-        // Another chain than the truth is compared with the frames.
-        let is_brief =
-            frames == Frames::Dropped && matches!(self.against, Against::Truth | Against::Proof(_));
-        let mut room = Room::default();
-        let columns = self.columns();
-        let mut caches: Vec<Cache> = self.engines.iter().map(|_| Cache::new()).collect();
-        let mut reference = Cache::new();
-        let wants = Engine::wants_stitching;
-        let against = matches!(&self.against, Against::Engine(engine) if wants(engine));
         let filter = Filter {
-            stitch: filter.stitch || against || self.engines.iter().any(wants),
+            stitch: filter.stitch || self.wants_stitching(),
             ..*filter
         };
+        let mut walker = Walker::new(self, frames);
         let shelf = Shelf::default();
         let mut ground = match &self.against {
             Against::Proof(proof) => {
-                proof.tally.take();
+                proof.start();
                 Some((proof, Proofs::new(&shelf, input.files())))
             }
             _ => None,
@@ -218,28 +278,19 @@ impl Run {
         input.for_each(&filter, &mut |view| {
             let proven = ground.as_mut().map(|(proof, ground)| {
                 let proven = ground.prove(view, &self.setting);
-                proof.tally.borrow_mut().add(&proven);
-                proof.ending.set(proven.ending);
+                proof.add(&proven);
                 with_truth(view.sample, proven.truth)
             });
             let sample = proven.as_ref().unwrap_or(view.sample);
-            let view = &View { sample, ..*view };
-            let setting = &self.setting;
-            let mut desk = is_brief.then(|| Desk::new(view, setting, std::mem::take(&mut room)));
-            for (i, column) in columns.iter().enumerate() {
-                let engine = &self.engines[column.engine];
-                let variant = column.variant_for(view);
-                let cache = &mut caches[column.engine];
-                let mut outcome = match &mut desk {
-                    Some(desk) => engine.verdict(desk, variant, setting, cache),
-                    None => engine.examine(view, variant, setting, cache),
-                };
-                self.judge(view, *column, &mut outcome, &mut reference);
-                take(view, i, &outcome)?;
-            }
-            room = desk.map(Desk::into_room).unwrap_or_default();
-            Ok(())
+            walker.walk(&View { sample, ..*view }, take)
         })
+    }
+
+    /// Whether an unwinder wants branch records stitched, for which samples are read in order.
+    fn wants_stitching(&self) -> bool {
+        let wants = Engine::wants_stitching;
+        let against = matches!(&self.against, Against::Engine(engine) if wants(engine));
+        against || self.engines.iter().any(wants)
     }
 
     /// Judges again if not by truth.
@@ -315,42 +366,6 @@ impl Run {
         }
         options.extend(filter.time.map(|(a, b)| format!("--time {a}..{b}")));
         options
-    }
-
-    /// Compares all samples that pass `filter`.
-    ///
-    /// # Errors
-    /// If the recording cannot be read.
-    pub fn compare(&self, input: &Input, filter: &Filter) -> Result<Comparison, RunError> {
-        self.compare_telling(input, filter, &mut |_| {})
-    }
-
-    /// Like [`Run::compare`]; calls `tell` with the number of samples so far.
-    ///
-    /// # Errors
-    /// See [`Run::compare`].
-    pub fn compare_telling(
-        &self,
-        input: &Input,
-        filter: &Filter,
-        tell: &mut dyn FnMut(u64),
-    ) -> Result<Comparison, RunError> {
-        let mut comparison = Comparison::new(self.columns().len());
-        let mut last = None;
-        self.for_each_as(
-            input,
-            filter,
-            Frames::Dropped,
-            &mut |view, column, outcome| {
-                if last.replace(view.number) != Some(view.number) {
-                    comparison.add_sample(view);
-                    tell(comparison.samples);
-                }
-                comparison.add(column, view, outcome, self.group_by);
-                Ok(())
-            },
-        )?;
-        Ok(comparison)
     }
 
     /// Whether errors of this engine are expected.

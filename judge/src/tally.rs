@@ -51,6 +51,33 @@ impl Tally {
         }
     }
 
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Tally) {
+        let Tally {
+            counts,
+            proven,
+            ends_not_claimed,
+            fell_back,
+            ended,
+            unjudged,
+            shares,
+        } = other;
+        for (count, more) in self.counts.iter_mut().zip(counts) {
+            *count += more;
+        }
+        self.proven += proven;
+        self.ends_not_claimed += ends_not_claimed;
+        self.fell_back += fell_back;
+        for (&code, count) in ended {
+            *self.ended.entry(code).or_default() += count;
+        }
+        for (&why, count) in unjudged {
+            *self.unjudged.entry(why).or_default() += count;
+        }
+        self.shares.0 += shares.0;
+        self.shares.1 += shares.1;
+    }
+
     /// The number of chains with this verdict letter.
     pub fn count(&self, letter: char) -> u64 {
         let index = Verdict::WORDS.iter().position(|(c, _)| *c == letter);

@@ -19,6 +19,7 @@ pub mod mapped;
 pub mod model;
 pub mod names;
 pub mod output_file;
+pub mod parts;
 pub mod progress;
 pub mod recording;
 pub mod symbols;

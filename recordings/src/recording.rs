@@ -96,7 +96,7 @@ impl Recording {
     }
 
     /// The trace that is read; `None` for a perf.data.
-    fn trace(&self) -> Option<&Trace> {
+    pub(crate) fn trace(&self) -> Option<&Trace> {
         match self {
             Recording::Trace(trace) => Some(trace),
             Recording::Converted(converted) => Some(&converted.0),
@@ -241,7 +241,7 @@ fn views_of_trace(trace: &Trace, take: &mut TakeView<'_>) -> Result<u64, ImportE
 
 /// Passes the samples of one chunk to `take`. `world` is the state before the chunk, and is updated
 /// to the state after it. If `take` stops, the break value is the number of samples so far.
-fn views_of_chunk(
+pub(crate) fn views_of_chunk(
     trace: &Trace,
     chunk: &Chunk<'_>,
     world: &mut World,

@@ -1,7 +1,7 @@
 //! `compare`: every unwinder on every stack, as one matrix.
 
 use super::again::{EXPLAIN, Given};
-use super::args::{InputArgs, JudgeArgs, WalkArgs};
+use super::args::{InputArgs, JudgeArgs, WalkArgs, threads};
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result};
@@ -84,6 +84,9 @@ pub(crate) struct Args {
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
+    /// Worker threads, for traces; 0 means one for each processor.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = threads)]
+    threads: usize,
 }
 
 /// What chains are judged by without `--against`.
@@ -132,7 +135,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         Some(all) => Progress::up_to("samples", all.min(filter.limit.unwrap_or(all))),
         None => Progress::new("samples", false),
     };
-    let comparison = run.compare_telling(input, &filter, &mut |n| progress.tell(n))?;
+    let comparison = run.compare_on(args.threads, input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
     let columns = run.column_names();
     let mut out = output::stdout();

@@ -1,3 +1,5 @@
+//! The lines written are those of the serializer, whatever the unwinder.
+
 use super::*;
 use crate::demo;
 use crate::json::chain;

@@ -1,0 +1,127 @@
+//! `compare --threads N` writes the same bytes whatever N is: counts, first samples, order, errors.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use unwind_sim_recordings::model::Item;
+use unwind_sim_recordings::trace::{BLOCK_HEADER_BYTES, BlockType, Trace, TraceWriter};
+
+const THREADS: [&str; 5] = ["1", "2", "3", "7", "0"];
+const OPTIONS: [&[&str]; 5] = [
+    &[],
+    &["--json"],
+    &["--group-by", "insn"],
+    &["--json", "--group-by", "function", "--unwinder", "orc,fp"],
+    &["--against", "dwarf", "--unwinder", "sframe,fp,guess"],
+];
+/// How often the samples of a trace are repeated, and how many are in a block.
+const TIMES: usize = 9;
+const IN_BLOCK: u64 = 2;
+/// The number of samples taken from a trace.
+const SAMPLES_MAX: usize = 24;
+
+fn traces() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir("corpus/traces").expect("a folder");
+    let paths = folder.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|e| e == "bin"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The trace in many blocks: its events once, and its samples over and over, each pass from another
+/// one on, so that the first sample of a group is in any block.
+fn in_blocks(path: &Path) -> Vec<u8> {
+    let trace = Trace::open(path).expect("a trace");
+    let mut writer = TraceWriter::new(Vec::new(), trace.meta()).expect("a writer");
+    for image in trace.images() {
+        writer.add_image(image).expect("an image");
+    }
+    let mut samples = Vec::new();
+    for item in trace.items() {
+        match item.expect("an item") {
+            Item::Sample(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
+            Item::Sample(_) => break,
+            event => writer.item(&event).expect("an event"),
+        }
+    }
+    let mut written = 0;
+    for pass in 0..TIMES {
+        for i in 0..samples.len() {
+            let sample = &samples[(i + pass) % samples.len()];
+            writer.sample(sample).expect("a sample");
+            written += 1;
+            if written % IN_BLOCK == 0 {
+                writer.flush().expect("a block");
+            }
+        }
+    }
+    writer.finish().expect("a trace")
+}
+
+/// What a comparison writes, without the number of threads in the command that it repeats.
+fn compared(trace: &Path, options: &[&str], threads: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    command.arg("compare").arg(trace).args(options);
+    let output = command.args(["--threads", threads]).output();
+    let output = output.expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let all = format!("{:?}\n{out}\n{err}", output.status.code());
+    all.replace(&format!(" --threads {threads}"), "")
+}
+
+fn assert_same(trace: &Path) -> String {
+    let mut all = String::new();
+    for options in OPTIONS {
+        let [one, others @ ..] = THREADS.map(|threads| compared(trace, options, threads));
+        for (other, threads) in others.iter().zip(&THREADS[1..]) {
+            assert!(
+                one == *other,
+                "{} {options:?} on {threads} threads:\n{other}\nand on one:\n{one}",
+                trace.display()
+            );
+        }
+        all += &one;
+    }
+    all
+}
+
+#[test]
+fn every_number_of_threads_writes_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut divided = 0;
+    for path in traces() {
+        let trace = folder.path().join(path.file_name().expect("a name"));
+        std::fs::write(&trace, in_blocks(&path)).expect("it is written");
+        divided += usize::from(Trace::open(&trace).expect("a trace").chunks().len() > 3);
+        assert_same(&trace);
+    }
+    assert!(divided > 2, "only {divided} traces have many blocks");
+}
+
+#[test]
+fn a_damaged_block_is_reported_alike() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = in_blocks(Path::new("corpus/traces/throws.bin"));
+    let path = folder.path().join("damaged.bin");
+    std::fs::write(&path, &bytes).expect("it is written");
+    let blocks: Vec<u64> = {
+        let trace = Trace::open(&path).expect("a trace");
+        let blocks = trace.blocks();
+        let samples = blocks.filter(|b| b.block_type == Some(BlockType::Samples));
+        samples.map(|block| block.offset).collect()
+    };
+    assert!(blocks.len() > 8);
+    // One block, and two: the first is reported.
+    for damaged in [vec![5], vec![1], vec![3, 6]] {
+        let mut bytes = bytes.clone();
+        for &block in &damaged {
+            bytes[(blocks[block] + BLOCK_HEADER_BYTES) as usize + 9] ^= 0x55;
+        }
+        std::fs::write(&path, &bytes).expect("it is written");
+        let text = assert_same(&path);
+        assert!(text.contains("damaged.bin"), "{text}");
+        assert!(!text.contains("Some(0)"), "{text}");
+    }
+}
