@@ -24,7 +24,7 @@ pub(crate) const EXPLAIN: Printed = Printed {
     name: &["explain"],
     own: &["sample", "unwinder", "regs", "against"],
     left_out: &[
-        "tid", "time", "limit", "group_by", "strict", "baseline", "json",
+        "tid", "time", "limit", "group_by", "strict", "baseline", "threads", "json",
     ],
 };
 
