@@ -43,6 +43,8 @@ impl Tmux {
         command.args(["-L", &self.socket]).args(args);
         command
             .current_dir(crate::root(""))
+            // A user's own shell may be one that refuses, such as nologin.
+            .env("SHELL", "/bin/bash")
             .env("TERM", "xterm-256color");
         let output = command.output().expect("tmux runs");
         String::from_utf8_lossy(&output.stdout).into_owned()

@@ -42,6 +42,8 @@ fn a_panic_leaves_the_terminal_as_it_was() {
         command
             .args(["-L", &socket])
             .args(args)
+            // A user's own shell may be one that refuses, such as nologin.
+            .env("SHELL", "/bin/bash")
             .env("TERM", "xterm-256color");
         let output = command.output().expect("tmux runs");
         String::from_utf8_lossy(&output.stdout).into_owned()

@@ -38,6 +38,8 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
 }
 
 fn compare(name: &str) {
+    // Files on the host get what this process's umask leaves, too.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(&format!("calls/{name}"), directory.path());
     let places = ["ours", "theirs"].map(|place| directory.path().join(place));
