@@ -59,12 +59,7 @@ fn a_confirmed_rule_has_no_contradiction() {
                 engine.examine(view, Variant::Hardware, &setting, &mut warm);
                 let memory = view.sample.memory();
                 let (truth, live) = (&view.sample.truth, view.live());
-                let subject = Subject {
-                    space: view.space,
-                    memory: &memory,
-                    truth,
-                    live: &live,
-                };
+                let subject = Subject::of(view, &memory, &live);
                 for index in 0..truth.frames().len() {
                     let doubt = subject.first_doubt(finder, index..index + 1, &mut warm);
                     let Some(mut frame) = true_frame(truth, &live, index) else {

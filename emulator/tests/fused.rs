@@ -153,10 +153,13 @@ impl Observer for Watch {
 struct Glance {
     executed: u64,
     quiet: bool,
+    /// The operation that it asked for.
+    wanted: usize,
 }
 
 impl Observer for Glance {
-    fn before(&mut self, _: &Core, _: &Executed) {
+    fn before(&mut self, _: &Core, insn: &Executed) {
+        assert!(insn.index == 0 || insn.index as usize >= self.wanted);
         self.quiet = false;
     }
 
@@ -167,10 +170,11 @@ impl Observer for Glance {
 
     fn next_wanted(&mut self, insn: &Executed) -> usize {
         self.quiet = !insn.rip.is_multiple_of(3);
-        match self.quiet {
+        self.wanted = match self.quiet {
             true => insn.index as usize + 4,
             false => 0,
-        }
+        };
+        self.wanted
     }
 
     fn stopped(&mut self, insn: &Executed, left: u64) {
@@ -212,6 +216,7 @@ fn joined_instructions_do_what_each_does() {
             let mut glance = Glance {
                 executed: 0,
                 quiet: false,
+                wanted: 0,
             };
             assert_eq!(glanced.run(limit, &mut glance), ends.0, "seed {seed}");
             assert!(

@@ -3,6 +3,7 @@
 use unwind_sim_emulator::address_space::ObjectId;
 use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, Permissions};
 use unwind_sim_unwind::image::Bytes;
+use unwind_sim_unwind::truth::World as _;
 
 const PAGE: u64 = 4096;
 const CODE: u64 = 0x40_0000;
@@ -21,6 +22,29 @@ fn run_at(machine: &mut Machine, address: u64) -> u64 {
     machine.core.state.set_gpr(0, u64::MAX);
     assert_eq!(machine.run(100, &mut ()), Exit::Halt);
     machine.core.state.gpr(0)
+}
+
+/// The truth has wider rules for code that a program makes while it runs. A file and an object, which
+/// may be a file that another program wrote, are not that.
+#[test]
+fn only_private_memory_without_a_file_is_generated_code() {
+    let mut memory = AddressSpace::default();
+    let range = |number: u64| CODE + number * PAGE..CODE + (number + 1) * PAGE;
+    let object = memory.create_object(Bytes::from_vec(code(2)));
+    memory.map(range(0), Permissions::ALL).expect("free");
+    memory.map(range(1), Permissions::READ_WRITE).expect("free");
+    memory
+        .map_file(range(2), Permissions::ALL, Bytes::from_vec(code(1)), 0)
+        .expect("free");
+    memory
+        .map_shared(range(3), Permissions::ALL, object, 0)
+        .expect("free");
+    memory
+        .map_private(range(4), Permissions::ALL, object, 0)
+        .expect("free");
+    let mut world = &memory;
+    let generated = [0, 1, 2, 3, 4, 5].map(|number| world.is_generated(CODE + number * PAGE));
+    assert_eq!(generated, [true, false, false, false, false, false]);
 }
 
 /// A machine whose code is in private memory.

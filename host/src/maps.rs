@@ -38,6 +38,11 @@ impl Mapping {
             .then(|| PathBuf::from(format!("/proc/{}/root{}", self.pid, self.name)))
     }
 
+    /// Whether its code was made before it was mapped: it shows a file, or the kernel's own pages.
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.inode != 0 || matches!(&self.name[..], "[vdso]" | "[vsyscall]" | "[uprobes]")
+    }
+
     /// A path at which the mapped inode itself can be opened, even if it was deleted; needs
     /// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
     pub fn map_file(&self) -> Option<PathBuf> {
@@ -151,6 +156,21 @@ mod tests {
         assert!(maps.find(0x7ffc_0003_0000).unwrap().shared);
         assert!(maps.find(0x7f00_0000_3000).is_none());
         assert_eq!(maps.all.len(), 3);
+    }
+
+    #[test]
+    fn code_that_is_made_while_the_program_runs_is_of_no_file() {
+        let text = "1000-2000 r-xp 00000000 fe:01 7 /lib/x.so\n\
+                    2000-3000 r-xp 00000000 fe:01 7 /lib/x.so (deleted)\n\
+                    3000-4000 r-xp 00000000 00:00 0 [vdso]\n\
+                    4000-5000 rwxp 00000000 00:00 0 \n\
+                    5000-6000 rwxp 00000000 00:00 0 [anon:jit]\n\
+                    6000-7000 rwxp 00000000 00:00 0 [heap]\n\
+                    7000-8000 r-xs 00000000 00:01 9 /memfd:code (deleted)\n";
+        let maps = Maps::parse(1, text);
+        let of_file = (1..8).map(|i| maps.find(i << 12).unwrap().is_of_file());
+        let of_file: Vec<bool> = of_file.collect();
+        assert_eq!(of_file, [true, true, true, false, false, false, true]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::target;
 use std::ops::Range;
 use std::sync::Arc;
+use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
@@ -76,7 +77,17 @@ pub struct Subject<'a> {
     pub live: &'a Regs,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    /// That of a sample, with the memory that a rule may read.
+    pub fn of(view: &View<'a>, memory: &'a dyn Memory, live: &'a Regs) -> Subject<'a> {
+        Subject {
+            space: view.space,
+            memory,
+            truth: &view.sample.truth,
+            live,
+        }
+    }
+
     /// The first of the true frames `range` that may have contradictions. See [`first_doubt`].
     pub fn first_doubt(
         &self,

@@ -19,7 +19,6 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
-
 use unwind_sim_unwind::walk::{Limits, Place, walk};
 
 /// An unwinder. If it finds rules in tables, the rules can be queried.
@@ -62,12 +61,8 @@ impl Engine {
             return Vec::new();
         };
         let memory = view.memory(setting.view);
-        let subject = Subject {
-            space: view.space,
-            memory: &memory,
-            truth: &view.sample.truth,
-            live: &view.live(),
-        };
+        let live = view.live();
+        let subject = Subject::of(view, &memory, &live);
         subject.check_frame(finder, frame, cache)
     }
 
@@ -364,12 +359,7 @@ impl Judged {
         } = self;
         let truth = &view.sample.truth;
         let live = sound(view).regs.live().copied().unwrap_or_default();
-        let subject = Subject {
-            space: view.space,
-            memory: all,
-            truth,
-            live: &live,
-        };
+        let subject = Subject::of(view, all, &live);
         let walked = Walked {
             chain: &chain,
             ended: end_code(&chain, verdict, &ground),

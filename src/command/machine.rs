@@ -183,11 +183,16 @@ impl MachineOptions {
             ..defaults
         };
         self.schedule.apply(&mut options)?;
+        let mut program = RunningProgram {
+            path: found.as_os_str().as_encoded_bytes().to_vec(),
+            options,
+        };
+        if case.is_some() {
+            // Its stack then does not depend on where it was assembled.
+            program.start_in_its_folder();
+        }
         Ok(MachineProgram {
-            program: RunningProgram {
-                path: found.as_os_str().as_encoded_bytes().to_vec(),
-                options,
-            },
+            program,
             _case: case,
         })
     }

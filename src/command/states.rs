@@ -165,7 +165,11 @@ impl StateArgs {
         };
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
-        if is_recording || is_case && (self.samples || self.needs_samples(first)?) {
+        if is_case && (self.samples || self.needs_samples(first)?) {
+            let recording = Input::from_trace(cases::emulated_trace_of(first)?);
+            return self.of_recording(recording, source, setting, show);
+        }
+        if is_recording {
             let options = self.kernel.options(self.symfs.clone())?;
             let recording = super::args::open(first, &options)?;
             return self.of_recording(recording, source, setting, show);
@@ -181,9 +185,6 @@ impl StateArgs {
         let run = self.wanted(&UNWINDERS, setting)?;
         let mut program = self.machine.program(&subject.words, self.defect)?;
         program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
-        if is_case {
-            program.program.start_in_its_folder();
-        }
         let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
         let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
         let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;

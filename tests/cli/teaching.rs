@@ -46,21 +46,49 @@ fn a_demo_shows_what_its_case_shows_here() {
 }
 
 /// A realigned stack shows how long the strings on the stack are.
+/// A stack lies below the path of its program, and a signal's frame where that is aligned.
 #[test]
-fn a_picture_does_not_depend_on_the_folder_of_the_build() {
+fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
+    const SIGNAL: &str = "signal-frame-on-the-normal-stack";
+    const DEFECT: &str = "corpus/cases/defect/wrong-slot-of-rbx.s";
     let folder = tempfile::tempdir().expect("a folder");
-    let show = |name_len: usize| {
-        let own = folder.path().join("x".repeat(name_len));
-        std::fs::create_dir(&own).expect("a folder");
-        let case = "realigned-frame-keeps-rbp";
-        let output = tool(&["cases", "show", case]).env("TMPDIR", own).output();
-        let output = output.expect("it runs");
-        assert_eq!(status(&output), 0, "{}", stderr(&output));
-        stdout(&output).to_owned()
-    };
-    let first = show(1);
-    for name_len in [17, 33, 49, 65] {
-        assert_eq!(show(name_len), first, "{name_len}");
+    let commands: [(&[&str], i32, &str); 5] = [
+        (&["cases", "show", "realigned-frame-keeps-rbp"], 0, "rsp"),
+        (
+            &["cases", "show", SIGNAL, "-u", "dwarf"],
+            0,
+            "rip of the interrupted",
+        ),
+        (&["verify", "--defect", DEFECT], 1, "wrong CFA"),
+        (&["step", "--json", "--count", "9", DEFECT], 0, "0x7fff"),
+        (
+            &[
+                "step",
+                "--json",
+                "--regs",
+                "hw,fake:v5.2",
+                "corpus/cases/start/seed-004.s",
+            ],
+            0,
+            "0x7fff",
+        ),
+    ];
+    for (number, (args, wanted, part)) in commands.into_iter().enumerate() {
+        let said = |name_len: usize| {
+            let own = folder
+                .path()
+                .join("x".repeat(name_len))
+                .join(number.to_string());
+            std::fs::create_dir_all(&own).expect("a folder");
+            let output = tool(args).env("TMPDIR", own).output().expect("it runs");
+            assert_eq!(status(&output), wanted, "{args:?}: {}", stderr(&output));
+            stdout(&output).to_owned()
+        };
+        let first = said(1);
+        assert!(first.contains(part), "{args:?}: {first}");
+        for name_len in [17, 33, 49, 65] {
+            assert_eq!(said(name_len), first, "{args:?} {name_len}");
+        }
     }
 }
 
@@ -236,33 +264,5 @@ fn a_wrong_point_name_or_option_says_what_there_is() {
             "{args:?}: {}",
             stderr(&output)
         );
-    }
-}
-
-#[test]
-fn a_picture_does_not_depend_on_the_folder_of_the_program() {
-    let picture = |folder: &str| {
-        let scratch = tempfile::tempdir().expect("a folder");
-        let folder = scratch.path().join(folder);
-        std::fs::create_dir_all(&folder).expect("a folder");
-        // Where the signal frame lies depends on the alignment of the stack.
-        let mut shown = tool(&[
-            "cases",
-            "show",
-            "signal-frame-on-the-normal-stack",
-            "-u",
-            "dwarf",
-        ]);
-        let output = shown.env("TMPDIR", folder).output().expect("it runs");
-        assert_eq!(status(&output), 0, "{}", stderr(&output));
-        stdout(&output).to_owned()
-    };
-    let first = picture("a");
-    assert!(first.contains("rip of the interrupted"), "{first}");
-    for folder in [
-        "a-longer-name-of-17",
-        "one/and/more/of/the/same/kind/of/folders",
-    ] {
-        assert_eq!(picture(folder), first);
     }
 }

@@ -207,6 +207,8 @@ fn demos_can_be_stepped_through() {
     std::fs::write(script.path(), "y").expect("it is written");
     let script = script.path().to_str().expect("a path");
     let size = ["--script", script, "--size", "200x40"];
+    // What the demo is about: its ring, its view of memory, its start paths.
+    let about = [("lbr", "US302"), ("copy", "US203"), ("seed-004", "v5.2")];
     for told in &unwind_sim_view::demo::ALL {
         let (name, file) = (told.name, format!("{}.bin", told.name));
         let output = demo(&[&[name, "--step"], &size[..]].concat());
@@ -217,6 +219,9 @@ fn demos_can_be_stepped_through() {
         }
         assert_eq!(output.status.code(), Some(0), "{name}: {errors}");
         let text = String::from_utf8(output.stdout).expect("text");
+        for (_, part) in about.iter().filter(|(demo, _)| *demo == name) {
+            assert!(text.contains(part), "{name}: {text}");
+        }
         let (_, command) = text.split_once("copied: ").expect("a command");
         let command = command.lines().next().unwrap_or_default().trim_end();
         let (extract, step) = command.split_once(" && ").expect("two commands");

@@ -36,6 +36,9 @@ pub enum Reg {
 
 /// Number of registers in [`Regs`].
 pub const REG_COUNT: usize = 19;
+/// The index of rbp in [`Reg::CALLEE_SAVED`].
+#[cfg(feature = "truth")]
+pub(crate) const SAVED_RBP: usize = 1;
 
 impl Reg {
     /// All registers, in DWARF order.

@@ -7,9 +7,7 @@ use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::{Found, Frame};
-use unwind_sim_unwind::truth::TrueKind;
 use unwind_sim_unwind::verdict::align_chain;
 
 /// The maximum width, in characters, of the left side of a wrong frame's line up to which the right
@@ -90,13 +88,7 @@ fn between(rows: &mut Vec<Row>, found: Range<usize>, truth: Range<usize>, comple
 /// The pc of a true frame and its location.
 pub(crate) fn true_place(view: &View<'_>, truth: usize) -> (u64, Location) {
     let frame = view.sample.truth.frames()[truth];
-    let pc = match frame.kind {
-        TrueKind::Call => CodeAddress::Return(frame.pc),
-        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-            CodeAddress::Instruction(frame.pc)
-        }
-    };
-    (frame.pc, Location::of(view.space, pc))
+    (frame.pc, Location::of(view.space, frame.address()))
 }
 
 /// `w 2 7ffff7fcb12a main+0x4a (prog)  [eh_frame]`, in columns.

@@ -116,7 +116,7 @@ impl World for Surroundings<'_> {
 
     fn is_generated(&mut self, address: u64) -> bool {
         let found = self.maps.find(address);
-        found.is_some_and(|m| m.execute && m.path().is_none())
+        found.is_some_and(|m| m.execute && !m.is_of_file())
     }
 
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {

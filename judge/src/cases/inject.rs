@@ -18,12 +18,7 @@ fn contradictions(recorded: &Recorded) -> Vec<Contradiction> {
         recorded.with_view(index, |view| {
             let memory = view.memory(MemoryView::Cpu);
             let (truth, live) = (&view.sample.truth, view.live());
-            let subject = Subject {
-                space: view.space,
-                memory: &memory,
-                truth,
-                live: &live,
-            };
+            let subject = Subject::of(view, &memory, &live);
             let mut frames = 0..truth.frames().len();
             out.extend(frames.find_map(|i| {
                 subject

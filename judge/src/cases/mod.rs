@@ -147,15 +147,27 @@ pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
     built.record(built.engines()[0])?.to_trace()
 }
 
-/// The case at `path`, run in the emulated machine, which gives the same on every computer; a case
+/// Like [`trace_of`], but run in the emulated machine, which gives the same on every computer; a case
 /// that it cannot run, on this one's processor.
+///
+/// # Errors
+/// See [`trace_of`].
+pub fn emulated_trace_of(path: &Path) -> Result<Trace, CaseFailure> {
+    in_machine(&Built::without_defect(path)?)?.to_trace()
+}
+
+fn in_machine(built: &Built) -> Result<Recorded, CaseFailure> {
+    let engines = built.engines();
+    built.record(engines[engines.len() - 1])
+}
+
+/// The case at `path`, run like [`emulated_trace_of`].
 ///
 /// # Errors
 /// If the case cannot be built or run, or its chains are not as stated.
 pub fn emulate(path: &Path) -> Result<Recorded, CaseFailure> {
     let built = Built::without_defect(path)?;
-    let engines = built.engines();
-    let recorded = built.record(engines[engines.len() - 1])?;
+    let recorded = in_machine(&built)?;
     let differences = recorded.truth_differences();
     match differences.is_empty() {
         true => Ok(recorded),

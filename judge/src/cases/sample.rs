@@ -9,7 +9,6 @@ use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_recordings::view::View;
 use unwind_sim_recordings::world::World;
-use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 use unwind_sim_unwind::verdict::expected_from;
@@ -217,12 +216,7 @@ impl Named {
 fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
     let frames = truth.frames();
     let name = |i: usize| {
-        let pc = match frames[i].kind {
-            TrueKind::Call => CodeAddress::Return(frames[i].pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-                CodeAddress::Instruction(frames[i].pc)
-            }
-        };
+        let pc = frames[i].address();
         let is_signal = frames
             .get(i + 1)
             .is_some_and(|f| f.kind == TrueKind::Interrupted);

@@ -1,4 +1,4 @@
-//! Outcomes without frames, for those who only count: a comparison of many samples.
+//! Outcomes without frames, for a comparison of many samples, which only counts.
 
 use super::{Engine, Judged, Outcome, Setting, from, sound, stack_of, unsupported};
 use unwind_sim_recordings::view::{MemoryView, View};

@@ -146,12 +146,7 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
     let mut names = BTreeSet::from(["_start".to_owned(), "sample".to_owned()]);
     let mut out = Vec::new();
     for (i, frame) in frames.iter().enumerate() {
-        let pc = match frame.kind {
-            TrueKind::Call => CodeAddress::Return(frame.pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-                CodeAddress::Instruction(frame.pc)
-            }
-        };
+        let pc = frame.address();
         let place = Location::of(view.space, pc);
         let fail = |what: &str| NotWritable::Frame {
             frame: i,

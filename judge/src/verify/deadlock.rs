@@ -16,7 +16,7 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::Start;
-use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::unwinder;
 use unwind_sim_unwind::verdict::{Verdict, judge};
 
@@ -98,12 +98,7 @@ pub fn thread(waiting: &Waiting, engines: &[Engine], stack: &Stack<'_>) -> Deadl
             frames: truth
                 .frames()
                 .iter()
-                .map(|frame| {
-                    placed(match frame.kind {
-                        TrueKind::Call => CodeAddress::Return(frame.pc),
-                        _ => CodeAddress::Instruction(frame.pc),
-                    })
-                })
+                .map(|frame| placed(frame.address()))
                 .collect(),
             is_complete: truth.is_complete(),
         }),

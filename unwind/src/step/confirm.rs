@@ -4,24 +4,11 @@ use crate::address::{CodeAddress, Lookup};
 use crate::cache::Cache;
 use crate::finder::Finder;
 use crate::memory::Memory;
-use crate::regs::{Reg, Regs};
+use crate::regs::{Reg, Regs, SAVED_RBP};
 use crate::rule::Shape;
-use crate::truth::{TrueFrame, TrueKind, Truth};
+use crate::truth::{TrueFrame, Truth};
 use crate::walk::Place;
 use core::ops::Range;
-
-impl TrueFrame {
-    /// The pc as what it is: a return address, or the next instruction.
-    #[inline]
-    pub const fn address(&self) -> CodeAddress {
-        match self.kind {
-            TrueKind::Call => CodeAddress::Return(self.pc),
-            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-                CodeAddress::Instruction(self.pc)
-            }
-        }
-    }
-}
 
 /// The first of the true frames `range` of which it is not certain that the rule, applied to the
 /// frame's true registers, gives exactly the true registers of its caller. `live` are the registers
@@ -88,9 +75,6 @@ struct Known {
     known: [bool; 6],
 }
 
-/// Index of rbp in [`Reg::CALLEE_SAVED`].
-const RBP: usize = 1;
-
 struct Doubt<'a, M: ?Sized> {
     lookup: Lookup,
     /// Which of [`Reg::CALLEE_SAVED`] are carried to the caller.
@@ -109,7 +93,9 @@ impl<M: Memory + ?Sized> Doubt<'_, M> {
         let base = match hot.packed.shape {
             Shape::Rsp => frame.rsp,
             // With an rbp of zero, the frame may be the root.
-            Shape::Rbp if frame.known[RBP] && frame.saved[RBP] != 0 => frame.saved[RBP],
+            Shape::Rbp if frame.known[SAVED_RBP] && frame.saved[SAVED_RBP] != 0 => {
+                frame.saved[SAVED_RBP]
+            }
             Shape::Rbp | Shape::Generic => return false,
         };
         let address = CodeAddress::Return(next.pc).lookup(self.lookup);

@@ -17,6 +17,7 @@ pub use stacks::{Cpu, Held, Suspended, World};
 pub use stats::Stats;
 pub use tracker::Tracker;
 
+use crate::address::CodeAddress;
 use alloc::vec::Vec;
 
 /// The meaning of a true frame's pc.
@@ -50,6 +51,19 @@ pub struct TrueFrame {
     /// [`crate::regs::Reg::CALLEE_SAVED`]. Except in the innermost frame, these are their values at
     /// the entry of the callee. `None` if they were not observed.
     pub saved: Option<[u64; 6]>,
+}
+
+impl TrueFrame {
+    /// The pc as what it is: a return address, or the next instruction.
+    #[inline]
+    pub const fn address(&self) -> CodeAddress {
+        match self.kind {
+            TrueKind::Call => CodeAddress::Return(self.pc),
+            TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
+                CodeAddress::Instruction(self.pc)
+            }
+        }
+    }
 }
 
 /// Offset from a signal handler's CFA to the saved rip: the ucontext's `gregs[REG_RIP]` (Linux

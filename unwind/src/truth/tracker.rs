@@ -42,6 +42,7 @@ mod moved;
 use super::stacks::{Chain, Claim, Cpu, Held, Origin, Pending, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
 use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
+use crate::regs::SAVED_RBP;
 use alloc::vec::Vec;
 use arrival::Arrival;
 use core::ops::Range;
@@ -55,8 +56,6 @@ const ALLOCA_MAX: u64 = 64 << 10;
 /// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as with
 /// `alloca` and the target is at most this far away.
 const SWITCH_TABLE_REACH: u64 = 64 << 10;
-/// The index of rbp in [`Cpu::saved`].
-const RBP: usize = 1;
 
 /// The shadow stack of one thread.
 #[derive(Clone, Debug)]
@@ -278,7 +277,7 @@ impl Tracker {
                 }
             }
             Insn::StoreFrame => {
-                let slot = before.saved[RBP].wrapping_add(8);
+                let slot = before.saved[SAVED_RBP].wrapping_add(8);
                 if let Some(top) = self.top_mut().filter(|f| f.slot == slot) {
                     top.rewritten = true;
                 }

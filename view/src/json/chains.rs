@@ -47,7 +47,8 @@ impl ChainWriter {
         self.line.push(b'\n');
         let mut windows = self.line.windows(NO_FRAMES.len());
         let at = windows.position(|bytes| bytes == NO_FRAMES);
-        let (head, tail) = self.line.split_at(at.unwrap_or(0) + NO_FRAMES.len() - 1);
+        let at = at.expect("a chain without frames has this field");
+        let (head, tail) = self.line.split_at(at + NO_FRAMES.len() - 1);
         self.frames.clear();
         for (i, frame) in outcome.chain.frames.iter().enumerate() {
             if i > 0 {

@@ -63,13 +63,7 @@ fn function(view: &View<'_>, pc: CodeAddress) -> String {
 
 /// The pc of true frame `index`, as the address that it is.
 fn true_pc(view: &View<'_>, index: usize) -> CodeAddress {
-    let frame = view.sample.truth.frames()[index];
-    match frame.kind {
-        TrueKind::Call => CodeAddress::Return(frame.pc),
-        TrueKind::Top | TrueKind::Interrupted | TrueKind::Trapped => {
-            CodeAddress::Instruction(frame.pc)
-        }
-    }
+    view.sample.truth.frames()[index].address()
 }
 
 /// The function of true frame `index`; `<signal>` for the frame of a signal's trampoline.

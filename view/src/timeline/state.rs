@@ -211,12 +211,7 @@ impl<'a> Builder<'a> {
     /// The rows that are wrong at the instruction, of each unwinder once.
     fn faults(&mut self, view: &View<'_>, live: &Regs) -> Vec<RowFault> {
         let memory = view.memory(self.run.setting.view);
-        let subject = Subject {
-            space: view.space,
-            memory: &memory,
-            truth: &view.sample.truth,
-            live,
-        };
+        let subject = Subject::of(view, &memory, live);
         let mut faults = Vec::new();
         if view.sample.regs.is_fake() {
             return faults;

@@ -6,8 +6,6 @@ use serde::Serialize;
 use unwind_sim_judge::states::ThreadState;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::world::World;
-use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::truth::TrueKind;
 
 /// The number of frames of each thread.
 const FRAMES_MAX: usize = 32;
@@ -32,11 +30,7 @@ impl Thread {
         let space = world.space(thread.pid);
         let frames = thread.truth.frames().iter().take(FRAMES_MAX);
         let place = |frame: &unwind_sim_unwind::truth::TrueFrame| {
-            let pc = match frame.kind {
-                TrueKind::Call => CodeAddress::Return(frame.pc),
-                _ => CodeAddress::Instruction(frame.pc),
-            };
-            PlaceLine::new(frame.pc, Location::of(space, pc))
+            PlaceLine::new(frame.pc, Location::of(space, frame.address()))
         };
         Thread {
             pid: thread.pid,

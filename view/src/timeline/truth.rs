@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use unwind_sim_judge::check::Subject;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::address::{CodeAddress, Lookup};
+use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::finder::Finder;
@@ -31,7 +31,7 @@ pub(crate) fn of_truth(
     let frames = truth.frames();
     for (index, frame) in frames.iter().enumerate() {
         if let Some(slot) = truth.slot(index) {
-            let place = Location::of(view.space, pc_of(frame)).to_string();
+            let place = Location::of(view.space, frame.address()).to_string();
             let note = Note::ReturnAddress {
                 frame: index,
                 place,
@@ -44,12 +44,7 @@ pub(crate) fn of_truth(
         }
     }
     let (memory, live) = (view.sample.memory(), view.live());
-    let subject = Subject {
-        space: view.space,
-        memory: &memory,
-        truth,
-        live: &live,
-    };
+    let subject = Subject::of(view, &memory, &live);
     let mut low = live.rsp();
     for (index, pair) in frames.windows(2).enumerate() {
         let [frame, caller] = pair else { continue };
@@ -71,13 +66,6 @@ pub(crate) fn of_truth(
     notes
 }
 
-fn pc_of(frame: &TrueFrame) -> CodeAddress {
-    match frame.kind {
-        TrueKind::Call => CodeAddress::Return(frame.pc),
-        _ => CodeAddress::Instruction(frame.pc),
-    }
-}
-
 /// Where a frame keeps its caller's registers, as its DWARF row says, if there is one.
 fn by_row(
     view: &View<'_>,
@@ -85,7 +73,7 @@ fn by_row(
     dwarf: &Dwarf,
     cache: &mut Cache,
 ) -> Option<Vec<(u64, Reg)>> {
-    let address = pc_of(frame).lookup(Lookup::InsideCall);
+    let address = frame.address().lookup(Lookup::InsideCall);
     let mapping = view.space.find(address)?;
     let row = find_row(dwarf as &dyn Finder, mapping, address, cache).ok()?;
     let rules = Reg::CALLEE_SAVED.into_iter().zip(row.rule.saved);

@@ -169,7 +169,8 @@ static void hangup(void) {
             SYS(ioctl, s, TIOCSPGRP, &own);
             SYS(write, channel[1], "r", 1);
             long got = -1;
-            struct time time = { 3, 0 };
+            /* Longer than the leader sleeps, should the signal have come before that. */
+            struct time time = { 6, 0 };
             got = SYS(nanosleep, &time, 0);
             V(got); V(caught[1]); V(caught[18] > 0);
             flush(); SYS(write, channel[1], "d", 1); SYS(exit_group, 0);

@@ -6,8 +6,9 @@
 //! interpreter pushes the address at which it continues, jumps to the method, and the method pops it
 //! and jumps back.
 
-use super::{RBP, SWITCH_TABLE_REACH, Tracker};
+use super::{SWITCH_TABLE_REACH, Tracker};
 use crate::insn::ends_with_call;
+use crate::regs::SAVED_RBP;
 use crate::truth::TrueKind;
 use crate::truth::stacks::{Cpu, Held, World};
 
@@ -159,7 +160,7 @@ impl Tracker {
         };
         let pointer = world.word(after.rsp);
         let is_linked = pointer == Some(top.slot.wrapping_sub(8));
-        if !is_linked && pointer != Some(before.saved[RBP]) {
+        if !is_linked && pointer != Some(before.saved[SAVED_RBP]) {
             return;
         }
         let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
