@@ -5,6 +5,7 @@
 //! (`hot`) maps a lookup address in an address space directly to a packed rule, so that a warm walk
 //! touches neither table nor unit. It grows with use and is emptied at [`HOT_ENTRIES_MAX`].
 
+mod by_key;
 mod hot;
 mod rules;
 #[cfg(feature = "kernel")]
@@ -45,6 +46,8 @@ pub struct UnitBuilder<'a> {
     id: UnitId,
     key: UnitKey,
     range: Range<u64>,
+    /// The key's hash.
+    hash: u64,
     first: u32,
     last: Option<u32>,
 }
@@ -110,6 +113,7 @@ impl UnitBuilder<'_> {
     }
 
     /// The addresses (svma) that the unit covers.
+    #[inline]
     pub(crate) fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -145,7 +149,7 @@ impl UnitBuilder<'_> {
             None => {
                 units.push(unit);
                 let hash = |id: &u32| unit_hasher.hash_one(units[*id as usize].key);
-                unit_ids.insert_unique(hash(&self.id.0), self.id.0, hash);
+                unit_ids.insert_unique(self.hash, self.id.0, hash);
             }
         }
         if !failed.is_empty() {
@@ -172,7 +176,7 @@ pub struct Cache {
     /// What compiling an image's table has cost so far, in the unit of the table's reader.
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
     /// CIEs whose initial instructions have been run.
-    commons: HashMap<UnitKey, Common>,
+    commons: HashMap<UnitKey, Arc<Common>>,
     /// Rules of one table translated to another table's format, and what the translation lost.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
@@ -261,13 +265,15 @@ impl Cache {
     pub fn unit(&self, key: &UnitKey) -> Option<Result<UnitId, Reason>> {
         match self.failed.get(key) {
             Some(reason) => Some(Err(*reason)),
-            None => self.compiled(key).map(Ok),
+            None => {
+                let hash = self.unit_hasher.hash_one(key);
+                self.compiled(key, hash).map(Ok)
+            }
         }
     }
 
-    /// The unit's id, if it was ever compiled.
-    fn compiled(&self, key: &UnitKey) -> Option<UnitId> {
-        let hash = self.unit_hasher.hash_one(key);
+    /// The unit's id, if it was ever compiled. `hash` is the key's.
+    fn compiled(&self, key: &UnitKey, hash: u64) -> Option<UnitId> {
         let same = |id: &u32| self.units[*id as usize].key == *key;
         self.unit_ids.find(hash, same).copied().map(UnitId)
     }
@@ -300,8 +306,10 @@ impl Cache {
 
     /// Like [`Cache::add_unit`], row by row. The unit is added only when it is finished.
     pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
-        let known = self.compiled(&key);
+        let hash = self.unit_hasher.hash_one(key);
+        let known = self.compiled(&key, hash);
         UnitBuilder {
+            hash,
             first: self.rows.len() as u32,
             id: known.unwrap_or(UnitId(self.units.len() as u32)),
             last: None,
@@ -436,12 +444,12 @@ impl Cache {
     }
 
     /// What the FDEs of the CIE at `key` share, if one of them was compiled before.
-    pub(crate) fn common(&self, key: &UnitKey) -> Option<&Common> {
+    pub(crate) fn common(&self, key: &UnitKey) -> Option<&Arc<Common>> {
         self.commons.get(key)
     }
 
     /// Remembers a CIE.
-    pub(crate) fn add_common(&mut self, key: UnitKey, common: Common) {
+    pub(crate) fn add_common(&mut self, key: UnitKey, common: Arc<Common>) {
         self.commons.insert(key, common);
     }
 

@@ -163,6 +163,14 @@ pub struct ImageParts {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ImageId(NonZeroUsize);
 
+impl ImageId {
+    /// The number, which is never 0.
+    #[inline]
+    pub(crate) const fn number(self) -> usize {
+        self.0.get()
+    }
+}
+
 /// Not 64 bits wide, because some targets have no such atomics.
 static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 

@@ -3,6 +3,7 @@
 use crate::image::ImageId;
 use crate::row::TableKind;
 use crate::rule::Rule;
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
 
 /// The index of a compiled row in its cache.
@@ -14,7 +15,7 @@ pub struct RowId(pub(super) u32);
 pub struct UnitId(pub(super) u32);
 
 /// The identity of a unit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnitKey {
     /// The kind of table.
     pub table: TableKind,
@@ -25,6 +26,16 @@ pub struct UnitKey {
     /// The number of the block, for a function whose rows repeat for each block of its code;
     /// otherwise 0.
     pub block: u32,
+}
+
+impl Hash for UnitKey {
+    /// Two words instead of one for each field.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.offset ^ u64::from(self.block) << 32);
+        let image = self.image.map_or(0, ImageId::number) as u64;
+        state.write_u64(image << 8 ^ self.table as u64);
+    }
 }
 
 /// A row to be added to the cache.

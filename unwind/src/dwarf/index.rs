@@ -39,6 +39,7 @@ impl<'a> Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<Entry<'a>, Reason>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let table = self.table?;
         while self.at < table.data.len() {
@@ -89,11 +90,12 @@ impl Iterator for Units<'_> {
                 Some(cie) if cie.offset == at => cie,
                 _ => table.cie(at)?,
             };
-            let fde = table.fde(entry, self.cie.insert(cie))?;
+            let cie = self.cie.insert(cie);
+            let fde = table.fde(entry, cie)?;
             Ok(Unit {
+                lsda: table.lsda(&fde, cie),
                 range: fde.range,
                 offset: fde.offset as u64,
-                lsda: fde.lsda,
             })
         });
         Some(unit)

@@ -1,7 +1,7 @@
 //! The DWARF unwinder: finds the FDE of an address and compiles it into the cache.
 
 use super::index::{Entries, Header, Sorted, Units};
-use super::program::CfaProgram;
+use super::program::{CfaProgram, Common};
 use super::read::{Fde, Table};
 use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
@@ -10,6 +10,7 @@ use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::row::TableKind;
 use crate::rule::{Key, Rule};
+use alloc::sync::Arc;
 use core::ops::Range;
 
 /// A finder that reads `.eh_frame` (using `.eh_frame_hdr` if present), and `.debug_frame` for
@@ -187,21 +188,26 @@ fn make(
             ..key
         };
         let known = cache.common(&cie_key).cloned();
+        let parsed;
         let cie = match &known {
             Some(known) => &known.cie,
-            None => &table.cie(at)?,
+            None => {
+                parsed = table.cie(at)?;
+                &parsed
+            }
         };
         let fde = table.fde(entry, cie)?;
         let length = fde.program.len() + cie.program.len();
         spend(table, start, length, key, cache)?;
-        let mut program = match known {
-            Some(known) => CfaProgram::of(table, known),
+        let common = match known {
+            Some(known) => known,
             None => {
-                let program = CfaProgram::new(table, cie.clone())?;
-                cache.add_common(cie_key, program.common());
-                program
+                let common = Arc::new(Common::new(table, cie.clone())?);
+                cache.add_common(cie_key, common.clone());
+                common
             }
         };
+        let mut program = CfaProgram::new(table, common);
         let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
         Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache)))
     });
@@ -371,7 +377,8 @@ pub(crate) fn compile_all_as(
             if program.as_ref().is_none_or(|p| p.cie().offset != at) {
                 let cie = table.cie(at)?;
                 spend(table, at, cie.program.len(), key, cache)?;
-                program = Some(CfaProgram::new(table, cie)?);
+                let common = Arc::new(Common::new(table, cie)?);
+                program = Some(CfaProgram::new(table, common));
             }
             let missing = table.malformed(at, "the FDE has no CIE");
             let program = program.as_mut().ok_or(missing)?;
