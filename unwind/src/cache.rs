@@ -8,6 +8,7 @@
 mod by_key;
 mod hot;
 mod rules;
+mod sources;
 #[cfg(feature = "kernel")]
 mod space;
 #[cfg(test)]
@@ -16,7 +17,8 @@ mod transcript;
 mod unit;
 
 pub use hot::HOT_ENTRIES_MAX;
-pub(crate) use hot::Hot;
+pub(crate) use hot::{Callers, Hot};
+pub(crate) use sources::Sources;
 pub(crate) use transcript::Transcript;
 pub use unit::{NewRow, RowId, UnitId, UnitKey};
 
@@ -29,7 +31,6 @@ use crate::rule::{Key, Packed, Rule};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::hash::BuildHasher as _;
 use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
@@ -38,6 +39,10 @@ use rules::Rules;
 use space::OfSpace;
 use transcript::Transcripts;
 use unit::{Row, Unit};
+
+/// The numbers of units and rows for which the first unit makes room: enough for a small program.
+const UNITS_MIN: usize = 96;
+const ROWS_MIN: usize = 128;
 
 /// A unit that is being added to a cache.
 #[derive(Debug)]
@@ -142,13 +147,19 @@ impl UnitBuilder<'_> {
             unit_ids,
             unit_hasher,
             failed,
+            rows,
             ..
         } = self.cache;
         match units.get_mut(self.id.0 as usize) {
             Some(place) => *place = unit,
             None => {
+                if units.is_empty() {
+                    rows.reserve(ROWS_MIN);
+                    units.reserve(UNITS_MIN);
+                    unit_ids.reserve(UNITS_MIN, |_| 0);
+                }
                 units.push(unit);
-                let hash = |id: &u32| unit_hasher.hash_one(units[*id as usize].key);
+                let hash = |id: &u32| units[*id as usize].key.hash_by_place(unit_hasher);
                 unit_ids.insert_unique(self.hash, self.id.0, hash);
             }
         }
@@ -177,6 +188,8 @@ pub struct Cache {
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
     /// CIEs whose initial instructions have been run.
     commons: HashMap<UnitKey, Arc<Common>>,
+    /// The one used last.
+    last_common: Option<(UnitKey, Arc<Common>)>,
     /// Rules of one table translated to another table's format, and what the translation lost.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
@@ -221,6 +234,7 @@ impl Cache {
         self.failed = HashMap::new();
         self.errors = HashMap::new();
         self.commons = HashMap::new();
+        self.last_common = None;
         self.spent = HashMap::new();
     }
 
@@ -266,7 +280,7 @@ impl Cache {
         match self.failed.get(key) {
             Some(reason) => Some(Err(*reason)),
             None => {
-                let hash = self.unit_hasher.hash_one(key);
+                let hash = key.hash_by_place(&self.unit_hasher);
                 self.compiled(key, hash).map(Ok)
             }
         }
@@ -300,13 +314,17 @@ impl Cache {
     /// Reserves space for `count` more units.
     pub(crate) fn reserve_units(&mut self, count: usize) {
         self.units.reserve(count);
-        let hasher = |id: &u32| self.unit_hasher.hash_one(self.units[*id as usize].key);
+        let hasher = |id: &u32| {
+            self.units[*id as usize]
+                .key
+                .hash_by_place(&self.unit_hasher)
+        };
         self.unit_ids.reserve(count, hasher);
     }
 
     /// Like [`Cache::add_unit`], row by row. The unit is added only when it is finished.
     pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
-        let hash = self.unit_hasher.hash_one(key);
+        let hash = key.hash_by_place(&self.unit_hasher);
         let known = self.compiled(&key, hash);
         UnitBuilder {
             hash,
@@ -382,49 +400,34 @@ impl Cache {
     /// The rule of `row`.
     #[inline]
     pub fn rule(&self, row: RowId) -> &Rule {
-        self.rules.get(self.rows[row.0 as usize].rule)
+        self.sources().rule(row)
     }
 
     /// The source of `row`.
     #[inline]
     pub fn source(&self, row: RowId) -> RowSource {
-        let r = self.rows[row.0 as usize];
-        let unit = &self.units[r.unit as usize];
-        RowSource {
-            table: unit.key.table,
-            image: unit.key.image,
-            unit_offset: unit.key.offset,
-            row_offset: unit
-                .key
-                .offset
-                .wrapping_add(i64::from(r.offset as i32) as u64),
-            start: unit.start + u64::from(r.start),
-            end: self.row_end(row, unit),
-            fallback: None,
-        }
+        self.sources().source(row)
     }
 
-    /// The first address (svma) after `row` of `unit`.
+    /// A view of the rows.
     #[inline]
-    fn row_end(&self, row: RowId, unit: &Unit) -> u64 {
-        let next = row.0 + 1;
-        if row.0 < unit.rows.start || next > unit.rows.end {
-            return self.former_row_end(row, unit);
-        }
-        if next < unit.rows.end {
-            unit.start + u64::from(self.rows[next as usize].start)
-        } else {
-            unit.known.end.min(unit.end)
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        Sources {
+            rules: &self.rules,
+            rows: &self.rows,
+            units: &self.units,
         }
     }
 
-    /// Like [`Cache::row_end`], for a row added while only a part of its unit was known.
-    #[cold]
-    fn former_row_end(&self, row: RowId, unit: &Unit) -> u64 {
-        let start = self.rows[row.0 as usize].start;
-        let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
-        let next = rows.iter().find(|r| r.start > start);
-        next.map_or(unit.end, |r| unit.start + u64::from(r.start))
+    /// A view of the hot table and one of the rows.
+    #[inline]
+    pub(crate) fn split(&mut self) -> (Callers<'_>, Sources<'_>) {
+        let rows = Sources {
+            rules: &self.rules,
+            rows: &self.rows,
+            units: &self.units,
+        };
+        (self.hot.callers(), rows)
     }
 
     // --- data kept by table readers ---
@@ -443,9 +446,20 @@ impl Cache {
         self.derived.entry((image, table)).or_default()
     }
 
-    /// What the FDEs of the CIE at `key` share, if one of them was compiled before.
-    pub(crate) fn common(&self, key: &UnitKey) -> Option<&Arc<Common>> {
-        self.commons.get(key)
+    /// What the FDEs of the CIE at `key` share, if one of them was compiled before. To be returned
+    /// with [`Cache::put_common`]: consecutive functions usually have the same CIE.
+    #[inline]
+    pub(crate) fn take_common(&mut self, key: &UnitKey) -> Option<Arc<Common>> {
+        match self.last_common.take() {
+            Some((last, common)) if last == *key => Some(common),
+            _ => self.commons.get(key).cloned(),
+        }
+    }
+
+    /// Returns what [`Cache::take_common`] took.
+    #[inline]
+    pub(crate) fn put_common(&mut self, key: UnitKey, common: Arc<Common>) {
+        self.last_common = Some((key, common));
     }
 
     /// Remembers a CIE.

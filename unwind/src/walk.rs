@@ -7,7 +7,7 @@
 
 use crate::address::{CodeAddress, Lookup};
 use crate::apply;
-use crate::cache::{Cache, Hot, RowId};
+use crate::cache::{Cache, Hot, RowId, Sources};
 use crate::chain::{End, How, Sink, Step, Word, Words};
 use crate::event::Event;
 use crate::finder::Finder;
@@ -64,13 +64,13 @@ enum Origin {
 
 impl Origin {
     /// The origin as passed to the sink, unless the row is the fallback's.
-    #[inline]
-    fn how<'a>(&self, words: &'a Words, cache: &'a Cache) -> How<'a> {
+    #[inline(always)]
+    fn how<'a>(&self, words: &'a Words, sources: Sources<'a>) -> How<'a> {
         match *self {
             Origin::Start => How::Start,
             Origin::Row(row, _, _) => How::Rule {
-                rule: cache.rule(row),
-                source: cache.source(row),
+                rule: sources.rule(row),
+                source: sources.source(row),
                 words,
             },
         }
@@ -181,7 +181,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 self.tell_fallback(address, cache);
                 self.origin = Origin::Row(hot.row, address, None);
             }
-            let next = match hot.packed.shape {
+            let next = match hot.packed.shape() {
                 Shape::Generic => self.step_generic(address, hot.row, None, cache),
                 Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
                 Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
@@ -205,8 +205,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     /// Handles most frames of most walks: ip, sp and bp are carried, the rule is hot and common.
     /// Stops before any other frame, without having changed anything for it. `left` is the number
     /// of frames that may still be found.
-    #[inline]
-    fn glide(&mut self, left: &mut u32, lookup: Lookup, cache: &Cache) {
+    #[inline(never)]
+    fn glide(&mut self, left: &mut u32, lookup: Lookup, cache: &mut Cache) {
         let (Some(sp), Some(bp)) = (self.frame.regs.get(Reg::Rsp), self.frame.regs.get(Reg::Rbp))
         else {
             return;
@@ -214,19 +214,20 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let memory = self.place.memory;
         let before = *left;
         let (mut pc, mut sp, mut bp, mut slot) = (self.frame.pc, sp, bp, self.frame.slot);
+        let (mut callers, sources) = cache.split();
         while *left > 0 {
             let address = pc.lookup(lookup);
-            let Some(hot) = cache.hot(address) else {
+            let Some((row, packed)) = callers.next(address) else {
                 break;
             };
-            let base = match hot.packed.shape {
+            let base = match packed.shape() {
                 Shape::Rsp => sp,
                 Shape::Rbp if bp != 0 => bp,
                 _ => break,
             };
-            let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
+            let cfa = base.wrapping_add(packed.cfa_offset());
             let ra_slot = cfa.wrapping_sub(8);
-            let bp_slot = cfa.wrapping_sub(8 * u64::from(hot.packed.slots[1]));
+            let bp_slot = cfa.wrapping_sub(8 * u64::from(packed.slot(1)));
             let saves_bp = bp_slot != cfa;
             let next_bp = match saves_bp {
                 true => memory.read_u64(bp_slot),
@@ -242,11 +243,14 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 break;
             }
             if !skip {
-                let how = self.origin.how(&self.words, cache);
+                let how = match S::DETAIL {
+                    true => self.origin.how(&self.words, sources),
+                    false => How::Start,
+                };
                 self.sink.frame(Step { pc, sp, slot, how });
             }
             if S::DETAIL {
-                self.origin = Origin::Row(hot.row, address, None);
+                self.origin = Origin::Row(row, address, None);
                 self.words.clear();
                 self.words.push(Word {
                     address: ra_slot,
@@ -361,7 +365,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         {
             return self.report_fallback(row, cause, cache);
         }
-        let how = self.origin.how(&self.words, cache);
+        let how = self.origin.how(&self.words, cache.sources());
         self.sink.frame(Step { pc, sp, slot, how });
     }
 
@@ -399,7 +403,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     #[inline]
     fn step_fast(&mut self, hot: Hot, base: u64, carries: RegMask) -> Result<(), Reason> {
         let sp = self.frame.regs.rsp();
-        let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
+        let cfa = base.wrapping_add(hot.packed.cfa_offset());
         if cfa <= sp {
             return Err(Reason::SpDidNotAdvance { from: sp, to: cfa });
         }
@@ -410,9 +414,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
         self.frame.regs.keep(carries);
         if carries.0 == RegMask::FRAME.0 {
-            self.restore(Reg::Rbp, hot.packed.slots[1], cfa);
+            self.restore(Reg::Rbp, hot.packed.slot(1), cfa);
         } else {
-            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots) {
+            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots()) {
                 self.restore(reg, words, cfa);
             }
         }

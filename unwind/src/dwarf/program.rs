@@ -97,6 +97,11 @@ impl<'a> CfaProgram<'a> {
         }
     }
 
+    /// Ends the program and returns what its CIE's FDEs share.
+    pub(super) fn into_common(self) -> Arc<Common> {
+        self.common
+    }
+
     /// The CIE of the FDEs.
     pub(super) fn cie(&self) -> &Cie {
         &self.common.cie
@@ -184,21 +189,28 @@ impl<'a> CfaProgram<'a> {
     /// The next row. `None` at the end, or where the table is malformed.
     #[inline]
     pub(super) fn next_row(&mut self) -> Option<Complete> {
-        if self.done {
-            return None;
+        match self.done {
+            true => None,
+            false => self.advance(),
         }
-        let row = self.advance().unwrap_or_else(|reason| {
-            // The unfinished row is unknown, too: more instructions may have applied to it.
-            self.error = Some((self.start, reason));
-            None
-        });
-        self.done |= row.is_none();
-        row
+    }
+
+    /// Ends the program, because the instruction at `at` is malformed.
+    #[cold]
+    fn fail(&mut self, at: usize, what: &'static str) -> Option<Complete> {
+        self.fail_with(self.table.malformed(at, what))
+    }
+
+    #[cold]
+    fn fail_with(&mut self, reason: Reason) -> Option<Complete> {
+        // The unfinished row is unknown, too: more instructions may have applied to it.
+        self.error = Some((self.start, reason));
+        self.done = true;
+        None
     }
 
     /// Executes instructions until the current row is complete.
-    #[inline]
-    fn advance(&mut self) -> Result<Option<Complete>, Reason> {
+    fn advance(&mut self) -> Option<Complete> {
         // Kept in registers while the common instructions run.
         let (mut bytes, mut short) = (self.input.slice(), self.state.short);
         while let Some(&opcode) = bytes.first() {
@@ -207,29 +219,28 @@ impl<'a> CfaProgram<'a> {
                 Some(0) => continue,
                 Some(delta) => match self.moved(delta) {
                     Some(to) => to,
-                    None => return Err(self.table.malformed(at, WRAPS)),
+                    None => return self.fail(at, WRAPS),
                 },
                 None => {
                     self.input = EndianSlice::new(bytes, LittleEndian);
                     self.state.short = short;
                     let step = match opcode {
-                        REMEMBER | RESTORE => self.remember_or_restore(opcode)?,
-                        _ => self.step()?,
+                        REMEMBER | RESTORE => self.remember_or_restore(opcode),
+                        _ => self.step(),
                     };
                     (bytes, short) = (self.input.slice(), self.state.short);
                     match step {
-                        Step::Same => continue,
-                        Step::Advance(to) => to,
+                        Ok(Step::Same) => continue,
+                        Ok(Step::Advance(to)) => to,
+                        Err(reason) => return self.fail_with(reason),
                     }
                 }
             };
             if to < self.start {
-                return Err(self.table.malformed(at, "the address goes backwards"));
+                return self.fail(at, "the address goes backwards");
             }
             if to - self.range.start > u32::MAX.into() {
-                return Err(self
-                    .table
-                    .malformed(at, "row starts more than 4 GiB into its function"));
+                return self.fail(at, "row starts more than 4 GiB into its function");
             }
             let complete = self.complete(to);
             self.start = to;
@@ -238,13 +249,13 @@ impl<'a> CfaProgram<'a> {
             if to > complete.start {
                 self.input = EndianSlice::new(bytes, LittleEndian);
                 self.state.short = short;
-                return Ok(Some(complete));
+                return Some(complete);
             }
         }
         self.input = EndianSlice::new(bytes, LittleEndian);
         self.state.short = short;
         self.done = true;
-        Ok(Some(self.complete(self.range.end)))
+        Some(self.complete(self.range.end))
     }
 
     fn complete(&self, end: u64) -> Complete {

@@ -132,7 +132,7 @@ impl<'a> Table<'a> {
     }
 
     /// The entry at `offset`; `None` for a terminator, i.e. a length of zero.
-    #[inline(always)]
+    #[inline]
     pub(super) fn entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
         match self.usual_entry(offset) {
             Some(entry) => Ok(Some(entry)),
@@ -140,9 +140,16 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// The entry at `offset`, which must not be a terminator.
+    #[inline(never)]
+    pub(super) fn fde_entry(&self, offset: usize) -> Result<Entry<'a>, Reason> {
+        let entry = self.entry(offset)?;
+        entry.ok_or_else(|| self.malformed(offset, "expected an FDE"))
+    }
+
     /// The entry at `offset`, if it is an FDE of `.eh_frame` with a length of 4 bytes.
     #[inline(always)]
-    fn usual_entry(&self, offset: usize) -> Option<Entry<'a>> {
+    pub(super) fn usual_entry(&self, offset: usize) -> Option<Entry<'a>> {
         let bytes = self.data.get(offset..)?;
         let (&[a, b, c, d, e, f, g, h], _) = bytes.split_first_chunk::<8>()?;
         let length = u32::from_le_bytes([a, b, c, d]);
@@ -220,6 +227,12 @@ impl<'a> Table<'a> {
             Parent::None => Err(self.malformed(entry.offset, "expected an FDE")),
             Parent::Bad(what) => Err(self.malformed(entry.offset, what)),
         }
+    }
+
+    /// Whether `cie` is the CIE of `entry`.
+    #[inline]
+    pub(super) fn has_cie(&self, entry: &Entry<'_>, cie: &Cie) -> bool {
+        matches!(entry.parent, Parent::At(at) if at == cie.offset)
     }
 
     /// The CIE at `offset`.
@@ -304,15 +317,15 @@ impl<'a> Table<'a> {
     /// The FDE with the header `entry` and the CIE `cie`.
     #[inline]
     pub(super) fn fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
-        match Self::usual_fde(self.address, &entry, cie) {
+        match self.usual_fde(&entry, cie) {
             Some(fde) => Ok(fde),
             None => self.any_fde(entry, cie),
         }
     }
 
     /// The FDE, if it has the encoding that x86-64 compilers use: relative to itself, 4 bytes.
-    #[inline]
-    fn usual_fde(address: u64, entry: &Entry<'a>, cie: &Cie) -> Option<Fde> {
+    #[inline(always)]
+    pub(super) fn usual_fde(&self, entry: &Entry<'a>, cie: &Cie) -> Option<Fde> {
         const USUAL: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
         let bytes = entry.rest.slice();
         let (&[a, b, c, d, e, f, g, h], rest) = bytes.split_first_chunk::<8>()?;
@@ -322,7 +335,10 @@ impl<'a> Table<'a> {
         let start = i64::from(i32::from_le_bytes([a, b, c, d]));
         let length = i64::from(i32::from_le_bytes([e, f, g, h]));
         let at = entry.end - bytes.len();
-        let start = address.wrapping_add(at as u64).wrapping_add_signed(start);
+        let start = self
+            .address
+            .wrapping_add(at as u64)
+            .wrapping_add_signed(start);
         let end = start.checked_add(length.cast_unsigned())?;
         let (data, program) = match rest.split_first() {
             _ if !cie.has_data => (0, 0),

@@ -3,6 +3,7 @@
 
 use super::read::Wrong;
 use crate::rule::{COLUMNS, CfaCode, Codes, Rule, Value};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
@@ -17,6 +18,13 @@ const STATES_INLINE: usize = 4;
 struct Others {
     cfa: Value,
     columns: [Value; COLUMNS],
+}
+
+impl Others {
+    const NONE: Others = Others {
+        cfa: Value::Undefined,
+        columns: [Value::Unspecified; COLUMNS],
+    };
 }
 
 /// The short forms: the CFA, then the callee-saved registers, rsp and the return address.
@@ -40,21 +48,18 @@ impl Short {
 }
 
 /// The rules of one row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) short: Short,
     /// Meaningful only where the short form is [`CfaCode::OTHER`] or has no code.
-    others: Others,
+    others: Option<Box<Others>>,
 }
 
 impl State {
     /// Nothing is specified.
     pub(super) const NONE: State = State {
         short: Short::NONE,
-        others: Others {
-            cfa: Value::Undefined,
-            columns: [Value::Unspecified; COLUMNS],
-        },
+        others: None,
     };
 
     /// Copies `other`, whose full values are copied only if they are needed.
@@ -62,42 +67,49 @@ impl State {
     pub(super) fn reset(&mut self, other: &State) {
         self.short = other.short;
         if other.short.has_other() {
-            self.others = other.others;
+            self.others.clone_from(&other.others);
         }
+    }
+
+    fn others(&mut self) -> &mut Others {
+        self.others.get_or_insert_with(|| Box::new(Others::NONE))
     }
 
     /// Sets the CFA to an expression.
     pub(super) fn set_cfa_other(&mut self, value: Value) {
         self.short.cfa = CfaCode::OTHER;
-        self.others.cfa = value;
+        self.others().cfa = value;
     }
 
     /// Sets the value of a column.
     pub(super) fn set(&mut self, column: usize, value: Value) {
-        self.short.codes.set(column, value);
-        self.others.columns[column] = value;
+        if !self.short.codes.set(column, value) {
+            self.others().columns[column] = value;
+        }
     }
 
     /// Copies a column from the initial rules.
     #[inline]
     pub(super) fn restore(&mut self, column: usize, initial: &State) {
         if !self.short.codes.copy(column, initial.short.codes) {
-            self.others.columns[column] = initial.others.columns[column];
+            self.others().columns[column] = initial.column(column);
         }
     }
 
     /// The CFA.
     pub(super) fn cfa(&self) -> Value {
-        match self.short.cfa.base() {
-            Some(base) => Value::reg(base, self.short.cfa.offset()),
-            None => self.others.cfa,
+        match (self.short.cfa.base(), &self.others) {
+            (Some(base), _) => Value::reg(base, self.short.cfa.offset()),
+            (None, Some(others)) => others.cfa,
+            (None, None) => Value::Undefined,
         }
     }
 
     /// The value of a column.
     pub(super) fn column(&self, column: usize) -> Value {
-        let value = self.short.codes.value(column);
-        value.unwrap_or(self.others.columns[column])
+        let other = || self.others.as_ref().map(|others| others.columns[column]);
+        let value = self.short.codes.value(column).or_else(other);
+        value.unwrap_or(Value::Unspecified)
     }
 
     /// The values of the callee-saved registers.
@@ -112,7 +124,7 @@ pub(super) struct Remembered {
     first: ArrayVec<Short, STATES_INLINE>,
     more: Vec<Short>,
     /// The full values of those states that have any.
-    others: Vec<Others>,
+    others: Vec<Option<Box<Others>>>,
 }
 
 impl Remembered {
@@ -126,7 +138,7 @@ impl Remembered {
             self.more.push(state.short);
         }
         if state.short.has_other() {
-            self.others.push(state.others);
+            self.others.push(state.others.clone());
         }
         Ok(())
     }

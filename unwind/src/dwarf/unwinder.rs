@@ -2,7 +2,7 @@
 
 use super::index::{Entries, Header, Sorted, Units};
 use super::program::{CfaProgram, Common};
-use super::read::{Fde, Table};
+use super::read::{Entry, Fde, Table};
 use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
 use crate::image::{Image, Mapping};
@@ -57,7 +57,7 @@ impl Finder for Dwarf {
             let Some(table) = Table::of(image, kind) else {
                 continue;
             };
-            match find_in(image, table, svma, cache) {
+            match find_in(image, &table, svma, cache) {
                 Err(Reason::NoRow { .. }) => missing = Reason::NoRow { pc: svma },
                 found => return found,
             }
@@ -66,7 +66,12 @@ impl Finder for Dwarf {
     }
 }
 
-fn find_in(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+fn find_in(
+    image: &Image,
+    table: &Table<'_>,
+    svma: u64,
+    cache: &mut Cache,
+) -> Result<RowId, Reason> {
     let offset = locate(image, table, svma, cache)?;
     let key = key(image, table, offset);
     let unit = match cache.unit(&key).transpose()? {
@@ -78,15 +83,15 @@ fn find_in(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Res
 }
 
 /// The offset of the only FDE that may cover `svma`.
-fn locate(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
+fn locate(image: &Image, table: &Table<'_>, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
     let header = match table.kind {
-        TableKind::EhFrame => Header::of(image, &table),
+        TableKind::EhFrame => Header::of(image, table),
         _ => None,
     };
     match header {
         Some(header) => header.find(svma).ok_or(Reason::NoRow { pc: svma }),
         None => {
-            let make = || Sorted::new(Units::new(Some(table)));
+            let make = || Sorted::new(Units::new(Some(*table)));
             cache.index(image.id(), table.kind, make).find(svma)
         }
     }
@@ -141,7 +146,7 @@ impl<'a> FdePlace<'a> {
     pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
         let missing = Reason::NoTable { pc: svma };
         let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
-        let offset = locate(image, table, svma, cache)?;
+        let offset = locate(image, &table, svma, cache)?;
         Ok(FdePlace { table, offset })
     }
 
@@ -158,12 +163,12 @@ impl<'a> FdePlace<'a> {
         rows: &mut impl Transcribe,
         cache: &mut Cache,
     ) -> Result<UnitId, Reason> {
-        make(self.table, key, svma, rows, cache)
+        make(&self.table, key, svma, rows, cache)
     }
 }
 
 /// The complete FDE at `key.offset`, from the cache or compiled into it.
-fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
+fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
     match cache.unit(&key).transpose()? {
         Some(unit) if cache.is_complete(unit) => Ok(unit),
         _ => make(table, key, None, &mut AsTheyAre, cache),
@@ -172,49 +177,65 @@ fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, 
 
 /// Compiles the FDE at `key.offset`: all of it, or as much as `svma` needs.
 fn make(
-    table: Table<'_>,
+    table: &Table<'_>,
+    key: UnitKey,
+    svma: Option<u64>,
+    rows: &mut impl Transcribe,
+    cache: &mut Cache,
+) -> Result<UnitId, Reason> {
+    let unit = try_make(table, key, svma, rows, cache);
+    if let Err(reason) = unit {
+        cache.add_failed_unit(key, reason);
+    }
+    unit
+}
+
+fn try_make(
+    table: &Table<'_>,
     key: UnitKey,
     svma: Option<u64>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
-    let unit = table.entry(start).and_then(|entry| {
-        let entry = entry.ok_or(table.malformed(start, "expected an FDE"))?;
-        let at = table.cie_of(&entry)?;
-        let cie_key = UnitKey {
-            table: table.kind,
-            offset: at as u64,
-            ..key
-        };
-        let known = cache.common(&cie_key).cloned();
-        let parsed;
-        let cie = match &known {
-            Some(known) => &known.cie,
-            None => {
-                parsed = table.cie(at)?;
-                &parsed
-            }
-        };
-        let fde = table.fde(entry, cie)?;
-        let length = fde.program.len() + cie.program.len();
-        spend(table, start, length, key, cache)?;
-        let common = match known {
-            Some(known) => known,
-            None => {
-                let common = Arc::new(Common::new(table, cie.clone())?);
-                cache.add_common(cie_key, common.clone());
-                common
-            }
-        };
-        let mut program = CfaProgram::new(table, common);
-        let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
-        Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache)))
-    });
-    if let Err(reason) = unit {
-        cache.add_failed_unit(key, reason);
-    }
-    unit
+    let entry = match table.usual_entry(start) {
+        Some(entry) => entry,
+        None => table.fde_entry(start)?,
+    };
+    let at = table.cie_of(&entry)?;
+    let cie_key = UnitKey {
+        table: table.kind,
+        offset: at as u64,
+        ..key
+    };
+    let known = cache.take_common(&cie_key);
+    let parsed;
+    let cie = match &known {
+        Some(known) => &known.cie,
+        None => {
+            parsed = table.cie(at)?;
+            &parsed
+        }
+    };
+    let fde = match table.usual_fde(&entry, cie) {
+        Some(fde) => fde,
+        None => table.fde(entry, cie)?,
+    };
+    let length = fde.program.len() + cie.program.len();
+    spend(table, start, length, key, cache)?;
+    let common = match known {
+        Some(known) => known,
+        None => {
+            let common = Arc::new(Common::new(*table, cie.clone())?);
+            cache.add_common(cie_key, common.clone());
+            common
+        }
+    };
+    let mut program = CfaProgram::new(*table, common);
+    let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
+    let unit = part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache));
+    cache.put_common(cie_key, program.into_common());
+    Ok(unit)
 }
 
 /// The limit for the total length of a table's programs, as a multiple of the section's length.
@@ -228,8 +249,9 @@ const FREE: usize = 512;
 
 /// Counts the work of running `length` bytes of instructions for the entry at `offset`. Fails if it
 /// exceeds what any valid table needs.
+#[inline]
 fn spend(
-    table: Table<'_>,
+    table: &Table<'_>,
     offset: usize,
     length: usize,
     key: UnitKey,
@@ -242,7 +264,7 @@ fn spend(
     }
 }
 
-fn key(image: &Image, table: Table<'_>, offset: u64) -> UnitKey {
+fn key(image: &Image, table: &Table<'_>, offset: u64) -> UnitKey {
     UnitKey {
         table: table.kind,
         image: Some(image.id()),
@@ -327,7 +349,7 @@ pub fn compile_unit(
 ) -> Result<UnitId, Reason> {
     let missing = Reason::NoTable { pc: 0 };
     let table = table(image, kind).ok_or(missing)?;
-    compile(table, key(image, table, offset), cache)
+    compile(&table, key(image, &table, offset), cache)
 }
 
 /// The result of [`compile_all`].
@@ -367,32 +389,58 @@ pub(crate) fn compile_all_as(
         cache.reserve_units(header.len().min(most));
     }
     let mut program: Option<CfaProgram<'_>> = None;
-    for entry in Entries::new(table) {
-        let unit = entry.and_then(|entry| {
-            let at = table.cie_of(&entry)?;
-            let key = UnitKey {
-                table: made,
-                ..key(image, table, entry.offset as u64)
-            };
-            if program.as_ref().is_none_or(|p| p.cie().offset != at) {
-                let cie = table.cie(at)?;
-                spend(table, at, cie.program.len(), key, cache)?;
-                let common = Arc::new(Common::new(table, cie)?);
-                program = Some(CfaProgram::new(table, common));
+    let mut entries = Entries::new(table);
+    while let Some(entry) = entries.next() {
+        let key = UnitKey {
+            table: made,
+            ..key(image, &table, entry.offset as u64)
+        };
+        let fde = match &program {
+            Some(program) if table.has_cie(&entry, program.cie()) => {
+                table.usual_fde(&entry, program.cie())
             }
-            let missing = table.malformed(at, "the FDE has no CIE");
-            let program = program.as_mut().ok_or(missing)?;
-            let fde = table.fde(entry, program.cie())?;
-            Ok(run(program, &fde, key, rows, cache))
-        });
-        match unit {
-            Ok(id) => {
-                compiled.units += 1;
-                compiled.rows += cache.unit_rows(id).len();
-                compiled.malformed += usize::from(cache.unit_error(id).is_some());
-            }
-            Err(_) => compiled.malformed += 1,
+            _ => None,
+        };
+        // Errors are made elsewhere, so that this loop keeps its values in registers.
+        let fde = match fde {
+            Some(fde) => fde,
+            None => match any_fde(table, entry, key, &mut program, cache) {
+                Ok(fde) => fde,
+                Err(_) => {
+                    compiled.malformed += 1;
+                    continue;
+                }
+            },
+        };
+        if let Some(program) = &mut program {
+            let id = run(program, &fde, key, rows, cache);
+            compiled.units += 1;
+            compiled.rows += cache.unit_rows(id).len();
+            compiled.malformed += usize::from(cache.unit_error(id).is_some());
         }
     }
+    compiled.malformed += usize::from(entries.error().is_some());
     compiled
+}
+
+/// The FDE with the header `entry`, and in `program` the program of its CIE.
+#[inline(never)]
+fn any_fde<'a>(
+    table: Table<'a>,
+    entry: Entry<'a>,
+    key: UnitKey,
+    program: &mut Option<CfaProgram<'a>>,
+    cache: &mut Cache,
+) -> Result<Fde, Reason> {
+    let at = table.cie_of(&entry)?;
+    let program = match program {
+        Some(known) if known.cie().offset == at => known,
+        _ => {
+            let cie = table.cie(at)?;
+            spend(&table, at, cie.program.len(), key, cache)?;
+            let common = Arc::new(Common::new(table, cie)?);
+            program.insert(CfaProgram::new(table, common))
+        }
+    };
+    table.fde(entry, program.cie())
 }

@@ -41,9 +41,12 @@ impl Codes {
     /// All columns unspecified.
     pub(crate) const NONE: Codes = Codes(UNSPECIFIED as u64);
 
+    /// Sets a column; returns whether its value has a code.
     #[inline]
-    pub(crate) const fn set(&mut self, column: usize, value: Value) {
-        self.put(column, code(value));
+    pub(crate) const fn set(&mut self, column: usize, value: Value) -> bool {
+        let code = code(value);
+        self.put(column, code);
+        code != OTHER
     }
 
     /// Sets a column to the word at cfa - 8 * `words`; returns whether that has a code.
@@ -199,7 +202,6 @@ impl Key {
 
 /// How a rule is applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub(crate) enum Shape {
     /// With the full rule instead of the packed one.
     Generic,
@@ -209,28 +211,71 @@ pub(crate) enum Shape {
     Rbp,
 }
 
-/// The parts of a rule that the walk's fast path needs.
+/// The parts of a rule that the walk's fast path needs, in one word.
+///
+/// Bits 0 and 1 are the shape, bits 2 to 15 the CFA's offset in words. Byte 2 + i is the slot of
+/// callee-saved register i.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Packed {
-    pub(crate) cfa_offset: i32,
-    /// Callee-saved register i is at cfa - 8 * slots\[i\]; 0 means that it keeps its value.
-    pub(crate) slots: [u8; 6],
-    pub(crate) shape: Shape,
+pub(crate) struct Packed(u64);
+
+const RSP: u16 = 1;
+const RBP: u16 = 2;
+const SHAPE: u16 = RSP | RBP;
+
+impl Packed {
+    pub(crate) const GENERIC: Packed = Packed(0);
+
+    /// The packed form of a rule with the base rsp (`RSP`) or rbp (`RBP`), if its offset fits: a
+    /// multiple of 8 below 128 KiB.
+    fn new(base: u16, cfa_offset: i32, slots: [u8; 6]) -> Packed {
+        let words = u16::try_from(cfa_offset / 8).ok();
+        let [a, b, c, d, e, f] = slots;
+        match words.filter(|words| cfa_offset % 8 == 0 && *words <= u16::MAX >> 2) {
+            Some(words) => {
+                let [low, high] = (words << 2 | base).to_le_bytes();
+                Packed(u64::from_le_bytes([low, high, a, b, c, d, e, f]))
+            }
+            None => Packed::GENERIC,
+        }
+    }
+
+    /// How the rule is applied.
+    #[inline]
+    pub(crate) const fn shape(self) -> Shape {
+        match self.0 as u16 & SHAPE {
+            RSP => Shape::Rsp,
+            RBP => Shape::Rbp,
+            _ => Shape::Generic,
+        }
+    }
+
+    /// The CFA's offset from its base register, bytes.
+    #[inline]
+    pub(crate) const fn cfa_offset(self) -> u64 {
+        (self.0 as u16 & !SHAPE) as u64 * 2
+    }
+
+    /// How far below the CFA callee-saved register `index` is, in words; 0 means that the register
+    /// keeps its value.
+    #[inline]
+    pub(crate) const fn slot(self, index: usize) -> u8 {
+        (self.0 >> (16 + 8 * index)) as u8
+    }
+
+    /// All slots, in the order of [`Reg::CALLEE_SAVED`].
+    #[inline]
+    pub(crate) fn slots(self) -> [u8; 6] {
+        core::array::from_fn(|index| self.slot(index))
+    }
 }
 
 impl Packed {
-    pub(crate) const GENERIC: Packed = Packed {
-        cfa_offset: 0,
-        slots: [0; 6],
-        shape: Shape::Generic,
-    };
-
     /// The packed form of an ordinary frame's rule; [`Packed::GENERIC`] for any other rule.
     pub(crate) fn of(key: &Key) -> Packed {
         let cfa = CfaCode(key.head & ((1 << KIND_SHIFT) - 1));
-        let shape = match cfa.base() {
-            Some(Reg::Rsp) if key.head & BY_FRAME_POINTER == 0 => Shape::Rsp,
-            Some(Reg::Rbp) => Shape::Rbp,
+        let base = match cfa.base() {
+            Some(Reg::Rsp) if key.head & BY_FRAME_POINTER == 0 => RSP,
+            Some(Reg::Rbp) => RBP,
             _ => return Packed::GENERIC,
         };
         let columns = key.codes.0.to_le_bytes();
@@ -246,10 +291,6 @@ impl Packed {
                 _ => return Packed::GENERIC,
             };
         }
-        Packed {
-            cfa_offset: cfa.offset(),
-            slots,
-            shape,
-        }
+        Packed::new(base, cfa.offset(), slots)
     }
 }

@@ -112,7 +112,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
     let cie = key(&image, TableKind::EhFrame, 0);
     let mut cache = Cache::new();
     assert!(find(&image, 0x2000, &mut cache).is_ok());
-    assert!(cache.common(&cie).is_some());
+    assert!(cache.take_common(&cie).is_some());
 
     let mut cache = Cache::new();
     let place = FdePlace::find(&image, 0x3000, &mut cache).expect("it has an FDE");
@@ -120,7 +120,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
     let unit = place.compile(made, None, &mut Copied, &mut cache);
     let range = unit.map(|unit| cache.unit_range(unit));
     assert_eq!(range, Ok(0x3000..0x3010));
-    assert!(cache.common(&cie).is_some());
+    assert!(cache.take_common(&cie).is_some());
 }
 
 #[test]
