@@ -133,6 +133,7 @@ impl UnitBuilder<'_> {
 
     /// Completes the unit in part: its rows cover only the addresses `known` (svma). To look up
     /// other addresses ([`Cache::knows`]), add the unit again.
+    #[inline]
     pub(crate) fn finish_part(self, known: Range<u64>) -> UnitId {
         let rows = self.first..self.cache.rows.len() as u32;
         let unit = Unit {
@@ -326,10 +327,30 @@ impl Cache {
     pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
         let hash = key.hash_by_place(&self.unit_hasher);
         let known = self.compiled(&key, hash);
+        let id = known.unwrap_or(UnitId(self.units.len() as u32));
+        self.builder(key, range, hash, id)
+    }
+
+    /// Like [`Cache::begin_unit`], for a unit that [`Cache::unit`] does not know.
+    #[inline]
+    pub(crate) fn begin_new_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
+        let hash = key.hash_by_place(&self.unit_hasher);
+        let id = UnitId(self.units.len() as u32);
+        self.builder(key, range, hash, id)
+    }
+
+    #[inline]
+    fn builder(
+        &mut self,
+        key: UnitKey,
+        range: Range<u64>,
+        hash: u64,
+        id: UnitId,
+    ) -> UnitBuilder<'_> {
         UnitBuilder {
             hash,
             first: self.rows.len() as u32,
-            id: known.unwrap_or(UnitId(self.units.len() as u32)),
+            id,
             last: None,
             cache: self,
             key,

@@ -12,7 +12,7 @@ use crate::chain::{End, How, Sink, Step, Word, Words};
 use crate::event::Event;
 use crate::finder::Finder;
 use crate::frame::Frame;
-use crate::image::AddressSpace;
+use crate::image::{AddressSpace, Mapping};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
@@ -89,6 +89,8 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     second: Second<'a>,
     /// The lookup address of the last frame whose caller was searched for.
     last: u64,
+    /// The mapping that contained the last address resolved.
+    mapping: Option<&'a Mapping>,
 }
 
 /// Walks from `start` to a root, an obstacle or a limit, and reports every frame to `sink`.
@@ -117,6 +119,7 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         seen: ArrayVec::new(),
         second: Second::new(finder.fallback()),
         last: start.regs.rip(),
+        mapping: None,
     };
     if S::DETAIL {
         walk.sink.event(Event::Started {
@@ -280,7 +283,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     #[inline(never)]
     fn resolve(&mut self, address: u64, cache: &mut Cache) -> Result<Hot, End> {
         let pc = self.frame.pc;
-        let Some(mapping) = self.place.space.find(address) else {
+        // Neighbouring frames are often in the same mapping.
+        let same = self.mapping.filter(|m| m.range.contains(&address));
+        self.mapping = same.or_else(|| self.place.space.find(address));
+        let Some(mapping) = self.mapping else {
             if let Some(row) = self.finder.find_outside(cache) {
                 return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
             }

@@ -113,7 +113,7 @@ impl<'a> CfaProgram<'a> {
     }
 
     /// Resets the program to the first row of `fde`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self, fde: &Fde) {
         self.range = fde.range.clone();
         self.input = self.table.input(fde.program.clone());

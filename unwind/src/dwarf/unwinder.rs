@@ -143,6 +143,7 @@ pub(crate) struct FdePlace<'a> {
 
 impl<'a> FdePlace<'a> {
     /// The only FDE that may cover `svma`.
+    #[inline(always)]
     pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
         let missing = Reason::NoTable { pc: svma };
         let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
@@ -155,7 +156,8 @@ impl<'a> FdePlace<'a> {
         self.table.data
     }
 
-    /// Compiles its rows with `rows` into a new unit: all of them, or as many as `svma` needs.
+    /// Compiles its rows with `rows` into a unit: all of them or, if the cache does not know the
+    /// unit, as many as `svma` needs.
     pub(crate) fn compile(
         &self,
         key: UnitKey,
@@ -175,7 +177,7 @@ fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId,
     }
 }
 
-/// Compiles the FDE at `key.offset`: all of it, or as much as `svma` needs.
+/// Compiles the FDE at `key.offset`: all of it or, if it is new, as much as `svma` needs.
 fn make(
     table: &Table<'_>,
     key: UnitKey,
@@ -297,8 +299,8 @@ fn run(
     unit
 }
 
-/// Runs the FDE's instructions up to the row of `svma` and adds only that row to the cache. The
-/// first walk through a function usually needs only one of its rows.
+/// Runs the FDE's instructions up to the row of `svma` and adds only that row to the cache, which
+/// must not know the unit. The first walk through a function usually needs only one of its rows.
 fn run_to(
     program: &mut CfaProgram<'_>,
     fde: &Fde,
@@ -312,7 +314,7 @@ fn run_to(
         let row = program.next_row()?;
         let addresses = row.start..row.end;
         if addresses.contains(&svma) {
-            let mut unit = cache.begin_unit(key, fde.range.clone());
+            let mut unit = cache.begin_new_unit(key, fde.range.clone());
             rows.row(
                 &mut unit,
                 addresses.clone(),
@@ -390,7 +392,7 @@ pub(crate) fn compile_all_as(
     }
     let mut program: Option<CfaProgram<'_>> = None;
     let mut entries = Entries::new(table);
-    while let Some(entry) = entries.next() {
+    for entry in entries.by_ref() {
         let key = UnitKey {
             table: made,
             ..key(image, &table, entry.offset as u64)
