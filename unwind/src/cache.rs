@@ -22,6 +22,7 @@ pub use hot::HOT_ENTRIES_MAX;
 pub(crate) use hot::{Callers, Hot};
 pub(crate) use sources::Sources;
 pub(crate) use transcript::Transcript;
+pub(crate) use unit::Part;
 pub use unit::{NewRow, RowId, UnitId, UnitKey};
 
 use crate::derived::{Derived, Lost};
@@ -197,6 +198,18 @@ impl Cache {
     /// Whether the rows of `unit` cover `svma`.
     pub(crate) fn knows(&self, unit: UnitId, svma: u64) -> bool {
         self.units[unit.0 as usize].known.contains(&svma)
+    }
+
+    /// The part of `unit` to compile for `svma`, which its rows do not cover; `None` if all of it is
+    /// to be compiled. Most functions are asked for one row or two, those asked for a third one for
+    /// more.
+    pub(crate) fn next_part(&self, unit: UnitId, svma: u64) -> Option<Part> {
+        let Unit { known, second, .. } = &self.units[unit.0 as usize];
+        let is_first = !second && !known.is_empty() && !self.is_complete(unit);
+        is_first.then_some(Part {
+            svma,
+            first: Some(unit),
+        })
     }
 
     /// Makes the next lookup in `unit` compile it again.

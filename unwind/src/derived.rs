@@ -15,7 +15,7 @@ pub(crate) use loss::Lost;
 pub use loss::{Derived, Loss, Losses};
 pub use plain::{plt_threshold, repeated_cfa, simplify};
 
-use crate::cache::{Cache, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, Part, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
@@ -74,9 +74,11 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
     };
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => compile::<F>(&place, key, None, cache)?,
-        // Most functions are asked for only one row.
-        None => compile::<F>(&place, key, Some(svma), cache)?,
+        Some(unit) => {
+            let part = cache.next_part(unit, svma);
+            compile::<F>(&place, key, part, cache)?
+        }
+        None => compile::<F>(&place, key, Some(Part::first(svma)), cache)?,
     };
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
@@ -107,11 +109,11 @@ pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
     *derived
 }
 
-/// Compiles the function at `place`: all of it, or as much as `svma` needs.
+/// Compiles the function at `place`: all of it, or one row.
 fn compile<F: Format>(
     place: &dwarf::FdePlace<'_>,
     key: UnitKey,
-    svma: Option<u64>,
+    part: Option<Part>,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let mut rows = Rows::<F>::new(place.section());
@@ -120,7 +122,7 @@ fn compile<F: Format>(
     let len = rows.bytes.get(start..).and_then(<[u8]>::first_chunk);
     let len = len.map_or(u32::MAX, |len| u32::from_le_bytes(*len));
     let short = u32::try_from(F::ROWS_MAX).map_or(true, |max| len <= max);
-    let unit = place.compile(key, svma.filter(|_| short), &mut rows, cache)?;
+    let unit = place.compile(key, part.filter(|_| short), &mut rows, cache)?;
     if let (true, Some(image)) = (rows.completed.rows != 0, key.image) {
         cache.derived(image, F::TABLE).add(&rows.completed);
     }

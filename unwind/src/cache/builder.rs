@@ -20,6 +20,8 @@ pub struct UnitBuilder<'a> {
     range: Range<u64>,
     /// The key's hash.
     hash: u64,
+    /// The unit with this key that this one replaces, although its row stays valid.
+    first_part: Option<UnitId>,
     first: u32,
     last: Option<u32>,
 }
@@ -109,6 +111,7 @@ impl UnitBuilder<'_> {
             end: self.range.end,
             rows,
             known,
+            second: self.first_part.is_some(),
         };
         let Cache {
             units,
@@ -127,8 +130,14 @@ impl UnitBuilder<'_> {
                     unit_ids.reserve(UNITS_MIN, |_| 0);
                 }
                 units.push(unit);
-                let hash = |id: &u32| units[*id as usize].key.hash_by_place(unit_hasher);
-                unit_ids.insert_unique(self.hash, self.id.0, hash);
+                let first = |id: &u32| self.first_part == Some(UnitId(*id));
+                match unit_ids.find_mut(self.hash, first) {
+                    Some(id) => *id = self.id.0,
+                    None => {
+                        let hash = |id: &u32| units[*id as usize].key.hash_by_place(unit_hasher);
+                        unit_ids.insert_unique(self.hash, self.id.0, hash);
+                    }
+                }
             }
         }
         if !failed.is_empty() {
@@ -147,12 +156,21 @@ impl Cache {
         self.builder(key, range, hash, id)
     }
 
-    /// Like [`Cache::begin_unit`], for a unit that [`Cache::unit`] does not know.
+    /// Like [`Cache::begin_unit`], for one row of a unit that [`Cache::unit`] does not know, or of
+    /// which it knows the first part.
     #[inline]
-    pub(crate) fn begin_new_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
+    pub(crate) fn begin_part(
+        &mut self,
+        key: UnitKey,
+        range: Range<u64>,
+        first_part: Option<UnitId>,
+    ) -> UnitBuilder<'_> {
         let hash = key.hash_by_place(&self.unit_hasher);
         let id = UnitId(self.units.len() as u32);
-        self.builder(key, range, hash, id)
+        UnitBuilder {
+            first_part,
+            ..self.builder(key, range, hash, id)
+        }
     }
 
     #[inline]
@@ -165,6 +183,7 @@ impl Cache {
     ) -> UnitBuilder<'_> {
         UnitBuilder {
             hash,
+            first_part: None,
             first: self.rows.len() as u32,
             id,
             last: None,

@@ -72,6 +72,22 @@ pub struct NewRow {
     pub rule: Rule,
 }
 
+/// One row of a unit, to be compiled without the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// An address (svma) in the row.
+    pub(crate) svma: u64,
+    /// The unit that holds the row compiled before.
+    pub(crate) first: Option<UnitId>,
+}
+
+impl Part {
+    /// The first part of a new unit.
+    pub(crate) const fn first(svma: u64) -> Part {
+        Part { svma, first: None }
+    }
+}
+
 /// A compiled unit.
 #[derive(Debug)]
 pub(super) struct Unit {
@@ -81,6 +97,8 @@ pub(super) struct Unit {
     pub(super) rows: Range<u32>,
     /// The addresses that `rows` cover: all, or those of one row (`UnitBuilder::finish_part`).
     pub(super) known: Range<u64>,
+    /// Whether another unit with the same key holds a row found before.
+    pub(super) second: bool,
 }
 
 /// A compiled row.

@@ -3,7 +3,7 @@
 use super::index::{Entries, Header, Sorted, Units};
 use super::program::{CfaProgram, Common};
 use super::read::{Entry, Fde, Table};
-use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, Part, RowId, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
 use crate::image::{Image, Mapping};
 use crate::reason::Reason;
@@ -76,8 +76,11 @@ fn find_in(
     let key = key(image, table, offset);
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => make(table, key, None, &mut AsTheyAre, cache)?,
-        None => make(table, key, Some(svma), &mut AsTheyAre, cache)?,
+        Some(unit) => {
+            let part = cache.next_part(unit, svma);
+            make(table, key, part, &mut AsTheyAre, cache)?
+        }
+        None => make(table, key, Some(Part::first(svma)), &mut AsTheyAre, cache)?,
     };
     cache.find_row(unit, svma)
 }
@@ -156,16 +159,15 @@ impl<'a> FdePlace<'a> {
         self.table.data
     }
 
-    /// Compiles its rows with `rows` into a unit: all of them or, if the cache does not know the
-    /// unit, as many as `svma` needs.
+    /// Compiles its rows with `rows` into a unit: all of them, or one.
     pub(crate) fn compile(
         &self,
         key: UnitKey,
-        svma: Option<u64>,
+        part: Option<Part>,
         rows: &mut impl Transcribe,
         cache: &mut Cache,
     ) -> Result<UnitId, Reason> {
-        make(&self.table, key, svma, rows, cache)
+        make(&self.table, key, part, rows, cache)
     }
 }
 
@@ -177,15 +179,15 @@ fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId,
     }
 }
 
-/// Compiles the FDE at `key.offset`: all of it or, if it is new, as much as `svma` needs.
+/// Compiles the FDE at `key.offset`: all of it, or one row.
 fn make(
     table: &Table<'_>,
     key: UnitKey,
-    svma: Option<u64>,
+    part: Option<Part>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
-    let unit = try_make(table, key, svma, rows, cache);
+    let unit = try_make(table, key, part, rows, cache);
     if let Err(reason) = unit {
         cache.add_failed_unit(key, reason);
     }
@@ -195,7 +197,7 @@ fn make(
 fn try_make(
     table: &Table<'_>,
     key: UnitKey,
-    svma: Option<u64>,
+    part: Option<Part>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
@@ -234,16 +236,16 @@ fn try_make(
         }
     };
     let mut program = CfaProgram::new(*table, common);
-    let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
+    let part = part.and_then(|part| run_to(&mut program, &fde, part, key, rows, cache));
     let unit = part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache));
     cache.put_common(cie_key, program.into_common());
     Ok(unit)
 }
 
 /// The limit for the total length of a table's programs, as a multiple of the section's length.
-/// Each FDE counts twice (in part, then whole), each time with its CIE. Valid tables stay below a
-/// quarter of the limit. Without it, entries that overlap or share one huge CIE would cause endless
-/// work.
+/// Each FDE counts up to three times (two parts, then whole), each time with its CIE. Valid tables
+/// stay below half of the limit. Without it, entries that overlap or share one huge CIE would cause
+/// endless work.
 const WORK_MAX: u64 = 32;
 
 /// Programs of up to this many bytes are not counted; a walk cannot run enough of them to notice.
@@ -299,12 +301,12 @@ fn run(
     unit
 }
 
-/// Runs the FDE's instructions up to the row of `svma` and adds only that row to the cache, which
-/// must not know the unit. The first walk through a function usually needs only one of its rows.
+/// Runs the FDE's instructions up to the row of `part` and adds only that row to the cache. The
+/// first walk through a function usually needs only one of its rows.
 fn run_to(
     program: &mut CfaProgram<'_>,
     fde: &Fde,
-    svma: u64,
+    part: Part,
     key: UnitKey,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
@@ -313,8 +315,8 @@ fn run_to(
     loop {
         let row = program.next_row()?;
         let addresses = row.start..row.end;
-        if addresses.contains(&svma) {
-            let mut unit = cache.begin_new_unit(key, fde.range.clone());
+        if addresses.contains(&part.svma) {
+            let mut unit = cache.begin_part(key, fde.range.clone(), part.first);
             rows.row(
                 &mut unit,
                 addresses.clone(),
