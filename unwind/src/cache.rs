@@ -5,8 +5,11 @@
 //! (`hot`) maps a lookup address in an address space directly to a packed rule, so that a warm walk
 //! touches neither table nor unit. It grows with use and is emptied at [`HOT_ENTRIES_MAX`].
 
+mod builder;
+mod by_key;
 mod hot;
 mod rules;
+mod sources;
 #[cfg(feature = "kernel")]
 mod space;
 #[cfg(test)]
@@ -14,9 +17,12 @@ mod tests;
 mod transcript;
 mod unit;
 
+pub use builder::UnitBuilder;
 pub use hot::HOT_ENTRIES_MAX;
-pub(crate) use hot::Hot;
+pub(crate) use hot::{Callers, Hot};
+pub(crate) use sources::Sources;
 pub(crate) use transcript::Transcript;
+pub(crate) use unit::Part;
 pub use unit::{NewRow, RowId, UnitId, UnitKey};
 
 use crate::derived::{Derived, Lost};
@@ -28,7 +34,6 @@ use crate::rule::{Key, Packed, Rule};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::hash::BuildHasher as _;
 use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use hot::HotTable;
@@ -37,123 +42,6 @@ use rules::Rules;
 use space::OfSpace;
 use transcript::Transcripts;
 use unit::{Row, Unit};
-
-/// A unit that is being added to a cache.
-#[derive(Debug)]
-pub struct UnitBuilder<'a> {
-    cache: &'a mut Cache,
-    id: UnitId,
-    key: UnitKey,
-    range: Range<u64>,
-    first: u32,
-    last: Option<u32>,
-}
-
-impl UnitBuilder<'_> {
-    /// The unit's id, if the cache already has all its rows.
-    pub(crate) fn already(&self) -> Option<UnitId> {
-        let known = (self.id.0 as usize) < self.cache.units.len();
-        (known && self.cache.is_complete(self.id)).then_some(self.id)
-    }
-
-    /// Adds a row. A row outside the unit or out of order is dropped.
-    pub fn push(&mut self, row: NewRow) {
-        self.push_short(row.start, row.offset, Key::of(&row.rule), || row.rule);
-    }
-
-    /// Like [`UnitBuilder::push`], for a row whose rule has the short form `key`. Calls `rule` only
-    /// if `key` is new.
-    #[inline]
-    pub(crate) fn push_short(
-        &mut self,
-        start: u64,
-        offset: u64,
-        key: Option<Key>,
-        rule: impl FnOnce() -> Rule,
-    ) {
-        self.push_id(start, offset, |cache| cache.rules.id(key, rule));
-    }
-
-    /// Adds a row whose rule is derived by `make` from the rule with the short form `key`. Calls
-    /// `make` only if `key` is new. Returns what the derived rule lost.
-    #[inline]
-    pub(crate) fn push_transcript(
-        &mut self,
-        start: u64,
-        offset: u64,
-        key: Option<Key>,
-        make: impl FnOnce() -> Transcript,
-    ) -> Lost {
-        let table = self.key.table;
-        let known = key.and_then(|key| self.cache.transcripts.get(table, &key));
-        let (rule, lost) = known.unwrap_or_else(|| self.cache.exchange(table, key, make()));
-        self.push_id(start, offset, |_| rule);
-        lost
-    }
-
-    /// Like [`UnitBuilder::push`], for a row whose rule has the id that `rule` returns.
-    #[inline]
-    fn push_id(&mut self, start: u64, offset: u64, rule: impl FnOnce(&mut Cache) -> u32) {
-        let start = start.checked_sub(self.range.start);
-        let start = start.and_then(|s| u32::try_from(s).ok());
-        let Some(start) = start.filter(|&s| self.last.is_none_or(|last| s > last)) else {
-            return;
-        };
-        self.last = Some(start);
-        let rule = rule(self.cache);
-        self.cache.rows.push(Row {
-            start,
-            offset: offset.wrapping_sub(self.key.offset) as u32,
-            rule,
-            unit: self.id.0,
-        });
-    }
-
-    /// The addresses (svma) that the unit covers.
-    pub(crate) fn range(&self) -> Range<u64> {
-        self.range.clone()
-    }
-
-    /// Completes the unit. `error` gives the first malformed address (svma) and the reason.
-    pub fn finish(self, error: Option<(u64, Reason)>) -> UnitId {
-        if let Some(error) = error {
-            self.cache.errors.insert(self.id, error);
-        }
-        self.finish_part(0..u64::MAX)
-    }
-
-    /// Completes the unit in part: its rows cover only the addresses `known` (svma). To look up
-    /// other addresses ([`Cache::knows`]), add the unit again.
-    pub(crate) fn finish_part(self, known: Range<u64>) -> UnitId {
-        let rows = self.first..self.cache.rows.len() as u32;
-        let unit = Unit {
-            key: self.key,
-            start: self.range.start,
-            end: self.range.end,
-            rows,
-            known,
-        };
-        let Cache {
-            units,
-            unit_ids,
-            unit_hasher,
-            failed,
-            ..
-        } = self.cache;
-        match units.get_mut(self.id.0 as usize) {
-            Some(place) => *place = unit,
-            None => {
-                units.push(unit);
-                let hash = |id: &u32| unit_hasher.hash_one(units[*id as usize].key);
-                unit_ids.insert_unique(hash(&self.id.0), self.id.0, hash);
-            }
-        }
-        if !failed.is_empty() {
-            failed.remove(&self.key);
-        }
-        self.id
-    }
-}
 
 /// The compiled rows and hot addresses of one unwinder and one worker.
 #[derive(Debug, Default)]
@@ -172,7 +60,9 @@ pub struct Cache {
     /// What compiling an image's table has cost so far, in the unit of the table's reader.
     spent: HashMap<(Option<ImageId>, TableKind), u64>,
     /// CIEs whose initial instructions have been run.
-    commons: HashMap<UnitKey, Common>,
+    commons: HashMap<UnitKey, Arc<Common>>,
+    /// The one used last.
+    last_common: Option<(UnitKey, Arc<Common>)>,
     /// Rules of one table translated to another table's format, and what the translation lost.
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
@@ -217,6 +107,7 @@ impl Cache {
         self.failed = HashMap::new();
         self.errors = HashMap::new();
         self.commons = HashMap::new();
+        self.last_common = None;
         self.spent = HashMap::new();
     }
 
@@ -261,13 +152,15 @@ impl Cache {
     pub fn unit(&self, key: &UnitKey) -> Option<Result<UnitId, Reason>> {
         match self.failed.get(key) {
             Some(reason) => Some(Err(*reason)),
-            None => self.compiled(key).map(Ok),
+            None => {
+                let hash = key.hash_by_place(&self.unit_hasher);
+                self.compiled(key, hash).map(Ok)
+            }
         }
     }
 
-    /// The unit's id, if it was ever compiled.
-    fn compiled(&self, key: &UnitKey) -> Option<UnitId> {
-        let hash = self.unit_hasher.hash_one(key);
+    /// The unit's id, if it was ever compiled. `hash` is the key's.
+    fn compiled(&self, key: &UnitKey, hash: u64) -> Option<UnitId> {
         let same = |id: &u32| self.units[*id as usize].key == *key;
         self.unit_ids.find(hash, same).copied().map(UnitId)
     }
@@ -294,26 +187,29 @@ impl Cache {
     /// Reserves space for `count` more units.
     pub(crate) fn reserve_units(&mut self, count: usize) {
         self.units.reserve(count);
-        let hasher = |id: &u32| self.unit_hasher.hash_one(self.units[*id as usize].key);
+        let hasher = |id: &u32| {
+            self.units[*id as usize]
+                .key
+                .hash_by_place(&self.unit_hasher)
+        };
         self.unit_ids.reserve(count, hasher);
-    }
-
-    /// Like [`Cache::add_unit`], row by row. The unit is added only when it is finished.
-    pub fn begin_unit(&mut self, key: UnitKey, range: Range<u64>) -> UnitBuilder<'_> {
-        let known = self.compiled(&key);
-        UnitBuilder {
-            first: self.rows.len() as u32,
-            id: known.unwrap_or(UnitId(self.units.len() as u32)),
-            last: None,
-            cache: self,
-            key,
-            range,
-        }
     }
 
     /// Whether the rows of `unit` cover `svma`.
     pub(crate) fn knows(&self, unit: UnitId, svma: u64) -> bool {
         self.units[unit.0 as usize].known.contains(&svma)
+    }
+
+    /// The part of `unit` to compile for `svma`, which its rows do not cover; `None` if all of it is
+    /// to be compiled. Most functions are asked for one row or two, those asked for a third one for
+    /// more.
+    pub(crate) fn next_part(&self, unit: UnitId, svma: u64) -> Option<Part> {
+        let Unit { known, second, .. } = &self.units[unit.0 as usize];
+        let is_first = !second && !known.is_empty() && !self.is_complete(unit);
+        is_first.then_some(Part {
+            svma,
+            first: Some(unit),
+        })
     }
 
     /// Makes the next lookup in `unit` compile it again.
@@ -374,49 +270,34 @@ impl Cache {
     /// The rule of `row`.
     #[inline]
     pub fn rule(&self, row: RowId) -> &Rule {
-        self.rules.get(self.rows[row.0 as usize].rule)
+        self.sources().rule(row)
     }
 
     /// The source of `row`.
     #[inline]
     pub fn source(&self, row: RowId) -> RowSource {
-        let r = self.rows[row.0 as usize];
-        let unit = &self.units[r.unit as usize];
-        RowSource {
-            table: unit.key.table,
-            image: unit.key.image,
-            unit_offset: unit.key.offset,
-            row_offset: unit
-                .key
-                .offset
-                .wrapping_add(i64::from(r.offset as i32) as u64),
-            start: unit.start + u64::from(r.start),
-            end: self.row_end(row, unit),
-            fallback: None,
-        }
+        self.sources().source(row)
     }
 
-    /// The first address (svma) after `row` of `unit`.
+    /// A view of the rows.
     #[inline]
-    fn row_end(&self, row: RowId, unit: &Unit) -> u64 {
-        let next = row.0 + 1;
-        if row.0 < unit.rows.start || next > unit.rows.end {
-            return self.former_row_end(row, unit);
-        }
-        if next < unit.rows.end {
-            unit.start + u64::from(self.rows[next as usize].start)
-        } else {
-            unit.known.end.min(unit.end)
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        Sources {
+            rules: &self.rules,
+            rows: &self.rows,
+            units: &self.units,
         }
     }
 
-    /// Like [`Cache::row_end`], for a row added while only a part of its unit was known.
-    #[cold]
-    fn former_row_end(&self, row: RowId, unit: &Unit) -> u64 {
-        let start = self.rows[row.0 as usize].start;
-        let rows = &self.rows[unit.rows.start as usize..unit.rows.end as usize];
-        let next = rows.iter().find(|r| r.start > start);
-        next.map_or(unit.end, |r| unit.start + u64::from(r.start))
+    /// A view of the hot table and one of the rows.
+    #[inline]
+    pub(crate) fn split(&mut self) -> (Callers<'_>, Sources<'_>) {
+        let rows = Sources {
+            rules: &self.rules,
+            rows: &self.rows,
+            units: &self.units,
+        };
+        (self.hot.callers(), rows)
     }
 
     // --- data kept by table readers ---
@@ -435,13 +316,24 @@ impl Cache {
         self.derived.entry((image, table)).or_default()
     }
 
-    /// What the FDEs of the CIE at `key` share, if one of them was compiled before.
-    pub(crate) fn common(&self, key: &UnitKey) -> Option<&Common> {
-        self.commons.get(key)
+    /// What the FDEs of the CIE at `key` share, if one of them was compiled before. To be returned
+    /// with [`Cache::put_common`]: consecutive functions usually have the same CIE.
+    #[inline]
+    pub(crate) fn take_common(&mut self, key: &UnitKey) -> Option<Arc<Common>> {
+        match self.last_common.take() {
+            Some((last, common)) if last == *key => Some(common),
+            _ => self.commons.get(key).cloned(),
+        }
+    }
+
+    /// Returns what [`Cache::take_common`] took.
+    #[inline]
+    pub(crate) fn put_common(&mut self, key: UnitKey, common: Arc<Common>) {
+        self.last_common = Some((key, common));
     }
 
     /// Remembers a CIE.
-    pub(crate) fn add_common(&mut self, key: UnitKey, common: Common) {
+    pub(crate) fn add_common(&mut self, key: UnitKey, common: Arc<Common>) {
         self.commons.insert(key, common);
     }
 

@@ -29,7 +29,9 @@ pub const WORDS_MAX: usize = 9;
 /// every frame of a chain has its own copy.
 #[derive(Clone, Copy)]
 pub struct Words {
-    len: u8,
+    /// Not a byte: a frame would be copied together with the padding after it and not aligned,
+    /// which stalls on the stores just made.
+    len: usize,
     words: [Word; WORDS_MAX],
 }
 
@@ -50,7 +52,7 @@ impl Words {
     /// Adds a word; words beyond [`WORDS_MAX`] are dropped.
     #[inline]
     pub fn push(&mut self, word: Word) {
-        if let Some(place) = self.words.get_mut(usize::from(self.len)) {
+        if let Some(place) = self.words.get_mut(self.len) {
             *place = word;
             self.len += 1;
         }
@@ -73,7 +75,7 @@ impl core::ops::Deref for Words {
     type Target = [Word];
     #[inline]
     fn deref(&self) -> &[Word] {
-        self.words.get(..usize::from(self.len)).unwrap_or(&[])
+        self.words.get(..self.len).unwrap_or(&[])
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) use loss::Lost;
 pub use loss::{Derived, Loss, Losses};
 pub use plain::{plt_threshold, repeated_cfa, simplify};
 
-use crate::cache::{Cache, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, Part, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
@@ -74,9 +74,11 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
     };
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => compile::<F>(&place, key, None, cache)?,
-        // Most functions are asked for only one row.
-        None => compile::<F>(&place, key, Some(svma), cache)?,
+        Some(unit) => {
+            let part = cache.next_part(unit, svma);
+            compile::<F>(&place, key, part, cache)?
+        }
+        None => compile::<F>(&place, key, Some(Part::first(svma)), cache)?,
     };
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
@@ -103,15 +105,15 @@ pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
     let mut rows = Rows::<F>::new(section.map_or(&[], |s| &s.data[..]));
     dwarf::compile_all_as(image, TableKind::EhFrame, F::TABLE, &mut rows, cache);
     let derived = cache.derived(image.id(), F::TABLE);
-    derived.add(&rows.all);
+    derived.add(&rows.completed);
     *derived
 }
 
-/// Compiles the function at `place`: all of it, or as much as `svma` needs.
+/// Compiles the function at `place`: all of it, or one row.
 fn compile<F: Format>(
     place: &dwarf::FdePlace<'_>,
     key: UnitKey,
-    svma: Option<u64>,
+    part: Option<Part>,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let mut rows = Rows::<F>::new(place.section());
@@ -120,9 +122,9 @@ fn compile<F: Format>(
     let len = rows.bytes.get(start..).and_then(<[u8]>::first_chunk);
     let len = len.map_or(u32::MAX, |len| u32::from_le_bytes(*len));
     let short = u32::try_from(F::ROWS_MAX).map_or(true, |max| len <= max);
-    let unit = place.compile(key, svma.filter(|_| short), &mut rows, cache)?;
-    if let (true, Some(image)) = (rows.all.rows != 0, key.image) {
-        cache.derived(image, F::TABLE).add(&rows.all);
+    let unit = place.compile(key, part.filter(|_| short), &mut rows, cache)?;
+    if let (true, Some(image)) = (rows.completed.rows != 0, key.image) {
+        cache.derived(image, F::TABLE).add(&rows.completed);
     }
     Ok(unit)
 }
@@ -161,10 +163,10 @@ struct Rows<'a, F> {
     bytes: &'a [u8],
     /// Number of rows that `.eh_frame` has for the current function.
     read: usize,
-    /// What was derived for the current function.
-    function: Derived,
+    /// What was derived so far, including the current function.
+    so_far: Derived,
     /// What was derived for all completed functions.
-    all: Derived,
+    completed: Derived,
     /// Rows written for PLTs so far.
     written: usize,
     /// Whether the current function is a PLT that was left out because there were too many rows.
@@ -177,8 +179,8 @@ impl<'a, F: Format> Rows<'a, F> {
         Rows {
             bytes,
             read: 0,
-            function: Derived::default(),
-            all: Derived::default(),
+            so_far: Derived::default(),
+            completed: Derived::default(),
             written: 0,
             left_out: false,
             format: PhantomData,
@@ -199,7 +201,12 @@ impl<'a, F: Format> Rows<'a, F> {
 
     fn push(&mut self, unit: &mut UnitBuilder<'_>, start: u64, offset: u64, made: Transcript) {
         let lost = unit.push_transcript(start, offset, None, || made);
-        self.function.count(lost);
+        self.so_far.count(lost);
+    }
+
+    /// The number of rows of the current function.
+    fn function_rows(&self) -> u32 {
+        self.so_far.rows - self.completed.rows
     }
 
     /// Adds the rows of a PLT. Its CFA is rsp + 8 in the first bytes of every 16, and rsp + 16 in
@@ -221,7 +228,7 @@ impl<'a, F: Format> Rows<'a, F> {
         // claims too many, the rest are left out here and compiled when looked up.
         let left_out = self.written >= PLT_ROWS_MAX + self.bytes.len();
         self.left_out |= left_out;
-        while start < range.end && !left_out && (self.function.rows as usize) < PLT_ROWS_MAX {
+        while start < range.end && !left_out && (self.function_rows() as usize) < PLT_ROWS_MAX {
             let pushed = start % 16 >= threshold.into();
             self.push(unit, start, offset, if pushed { after } else { before });
             self.written += 1;
@@ -259,7 +266,7 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         // A rule with a short form cannot be simplified.
         let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
-        self.function.count(lost);
+        self.so_far.count(lost);
     }
 
     fn complete(&mut self, unit: UnitId, cache: &mut Cache) {
@@ -267,16 +274,14 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         // here.
         if self.read > F::ROWS_MAX {
             cache.overrule(unit, &NO_ROW);
-            self.function.losses = Losses::default();
-            self.function
-                .losses
-                .add(Loss::TooManyRows, self.function.rows);
+            let rows = self.function_rows();
+            self.so_far.losses = self.completed.losses;
+            self.so_far.losses.add(Loss::TooManyRows, rows);
         }
         if core::mem::take(&mut self.left_out) {
             cache.forget(unit);
         }
-        self.all.add(&self.function);
-        self.function = Derived::default();
+        self.completed = self.so_far;
         self.read = 0;
     }
 }

@@ -163,6 +163,14 @@ pub struct ImageParts {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ImageId(NonZeroUsize);
 
+impl ImageId {
+    /// The number, which is never 0.
+    #[inline]
+    pub(crate) const fn number(self) -> usize {
+        self.0.get()
+    }
+}
+
 /// Not 64 bits wide, because some targets have no such atomics.
 static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 
@@ -171,6 +179,8 @@ static NEXT_ID: AtomicUsize = AtomicUsize::new(1);
 pub struct Image {
     id: ImageId,
     parts: ImageParts,
+    /// The index of the first section of each kind; `usize::MAX` if there is none.
+    first: [usize; SectionKind::ALL.len()],
     /// Indices of the symbols that have a size.
     sized: Vec<u32>,
     /// For each of these, the highest end of it and of those before it.
@@ -186,6 +196,8 @@ impl Image {
         parts.symbols.sort_by(|a, b| {
             (a.address, a.size == 0, &a.name).cmp(&(b.address, b.size == 0, &b.name))
         });
+        let place = |kind| parts.sections.iter().position(|s| s.kind == kind);
+        let first = SectionKind::ALL.map(|kind| place(kind).unwrap_or(usize::MAX));
         let symbols = (0..).zip(&parts.symbols);
         let sized = symbols.filter(|(_, s)| s.size > 0);
         let mut highest = 0;
@@ -198,6 +210,7 @@ impl Image {
         Image {
             id: ImageId(NonZeroUsize::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
             parts,
+            first,
             sized,
             ends,
         }
@@ -236,7 +249,7 @@ impl Image {
 
     /// The first section of this kind.
     pub fn section(&self, kind: SectionKind) -> Option<&Section> {
-        self.parts.sections.iter().find(|s| s.kind == kind)
+        self.parts.sections.get(self.first[kind as usize])
     }
 
     /// Up to `len` bytes of text from `svma`, as far as the image contains them.

@@ -14,7 +14,7 @@
 
 mod key;
 
-pub(crate) use key::{COLUMNS, Codes, Key, Packed, RA, SP, Shape};
+pub(crate) use key::{COLUMNS, CfaCode, Codes, Key, Packed, RA, SP, Shape};
 
 use crate::regs::{Reg, Regs};
 use core::fmt;

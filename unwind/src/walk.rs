@@ -5,14 +5,14 @@
 //! skipping up to the mark, and the end. Rules other than the common ones are applied in `apply`;
 //! scanning is in `guess`.
 
-use crate::address::{CodeAddress, Lookup};
+use crate::address::CodeAddress;
 use crate::apply;
-use crate::cache::{Cache, Hot, RowId};
+use crate::cache::{Cache, Hot, RowId, Sources};
 use crate::chain::{End, How, Sink, Step, Word, Words};
 use crate::event::Event;
 use crate::finder::Finder;
 use crate::frame::Frame;
-use crate::image::AddressSpace;
+use crate::image::{AddressSpace, Mapping};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
@@ -23,6 +23,7 @@ use arrayvec::ArrayVec;
 use fallback::{Second, in_process};
 
 mod fallback;
+mod glide;
 
 /// Limits of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,13 +65,13 @@ enum Origin {
 
 impl Origin {
     /// The origin as passed to the sink, unless the row is the fallback's.
-    #[inline]
-    fn how<'a>(&self, words: &'a Words, cache: &'a Cache) -> How<'a> {
+    #[inline(always)]
+    fn how<'a>(&self, words: &'a Words, sources: Sources<'a>) -> How<'a> {
         match *self {
             Origin::Start => How::Start,
             Origin::Row(row, _, _) => How::Rule {
-                rule: cache.rule(row),
-                source: cache.source(row),
+                rule: sources.rule(row),
+                source: sources.source(row),
                 words,
             },
         }
@@ -89,6 +90,8 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     second: Second<'a>,
     /// The lookup address of the last frame whose caller was searched for.
     last: u64,
+    /// The mapping that contained the last address resolved.
+    mapping: Option<&'a Mapping>,
 }
 
 /// Walks from `start` to a root, an obstacle or a limit, and reports every frame to `sink`.
@@ -117,6 +120,7 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         seen: ArrayVec::new(),
         second: Second::new(finder.fallback()),
         last: start.regs.rip(),
+        mapping: None,
     };
     if S::DETAIL {
         walk.sink.event(Event::Started {
@@ -181,7 +185,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 self.tell_fallback(address, cache);
                 self.origin = Origin::Row(hot.row, address, None);
             }
-            let next = match hot.packed.shape {
+            let next = match hot.packed.shape() {
                 Shape::Generic => self.step_generic(address, hot.row, None, cache),
                 Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
                 Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
@@ -202,81 +206,15 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         .into()
     }
 
-    /// Handles most frames of most walks: ip, sp and bp are carried, the rule is hot and common.
-    /// Stops before any other frame, without having changed anything for it. `left` is the number
-    /// of frames that may still be found.
-    #[inline]
-    fn glide(&mut self, left: &mut u32, lookup: Lookup, cache: &Cache) {
-        let (Some(sp), Some(bp)) = (self.frame.regs.get(Reg::Rsp), self.frame.regs.get(Reg::Rbp))
-        else {
-            return;
-        };
-        let memory = self.place.memory;
-        let before = *left;
-        let (mut pc, mut sp, mut bp, mut slot) = (self.frame.pc, sp, bp, self.frame.slot);
-        while *left > 0 {
-            let address = pc.lookup(lookup);
-            let Some(hot) = cache.hot(address) else {
-                break;
-            };
-            let base = match hot.packed.shape {
-                Shape::Rsp => sp,
-                Shape::Rbp if bp != 0 => bp,
-                _ => break,
-            };
-            let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
-            let ra_slot = cfa.wrapping_sub(8);
-            let bp_slot = cfa.wrapping_sub(8 * u64::from(hot.packed.slots[1]));
-            let saves_bp = bp_slot != cfa;
-            let next_bp = match saves_bp {
-                true => memory.read_u64(bp_slot),
-                false => Ok(bp),
-            };
-            let (Ok(ra @ 1..), Ok(next_bp)) = (memory.read_u64(ra_slot), next_bp) else {
-                break;
-            };
-            let skip = self
-                .first_frame
-                .is_some_and(|mark| self.finder.skips(sp, mark));
-            if cfa <= sp || (S::DETAIL && skip) {
-                break;
-            }
-            if !skip {
-                let how = self.origin.how(&self.words, cache);
-                self.sink.frame(Step { pc, sp, slot, how });
-            }
-            if S::DETAIL {
-                self.origin = Origin::Row(hot.row, address, None);
-                self.words.clear();
-                self.words.push(Word {
-                    address: ra_slot,
-                    value: ra,
-                });
-                if saves_bp {
-                    self.words.push(Word {
-                        address: bp_slot,
-                        value: next_bp,
-                    });
-                }
-            }
-            slot = Some(ra_slot);
-            (pc, sp, bp) = (CodeAddress::Return(ra), cfa, next_bp);
-            self.last = address;
-            *left -= 1;
-        }
-        if *left < before {
-            self.frame.regs.keep(RegMask::FRAME);
-            self.frame.regs.set(Reg::Rbp, bp);
-            self.frame.enter(pc, sp, slot);
-        }
-    }
-
     /// Finds the rule for `address` in the tables and remembers it.
     #[cold]
     #[inline(never)]
     fn resolve(&mut self, address: u64, cache: &mut Cache) -> Result<Hot, End> {
         let pc = self.frame.pc;
-        let Some(mapping) = self.place.space.find(address) else {
+        // Neighbouring frames are often in the same mapping.
+        let same = self.mapping.filter(|m| m.range.contains(&address));
+        self.mapping = same.or_else(|| self.place.space.find(address));
+        let Some(mapping) = self.mapping else {
             if let Some(row) = self.finder.find_outside(cache) {
                 return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
             }
@@ -361,7 +299,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         {
             return self.report_fallback(row, cause, cache);
         }
-        let how = self.origin.how(&self.words, cache);
+        let how = self.origin.how(&self.words, cache.sources());
         self.sink.frame(Step { pc, sp, slot, how });
     }
 
@@ -399,7 +337,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     #[inline]
     fn step_fast(&mut self, hot: Hot, base: u64, carries: RegMask) -> Result<(), Reason> {
         let sp = self.frame.regs.rsp();
-        let cfa = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64);
+        let cfa = base.wrapping_add(hot.packed.cfa_offset());
         if cfa <= sp {
             return Err(Reason::SpDidNotAdvance { from: sp, to: cfa });
         }
@@ -410,9 +348,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
         self.frame.regs.keep(carries);
         if carries.0 == RegMask::FRAME.0 {
-            self.restore(Reg::Rbp, hot.packed.slots[1], cfa);
+            self.restore(Reg::Rbp, hot.packed.slot(1), cfa);
         } else {
-            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots) {
+            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots()) {
                 self.restore(reg, words, cfa);
             }
         }

@@ -21,8 +21,16 @@ const PROBES_MAX: usize = 16;
 pub(crate) struct Hot {
     key: u64,
     pub(crate) row: RowId,
+    /// The index of the caller's entry the last time. Only a guess: the caller may be another one
+    /// now, and the table may have grown.
+    next: u32,
     pub(crate) packed: Packed,
 }
+
+const _: () = assert!(size_of::<Hot>() == 24);
+
+/// The index of no entry.
+const NO_PLACE: u32 = u32::MAX;
 
 const EMPTY: u64 = u64::MAX;
 
@@ -37,8 +45,64 @@ impl Hot {
     const NONE: Hot = Hot {
         key: EMPTY,
         row: RowId(0),
+        next: NO_PLACE,
         packed: Packed::GENERIC,
     };
+}
+
+/// The index where a key's probes start. Fibonacci hashing: the high bits of the product.
+#[inline]
+fn home(key: u64, shift: u32) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (shift & 63)) as usize
+}
+
+/// The entries of the selected space, for a walk from callee to caller.
+#[derive(Debug)]
+pub(crate) struct Callers<'a> {
+    entries: &'a mut [Hot],
+    space: u64,
+    shift: u32,
+    /// The index of the entry found last.
+    callee: u32,
+}
+
+impl Callers<'_> {
+    /// The row and the packed rule for `address`, which is the caller of the one found last. A
+    /// function is mostly called from where it was called last time. If it is, its caller's entry
+    /// is known before the return address has been read and hashed, so that a processor can run
+    /// ahead.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, address: u64) -> Option<(RowId, Packed)> {
+        let callee = self.entries.get(self.callee as usize);
+        let guess = callee.map_or(NO_PLACE, |callee| callee.next);
+        let (row, packed) = match self.entries.get(guess as usize) {
+            Some(hot) if hot.key == address ^ self.space && is_canonical(address) => {
+                self.callee = guess;
+                (hot.row, hot.packed)
+            }
+            _ => self.learn(address)?,
+        };
+        Some((row, packed))
+    }
+
+    /// Finds an entry by its address and remembers it as the caller of the one found last.
+    #[inline(never)]
+    fn learn(&mut self, address: u64) -> Option<(RowId, Packed)> {
+        let key = address ^ self.space;
+        let home = home(key, self.shift);
+        let mask = self.entries.len().checked_sub(1)?;
+        let mut places = (0..PROBES_MAX).map(|i| (home + i) & mask);
+        let found = places.find(|&at| [key, EMPTY].contains(&self.entries[at].key))?;
+        let hot = self.entries[found];
+        if hot.key != key || !is_canonical(address) {
+            return None;
+        }
+        if let Some(callee) = self.entries.get_mut(self.callee as usize) {
+            callee.next = found as u32;
+        }
+        self.callee = found as u32;
+        Some((hot.row, hot.packed))
+    }
 }
 
 /// An open-addressing hash table, at most half full.
@@ -120,10 +184,10 @@ impl HotTable {
         address ^ self.space
     }
 
-    /// The index where a key's probes start. Fibonacci hashing: the high bits of the product.
+    /// The index where a key's probes start.
     #[inline]
     fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (self.shift & 63)) as usize
+        home(key, self.shift)
     }
 
     /// The rule for `address`, if it was looked up before.
@@ -138,6 +202,17 @@ impl HotTable {
             _ => self.probe(key, home)?,
         };
         is_canonical(address).then_some(entry)
+    }
+
+    /// The view for a walk from callee to caller.
+    #[inline]
+    pub(super) fn callers(&mut self) -> Callers<'_> {
+        Callers {
+            space: self.space,
+            shift: self.shift,
+            entries: &mut self.entries,
+            callee: NO_PLACE,
+        }
     }
 
     #[inline(never)]
@@ -167,7 +242,12 @@ impl HotTable {
             self.grow();
         }
         let key = self.key(address);
-        let hot = Hot { key, row, packed };
+        let hot = Hot {
+            key,
+            row,
+            next: NO_PLACE,
+            packed,
+        };
         if is_canonical(address) {
             if let Some(cause) = fallback {
                 self.fallbacks.insert(key, cause);

@@ -1,5 +1,6 @@
 //! The rules of a cache, deduplicated.
 
+use super::by_key::ByKey;
 use crate::rule::{Key, Packed, Rule};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -11,7 +12,7 @@ pub(super) struct Rules {
     /// The packed form of each rule.
     packed: Vec<Packed>,
     /// Ids of the rules that have a short form, by short form.
-    by_key: HashMap<Key, u32>,
+    by_key: ByKey<u32>,
     /// Ids of the other rules.
     by_rule: HashMap<Rule, u32>,
 }
@@ -26,7 +27,7 @@ impl Rules {
     pub(super) fn bytes(&self) -> usize {
         let lists = self.rules.capacity() * size_of::<Rule>()
             + self.packed.capacity() * size_of::<Packed>();
-        lists + self.by_key.allocation_size() + self.by_rule.allocation_size()
+        lists + self.by_key.bytes() + self.by_rule.allocation_size()
     }
 
     /// The rule with this id.
@@ -47,7 +48,7 @@ impl Rules {
     pub(super) fn id(&mut self, key: Option<Key>, make: impl FnOnce() -> Rule) -> u32 {
         match key {
             Some(key) => match self.by_key.get(&key) {
-                Some(&id) => id,
+                Some(id) => id,
                 None => self.add(Some(key), make()),
             },
             None => {
@@ -66,8 +67,8 @@ impl Rules {
             .push(key.as_ref().map_or(Packed::GENERIC, Packed::of));
         match key {
             Some(key) => self.by_key.insert(key, id),
-            None => self.by_rule.insert(rule, id),
-        };
+            None => _ = self.by_rule.insert(rule, id),
+        }
         id
     }
 }

@@ -216,21 +216,25 @@ fn the_short_form_tells_rules_apart() {
 #[test]
 fn rules_that_take_the_fast_path() {
     let pack = |rule: Rule| Key::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
-    let fast = |shape, cfa_offset, slots| Packed {
-        cfa_offset,
-        slots,
-        shape,
+    let parts = |rule| {
+        let packed = pack(rule);
+        (packed.shape(), packed.cfa_offset(), packed.slots())
     };
-    assert_eq!(pack(rule(24)), fast(Shape::Rsp, 24, [0; 6]));
+    assert_eq!(parts(rule(24)), (Shape::Rsp, 24, [0; 6]));
+    assert_eq!(parts(rule(0x1fff8)), (Shape::Rsp, 0x1fff8, [0; 6]));
     assert_eq!(
-        pack(Rule::FRAME_POINTER),
-        fast(Shape::Rbp, 16, [0, 2, 0, 0, 0, 0])
+        parts(Rule::FRAME_POINTER),
+        (Shape::Rbp, 16, [0, 2, 0, 0, 0, 0])
     );
     let saved = Rule::call(Value::reg(Reg::Rbp, 16))
         .with_saved(Reg::Rbx, Value::Same)
         .with_saved(Reg::R15, Value::at_cfa(-2016));
-    assert_eq!(pack(saved), fast(Shape::Rbp, 16, [0, 0, 0, 0, 0, 252]));
+    assert_eq!(parts(saved), (Shape::Rbp, 16, [0, 0, 0, 0, 0, 252]));
+    assert_eq!(Packed::GENERIC.shape(), Shape::Generic);
     for rule in [
+        rule(0x20000),
+        rule(-8),
+        rule(12),
         Rule::call(Value::reg(Reg::R11, 8)),
         rule(8).with_saved(Reg::Rbx, Value::Undefined),
         rule(8).with_saved(Reg::Rbx, Value::at_cfa(-2024)),

@@ -3,10 +3,10 @@
 //! A rule with a short form is translated once. After that, its short form finds the result, so
 //! derived rows cost no more than the rows they come from.
 
+use super::by_key::ByKey;
 use crate::derived::Lost;
 use crate::row::TableKind;
 use crate::rule::{Key, Rule};
-use hashbrown::HashMap;
 
 /// The result of translating a rule.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,13 @@ type Outcome = (u32, Lost);
 /// For each kind of derived table: the rules' short forms and their translations.
 #[derive(Debug, Default)]
 pub(super) struct Transcripts {
-    sframe: HashMap<Key, Outcome>,
-    orc: HashMap<Key, Outcome>,
+    sframe: ByKey<Outcome>,
+    orc: ByKey<Outcome>,
 }
 
 impl Transcripts {
     #[inline]
-    fn of(&mut self, table: TableKind) -> &mut HashMap<Key, Outcome> {
+    fn of(&mut self, table: TableKind) -> &mut ByKey<Outcome> {
         match table {
             TableKind::OrcDerived => &mut self.orc,
             _ => &mut self.sframe,
@@ -39,7 +39,7 @@ impl Transcripts {
     /// The translation of the rule with the short form `key`.
     #[inline]
     pub(super) fn get(&mut self, table: TableKind, key: &Key) -> Option<Outcome> {
-        self.of(table).get(key).copied()
+        self.of(table).get(key)
     }
 
     /// Remembers the translation of the rule with the short form `key`.

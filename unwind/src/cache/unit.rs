@@ -3,6 +3,7 @@
 use crate::image::ImageId;
 use crate::row::TableKind;
 use crate::rule::Rule;
+use core::hash::{BuildHasher, Hash, Hasher};
 use core::ops::Range;
 
 /// The index of a compiled row in its cache.
@@ -14,7 +15,7 @@ pub struct RowId(pub(super) u32);
 pub struct UnitId(pub(super) u32);
 
 /// The identity of a unit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnitKey {
     /// The kind of table.
     pub table: TableKind,
@@ -25,6 +26,39 @@ pub struct UnitKey {
     /// The number of the block, for a function whose rows repeat for each block of its code;
     /// otherwise 0.
     pub block: u32,
+}
+
+impl UnitKey {
+    /// A hash that puts units that are close in their section close in memory, because tables are
+    /// compiled in their order. `seeded` is used for the blocks of functions whose rows repeat.
+    ///
+    /// Input cannot make many units collide. In a table of `n` places, two units of a section share
+    /// a place only if their offsets differ by less than 16 or by nearly a multiple of 16 * `n`. So
+    /// all searches together take no more steps than the sections have bytes. That does not hold
+    /// for blocks, which take no bytes.
+    #[inline]
+    pub(super) fn hash_by_place(&self, seeded: &impl BuildHasher) -> u64 {
+        const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+        /// The bits that tell units with the same place apart (7 in hashbrown).
+        const TAG: u64 = 0xff << 56;
+        if self.block != 0 {
+            return seeded.hash_one(self);
+        }
+        let image = self.image.map_or(0, ImageId::number) as u64;
+        let table = image << 8 | self.table as u64;
+        let place = (self.offset >> 4).wrapping_add(table.wrapping_mul(MIX) >> 20);
+        place & !TAG | self.offset.wrapping_mul(MIX) & TAG
+    }
+}
+
+impl Hash for UnitKey {
+    /// Two words instead of one for each field.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.offset ^ u64::from(self.block) << 32);
+        let image = self.image.map_or(0, ImageId::number) as u64;
+        state.write_u64(image << 8 ^ self.table as u64);
+    }
 }
 
 /// A row to be added to the cache.
@@ -38,6 +72,22 @@ pub struct NewRow {
     pub rule: Rule,
 }
 
+/// One row of a unit, to be compiled without the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// An address (svma) in the row.
+    pub(crate) svma: u64,
+    /// The unit that holds the row compiled before.
+    pub(crate) first: Option<UnitId>,
+}
+
+impl Part {
+    /// The first part of a new unit.
+    pub(crate) const fn first(svma: u64) -> Part {
+        Part { svma, first: None }
+    }
+}
+
 /// A compiled unit.
 #[derive(Debug)]
 pub(super) struct Unit {
@@ -47,6 +97,8 @@ pub(super) struct Unit {
     pub(super) rows: Range<u32>,
     /// The addresses that `rows` cover: all, or those of one row (`UnitBuilder::finish_part`).
     pub(super) known: Range<u64>,
+    /// Whether another unit with the same key holds a row found before.
+    pub(super) second: bool,
 }
 
 /// A compiled row.

@@ -67,7 +67,9 @@ impl Losses {
 
     pub(super) fn add_all(&mut self, other: &Losses) {
         for (count, more) in self.0.iter_mut().zip(other.0) {
-            *count = count.saturating_add(more);
+            // The sum if it does not overflow. Written like this, all are added at once.
+            let sum = count.wrapping_add(more);
+            *count = if sum < more { u32::MAX } else { sum };
         }
     }
 
@@ -106,9 +108,8 @@ impl Derived {
         if let Some(loss) = lost.row {
             self.losses.add(loss, 1);
         }
-        if lost.registers {
-            self.losses.add(Loss::CalleeSaved, 1);
-        }
+        // Without a branch: about as many rows omit registers as do not.
+        self.losses.add(Loss::CalleeSaved, lost.registers.into());
     }
 
     pub(super) fn add(&mut self, other: &Derived) {

@@ -23,41 +23,60 @@ pub struct Unit {
 /// length ends the iteration.
 #[derive(Clone)]
 pub(super) struct Entries<'a> {
-    table: Option<Table<'a>>,
+    table: Table<'a>,
     at: usize,
+    error: Option<Reason>,
 }
 
 impl<'a> Entries<'a> {
     pub(super) fn new(table: Table<'a>) -> Entries<'a> {
         Entries {
-            table: Some(table),
+            table,
             at: 0,
+            error: None,
         }
     }
-}
 
-impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, Reason>;
+    /// Why the iteration ended early. Kept apart from the entries, so that these stay in registers.
+    pub(super) fn error(&mut self) -> Option<Reason> {
+        self.error.take()
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let table = self.table?;
-        while self.at < table.data.len() {
-            match table.entry(self.at) {
+    /// Like [`Iterator::next`], for an entry that is a CIE or has another length than 4 bytes.
+    #[inline(never)]
+    fn next_any(&mut self) -> Option<Entry<'a>> {
+        while self.at < self.table.data.len() {
+            match self.table.entry(self.at) {
                 Ok(Some(entry)) => {
                     self.at = entry.end;
                     if !entry.is_cie() {
-                        return Some(Ok(entry));
+                        return Some(entry);
                     }
                 }
                 // A terminator. The linker also leaves those of its inputs in the middle.
                 Ok(None) => self.at += 4,
                 Err(reason) => {
-                    self.table = None;
-                    return Some(Err(reason));
+                    self.at = self.table.data.len();
+                    self.error = Some(reason);
                 }
             }
         }
         None
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.table.usual_entry(self.at) {
+            Some(entry) => {
+                self.at = entry.end;
+                Some(entry)
+            }
+            None => self.next_any(),
+        }
     }
 }
 
@@ -83,17 +102,20 @@ impl Iterator for Units<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (table, entries) = self.table.as_mut()?;
-        let unit = entries.next()?.and_then(|entry| {
-            let at = table.cie_of(&entry)?;
+        let Some(entry) = entries.next() else {
+            return entries.error().map(Err);
+        };
+        let unit = table.cie_of(&entry).and_then(|at| {
             let cie = match self.cie.take() {
                 Some(cie) if cie.offset == at => cie,
                 _ => table.cie(at)?,
             };
-            let fde = table.fde(entry, self.cie.insert(cie))?;
+            let cie = self.cie.insert(cie);
+            let fde = table.fde(entry, cie)?;
             Ok(Unit {
+                lsda: table.lsda(&fde, cie),
                 range: fde.range,
                 offset: fde.offset as u64,
-                lsda: fde.lsda,
             })
         });
         Some(unit)

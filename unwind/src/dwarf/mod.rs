@@ -1,7 +1,8 @@
 //! DWARF call frame information: `.eh_frame`, `.eh_frame_hdr`, `.debug_frame`.
 //!
 //! - `read`: the sections' entries (CIE, FDE), byte by byte;
-//! - `program`: runs their instructions to produce rows;
+//! - `program`: runs their instructions to produce rows (`instruction`: each one; `state`: the
+//!   rules meanwhile);
 //! - `index`: finds the FDE that covers an address;
 //! - `unwinder`: [`Dwarf`], the finder that uses all of these;
 //! - [`expression`]: evaluates DWARF expressions.
@@ -12,13 +13,15 @@
 
 pub mod expression;
 mod index;
+mod instruction;
 mod program;
 mod read;
+mod state;
 mod unwinder;
 
 pub use index::{Unit, Units};
 pub(crate) use program::Common;
-pub use program::STATES_MAX;
+pub use state::STATES_MAX;
 pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, units};
 pub(crate) use unwinder::{FdePlace, Transcribe, compile_all_as};
 

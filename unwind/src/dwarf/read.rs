@@ -55,8 +55,8 @@ pub(super) struct Fde {
     pub(super) range: Range<u64>,
     /// The range of its instructions in the section.
     pub(super) program: Range<usize>,
-    /// The address (svma) of its language-specific data.
-    pub(super) lsda: Option<u64>,
+    /// The range of its augmentation data in the section.
+    data: Range<usize>,
 }
 
 /// The meaning of an entry's first word.
@@ -132,7 +132,44 @@ impl<'a> Table<'a> {
     }
 
     /// The entry at `offset`; `None` for a terminator, i.e. a length of zero.
+    #[inline]
     pub(super) fn entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
+        match self.usual_entry(offset) {
+            Some(entry) => Ok(Some(entry)),
+            None => self.any_entry(offset),
+        }
+    }
+
+    /// The entry at `offset`, which must not be a terminator.
+    #[inline(never)]
+    pub(super) fn fde_entry(&self, offset: usize) -> Result<Entry<'a>, Reason> {
+        let entry = self.entry(offset)?;
+        entry.ok_or_else(|| self.malformed(offset, "expected an FDE"))
+    }
+
+    /// The entry at `offset`, if it is an FDE of `.eh_frame` with a length of 4 bytes.
+    #[inline(always)]
+    pub(super) fn usual_entry(&self, offset: usize) -> Option<Entry<'a>> {
+        let bytes = self.data.get(offset..)?;
+        let (&[a, b, c, d, e, f, g, h], _) = bytes.split_first_chunk::<8>()?;
+        let length = u32::from_le_bytes([a, b, c, d]);
+        let back = u32::from_le_bytes([e, f, g, h]) as usize;
+        let cie = (offset + 4).checked_sub(back)?;
+        if self.kind == TableKind::DebugFrame || length >= 0xffff_fff0 || back == 0 {
+            return None;
+        }
+        let rest = bytes.get(8..4 + length as usize)?;
+        Some(Entry {
+            offset,
+            end: offset + 4 + length as usize,
+            parent: Parent::At(cie),
+            rest: EndianSlice::new(rest, LittleEndian),
+        })
+    }
+
+    /// The entry at `offset`, whatever it is.
+    #[inline(never)]
+    fn any_entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
         let mut input = self.input(offset..self.data.len());
         let fail = self.fail(input);
         let length = input.read_u32().map_err(&fail)?;
@@ -145,8 +182,9 @@ impl<'a> Table<'a> {
             length => (u64::from(length), false),
         };
         let length = usize::try_from(length).ok().filter(|&l| l <= input.len());
-        let length =
-            length.ok_or(self.malformed(offset, "the entry is longer than its section"))?;
+        let Some(length) = length else {
+            return Err(self.malformed(offset, "the entry is longer than its section"));
+        };
         let start = self.offset_of(input);
         let mut rest = self.input(start..start + length);
         let parent = self.parent(&mut rest, start, wide);
@@ -159,6 +197,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reads the first word of an entry, at `start`.
+    #[inline]
     fn parent(&self, rest: &mut Input<'a>, start: usize, wide: bool) -> gimli::Result<Parent> {
         const OUTSIDE: Parent = Parent::Bad("its CIE lies outside the section");
         if self.kind != TableKind::DebugFrame {
@@ -181,12 +220,19 @@ impl<'a> Table<'a> {
     }
 
     /// The offset of the CIE of `entry`, which must be an FDE.
+    #[inline]
     pub(super) fn cie_of(&self, entry: &Entry<'_>) -> Result<usize, Reason> {
         match entry.parent {
             Parent::At(cie) => Ok(cie),
             Parent::None => Err(self.malformed(entry.offset, "expected an FDE")),
             Parent::Bad(what) => Err(self.malformed(entry.offset, what)),
         }
+    }
+
+    /// Whether `cie` is the CIE of `entry`.
+    #[inline]
+    pub(super) fn has_cie(&self, entry: &Entry<'_>, cie: &Cie) -> bool {
+        matches!(entry.parent, Parent::At(at) if at == cie.offset)
     }
 
     /// The CIE at `offset`.
@@ -269,7 +315,51 @@ impl<'a> Table<'a> {
     }
 
     /// The FDE with the header `entry` and the CIE `cie`.
+    #[inline]
     pub(super) fn fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
+        match self.usual_fde(&entry, cie) {
+            Some(fde) => Ok(fde),
+            None => self.any_fde(entry, cie),
+        }
+    }
+
+    /// The FDE, if it has the encoding that x86-64 compilers use: relative to itself, 4 bytes.
+    #[inline(always)]
+    pub(super) fn usual_fde(&self, entry: &Entry<'a>, cie: &Cie) -> Option<Fde> {
+        const USUAL: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
+        let bytes = entry.rest.slice();
+        let (&[a, b, c, d, e, f, g, h], rest) = bytes.split_first_chunk::<8>()?;
+        if cie.encoding.0 != USUAL {
+            return None;
+        }
+        let start = i64::from(i32::from_le_bytes([a, b, c, d]));
+        let length = i64::from(i32::from_le_bytes([e, f, g, h]));
+        let at = entry.end - bytes.len();
+        let start = self
+            .address
+            .wrapping_add(at as u64)
+            .wrapping_add_signed(start);
+        let end = start.checked_add(length.cast_unsigned())?;
+        let (data, program) = match rest.split_first() {
+            _ if !cie.has_data => (0, 0),
+            // A longer length continues in the next byte.
+            Some((&len @ ..0x80, rest)) if usize::from(len) <= rest.len() => {
+                (1, 1 + usize::from(len))
+            }
+            _ => return None,
+        };
+        let at = at + 8;
+        Some(Fde {
+            offset: entry.offset,
+            range: start..end,
+            program: at + program..entry.end,
+            data: at + data..at + program,
+        })
+    }
+
+    /// The FDE in any encoding.
+    #[cold]
+    fn any_fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
         let mut input = entry.rest;
         let fail = self.fail(input);
         let start = self.pointer(&mut input, cie.encoding, None).map_err(fail)?;
@@ -278,31 +368,34 @@ impl<'a> Table<'a> {
         let Some(end) = start.checked_add(length) else {
             return Err(self.malformed(entry.offset, "the function's range wraps around"));
         };
-        let mut lsda = None;
+        let mut data = 0..0;
         if cie.has_data {
             let length = input.read_uleb128().map_err(&fail)?;
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let mut data = input.split(length).map_err(&fail)?;
-            lsda = self.lsda(&mut data, cie.lsda_encoding);
+            let at = self.offset_of(input);
+            input.skip(length).map_err(&fail)?;
+            data = at..self.offset_of(input);
         }
         Ok(Fde {
             offset: entry.offset,
             range: start..end,
             program: self.offset_of(input)..entry.end,
-            lsda,
+            data,
         })
     }
 
-    /// The address of the language-specific data, if the FDE names any: a stored zero means none.
-    /// Rows do not depend on it, so an unreadable one is none either.
-    fn lsda(&self, data: &mut Input<'a>, encoding: DwEhPe) -> Option<u64> {
-        if encoding == dw::DW_EH_PE_omit || encoding.is_indirect() {
+    /// The address (svma) of the language-specific data, if the FDE names any: a stored zero means
+    /// none. Rows do not depend on it, so an unreadable one is none either.
+    pub(super) fn lsda(&self, fde: &Fde, cie: &Cie) -> Option<u64> {
+        let encoding = cie.lsda_encoding;
+        if !cie.has_data || encoding == dw::DW_EH_PE_omit || encoding.is_indirect() {
             return None;
         }
+        let mut data = self.input(fde.data.clone());
         if self.encoded(&mut data.clone(), encoding).ok()? == 0 {
             return None;
         }
-        self.pointer(data, encoding, None).ok()
+        self.pointer(&mut data, encoding, None).ok()
     }
 
     /// Reads an encoded address (svma); `function` is the base of function-relative ones.

@@ -1,15 +1,16 @@
 //! The DWARF unwinder: finds the FDE of an address and compiles it into the cache.
 
 use super::index::{Entries, Header, Sorted, Units};
-use super::program::CfaProgram;
-use super::read::{Fde, Table};
-use crate::cache::{Cache, RowId, UnitBuilder, UnitId, UnitKey};
+use super::program::{CfaProgram, Common};
+use super::read::{Entry, Fde, Table};
+use crate::cache::{Cache, Part, RowId, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
 use crate::image::{Image, Mapping};
 use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::row::TableKind;
 use crate::rule::{Key, Rule};
+use alloc::sync::Arc;
 use core::ops::Range;
 
 /// A finder that reads `.eh_frame` (using `.eh_frame_hdr` if present), and `.debug_frame` for
@@ -56,7 +57,7 @@ impl Finder for Dwarf {
             let Some(table) = Table::of(image, kind) else {
                 continue;
             };
-            match find_in(image, table, svma, cache) {
+            match find_in(image, &table, svma, cache) {
                 Err(Reason::NoRow { .. }) => missing = Reason::NoRow { pc: svma },
                 found => return found,
             }
@@ -65,27 +66,35 @@ impl Finder for Dwarf {
     }
 }
 
-fn find_in(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+fn find_in(
+    image: &Image,
+    table: &Table<'_>,
+    svma: u64,
+    cache: &mut Cache,
+) -> Result<RowId, Reason> {
     let offset = locate(image, table, svma, cache)?;
     let key = key(image, table, offset);
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
-        Some(_) => make(table, key, None, &mut AsTheyAre, cache)?,
-        None => make(table, key, Some(svma), &mut AsTheyAre, cache)?,
+        Some(unit) => {
+            let part = cache.next_part(unit, svma);
+            make(table, key, part, &mut AsTheyAre, cache)?
+        }
+        None => make(table, key, Some(Part::first(svma)), &mut AsTheyAre, cache)?,
     };
     cache.find_row(unit, svma)
 }
 
 /// The offset of the only FDE that may cover `svma`.
-fn locate(image: &Image, table: Table<'_>, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
+fn locate(image: &Image, table: &Table<'_>, svma: u64, cache: &mut Cache) -> Result<u64, Reason> {
     let header = match table.kind {
-        TableKind::EhFrame => Header::of(image, &table),
+        TableKind::EhFrame => Header::of(image, table),
         _ => None,
     };
     match header {
         Some(header) => header.find(svma).ok_or(Reason::NoRow { pc: svma }),
         None => {
-            let make = || Sorted::new(Units::new(Some(table)));
+            let make = || Sorted::new(Units::new(Some(*table)));
             cache.index(image.id(), table.kind, make).find(svma)
         }
     }
@@ -137,10 +146,11 @@ pub(crate) struct FdePlace<'a> {
 
 impl<'a> FdePlace<'a> {
     /// The only FDE that may cover `svma`.
+    #[inline(always)]
     pub(crate) fn find(image: &'a Image, svma: u64, cache: &mut Cache) -> Result<Self, Reason> {
         let missing = Reason::NoTable { pc: svma };
         let table = Table::of(image, TableKind::EhFrame).ok_or(missing)?;
-        let offset = locate(image, table, svma, cache)?;
+        let offset = locate(image, &table, svma, cache)?;
         Ok(FdePlace { table, offset })
     }
 
@@ -149,72 +159,93 @@ impl<'a> FdePlace<'a> {
         self.table.data
     }
 
-    /// Compiles its rows with `rows` into a new unit: all of them, or as many as `svma` needs.
+    /// Compiles its rows with `rows` into a unit: all of them, or one.
     pub(crate) fn compile(
         &self,
         key: UnitKey,
-        svma: Option<u64>,
+        part: Option<Part>,
         rows: &mut impl Transcribe,
         cache: &mut Cache,
     ) -> Result<UnitId, Reason> {
-        make(self.table, key, svma, rows, cache)
+        make(&self.table, key, part, rows, cache)
     }
 }
 
 /// The complete FDE at `key.offset`, from the cache or compiled into it.
-fn compile(table: Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
+fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
     match cache.unit(&key).transpose()? {
         Some(unit) if cache.is_complete(unit) => Ok(unit),
         _ => make(table, key, None, &mut AsTheyAre, cache),
     }
 }
 
-/// Compiles the FDE at `key.offset`: all of it, or as much as `svma` needs.
+/// Compiles the FDE at `key.offset`: all of it, or one row.
 fn make(
-    table: Table<'_>,
+    table: &Table<'_>,
     key: UnitKey,
-    svma: Option<u64>,
+    part: Option<Part>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
-    let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
-    let unit = table.entry(start).and_then(|entry| {
-        let entry = entry.ok_or(table.malformed(start, "expected an FDE"))?;
-        let at = table.cie_of(&entry)?;
-        let cie_key = UnitKey {
-            table: table.kind,
-            offset: at as u64,
-            ..key
-        };
-        let known = cache.common(&cie_key).cloned();
-        let cie = match &known {
-            Some(known) => &known.cie,
-            None => &table.cie(at)?,
-        };
-        let fde = table.fde(entry, cie)?;
-        let length = fde.program.len() + cie.program.len();
-        spend(table, start, length, key, cache)?;
-        let mut program = match known {
-            Some(known) => CfaProgram::of(table, known),
-            None => {
-                let program = CfaProgram::new(table, cie.clone())?;
-                cache.add_common(cie_key, program.common());
-                program
-            }
-        };
-        let part = svma.and_then(|svma| run_to(&mut program, &fde, svma, key, rows, cache));
-        Ok(part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache)))
-    });
+    let unit = try_make(table, key, part, rows, cache);
     if let Err(reason) = unit {
         cache.add_failed_unit(key, reason);
     }
     unit
 }
 
+fn try_make(
+    table: &Table<'_>,
+    key: UnitKey,
+    part: Option<Part>,
+    rows: &mut impl Transcribe,
+    cache: &mut Cache,
+) -> Result<UnitId, Reason> {
+    let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
+    let entry = match table.usual_entry(start) {
+        Some(entry) => entry,
+        None => table.fde_entry(start)?,
+    };
+    let at = table.cie_of(&entry)?;
+    let cie_key = UnitKey {
+        table: table.kind,
+        offset: at as u64,
+        ..key
+    };
+    let known = cache.take_common(&cie_key);
+    let parsed;
+    let cie = match &known {
+        Some(known) => &known.cie,
+        None => {
+            parsed = table.cie(at)?;
+            &parsed
+        }
+    };
+    let fde = match table.usual_fde(&entry, cie) {
+        Some(fde) => fde,
+        None => table.fde(entry, cie)?,
+    };
+    let length = fde.program.len() + cie.program.len();
+    spend(table, start, length, key, cache)?;
+    let common = match known {
+        Some(known) => known,
+        None => {
+            let common = Arc::new(Common::new(*table, cie.clone())?);
+            cache.add_common(cie_key, common.clone());
+            common
+        }
+    };
+    let mut program = CfaProgram::new(*table, common);
+    let part = part.and_then(|part| run_to(&mut program, &fde, part, key, rows, cache));
+    let unit = part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache));
+    cache.put_common(cie_key, program.into_common());
+    Ok(unit)
+}
+
 /// The limit for the total length of a table's programs, as a multiple of the section's length.
-/// Each FDE counts twice (in part, then whole), each time with its CIE. Valid tables stay below a
-/// quarter of the limit. Without it, entries that overlap or share one huge CIE would cause endless
-/// work.
+/// Each FDE counts up to three times (two parts, then whole), each time with its CIE. Valid tables
+/// stay below half of the limit. Without it, entries that overlap or share one huge CIE would cause
+/// endless work.
 const WORK_MAX: u64 = 32;
 
 /// Programs of up to this many bytes are not counted; a walk cannot run enough of them to notice.
@@ -222,8 +253,9 @@ const FREE: usize = 512;
 
 /// Counts the work of running `length` bytes of instructions for the entry at `offset`. Fails if it
 /// exceeds what any valid table needs.
+#[inline]
 fn spend(
-    table: Table<'_>,
+    table: &Table<'_>,
     offset: usize,
     length: usize,
     key: UnitKey,
@@ -236,7 +268,7 @@ fn spend(
     }
 }
 
-fn key(image: &Image, table: Table<'_>, offset: u64) -> UnitKey {
+fn key(image: &Image, table: &Table<'_>, offset: u64) -> UnitKey {
     UnitKey {
         table: table.kind,
         image: Some(image.id()),
@@ -269,12 +301,12 @@ fn run(
     unit
 }
 
-/// Runs the FDE's instructions up to the row of `svma` and adds only that row to the cache. The
+/// Runs the FDE's instructions up to the row of `part` and adds only that row to the cache. The
 /// first walk through a function usually needs only one of its rows.
 fn run_to(
     program: &mut CfaProgram<'_>,
     fde: &Fde,
-    svma: u64,
+    part: Part,
     key: UnitKey,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
@@ -283,8 +315,8 @@ fn run_to(
     loop {
         let row = program.next_row()?;
         let addresses = row.start..row.end;
-        if addresses.contains(&svma) {
-            let mut unit = cache.begin_unit(key, fde.range.clone());
+        if addresses.contains(&part.svma) {
+            let mut unit = cache.begin_part(key, fde.range.clone(), part.first);
             rows.row(
                 &mut unit,
                 addresses.clone(),
@@ -321,7 +353,7 @@ pub fn compile_unit(
 ) -> Result<UnitId, Reason> {
     let missing = Reason::NoTable { pc: 0 };
     let table = table(image, kind).ok_or(missing)?;
-    compile(table, key(image, table, offset), cache)
+    compile(&table, key(image, &table, offset), cache)
 }
 
 /// The result of [`compile_all`].
@@ -361,31 +393,58 @@ pub(crate) fn compile_all_as(
         cache.reserve_units(header.len().min(most));
     }
     let mut program: Option<CfaProgram<'_>> = None;
-    for entry in Entries::new(table) {
-        let unit = entry.and_then(|entry| {
-            let at = table.cie_of(&entry)?;
-            let key = UnitKey {
-                table: made,
-                ..key(image, table, entry.offset as u64)
-            };
-            if program.as_ref().is_none_or(|p| p.cie().offset != at) {
-                let cie = table.cie(at)?;
-                spend(table, at, cie.program.len(), key, cache)?;
-                program = Some(CfaProgram::new(table, cie)?);
+    let mut entries = Entries::new(table);
+    for entry in entries.by_ref() {
+        let key = UnitKey {
+            table: made,
+            ..key(image, &table, entry.offset as u64)
+        };
+        let fde = match &program {
+            Some(program) if table.has_cie(&entry, program.cie()) => {
+                table.usual_fde(&entry, program.cie())
             }
-            let missing = table.malformed(at, "the FDE has no CIE");
-            let program = program.as_mut().ok_or(missing)?;
-            let fde = table.fde(entry, program.cie())?;
-            Ok(run(program, &fde, key, rows, cache))
-        });
-        match unit {
-            Ok(id) => {
-                compiled.units += 1;
-                compiled.rows += cache.unit_rows(id).len();
-                compiled.malformed += usize::from(cache.unit_error(id).is_some());
-            }
-            Err(_) => compiled.malformed += 1,
+            _ => None,
+        };
+        // Errors are made elsewhere, so that this loop keeps its values in registers.
+        let fde = match fde {
+            Some(fde) => fde,
+            None => match any_fde(table, entry, key, &mut program, cache) {
+                Ok(fde) => fde,
+                Err(_) => {
+                    compiled.malformed += 1;
+                    continue;
+                }
+            },
+        };
+        if let Some(program) = &mut program {
+            let id = run(program, &fde, key, rows, cache);
+            compiled.units += 1;
+            compiled.rows += cache.unit_rows(id).len();
+            compiled.malformed += usize::from(cache.unit_error(id).is_some());
         }
     }
+    compiled.malformed += usize::from(entries.error().is_some());
     compiled
+}
+
+/// The FDE with the header `entry`, and in `program` the program of its CIE.
+#[inline(never)]
+fn any_fde<'a>(
+    table: Table<'a>,
+    entry: Entry<'a>,
+    key: UnitKey,
+    program: &mut Option<CfaProgram<'a>>,
+    cache: &mut Cache,
+) -> Result<Fde, Reason> {
+    let at = table.cie_of(&entry)?;
+    let program = match program {
+        Some(known) if known.cie().offset == at => known,
+        _ => {
+            let cie = table.cie(at)?;
+            spend(&table, at, cie.program.len(), key, cache)?;
+            let common = Arc::new(Common::new(table, cie)?);
+            program.insert(CfaProgram::new(table, common))
+        }
+    };
+    table.fde(entry, program.cie())
 }

@@ -3,7 +3,6 @@
 
 use super::{Base, Rule, RuleKind, Value};
 use crate::regs::Reg;
-use core::hash::{Hash, Hasher};
 
 /// The columns: the callee-saved registers in the order of [`Reg::CALLEE_SAVED`], sp, ra.
 pub(crate) const COLUMNS: usize = 8;
@@ -35,22 +34,70 @@ const fn code(value: Value) -> u8 {
 
 /// The codes of all columns, one byte each. A single word instead of an array, so that reading all
 /// of them right after writing one does not stall on memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Codes(u64);
 
 impl Codes {
     /// All columns unspecified.
     pub(crate) const NONE: Codes = Codes(UNSPECIFIED as u64);
 
+    /// Sets a column; returns whether its value has a code.
     #[inline]
-    pub(crate) const fn set(&mut self, column: usize, value: Value) {
+    pub(crate) const fn set(&mut self, column: usize, value: Value) -> bool {
+        let code = code(value);
+        self.put(column, code);
+        code != OTHER
+    }
+
+    /// Sets a column to the word at cfa - 8 * `words`; returns whether that has a code.
+    #[inline]
+    pub(crate) const fn set_slot(&mut self, column: usize, words: u8) -> bool {
+        let has_code = words != UNSPECIFIED && words <= CODE_MAX;
+        if has_code {
+            self.put(column, words);
+        }
+        has_code
+    }
+
+    /// Copies a column from `other`; returns whether the column has a code there.
+    #[inline]
+    pub(crate) const fn copy(&mut self, column: usize, other: Codes) -> bool {
+        let code = other.code(column);
+        self.put(column, code);
+        code != OTHER
+    }
+
+    #[inline]
+    const fn put(&mut self, column: usize, code: u8) {
         let shift = 8 * column;
-        self.0 = self.0 & !(0xff << shift) | (code(value) as u64) << shift;
+        self.0 = self.0 & !(0xff << shift) | (code as u64) << shift;
+    }
+
+    #[inline]
+    const fn code(self, column: usize) -> u8 {
+        (self.0 >> (8 * column)) as u8
+    }
+
+    /// The column's value, if it has a code.
+    pub(crate) const fn value(self, column: usize) -> Option<Value> {
+        match self.code(column) {
+            UNSPECIFIED => Some(Value::Unspecified),
+            UNDEFINED => Some(Value::Undefined),
+            SAME => Some(Value::Same),
+            OTHER => None,
+            words => Some(Value::at_cfa(-8 * words as i32)),
+        }
+    }
+
+    /// Whether the column is undefined.
+    #[inline]
+    pub(crate) const fn is_undefined(self, column: usize) -> bool {
+        self.code(column) == UNDEFINED
     }
 
     /// Whether any column has no code.
     #[inline]
-    const fn has_other(self) -> bool {
+    pub(crate) const fn has_other(self) -> bool {
         // The usual test for a zero byte, applied to the complement.
         const LOW: u64 = u64::from_le_bytes([1; 8]);
         let inverted = !self.0;
@@ -58,64 +105,103 @@ impl Codes {
     }
 }
 
-/// A rule whose CFA depends on a register and whose columns all have a code.
+/// The short form of a CFA in one word: the offset in the low half, then the number of the base
+/// register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CfaCode(u64);
+
+const BASE_SHIFT: u32 = 32;
+const KIND_SHIFT: u32 = 40;
+const BY_FRAME_POINTER: u64 = 1 << 48;
+
+impl CfaCode {
+    /// A CFA that is not a register plus an offset.
+    pub(crate) const OTHER: CfaCode = CfaCode(0xff << BASE_SHIFT);
+
+    /// `reg + offset`.
+    #[inline]
+    pub(crate) const fn reg(reg: Reg, offset: i32) -> CfaCode {
+        CfaCode((reg as u64) << BASE_SHIFT | offset.cast_unsigned() as u64)
+    }
+
+    /// The same base with another offset.
+    #[inline]
+    pub(crate) const fn with_offset(self, offset: i32) -> CfaCode {
+        CfaCode(self.0 >> BASE_SHIFT << BASE_SHIFT | offset.cast_unsigned() as u64)
+    }
+
+    /// The offset.
+    #[inline]
+    pub(crate) const fn offset(self) -> i32 {
+        (self.0 as u32).cast_signed()
+    }
+
+    /// The base register.
+    #[inline]
+    pub(crate) fn base(self) -> Option<Reg> {
+        Reg::ALL
+            .get((self.0 >> BASE_SHIFT) as usize & 0xff)
+            .copied()
+    }
+
+    /// Whether it is not a register plus an offset.
+    #[inline]
+    pub(crate) fn is_other(self) -> bool {
+        self == CfaCode::OTHER
+    }
+}
+
+/// A rule whose CFA depends on a register and whose columns all have a code.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
-    kind: RuleKind,
-    by_frame_pointer: bool,
-    base: Reg,
-    offset: i32,
+    /// A [`CfaCode`], the rule's kind, and whether it follows the frame-pointer convention.
+    head: u64,
     codes: Codes,
 }
 
 impl Key {
     /// The short form of a table's rule with this CFA and these codes, if there is one.
     #[inline]
-    pub(crate) fn new(kind: RuleKind, cfa: Value, codes: Codes) -> Option<Key> {
-        match cfa {
-            Value::Offset {
-                base: Base::Reg(base),
-                offset,
-            } if !codes.has_other() => Some(Key {
-                kind,
-                by_frame_pointer: false,
-                base,
-                offset,
-                codes,
-            }),
-            _ => None,
-        }
+    pub(crate) fn new(kind: RuleKind, cfa: CfaCode, codes: Codes) -> Option<Key> {
+        (!cfa.is_other() && !codes.has_other()).then_some(Key {
+            head: cfa.0 | (kind as u64) << KIND_SHIFT,
+            codes,
+        })
     }
 
     pub(crate) fn of(rule: &Rule) -> Option<Key> {
+        let Value::Offset {
+            base: Base::Reg(base),
+            offset,
+        } = rule.cfa
+        else {
+            return None;
+        };
         let mut codes = Codes::NONE;
         for (column, value) in rule.saved.into_iter().enumerate() {
             codes.set(column, value);
         }
         codes.set(SP, rule.sp);
         codes.set(RA, rule.ra);
-        let key = Key::new(rule.kind, rule.cfa, codes)?;
-        Some(Key {
-            by_frame_pointer: rule.by_frame_pointer,
-            ..key
-        })
+        let mut key = Key::new(rule.kind, CfaCode::reg(base, offset), codes)?;
+        if rule.by_frame_pointer {
+            key.head |= BY_FRAME_POINTER;
+        }
+        Some(key)
     }
-}
 
-impl Hash for Key {
+    /// Spreads the keys evenly over the numbers below `1 << bits`; not proof against input made to
+    /// collide.
     #[inline]
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d] = self.offset.to_le_bytes();
-        let (base, kind) = (self.base as u8, self.kind as u8);
-        let head = [a, b, c, d, base, kind, self.by_frame_pointer.into(), 0];
-        state.write_u64(u64::from_le_bytes(head));
-        state.write_u64(self.codes.0);
+    pub(crate) const fn spread(&self, bits: u32) -> usize {
+        let mixed = self.head.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ self.codes.0.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        (mixed >> (64 - bits)) as usize
     }
 }
 
 /// How a rule is applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub(crate) enum Shape {
     /// With the full rule instead of the packed one.
     Generic,
@@ -125,31 +211,76 @@ pub(crate) enum Shape {
     Rbp,
 }
 
-/// The parts of a rule that the walk's fast path needs.
+/// The parts of a rule that the walk's fast path needs, in one word.
+///
+/// Bits 0 and 1 are the shape, bits 2 to 15 the CFA's offset in words. Byte 2 + i is the slot of
+/// callee-saved register i.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Packed {
-    pub(crate) cfa_offset: i32,
-    /// Callee-saved register i is at cfa - 8 * slots\[i\]; 0 means that it keeps its value.
-    pub(crate) slots: [u8; 6],
-    pub(crate) shape: Shape,
+pub(crate) struct Packed(u64);
+
+const RSP: u16 = 1;
+const RBP: u16 = 2;
+const SHAPE: u16 = RSP | RBP;
+
+impl Packed {
+    pub(crate) const GENERIC: Packed = Packed(0);
+
+    /// The packed form of a rule with the base rsp (`RSP`) or rbp (`RBP`), if its offset fits: a
+    /// multiple of 8 below 128 KiB.
+    fn new(base: u16, cfa_offset: i32, slots: [u8; 6]) -> Packed {
+        let words = u16::try_from(cfa_offset / 8).ok();
+        let [a, b, c, d, e, f] = slots;
+        match words.filter(|words| cfa_offset % 8 == 0 && *words <= u16::MAX >> 2) {
+            Some(words) => {
+                let [low, high] = (words << 2 | base).to_le_bytes();
+                Packed(u64::from_le_bytes([low, high, a, b, c, d, e, f]))
+            }
+            None => Packed::GENERIC,
+        }
+    }
+
+    /// How the rule is applied.
+    #[inline]
+    pub(crate) const fn shape(self) -> Shape {
+        match self.0 as u16 & SHAPE {
+            RSP => Shape::Rsp,
+            RBP => Shape::Rbp,
+            _ => Shape::Generic,
+        }
+    }
+
+    /// The CFA's offset from its base register, bytes.
+    #[inline]
+    pub(crate) const fn cfa_offset(self) -> u64 {
+        (self.0 as u16 & !SHAPE) as u64 * 2
+    }
+
+    /// How far below the CFA callee-saved register `index` is, in words; 0 means that the register
+    /// keeps its value.
+    #[inline]
+    pub(crate) const fn slot(self, index: usize) -> u8 {
+        (self.0 >> (16 + 8 * index)) as u8
+    }
+
+    /// All slots, in the order of [`Reg::CALLEE_SAVED`].
+    #[inline]
+    pub(crate) fn slots(self) -> [u8; 6] {
+        core::array::from_fn(|index| self.slot(index))
+    }
 }
 
 impl Packed {
-    pub(crate) const GENERIC: Packed = Packed {
-        cfa_offset: 0,
-        slots: [0; 6],
-        shape: Shape::Generic,
-    };
-
     /// The packed form of an ordinary frame's rule; [`Packed::GENERIC`] for any other rule.
     pub(crate) fn of(key: &Key) -> Packed {
-        let shape = match key.base {
-            Reg::Rsp if !key.by_frame_pointer => Shape::Rsp,
-            Reg::Rbp => Shape::Rbp,
+        let cfa = CfaCode(key.head & ((1 << KIND_SHIFT) - 1));
+        let base = match cfa.base() {
+            Some(Reg::Rsp) if key.head & BY_FRAME_POINTER == 0 => RSP,
+            Some(Reg::Rbp) => RBP,
             _ => return Packed::GENERIC,
         };
         let columns = key.codes.0.to_le_bytes();
-        if key.kind != RuleKind::Call || columns[SP] != UNSPECIFIED || columns[RA] != 1 {
+        let kind = (key.head >> KIND_SHIFT) as u8;
+        if kind != RuleKind::Call as u8 || columns[SP] != UNSPECIFIED || columns[RA] != 1 {
             return Packed::GENERIC;
         }
         let mut slots = [0; 6];
@@ -160,10 +291,6 @@ impl Packed {
                 _ => return Packed::GENERIC,
             };
         }
-        Packed {
-            cfa_offset: key.offset,
-            slots,
-            shape,
-        }
+        Packed::new(base, cfa.offset(), slots)
     }
 }

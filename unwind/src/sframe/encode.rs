@@ -93,7 +93,11 @@ impl SframeRow {
         let fields = [u8::from(base_is_sp), (words.len() as u8) << 1, size << 5];
         let mut bytes = WordBytes::new();
         for word in words {
-            bytes.extend(word.to_le_bytes().into_iter().take(1 << size));
+            match size {
+                0 => bytes.push(word as u8),
+                1 => bytes.extend((word as u16).to_le_bytes()),
+                _ => bytes.extend((word as u32).to_le_bytes()),
+            }
         }
         (fields.into_iter().sum(), bytes)
     }

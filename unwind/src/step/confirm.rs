@@ -90,7 +90,7 @@ impl<M: Memory + ?Sized> Doubt<'_, M> {
         let Some(hot) = self.cache.hot(frame.pc.lookup(self.lookup)) else {
             return false;
         };
-        let base = match hot.packed.shape {
+        let base = match hot.packed.shape() {
             Shape::Rsp => frame.rsp,
             // With an rbp of zero, the frame may be the root.
             Shape::Rbp if frame.known[SAVED_RBP] && frame.saved[SAVED_RBP] != 0 => {
@@ -99,13 +99,13 @@ impl<M: Memory + ?Sized> Doubt<'_, M> {
             Shape::Rbp | Shape::Generic => return false,
         };
         let address = CodeAddress::Return(next.pc).lookup(self.lookup);
-        let is_caller = base.wrapping_add(i64::from(hot.packed.cfa_offset) as u64) == cfa
+        let is_caller = base.wrapping_add(hot.packed.cfa_offset()) == cfa
             && next.pc != 0
             && self.word(cfa, 1) == Some(next.pc)
             && address == next.address().lookup(self.lookup);
         is_caller
             && next.saved.is_none_or(|truth| {
-                (0..truth.len()).all(|i| match hot.packed.slots[i] {
+                (0..truth.len()).all(|i| match hot.packed.slot(i) {
                     _ if !self.carried[i] => true,
                     // A register that the walk does not know is not a claim.
                     0 => frame.saved[i] == truth[i] || !frame.known[i],

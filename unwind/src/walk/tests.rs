@@ -3,6 +3,7 @@
 extern crate std;
 
 use super::*;
+use crate::address::Lookup;
 use crate::cache::{NewRow, UnitKey};
 use crate::chain::{Addresses, Chain, Found};
 use crate::image::{Image, ImageParts, Mapping};

@@ -84,6 +84,7 @@ fn looking_for_an_address_ends_at_a_free_place() {
     let entry = Hot {
         key: table.key(other),
         row: ROW,
+        next: NO_PLACE,
         packed: packed(),
     };
     table.entries[at(2)] = entry;
@@ -94,4 +95,58 @@ fn looking_for_an_address_ends_at_a_free_place() {
     table.entries[at(0)] = Hot::NONE;
     table.entries[at(1)] = entry;
     assert!(table.get(other).is_none());
+}
+
+/// The index of the entry for `address`.
+fn place(table: &HotTable, address: u64) -> u32 {
+    let key = table.key(address);
+    let at = table.entries.iter().position(|hot| hot.key == key);
+    at.expect("an entry") as u32
+}
+
+#[test]
+fn callers_are_guessed_from_the_last_time_and_checked() {
+    let mut table = table(&AddressSpace::new());
+    for row in 1..=3 {
+        table.insert(u64::from(row) << 12, RowId(row), packed(), None);
+    }
+    let mut walk = |addresses: [u64; 3]| {
+        let mut callers = table.callers();
+        let found = addresses.map(|address| callers.next(address).map(|(row, _)| row.0));
+        let next = table.get(0x1000).map(|hot| hot.next);
+        (found, next)
+    };
+    // Known and unknown callers, the same as before and others, and a function that calls itself.
+    let (found, two) = walk([0x1000, 0x2000, 0x3000]);
+    assert_eq!(found, [Some(1), Some(2), Some(3)]);
+    assert_eq!(walk([0x1000, 0x2000, 0x3000]), (found, two));
+    let (found, three) = walk([0x1000, 0x3000, 0x1000]);
+    assert_eq!(found, [Some(1), Some(3), Some(1)]);
+    assert_eq!(walk([0x1000, 0x4000, 0x3000]).0, [Some(1), None, Some(3)]);
+    assert_eq!(
+        walk([0x1000, 0x1000, 0x2000]).0,
+        [Some(1), Some(1), Some(2)]
+    );
+    let places = [two, three].map(|place| place.expect("an entry"));
+    assert_eq!(places, [place(&table, 0x2000), place(&table, 0x3000)]);
+}
+
+#[test]
+fn a_guess_from_another_space_is_not_trusted() {
+    let (one, other) = (AddressSpace::new(), AddressSpace::new());
+    let mut table = table(&one);
+    table.insert(0x1000, ROW, packed(), None);
+    table.select(&other);
+    table.insert(0x2000, ROW, packed(), None);
+    let guess = place(&table, 0x2000);
+    let alias = table.key(0x2000);
+    table.select(&one);
+    let callee = place(&table, 0x1000) as usize;
+    table.entries[callee].next = guess;
+    // An address that no processor can use, whose key is that of the other space's address.
+    let alias = table.key(alias);
+    let mut callers = table.callers();
+    assert!(callers.next(0x1000).is_some());
+    assert!(callers.next(alias).is_none());
+    assert!(callers.next(0x2000).is_none());
 }

@@ -3,10 +3,11 @@
 use super::super::index::Header;
 use super::super::read::Table;
 use super::super::{FdePlace, Transcribe, compile_all};
-use super::sections::{find, with_functions};
+use super::sections::{find, find_row, with_functions};
 use super::*;
 use crate::cache::{UnitBuilder, UnitId, UnitKey};
-use crate::rule::{Key, Rule};
+use crate::regs::Reg;
+use crate::rule::{Key, Rule, Value};
 use alloc::sync::Arc;
 use core::ops::Range;
 
@@ -57,6 +58,39 @@ fn a_function_known_in_part_is_read_again_for_its_rest() {
     assert!(find(&image, 0x1000, &mut cache).is_ok());
     let id = compile_unit(&image, TableKind::EhFrame, fde, &mut cache).expect("readable");
     assert_eq!(cache.unit_rows(id).len(), 2);
+}
+
+/// Two rows are read alone and the third one with all others; each stays what it was.
+#[test]
+fn rows_read_alone_stay_valid() {
+    let cie = Cie::default();
+    let program = [0x50, 0x0e, 16, 0x50, 0x0e, 24, 0x50, 0x0e, 32];
+    let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&program));
+    let (image, fde) = (Arc::new(image), cie.bytes(0).len() as u64);
+    let starts = [0x1000, 0x1010, 0x1020, 0x1030, 0x1100];
+    let key = key(&image, TableKind::EhFrame, fde);
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let mut cache = Cache::new();
+        let mut rows = Vec::new();
+        for (count, &index) in order.iter().enumerate() {
+            // Twice: the row just found is known.
+            for svma in [starts[index] + 5, starts[index + 1] - 1] {
+                let row = find_row(&image, svma, &mut cache).expect("a row");
+                rows.push((index, row));
+            }
+            let unit = cache.unit(&key).and_then(Result::ok).expect("compiled");
+            let expected = if count < 2 { 1 } else { 4 };
+            assert_eq!(cache.unit_rows(unit).len(), expected, "{order:?}");
+            for &(index, row) in &rows {
+                let source = cache.source(row);
+                let range = starts[index]..starts[index + 1];
+                assert_eq!(source.start..source.end, range, "{order:?}");
+                let offset = 8 * (index as i32 + 1);
+                assert_eq!(cache.rule(row).cfa, Value::reg(Reg::Rsp, offset));
+            }
+        }
+        assert_eq!(cache.unit_len(), 2, "the second row's unit is completed");
+    }
 }
 
 #[test]
@@ -112,7 +146,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
     let cie = key(&image, TableKind::EhFrame, 0);
     let mut cache = Cache::new();
     assert!(find(&image, 0x2000, &mut cache).is_ok());
-    assert!(cache.common(&cie).is_some());
+    assert!(cache.take_common(&cie).is_some());
 
     let mut cache = Cache::new();
     let place = FdePlace::find(&image, 0x3000, &mut cache).expect("it has an FDE");
@@ -120,7 +154,7 @@ fn functions_share_their_cie_whatever_table_is_made_of_them() {
     let unit = place.compile(made, None, &mut Copied, &mut cache);
     let range = unit.map(|unit| cache.unit_range(unit));
     assert_eq!(range, Ok(0x3000..0x3010));
-    assert!(cache.common(&cie).is_some());
+    assert!(cache.take_common(&cie).is_some());
 }
 
 #[test]

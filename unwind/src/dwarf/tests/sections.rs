@@ -2,6 +2,7 @@
 
 use super::super::Dwarf;
 use super::*;
+use crate::cache::RowId;
 use crate::finder::Finder;
 use crate::image::Mapping;
 use alloc::sync::Arc;
@@ -327,15 +328,20 @@ pub(super) fn find(
     svma: u64,
     cache: &mut Cache,
 ) -> Result<(TableKind, u64), Reason> {
+    let row = find_row(image, svma, cache)?;
+    let source = cache.source(row);
+    Ok((source.table, source.start))
+}
+
+/// The row of `svma`.
+pub(super) fn find_row(image: &Arc<Image>, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
     let mapping = Mapping {
         range: 0..u64::MAX,
         bias: 0,
         image: Some(image.clone()),
         name: String::new(),
     };
-    let row = Dwarf::new().find(&mapping, svma, cache)?;
-    let source = cache.source(row);
-    Ok((source.table, source.start))
+    Dwarf::new().find(&mapping, svma, cache)
 }
 
 #[test]
