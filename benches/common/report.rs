@@ -44,6 +44,34 @@ pub(crate) fn ratio(title: &str, ours: &Figure, peer: &Figure, goal: Option<f64>
     );
 }
 
+/// The width of the columns of [`row`]: work, ours, peer.
+const COLUMNS: [usize; 3] = [30, 18, 36];
+
+/// Prints the names of the columns of [`row`].
+pub(crate) fn head() {
+    let [work, ours, peer] = COLUMNS;
+    println!(
+        "{:<work$} | {:<ours$} | {:<peer$} | ratio | goal",
+        "work", "ours", "peer"
+    );
+}
+
+/// Prints one line of a bench's table: the work, our time per `unit`, the peer's time and name, the
+/// ratio of ours to the peer's (computed round by round), and the goal, which is the highest ratio.
+pub(crate) fn row(work: &str, unit: &str, ours: &Figure, peer: &Figure, goal: Option<f64>) {
+    let ratio = ours.ratio_to(peer);
+    let goal = goal.map_or("-".to_owned(), |goal| {
+        let word = if ratio <= goal { "met" } else { "MISSED" };
+        format!("{goal:.2} {word}")
+    });
+    let [work_width, ours_width, peer_width] = COLUMNS;
+    let ours = format!("{:.2} ns/{unit}", ours.min_ns());
+    let peer = format!("{:.2} {}", peer.min_ns(), peer.name);
+    println!(
+        "{work:<work_width$} | {ours:<ours_width$} | {peer:<peer_width$} | {ratio:>5.2} | {goal}"
+    );
+}
+
 /// Prints a note if a peer is more than 30 % off its known figure, relative to the bare walk.
 pub(crate) fn check_known(title: &str, figures: &[Figure], bare: &Figure, known: &[Known]) {
     for k in known {
