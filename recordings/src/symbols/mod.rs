@@ -42,6 +42,11 @@ pub struct Places {
     pub kernel_build_id: Option<Vec<u8>>,
 }
 
+/// Number of files that are found without the map.
+const RECENT: usize = 32;
+/// A file's path and build ID, and the number of its tree.
+type Numbered = (Vec<u8>, Vec<u8>, usize);
+
 /// The symbols of all files of a recording.
 pub struct Files {
     places: Places,
@@ -49,6 +54,8 @@ pub struct Files {
     trees: Vec<Tree>,
     /// The build IDs of the files with a path, and the numbers of their trees.
     numbers: HashMap<Vec<u8>, Vec<(Vec<u8>, usize)>>,
+    /// Files that were looked up last.
+    recent: [Option<Numbered>; RECENT],
     /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// Name of the last generated code looked up.
@@ -63,6 +70,7 @@ impl Files {
             kernel: None,
             trees: Vec::new(),
             numbers: HashMap::new(),
+            recent: [const { None }; RECENT],
             lines: HashMap::new(),
             generated: Vec::new(),
         }
@@ -80,7 +88,15 @@ impl Files {
         build_id: &[u8],
         load: impl FnOnce(&Places) -> Tree,
     ) -> &mut Tree {
-        // No copy of the path for each lookup.
+        // A few files have most of the addresses.
+        let slot = (path.len() ^ usize::from(build_id.first().copied().unwrap_or(0))) % RECENT;
+        let recent = self.recent[slot].as_ref();
+        if let Some((known_path, known_id, number)) = recent
+            && known_path == path
+            && known_id == build_id
+        {
+            return &mut self.trees[*number];
+        }
         if !self.numbers.contains_key(path) {
             self.numbers.insert(path.to_vec(), Vec::new());
         }
@@ -97,6 +113,7 @@ impl Files {
             }
             number
         });
+        self.recent[slot] = Some((path.to_vec(), build_id.to_vec(), number));
         &mut self.trees[number]
     }
 }

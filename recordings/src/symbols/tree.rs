@@ -403,20 +403,28 @@ impl Tree {
             return one.binding == GLOBAL;
         }
         // Usually the same symbol in two tables: then nothing needs demangling.
-        let name = |symbol: &Sym| self.names.get(symbol.name);
-        if one.form != other.form || name(one) != name(other) {
+        let (name, form) = (self.names.get(one.name), one.form);
+        if form != other.form || !self.names.is(other.name, name) {
             let underscores = |name: &[u8]| name.iter().take_while(|&&c| c == b'_').count();
             let rank = |name: &[u8]| (std::cmp::Reverse(underscores(name)), name.len());
             let (a, b) = (rank(self.name(a)), rank(self.name(b)));
             if a != b {
                 return a > b;
             }
-        } else if memchr::memmem::find(name(one), b"SyS").is_none() {
+        } else if form == Form::Raw && name.starts_with(b"_") && !has_marker(name) {
             return true;
         }
         let name = self.name(a);
         !name.starts_with(b"SyS") && !name.starts_with(b"compat_SyS")
     }
+}
+
+/// Whether a name contains `SyS`; one that does not, does not start with it when demangled.
+fn has_marker(name: &[u8]) -> bool {
+    memchr::memchr_iter(b'y', name).any(|at| {
+        let around = at.checked_sub(1).and_then(|start| name.get(start..at + 2));
+        around == Some(b"SyS")
+    })
 }
 
 /// A name from a symbol table, as displayed by perf.

@@ -114,11 +114,11 @@ fn hexadecimal(digits: [u8; 8]) -> Option<u32> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let text = u64::from_be_bytes(digits);
     let letters = text >> 6 & ONES;
-    let values = (text & 0x0f * ONES) + 9 * letters;
+    let values = (text & (0x0f * ONES)) + 9 * letters;
     // What a byte with this value would be.
     let expected = values + 0x30 * ONES + 0x27 * letters;
     let from_ten = (values + 0x76 * ONES) >> 7 & ONES;
-    if text != expected || from_ten != letters || values & 0xf0 * ONES != 0 {
+    if text != expected || from_ten != letters || values & (0xf0 * ONES) != 0 {
         return None;
     }
     let pairs = (values | values >> 4) & 0x00ff_00ff_00ff_00ff;

@@ -46,7 +46,7 @@ impl Names {
         Names {
             sources: Vec::new(),
             made: Vec::new(),
-            ranges: vec![0..0],
+            ranges: Vec::new(),
             room,
         }
     }
@@ -67,7 +67,8 @@ impl Names {
     /// The name at this place, at most [`NAME_MAX`] bytes.
     pub(super) fn get(&self, at: At) -> &[u8] {
         if at.source == MADE {
-            return &self.made[self.ranges[at.offset as usize].clone()];
+            let range = self.ranges.get(at.offset as usize);
+            return range.map_or(&[], |range| &self.made[range.clone()]);
         }
         let source = &self.sources[usize::from(at.source)];
         let rest = (*source.bytes).as_ref().get(at.offset as usize..);
@@ -77,12 +78,23 @@ impl Names {
         &rest[..end]
     }
 
+    /// Whether the name at this place is `name`.
+    pub(super) fn is(&self, at: At, name: &[u8]) -> bool {
+        if at.source == MADE || name.len() == NAME_MAX {
+            return self.get(at) == name;
+        }
+        let source = &self.sources[usize::from(at.source)];
+        let rest = (*source.bytes).as_ref().get(at.offset as usize..);
+        let after = rest.and_then(|rest| rest.strip_prefix(name));
+        after.is_some_and(|after| after.first().is_none_or(|&byte| byte == source.terminator))
+    }
+
     /// Stores a name that is in no file; beyond the limit, no name.
     pub(super) fn make(&mut self, name: &[u8]) -> At {
         let name = &name[..name.len().min(NAME_MAX)];
         let nothing = At {
             source: MADE,
-            offset: 0,
+            offset: u32::MAX,
         };
         self.store(name, self.room).unwrap_or(nothing)
     }
@@ -97,7 +109,8 @@ impl Names {
         if start + name.len() > room {
             return None;
         }
-        let offset = u32::try_from(self.ranges.len()).ok()?;
+        let offset = u32::try_from(self.ranges.len()).ok();
+        let offset = offset.filter(|&number| number != u32::MAX)?;
         self.made.extend_from_slice(name);
         self.ranges.push(start..self.made.len());
         Some(At {
