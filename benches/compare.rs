@@ -1,5 +1,6 @@
 //! Compares `compare` and `replay --json` on traces with known truth with what they cannot do
-//! without: reading the trace, and the same walks, addresses only. CPU time, in turn.
+//! without: reading the trace, and the same walks, addresses only. Then compares `import` of a
+//! perf.data followed by `compare` with the same walks straight from the file. CPU time, in turn.
 //!
 //! `cargo bench --bench compare` records its own trace in the emulated machine;
 //! `UNWIND_SIM_BENCH_TRACES=FILE:FILE` uses others. With `--test` nothing is measured.
@@ -10,12 +11,16 @@ use std::process::Command;
 
 use common::process::{Clock, Contestant};
 use common::programs::{self, Scratch};
+use common::recording::{self, RECIPES, Recipe};
 use common::report;
 use common::timing::{Figure, cpu_time};
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::spec;
+use unwind_sim_judge::stacks::{self, Consumer, Taken};
+use unwind_sim_perf_data::PerfFile;
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::view::{Filter, MemoryView};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Addresses;
@@ -24,6 +29,9 @@ use unwind_sim_unwind::walk::{Limits, Place};
 
 const ROUNDS: usize = 7;
 const GOAL: f64 = 2.0;
+/// How often the time of the walks an import and a comparison may take.
+const GOAL_IMPORTED: f64 = 2.0;
+const IMPORTED: [&str; 2] = ["dwarf", "fp"];
 const TABLES: [&str; 4] = ["dwarf", "sframe", "orc", "fp"];
 const GUESS: &str = "guess";
 /// The status of a comparison that finds what is wrong.
@@ -63,7 +71,10 @@ fn command(name: &'static str, args: &[&str], trace: &Path, unwinders: &str) -> 
     Contestant::new(name, command).accepting(DIFFERENCE)
 }
 
-fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<(), String> {
+/// Work, ours, the peer, and the highest ratio wanted.
+type Line = (String, Figure, Figure, Option<f64>);
+
+fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<Line>, String> {
     let engines: Result<Vec<Engine>, _> = names.iter().map(|name| spec::engine(name)).collect();
     let engines = engines.map_err(|e| e.to_string())?;
     let named = format!("{title} {}", names.join(","));
@@ -88,7 +99,7 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<(), 
         }
     }
     if test {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let per_sample = base_ns.into_iter().map(|ns| ns / samples.max(1) as f64);
     let base = Figure::new("read and addresses", per_sample.collect());
@@ -96,10 +107,71 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<(), 
     figures.extend(ours.iter().map(|c| c.figure(Clock::Cpu, samples as f64)));
     report::print(&named, "sample", &figures, None);
     let goal = (!names.contains(&GUESS)).then_some(GOAL);
-    for figure in &figures[1..] {
-        report::ratio(&named, figure, &base, goal);
+    let lines = figures.drain(1..).map(|figure| {
+        let work = format!("{named} {}", figure.name);
+        (work, figure, base.clone(), goal)
+    });
+    Ok(lines.collect())
+}
+
+/// From a perf.data to addresses with every engine, on this thread. Returns the number of stacks and
+/// frames.
+fn direct(path: &Path, engines: &[Engine]) -> Result<(u64, u64), String> {
+    struct Frames(u64);
+    impl Consumer for Frames {
+        fn stack(&mut self, taken: &Taken<'_>) {
+            self.0 += taken.pcs.len() as u64;
+        }
     }
-    Ok(())
+    let (mut walked, mut frames) = (0, Frames(0));
+    for engine in engines {
+        let map = map_file(path).map_err(|e| e.to_string())?;
+        let file = PerfFile::parse((*map).as_ref()).map_err(|e| e.to_string())?;
+        walked = stacks::replay_alone(&file, &stacks::plain_options(engine), &mut frames).stacks;
+    }
+    Ok((walked, frames.0))
+}
+
+/// Imports a perf.data and compares the trace, against the same walks straight from the file.
+fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Line>, String> {
+    let recording = recording::obtain(scratch, recipe)?;
+    let engines: Result<Vec<Engine>, _> = IMPORTED.iter().map(|name| spec::engine(name)).collect();
+    let engines = engines.map_err(|e| e.to_string())?;
+    let trace = scratch.join("imported.bin");
+    let mut both = Command::new("/bin/sh");
+    both.args([
+        "-c",
+        r#""$0" import "$1" -o "$2" && "$0" compare "$2" --threads 1 --unwinder "$3""#,
+    ])
+    .arg(env!("CARGO_BIN_EXE_unwind-sim"))
+    .args([&recording, &trace])
+    .arg(IMPORTED.join(","));
+    let (walked, frames) = direct(&recording, &engines)?;
+    let mut ours = Contestant::new("import, compare", both).accepting(DIFFERENCE);
+    ours.warm_up()?;
+    let input = Input::open(&trace, &OpenOptions::default()).map_err(|e| e.to_string())?;
+    let read = addresses(&input, &engines).map_err(|e| e.to_string())?;
+    assert_eq!(
+        read,
+        (walked, frames),
+        "{}: the trace is another",
+        recipe.name
+    );
+    println!("{}: {walked} stacks, {frames} frames", recipe.name);
+    if test {
+        return Ok(None);
+    }
+    let mut base_ns = Vec::new();
+    for _ in 0..ROUNDS {
+        let work = || drop(std::hint::black_box(direct(&recording, &engines)));
+        base_ns.push(cpu_time(work).as_nanos() as f64);
+        ours.run()?;
+    }
+    let per_stack = base_ns.into_iter().map(|ns| ns / walked.max(1) as f64);
+    let base = Figure::new("addresses from the file", per_stack.collect());
+    let ours = ours.figure(Clock::Cpu, walked as f64);
+    let work = format!("{}, import and compare", recipe.name);
+    Ok(Some((work, ours, base, Some(GOAL_IMPORTED))))
 }
 
 /// Records a pipeline of programs in the emulated machine, which knows the truth.
@@ -119,16 +191,36 @@ fn main() {
         Some(paths) => std::env::split_paths(&paths).map(Ok).collect(),
         None => vec![record(&scratch)],
     };
+    let mut lines = Vec::new();
     for trace in traces {
         let measured = trace.and_then(|trace| {
             let name = trace.file_name().unwrap_or_default();
             let title = name.to_string_lossy().into_owned();
-            measure(&title, &trace, &TABLES, test)?;
-            measure(&title, &trace, &[&TABLES[..], &[GUESS]].concat(), test)
+            let mut lines = measure(&title, &trace, &TABLES, test)?;
+            lines.extend(measure(
+                &title,
+                &trace,
+                &[&TABLES[..], &[GUESS]].concat(),
+                test,
+            )?);
+            Ok(lines)
         });
-        if let Err(reason) = measured {
-            println!("skipped: {reason}");
+        match measured {
+            Ok(more) => lines.extend(more),
+            Err(reason) => println!("skipped: {reason}"),
+        }
+    }
+    for recipe in RECIPES.iter().filter(|recipe| !(test && recipe.big)) {
+        match imported(&scratch, recipe, test) {
+            Ok(line) => lines.extend(line),
+            Err(reason) => println!("skipped: {}: {reason}", recipe.name),
         }
     }
     report::note_load();
+    if !test {
+        report::head();
+    }
+    for (work, ours, peer, goal) in &lines {
+        report::row(work, "sample", ours, peer, *goal);
+    }
 }

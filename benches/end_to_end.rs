@@ -163,6 +163,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
             contestant.anonymous_kb
         );
     }
+    report::head();
     for contestant in &all {
         let Some((peer, times)) = contestant.goal else {
             continue;
@@ -170,7 +171,8 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
         for (clock, figures) in [("CPU", &cpu), ("wall", &wall)] {
             let ours = report::find(figures, &contestant.name);
             if let (Some(ours), Some(peer)) = (ours, report::find(figures, peer)) {
-                report::ratio(clock, ours, peer, Some(1.0 / times));
+                let work = format!("{}, {}, {clock}", recipe.name, contestant.name);
+                report::row(&work, "stack", ours, peer, Some(1.0 / times));
             }
         }
     }

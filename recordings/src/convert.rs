@@ -4,7 +4,7 @@
 use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
 use crate::model::{Event, ImageIndex, Item};
-use crate::trace::{self, Meta, Trace, TraceError, TraceWriter, WriteError};
+use crate::trace::{self, Meta, OutputOptions, Trace, TraceError, TraceWriter, WriteError};
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::Write;
@@ -169,7 +169,12 @@ pub fn to_trace(
 ) -> Result<(Trace, Imported), ImportError> {
     let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, &file);
-    let mut writer = TraceWriter::new(out, &meta(path, kind))?;
+    // It is read once, on this machine: images are not worth compressing.
+    let output = OutputOptions {
+        images_in_place: true,
+        ..OutputOptions::fast()
+    };
+    let mut writer = TraceWriter::with_options(out, &meta(path, kind), output)?;
     let imported = into(path, kind, options, &mut writer)?;
     writer.finish()?;
     Ok((Trace::open(file.path())?, imported))

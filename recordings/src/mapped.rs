@@ -1,6 +1,8 @@
 //! Memory-maps files: the only `unsafe` of this crate.
 
-use memmap2::MmapOptions;
+#[cfg(target_os = "linux")]
+use memmap2::Advice;
+use memmap2::{MmapMut, MmapOptions};
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
@@ -38,6 +40,16 @@ pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owne
     // may still change the file; the doc comment of `map_file` says what happens then.
     let map = unsafe { MmapOptions::new().len(len).map(file)? };
     Ok(Arc::new(map))
+}
+
+/// Zeroed memory of `len` bytes, in huge pages if the kernel has some: filling 60 MB in small pages
+/// takes 15,000 page faults. `None` if there is not as much.
+pub(crate) fn huge(len: usize) -> Option<MmapMut> {
+    let room = MmapMut::map_anon(len).ok().filter(|_| len != 0)?;
+    // Only a hint.
+    #[cfg(target_os = "linux")]
+    let _ = room.advise(Advice::HugePage);
+    Some(room)
 }
 
 #[cfg(test)]

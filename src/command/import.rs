@@ -10,6 +10,7 @@ use unwind_sim_judge::input::file_kind;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
 use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::trace::OutputOptions;
 
 /// Import a perf.data, an ELF core, a kernel capture or a vmcore into a trace. Its truth is
 /// unknown; chains that perf recorded are kept for comparison.
@@ -39,7 +40,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let options = args.kernel.options(args.symfs.clone())?;
     let mut meta = convert::meta(&args.path, kind);
-    let imported = output::trace_file(&args.output, &meta.clone(), |writer| {
+    let fast = OutputOptions::fast();
+    let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
         let imported = convert::into(&args.path, kind, &options, writer)
             .with_context(|| args.path.display().to_string())?;
         meta.lost_samples = imported.skipped.values().sum();

@@ -13,7 +13,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::gaps::{Gaps, Problem};
 use unwind_sim_recordings::output_file::OutputFile;
-use unwind_sim_recordings::trace::{Meta, TraceFile, TraceWriter};
+use unwind_sim_recordings::trace::{Meta, OutputOptions, TraceFile};
 
 /// `--color`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -107,6 +107,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
+#[cfg(feature = "machine")]
 /// Calls `record` with a new trace. A trace without a sample is not written. After an error the
 /// samples recorded so far are kept as `NAME.partial`, which is reported.
 pub(crate) fn trace_file<T>(
@@ -114,7 +115,17 @@ pub(crate) fn trace_file<T>(
     meta: &Meta,
     record: impl FnOnce(&mut TraceFile) -> Result<T>,
 ) -> Result<T> {
-    let mut file = TraceWriter::create(path, meta)?;
+    trace_file_as(path, meta, OutputOptions::default(), record)
+}
+
+/// [`trace_file`] with options.
+pub(crate) fn trace_file_as<T>(
+    path: &Path,
+    meta: &Meta,
+    options: OutputOptions,
+    record: impl FnOnce(&mut TraceFile) -> Result<T>,
+) -> Result<T> {
+    let mut file = TraceFile::create(path, meta, options)?;
     let done = record(&mut file).and_then(|done| {
         if file.samples() > 0 {
             file.finish()

@@ -69,7 +69,20 @@ impl Lines {
         self.fields
     }
 
-    /// The line of an address, `address symbol+offset (object)`, without a final newline.
+    /// The text for an address, `address symbol+offset (object)`.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        map: Option<&Map>,
+        address: u64,
+    ) -> &[u8] {
+        let line = self.line(tasks, symbols, map, address);
+        &line[1..line.len() - 1]
+    }
+
+    /// The line of an address in a chain: a tab, [`Lines::place`], and a newline.
     #[inline]
     pub(super) fn line(
         &mut self,
@@ -109,7 +122,9 @@ impl Lines {
             self.recent.fill((Place::default(), 0..0));
         }
         let start = self.text.len() as u32;
+        self.text.push(b'\t');
         write(&mut self.text, self.fields, tasks, symbols, place);
+        self.text.push(b'\n');
         let range = start..self.text.len() as u32;
         self.known.insert(place, range.clone());
         range

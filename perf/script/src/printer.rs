@@ -391,6 +391,8 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         let maps = self.tasks.maps(tid);
         let mut context = Context::User;
         let mut cookie = false;
+        // The mapping of the last address.
+        let mut near: Option<Map> = None;
         self.room = frames_max;
         for word in words {
             if self.room == 0 {
@@ -399,11 +401,11 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             match Context::from_marker(word) {
                 Some(Context::User | Context::UserDeferred) => {
                     cookie = with_cookie && word == PERF_CONTEXT_USER_DEFERRED;
-                    context = Context::User;
+                    (context, near) = (Context::User, None);
                     continue;
                 }
                 Some(known @ (Context::Kernel | Context::Hypervisor)) => {
-                    context = known;
+                    (context, near) = (known, None);
                     continue;
                 }
                 Some(_) => return false,
@@ -414,11 +416,15 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 self.output.cookie(at, word, out);
                 continue;
             }
-            let map = map_at(&self.tasks, maps, context, word, self.symbols);
+            // Neighbours are often in the same file.
+            let is_near = |map: &Map| context == Context::User && map.has(word);
+            if !near.as_ref().is_some_and(is_near) {
+                near = map_at(&self.tasks, maps, context, word, self.symbols);
+            }
             let at = Address {
                 tasks: &self.tasks,
                 event: at,
-                map: map.as_ref(),
+                map: near.as_ref(),
                 value: word,
             };
             self.output.frame(&at, self.symbols, out);

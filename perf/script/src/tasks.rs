@@ -36,6 +36,14 @@ pub struct Map {
     pub object: u32,
 }
 
+impl Map {
+    /// Whether it contains `address`.
+    #[inline]
+    pub(super) fn has(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
 /// The mappings of a process, ascending, without overlaps.
 pub(super) type Maps = Arc<Vec<Map>>;
 

@@ -178,7 +178,7 @@ impl Text {
             _ => None,
         };
         let lines = &mut self.lines[column.data_lines];
-        out.extend_from_slice(lines.line(tasks, symbols, map.as_ref(), address));
+        out.extend_from_slice(lines.place(tasks, symbols, map.as_ref(), address));
     }
 }
 
@@ -251,7 +251,7 @@ impl Output for Text {
     fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
         let lines = &mut self.lines[self.columns[at.event].lines];
         out.push(b' ');
-        out.extend_from_slice(lines.line(at.tasks, symbols, at.map, at.value));
+        out.extend_from_slice(lines.place(at.tasks, symbols, at.map, at.value));
     }
 
     fn chain(&mut self, out: &mut Vec<u8>) -> usize {
@@ -266,9 +266,7 @@ impl Output for Text {
     #[inline]
     fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
         let lines = &mut self.lines[self.columns[at.event].lines];
-        out.push(b'\t');
         out.extend_from_slice(lines.line(at.tasks, symbols, at.map, at.value));
-        out.push(b'\n');
     }
 
     /// As in perf, a cookie looks like an address if symbols are not printed.

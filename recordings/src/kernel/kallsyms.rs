@@ -258,6 +258,7 @@ impl<'a> Tokens<'a> {
     /// All names, each with its type as the first letter.
     fn unpack(&self, bytes: &[u8], names: &Names) -> Option<Plain> {
         let area = &bytes[names.start..self.table_start];
+        let tokens = self.list.map(Short::of);
         // Most names are 10 to 30 letters long.
         let mut out = Vec::with_capacity(names.count * 24);
         let mut ends = Vec::with_capacity(names.count);
@@ -266,7 +267,10 @@ impl<'a> Tokens<'a> {
             let (skip, len) = length(area, at)?;
             let start = out.len();
             for byte in area.get(at + skip..at + skip + len)? {
-                out.extend_from_slice(self.list[usize::from(*byte)]);
+                match &tokens[usize::from(*byte)] {
+                    Some(short) => short.append_to(&mut out),
+                    None => out.extend_from_slice(self.list[usize::from(*byte)]),
+                }
                 if out.len() - start > NAME_LEN_MAX || out.len() > NAME_BYTES_MAX {
                     return None;
                 }
@@ -280,6 +284,28 @@ impl<'a> Tokens<'a> {
                 .filter(|names| names.is_ascii())?,
             ends,
         })
+    }
+}
+
+/// A token of at most 16 bytes, as nearly all are. A copy of a fixed length needs no call.
+#[derive(Clone, Copy)]
+struct Short {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl Short {
+    fn of(token: &[u8]) -> Option<Short> {
+        let mut bytes = [0; 16];
+        bytes.get_mut(..token.len())?.copy_from_slice(token);
+        let len = token.len();
+        Some(Short { bytes, len })
+    }
+
+    fn append_to(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.len;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
     }
 }
 

@@ -8,7 +8,9 @@
 
 use super::error::KernelErrorKind;
 use super::lzop;
+use crate::mapped::huge;
 use std::io::{self, Read};
+use std::sync::Arc;
 use unwind_sim_unwind::image::Bytes;
 
 /// Maximum unpacked size of a kernel or module, bytes; the size of a kernel's address range.
@@ -183,7 +185,7 @@ pub(super) fn unpack(
         .min(data.len() as u64 * RATIO_TRUSTED);
     let believed = usize::try_from(believed).unwrap_or(0);
     let mut out = match compression {
-        Compression::Lz4 => Vec::new(),
+        Compression::Lz4 | Compression::Zstd => Vec::new(),
         _ => Vec::with_capacity(believed),
     };
     match compression {
@@ -203,7 +205,10 @@ pub(super) fn unpack(
             read_all(reader.map_err(failed)?, &mut out).map_err(failed)?;
         }
         Compression::Lz4 => out = lz4_legacy(data, believed).map_err(failed)?,
-        Compression::Zstd => zstd_frame(data, &mut out).map_err(failed)?,
+        Compression::Zstd => match zstd_whole(data, believed).map_err(failed)? {
+            Some(whole) => return Ok(whole),
+            None => zstd_stream(data, &mut out).map_err(failed)?,
+        },
         Compression::Lzo => lzop::unpack(data, &mut out, UNPACKED_MAX).map_err(|(at, why)| {
             KernelErrorKind::Unpack {
                 compression,
@@ -224,16 +229,22 @@ fn read_all(reader: impl Read, out: &mut Vec<u8>) -> io::Result<()> {
     reader.take(UNPACKED_MAX + 1).read_to_end(out).map(drop)
 }
 
-/// Decompresses in one call if the result fits into the reserved memory, otherwise as a stream.
-fn zstd_frame(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+/// Decompresses in one call, if the result fits into `believed` bytes.
+fn zstd_whole(data: &[u8], believed: usize) -> io::Result<Option<Bytes>> {
     let frame = zstd::zstd_safe::find_frame_compressed_size(data);
     let frame = frame.ok().and_then(|len| data.get(..len)).unwrap_or(data);
     let mut whole = zstd::bulk::Decompressor::new()?;
     whole.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-    if out.capacity() > 0 && whole.decompress_to_buffer(frame, out).is_ok() {
-        return Ok(());
-    }
-    out.clear();
+    let Some(mut room) = huge(believed) else {
+        return Ok(None);
+    };
+    let unpacked = whole.decompress_to_buffer(frame, &mut room[..]);
+    Ok(unpacked
+        .ok()
+        .and_then(|len| Bytes::new(Arc::new(room), 0..len)))
+}
+
+fn zstd_stream(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     let mut reader = zstd::stream::read::Decoder::with_buffer(data)?.single_frame();
     reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
     read_all(reader, out)

@@ -2,23 +2,26 @@
 //! addresses are file offsets; `.symtab` is read first, then `.dynsym`; objects and labels are
 //! included.
 
-use super::tree::{Entry, Name, Tree};
+use super::tree::{At, Entry, Name, Tree};
 use crate::files::unpack_debug_data;
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
-use object::read::{SectionIndex, StringTable, SymbolIndex};
+use object::read::{SectionIndex, SymbolIndex};
 use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_unwind::image::Owner;
 
 /// Maximum number of symbols loaded from one table.
 const SYMBOLS_MAX: usize = 8 << 20;
 
-/// Maximum bytes of names per byte of the files: PLT stubs repeat the names of functions, and names
-/// in a string table may share their ends.
+/// Maximum bytes of names that are stored, per byte of the files: displayed names, and those of PLT
+/// stubs without a symbol.
 const NAMES_PER_BYTE: usize = 4;
 
 /// The parts of an ELF file that symbols need.
 pub(super) struct Parts<'d, E: FileHeader> {
+    owner: &'d Owner,
     pub(super) data: &'d [u8],
     pub(super) endian: E::Endian,
     segments: &'d [E::ProgramHeader],
@@ -26,10 +29,12 @@ pub(super) struct Parts<'d, E: FileHeader> {
 }
 
 impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
-    pub(super) fn parse(data: &'d [u8]) -> Option<Self> {
+    pub(super) fn parse(owner: &'d Owner) -> Option<Self> {
+        let data = (**owner).as_ref();
         let header = E::parse(data).ok()?;
         let endian = header.endian().ok()?;
         Some(Self {
+            owner,
             data,
             endian,
             segments: header.program_headers(endian, data).ok()?,
@@ -99,9 +104,10 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
     }
 
     /// The unpacked `.gnu_debugdata`: an ELF file with the symbols that are not in `.dynsym`.
-    pub(super) fn debug_data(&self) -> Option<Vec<u8>> {
+    pub(super) fn debug_data(&self) -> Option<Owner> {
         let (_, section) = self.section(b".gnu_debugdata")?;
-        unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()
+        let unpacked = unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()?;
+        Some(Arc::new(unpacked))
     }
 
     /// The file offsets of code, and what to add to an offset for its address.
@@ -147,15 +153,15 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
 ) -> Tree {
     let size = symbols.data.len().saturating_add(runtime.data.len());
     let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE));
-    let symtab = (symbols, b".symtab", elf::SHT_SYMTAB);
-    let dynsym = |parts| (parts, b".dynsym", elf::SHT_DYNSYM);
+    let symtab = (symbols, &b".symtab"[..], elf::SHT_SYMTAB);
+    let dynsym = |parts| (parts, &b".dynsym"[..], elf::SHT_DYNSYM);
     let own = is_debug_data.then(|| dynsym(runtime));
     for (parts, name, kind) in [symtab, dynsym(symbols)].into_iter().chain(own) {
-        let Some(table) = parts.symbols(name, kind) else {
+        let Some(table) = NamedTable::of(parts, name, kind, &mut tree) else {
             continue;
         };
-        tree.reserve(table.len().min(SYMBOLS_MAX));
-        for (index, symbol) in table.enumerate().take(SYMBOLS_MAX) {
+        tree.reserve(table.symbols.len().min(SYMBOLS_MAX));
+        for (index, symbol) in table.symbols.enumerate().take(SYMBOLS_MAX) {
             if let Some(entry) = entry(parts, runtime, &table, index, symbol) {
                 tree.insert(entry);
             }
@@ -165,17 +171,69 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     if !tree.is_empty() {
         super::plt::load(runtime, &mut tree);
     }
+    tree.settle();
     tree
+}
+
+/// A symbol table whose file is a source of names.
+pub(super) struct NamedTable<'d, E: FileHeader> {
+    pub(super) symbols: SymbolTable<'d, E>,
+    source: u8,
+    /// Offset of the strings in the file.
+    strings: u64,
+    /// Offsets in the strings up to the last terminator, at which names can start.
+    starts: Range<u32>,
+}
+
+impl<'d, E: FileHeader<Endian = Endianness>> NamedTable<'d, E> {
+    /// The symbol table of a file in the section with this name and type.
+    pub(super) fn of(
+        parts: &Parts<'d, E>,
+        name: &[u8],
+        kind: elf::SectionType,
+        tree: &mut Tree,
+    ) -> Option<Self> {
+        let symbols = parts.symbols(name, kind)?;
+        let section = parts.sections.section(symbols.string_section()).ok();
+        let strings = section.and_then(|section| section.file_range(parts.endian));
+        let (start, size) = strings.unwrap_or((0, 0));
+        let bytes = usize::try_from(start).ok().zip(usize::try_from(size).ok());
+        let bytes = bytes.and_then(|(start, size)| parts.data.get(start..start.checked_add(size)?));
+        let end = bytes.and_then(|bytes| memchr::memrchr(0, bytes));
+        Some(Self {
+            symbols,
+            source: tree.add_source(parts.owner, 0)?,
+            strings: start,
+            starts: 0..end.map_or(0, |end| u32::try_from(end + 1).unwrap_or(u32::MAX)),
+        })
+    }
+
+    /// The name of a symbol; `None` if it does not end in the string table.
+    fn name(&self, endian: E::Endian, symbol: &E::Sym) -> Option<At> {
+        let start = symbol.st_name(endian);
+        let offset = self.strings.checked_add(start.into())?;
+        self.starts.contains(&start).then_some(At {
+            source: self.source,
+            offset: u32::try_from(offset).ok()?,
+        })
+    }
+
+    /// The name of the symbol at an index, unless it is empty.
+    pub(super) fn name_at(&self, parts: &Parts<'d, E>, index: usize) -> Option<At> {
+        let symbol = self.symbols.symbol(SymbolIndex(index)).ok()?;
+        let at = self.name(parts.endian, symbol)?;
+        (parts.data.get(at.offset as usize) != Some(&0)).then_some(at)
+    }
 }
 
 /// The tree entry of a symbol, if perf keeps such symbols.
 fn entry<'d, E: FileHeader<Endian = Endianness>>(
     symbols: &Parts<'d, E>,
     runtime: &Parts<'_, E>,
-    table: &SymbolTable<'d, E>,
+    table: &NamedTable<'d, E>,
     index: SymbolIndex,
     symbol: &E::Sym,
-) -> Option<Entry<'d>> {
+) -> Option<Entry<'static>> {
     let endian = symbols.endian;
     let shndx = symbol.st_shndx(endian);
     if symbol.st_name(endian) == 0 || shndx == elf::SHN_UNDEF {
@@ -193,7 +251,8 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
         }
         _ => return None,
     };
-    let section = table.symbol_section(endian, symbol, index).ok()??;
+    let section = table.symbols.symbol_section(endian, symbol, index);
+    let section = section.ok()??;
     let section = symbols.sections.section(section).ok()?;
     let flags = section.sh_flags(endian);
     if flags.0 & elf::SHF_ALLOC.0 == 0 {
@@ -214,7 +273,7 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
         end: start.saturating_add(size),
         binding: symbol.st_bind().0,
         kind: kind.0,
-        name: Name::Raw(symbol.name(endian, table.strings()).ok()?),
+        name: Name::Raw(table.name(endian, symbol)?),
     })
 }
 
@@ -222,15 +281,4 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
 fn is_text_or_data(name: &[u8]) -> bool {
     let has = |part: &[u8]| name.windows(4).any(|window| window == part);
     has(b"text") || has(b"data")
-}
-
-/// The name of the symbol at an index of a symbol table.
-pub(super) fn symbol_name<'d, E: FileHeader<Endian = Endianness>>(
-    parts: &Parts<'d, E>,
-    table: &SymbolTable<'d, E>,
-    index: usize,
-) -> Option<&'d [u8]> {
-    let symbol = table.symbol(SymbolIndex(index)).ok()?;
-    let strings: StringTable<'d> = table.strings();
-    symbol.name(parts.endian, strings).ok()
 }

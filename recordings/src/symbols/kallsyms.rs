@@ -4,8 +4,12 @@
 //! Only code and data symbols (types `tTwWdDbB`) are used. The list has no sizes: a symbol ends at
 //! the start of the next one, the last one of a module a page later.
 
+mod sorted;
+
 use super::{KernelPart, Symbol};
+use sorted::Sorted;
 use std::ops::Range;
+use unwind_sim_unwind::image::Bytes;
 
 /// The last symbol of a module is rounded up to this, bytes.
 const PAGE: u64 = 4096;
@@ -25,32 +29,37 @@ struct Entry {
 }
 
 /// The symbols of a kernel and its modules.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kallsyms {
-    text: Vec<u8>,
+    text: Bytes,
+    /// The symbols before those in `entries`.
+    sorted: Sorted,
+    /// The last symbols of the kernel itself and those of its modules; all, if the list is not
+    /// sorted. By start.
     entries: Vec<Entry>,
 }
 
 impl Kallsyms {
     /// Parses the text of the list; other lines are skipped.
-    pub(super) fn parse(text: Vec<u8>) -> Kallsyms {
-        let mut entries = Vec::with_capacity((text.len() / 64).min(SYMBOLS_MAX));
-        let mut at = 0;
-        while at < text.len() && entries.len() < SYMBOLS_MAX {
-            let rest = &text[at..];
-            let tab = memchr::memchr2(b'\n', b'\t', rest).filter(|&place| rest[place] == b'\t');
-            let from = tab.unwrap_or(0);
-            let length = match memchr::memchr(b'\n', &rest[from..]) {
-                Some(place) => from + place,
-                None => rest.len(),
-            };
-            entries.extend(entry(&rest[..length], at));
-            at += length + 1;
-        }
-        if !entries.is_sorted_by_key(|entry| entry.start) {
-            entries.sort_by_key(|entry| entry.start);
-        }
-        let mut kallsyms = Kallsyms { text, entries };
+    pub(super) fn parse(text: Option<Bytes>) -> Kallsyms {
+        let text = text.unwrap_or_else(|| Bytes::from_vec(Vec::new()));
+        let (sorted, entries) = match Sorted::of(&text) {
+            Some((sorted, rest)) => {
+                let rest = parse(&text, rest);
+                // Before the rest, there may be only symbols of the kernel with earlier starts.
+                let first = rest.first().map_or(u64::MAX, |entry| entry.start);
+                match sorted.end() <= first {
+                    true => (sorted, rest),
+                    false => (Sorted::default(), parse(&text, 0)),
+                }
+            }
+            None => (Sorted::default(), parse(&text, 0)),
+        };
+        let mut kallsyms = Kallsyms {
+            text,
+            sorted,
+            entries,
+        };
         kallsyms.fix();
         kallsyms
     }
@@ -95,11 +104,16 @@ impl Kallsyms {
     pub(super) fn core(&self) -> Option<Range<u64>> {
         let mut core = self.entries.iter().filter(|entry| entry.module_len == 0);
         let first = core.next()?;
-        Some(first.start..core.next_back().unwrap_or(first).end)
+        let start = self.sorted.start().unwrap_or(first.start);
+        Some(start..core.next_back().unwrap_or(first).end)
     }
 
     /// The symbol of a part of the kernel at `address`.
     pub(super) fn symbol(&self, part: KernelPart<'_>, address: u64) -> Option<Symbol<'_>> {
+        if address < self.sorted.end() {
+            let found = self.sorted.find(&self.text, address);
+            return found.filter(|_| part == KernelPart::Core);
+        }
         let after = self.entries.partition_point(|entry| entry.start <= address);
         let entry = &self.entries[after.checked_sub(1)?];
         let range: Range<u64> = entry.start..entry.end;
@@ -112,6 +126,27 @@ impl Kallsyms {
             range,
         })
     }
+}
+
+/// The symbols in the lines from offset `at` of the list on, by start.
+fn parse(text: &[u8], mut at: usize) -> Vec<Entry> {
+    let left = text.len().saturating_sub(at);
+    let mut entries = Vec::with_capacity((left / 64).min(SYMBOLS_MAX));
+    while at < text.len() && entries.len() < SYMBOLS_MAX {
+        let rest = &text[at..];
+        let tab = memchr::memchr2(b'\n', b'\t', rest).filter(|&place| rest[place] == b'\t');
+        let from = tab.unwrap_or(0);
+        let length = match memchr::memchr(b'\n', &rest[from..]) {
+            Some(place) => from + place,
+            None => rest.len(),
+        };
+        entries.extend(entry(&rest[..length], at));
+        at += length + 1;
+    }
+    if !entries.is_sorted_by_key(|entry| entry.start) {
+        entries.sort_by_key(|entry| entry.start);
+    }
+    entries
 }
 
 /// Parses a line, `ffffffff81000000 T _text` or `ffffffffc0000000 t init\t[module]`.
@@ -160,6 +195,12 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
 mod tests {
     use super::*;
 
+    impl Kallsyms {
+        fn of(text: &[u8]) -> Self {
+            Self::parse(Some(Bytes::from_vec(text.to_vec())))
+        }
+    }
+
     #[test]
     fn symbols_end_where_the_next_starts_and_modules_have_their_own() {
         let text = b"0000000000000000 A fixed_percpu_data
@@ -172,7 +213,7 @@ ffffffffc0000800 t more\t[foo]
 ffffffffc0002000 t other\t[bar]
 nonsense
 ";
-        let kallsyms = Kallsyms::parse(text.to_vec());
+        let kallsyms = Kallsyms::of(text);
         let at = |part, address| {
             let symbol = kallsyms.symbol(part, address)?;
             Some((
@@ -197,5 +238,73 @@ nonsense
             name("more", 0xffff_ffff_c000_2000)
         );
         assert_eq!(at(core, 0xffff_ffff_c000_0900), None);
+    }
+
+    /// All answers for these addresses, as text.
+    fn answers(kallsyms: &Kallsyms, addresses: std::ops::Range<u64>) -> String {
+        let parts = [KernelPart::Core, KernelPart::Module(b"m")];
+        let mut out = format!("{:x?}", kallsyms.core());
+        for (address, part) in addresses.flat_map(|a| parts.map(|part| (a, part))) {
+            let symbol = kallsyms.symbol(part, address);
+            let symbol = symbol.map(|s| (String::from_utf8_lossy(s.name).into_owned(), s.range));
+            out += &format!("\n{address:x} {symbol:x?}");
+        }
+        out
+    }
+
+    /// The sorted part of a list is not parsed beforehand. That changes no answer, whatever the
+    /// list: with equal starts, skipped types, odd lines, modules before the end of the kernel.
+    #[test]
+    fn what_is_found_in_the_text_is_what_is_parsed() {
+        let mut state: u64 = 88172645463325252;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let mut in_text = 0;
+        for round in 0..400 {
+            let mut text = String::new();
+            let mut at = 0x1000;
+            for number in 0..random(200) {
+                at += random(4);
+                let kind = ["t", "T", "d", "r", "A", "W"][random(6) as usize];
+                text += &format!("{at:016x} {kind} name_{number}\n");
+                match (round % 8, random(60)) {
+                    (1, 0) => text += "nonsense\n",
+                    (2, 0) => text += &format!("{at:x} t short\n"),
+                    (3, 0) => text += &format!("{:016x} t back\n", at - 3),
+                    (4, 0) => text += &format!("{:016X} t UPPER\n", at | 0xabc),
+                    (5, 0) => text += &format!("{at:016x} t $local\n{at:016x} t \n\n"),
+                    _ => {}
+                }
+            }
+            let modules = if round % 2 == 0 { random(20) } else { 0 };
+            at = if round % 16 < 14 { at + 5000 } else { at - 20 };
+            for number in 0..modules {
+                let start = at + random(50);
+                let module = ["m", "other"][random(2) as usize];
+                text += &format!("{start:016x} t name_{number}\t[{module}]\n");
+            }
+            if random(3) == 0 {
+                text.pop();
+            }
+            let text = Bytes::from_vec(text.into_bytes());
+            let mut parsed = Kallsyms {
+                sorted: Sorted::default(),
+                entries: parse(&text, 0),
+                text: text.clone(),
+            };
+            parsed.fix();
+            let found = Kallsyms::parse(Some(text));
+            in_text += usize::from(found.sorted.end() > 0x1000);
+            let addresses = 0xff0..0x1500;
+            assert_eq!(
+                answers(&found, addresses.clone()),
+                answers(&parsed, addresses)
+            );
+        }
+        assert!(in_text > 100, "{in_text}");
     }
 }

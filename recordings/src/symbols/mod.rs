@@ -22,8 +22,9 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use tree::{Entry, Name, Tree};
-use unwind_sim_unwind::image::Owner;
+use std::sync::Arc;
+use tree::{At, Entry, Name, Tree};
+use unwind_sim_unwind::image::{Bytes, Owner};
 
 /// Maximum bytes read from a `perf-PID.map`.
 const JIT_MAP_MAX: u64 = 256 << 20;
@@ -41,11 +42,20 @@ pub struct Places {
     pub kernel_build_id: Option<Vec<u8>>,
 }
 
+/// Number of files that are found without the map.
+const RECENT: usize = 32;
+/// A file's path and build ID, and the number of its tree.
+type Numbered = (Vec<u8>, Vec<u8>, usize);
+
 /// The symbols of all files of a recording.
 pub struct Files {
     places: Places,
     kernel: Option<Kallsyms>,
-    trees: HashMap<(Vec<u8>, Vec<u8>), Tree>,
+    trees: Vec<Tree>,
+    /// The build IDs of the files with a path, and the numbers of their trees.
+    numbers: HashMap<Vec<u8>, Vec<(Vec<u8>, usize)>>,
+    /// Files that were looked up last.
+    recent: [Option<Numbered>; RECENT],
     /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// Name of the last generated code looked up.
@@ -58,7 +68,9 @@ impl Files {
         Files {
             places,
             kernel: None,
-            trees: HashMap::new(),
+            trees: Vec::new(),
+            numbers: HashMap::new(),
+            recent: [const { None }; RECENT],
             lines: HashMap::new(),
             generated: Vec::new(),
         }
@@ -67,7 +79,7 @@ impl Files {
     fn kernel(&mut self) -> &Kallsyms {
         let places = &self.places;
         self.kernel
-            .get_or_insert_with(|| Kallsyms::parse(kernel_list::text(places).unwrap_or_default()))
+            .get_or_insert_with(|| Kallsyms::parse(kernel_list::text(places)))
     }
 
     fn tree(
@@ -76,9 +88,33 @@ impl Files {
         build_id: &[u8],
         load: impl FnOnce(&Places) -> Tree,
     ) -> &mut Tree {
-        let key = (path.to_vec(), build_id.to_vec());
-        let places = &self.places;
-        self.trees.entry(key).or_insert_with(|| load(places))
+        // A few files have most of the addresses.
+        let slot = (path.len() ^ usize::from(build_id.first().copied().unwrap_or(0))) % RECENT;
+        let recent = self.recent[slot].as_ref();
+        if let Some((known_path, known_id, number)) = recent
+            && known_path == path
+            && known_id == build_id
+        {
+            return &mut self.trees[*number];
+        }
+        if !self.numbers.contains_key(path) {
+            self.numbers.insert(path.to_vec(), Vec::new());
+        }
+        let same_path = self.numbers.get_mut(path);
+        let known = same_path.as_ref().and_then(|same| {
+            let same = same.iter().find(|(id, _)| id == build_id);
+            same.map(|(_, number)| *number)
+        });
+        let number = known.unwrap_or_else(|| {
+            self.trees.push(load(&self.places));
+            let number = self.trees.len() - 1;
+            if let Some(same) = same_path {
+                same.push((build_id.to_vec(), number));
+            }
+            number
+        });
+        self.recent[slot] = Some((path.to_vec(), build_id.to_vec(), number));
+        &mut self.trees[number]
     }
 }
 
@@ -124,6 +160,20 @@ impl Symbols for Files {
     }
 }
 
+/// The bytes of a file, at most `size_max`: mapped, or read if its length is unknown.
+fn contents(path: &Path, size_max: u64) -> Option<Bytes> {
+    let length = std::fs::metadata(path).ok()?.len();
+    let owner: Owner = match length {
+        0 => Arc::new(read(path, size_max)?),
+        _ => map_file(path).ok()?,
+    };
+    let length = (*owner).as_ref().len();
+    Bytes::new(
+        owner,
+        0..length.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
+    )
+}
+
 /// Reads a whole file, unless it is larger than `size_max` bytes.
 fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     use std::io::Read;
@@ -137,8 +187,14 @@ fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
 fn jit_map(places: &Places, path: &[u8]) -> Tree {
     let mut tree = Tree::new();
     let path = places.inside(Path::new(OsStr::from_bytes(path)));
-    let text = read(&path, JIT_MAP_MAX).unwrap_or_default();
+    let text: Owner = Arc::new(read(&path, JIT_MAP_MAX).unwrap_or_default());
+    let Some(source) = tree.add_source(&text, b'\n') else {
+        return tree;
+    };
+    let text = (*text).as_ref();
+    let mut next = 0;
     for line in text.split(|&byte| byte == b'\n') {
+        next += line.len() + 1;
         let mut words = line.splitn(3, |&byte| byte == b' ');
         let mut number = || {
             let word = std::str::from_utf8(words.next()?).ok()?;
@@ -146,13 +202,14 @@ fn jit_map(places: &Places, path: &[u8]) -> Tree {
         };
         if let (Some(start), Some(size)) = (number(), number())
             && let Some(name) = words.next()
+            && let Ok(offset) = u32::try_from(next - 1 - name.len())
         {
             tree.insert(Entry {
                 start,
                 end: start.saturating_add(size),
                 binding: 1,
                 kind: 2,
-                name: Name::Plain(name),
+                name: Name::Plain(At { source, offset }),
             });
         }
     }
@@ -182,7 +239,7 @@ impl Places {
         let mut found = Vec::new();
         let file = self.inside(path);
         if let Some(owner) = open(&file)
-            && let Some(link) = debug_link((*owner).as_ref())
+            && let Some(link) = debug_link(&owner)
         {
             let link = Path::new(OsStr::from_bytes(&link)).to_owned();
             let folder = path.parent().unwrap_or(Path::new("/"));
@@ -212,19 +269,24 @@ fn open(path: &Path) -> Option<Owner> {
     map_file(path).ok()
 }
 
-fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
-    let link = match bytes.get(4)? {
-        1 => elf::Parts::<FileHeader32<Endianness>>::parse(bytes)?.debug_link(),
-        _ => elf::Parts::<FileHeader64<Endianness>>::parse(bytes)?.debug_link(),
+/// The class of an ELF file: 1 for 32 bits.
+fn class(file: &Owner) -> Option<u8> {
+    (**file).as_ref().get(4).copied()
+}
+
+fn debug_link(file: &Owner) -> Option<Vec<u8>> {
+    let link = match class(file)? {
+        1 => elf::Parts::<FileHeader32<Endianness>>::parse(file)?.debug_link(),
+        _ => elf::Parts::<FileHeader64<Endianness>>::parse(file)?.debug_link(),
     };
     link.map(<[u8]>::to_vec)
 }
 
 /// The build ID in the file itself.
-fn own_build_id(bytes: &[u8]) -> Option<Vec<u8>> {
-    let id = match bytes.get(4)? {
-        1 => elf::Parts::<FileHeader32<Endianness>>::parse(bytes)?.build_id(),
-        _ => elf::Parts::<FileHeader64<Endianness>>::parse(bytes)?.build_id(),
+fn own_build_id(file: &Owner) -> Option<Vec<u8>> {
+    let id = match class(file)? {
+        1 => elf::Parts::<FileHeader32<Endianness>>::parse(file)?.build_id(),
+        _ => elf::Parts::<FileHeader64<Endianness>>::parse(file)?.build_id(),
     };
     id.map(<[u8]>::to_vec)
 }
@@ -236,14 +298,13 @@ fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
         if places.symfs.is_some() {
             return None;
         }
-        let bytes = own_vdso()?;
-        return load::<FileHeader64<Endianness>>(&[&bytes], build_id);
+        let vdso: Owner = Arc::new(own_vdso()?);
+        return load::<FileHeader64<Endianness>>(&[vdso], build_id);
     }
     let (owners, build_id) = open_candidates(places, path, build_id);
-    let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
-    match bytes.last()?.get(4)? {
-        1 => load::<FileHeader32<Endianness>>(&bytes, &build_id),
-        _ => load::<FileHeader64<Endianness>>(&bytes, &build_id),
+    match class(owners.last()?)? {
+        1 => load::<FileHeader32<Endianness>>(&owners, &build_id),
+        _ => load::<FileHeader64<Endianness>>(&owners, &build_id),
     }
 }
 
@@ -254,7 +315,7 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
     if build_id.is_empty()
         && let Some(own) = open(&places.inside(path))
     {
-        build_id = own_build_id((*own).as_ref()).unwrap_or_default();
+        build_id = own_build_id(&own).unwrap_or_default();
     }
     let candidates = places.candidates(path, &build_id);
     let owners = candidates.iter().filter_map(|path| open(path)).collect();
@@ -264,17 +325,16 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
 /// The source lines of a mapped file.
 fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
     let (owners, build_id) = open_candidates(places, path, build_id);
-    let bytes: Vec<&[u8]> = owners.iter().map(|owner| (**owner).as_ref()).collect();
-    lines_of(&bytes, &build_id)
+    lines_of(&owners, &build_id)
 }
 
 /// The source lines of an ELF file; `None` if it is not one.
 pub fn source_lines(file: &[u8]) -> Option<Lines> {
-    lines_of(&[file], b"")
+    lines_of(&[Arc::new(file.to_vec())], b"")
 }
 
-fn lines_of(candidates: &[&[u8]], build_id: &[u8]) -> Option<Lines> {
-    match candidates.last()?.get(4)? {
+fn lines_of(candidates: &[Owner], build_id: &[u8]) -> Option<Lines> {
+    match class(candidates.last()?)? {
         1 => lines_among::<FileHeader32<Endianness>>(candidates, build_id),
         _ => lines_among::<FileHeader64<Endianness>>(candidates, build_id),
     }
@@ -282,13 +342,13 @@ fn lines_of(candidates: &[&[u8]], build_id: &[u8]) -> Option<Lines> {
 
 /// The source lines of the first of `candidates` that has any; the last is the mapped file.
 fn lines_among<E: FileHeader<Endian = Endianness>>(
-    candidates: &[&[u8]],
+    candidates: &[Owner],
     build_id: &[u8],
 ) -> Option<Lines> {
     let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
     let mut parts = candidates
         .iter()
-        .filter_map(|bytes| fitting::<E>(bytes, build_id));
+        .filter_map(|file| fitting::<E>(file, build_id));
     Some(match parts.find(elf::Parts::has_lines) {
         Some(parts) => Lines::load(&parts, &mapped),
         None => Lines::none(&mapped),
@@ -297,22 +357,20 @@ fn lines_among<E: FileHeader<Endian = Endianness>>(
 
 /// A file's parts, if it can be the one with this build ID.
 fn fitting<'d, E: FileHeader<Endian = Endianness>>(
-    bytes: &'d [u8],
+    file: &'d Owner,
     build_id: &[u8],
 ) -> Option<elf::Parts<'d, E>> {
     let fits = |parts: &elf::Parts<'_, E>| {
         build_id.is_empty() || parts.build_id().is_some_and(|id| same(id, build_id))
     };
-    elf::Parts::<E>::parse(bytes).filter(fits)
+    elf::Parts::<E>::parse(file).filter(fits)
 }
 
 /// Loads the symbols of the first candidate that has a symbol table. They are converted to file
 /// offsets with the first candidate that can have been mapped. If none has a symbol table, the
 /// `.gnu_debugdata` of the last one, the mapped file, is used.
-fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8]) -> Option<Tree> {
-    let parts = candidates
-        .iter()
-        .filter_map(|bytes| fitting(bytes, build_id));
+fn load<E: FileHeader<Endian = Endianness>>(candidates: &[Owner], build_id: &[u8]) -> Option<Tree> {
+    let parts = candidates.iter().filter_map(|file| fitting(file, build_id));
     let parts: Vec<elf::Parts<'_, E>> = parts.collect();
     let symbols = parts.iter().find(|parts| parts.has_symtab());
     let runtime = parts.iter().find(|parts| parts.is_runtime());
@@ -321,9 +379,7 @@ fn load<E: FileHeader<Endian = Endianness>>(candidates: &[&[u8]], build_id: &[u8
     }
     let file = elf::Parts::<E>::parse(candidates.last()?);
     let unpacked = file.and_then(|file| file.debug_data());
-    let inner = unpacked
-        .as_deref()
-        .and_then(|bytes| fitting(bytes, build_id));
+    let inner = unpacked.as_ref().and_then(|file| fitting(file, build_id));
     let inner = inner.filter(elf::Parts::has_symtab);
     let symbols = inner.as_ref().or(runtime)?;
     Some(elf::load(

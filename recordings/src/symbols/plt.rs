@@ -1,7 +1,7 @@
 //! Synthesizes symbols for the stubs of the procedure linkage table, which are in no symbol table,
 //! as in `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
 
-use super::elf::{Parts, symbol_name};
+use super::elf::{NamedTable, Parts};
 use super::tree::{Entry, Name, Tree};
 use object::Endianness;
 use object::elf;
@@ -79,8 +79,9 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
         tree.set_end(before, plt_start);
     }
     let size = entry_size(parts, plt);
-    let header = tree.insert(symbol(plt_start, size, Name::Plain(b".plt")));
-    got(parts, tree);
+    let header = tree.insert(symbol(plt_start, size, Name::Made(b".plt")));
+    let table = NamedTable::of(parts, b".dynsym", elf::SHT_DYNSYM, tree);
+    got(parts, table.as_ref(), tree);
     let mut at = plt_start.saturating_add(size);
     let mut size = size;
     if let Some((_, secure)) = parts.section(b".plt.sec") {
@@ -93,17 +94,16 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
     if relocs.iter().any(|reloc| reloc.kind == IRELATIVE) {
         relocs.sort_by_key(|reloc| reloc.offset);
     }
-    let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
     for reloc in relocs {
         let raw = table
             .as_ref()
             .filter(|_| reloc.symbol != 0)
-            .and_then(|table| symbol_name(parts, table, reloc.symbol));
-        if let Some(raw) = raw.filter(|raw| !raw.is_empty()) {
+            .and_then(|table| table.name_at(parts, reloc.symbol));
+        if let Some(raw) = raw {
             tree.insert(symbol(at, size, Name::Stub(raw)));
         } else {
             let name = unnamed(parts, tree, &reloc, at);
-            tree.insert(symbol(at, size, Name::Plain(&name)));
+            tree.insert(symbol(at, size, Name::Made(&name)));
         }
         at = at.saturating_add(size);
     }
@@ -131,7 +131,11 @@ fn unnamed<E: FileHeader<Endian = Endianness>>(
 }
 
 /// Adds the stubs of `.plt.got`, which each jump through a word of the global offset table.
-fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree) {
+fn got<'d, E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'d, E>,
+    table: Option<&NamedTable<'d, E>>,
+    tree: &mut Tree,
+) {
     let endian = parts.endian;
     let Some((_, section)) = parts.section(b".plt.got") else {
         return;
@@ -144,7 +148,6 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
     let mut relocs = relocations(parts, b".rela.dyn");
     relocs.retain(|reloc| reloc.kind == GLOB_DAT);
     relocs.sort_by_key(|reloc| reloc.offset);
-    let table = parts.symbols(b".dynsym", elf::SHT_DYNSYM);
     let offset: u64 = section.sh_offset(endian).into();
     for (stub, number) in bytes.chunks_exact(size as usize).zip(0u64..) {
         // perf uses the file offset as the address: where the two differ, as in a program with
@@ -154,12 +157,11 @@ fn got<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tree: &mut Tree
             let at = relocs
                 .binary_search_by_key(&slot, |reloc| reloc.offset)
                 .ok()?;
-            symbol_name(parts, table.as_ref()?, relocs[at].symbol)
+            table?.name_at(parts, relocs[at].symbol)
         });
         let start = offset.wrapping_add(number * size);
         let unnamed = format!("offset_{start:#x}@plt").into_bytes();
-        let found = found.filter(|raw| !raw.is_empty());
-        let name = found.map_or(Name::Plain(&unnamed), Name::Stub);
+        let name = found.map_or(Name::Made(&unnamed), Name::Stub);
         tree.insert(symbol(start, size, name));
     }
 }

@@ -17,11 +17,12 @@ fn files() -> [Vec<u8>; 2] {
 
 /// Everything done with a file's bytes. Returns the number of symbols and the bytes of their names.
 fn use_all(bytes: &[u8]) -> (usize, usize) {
-    let _ = (debug_link(bytes), own_build_id(bytes));
-    let id = own_build_id(bytes).unwrap_or_default();
-    let tree = match bytes.get(4) {
-        Some(1) => load::<FileHeader32<Endianness>>(&[bytes], &id),
-        _ => load::<Elf64>(&[bytes, bytes], &id),
+    let file: Owner = Arc::new(bytes.to_vec());
+    let _ = (debug_link(&file), own_build_id(&file));
+    let id = own_build_id(&file).unwrap_or_default();
+    let tree = match class(&file) {
+        Some(1) => load::<FileHeader32<Endianness>>(&[file], &id),
+        _ => load::<Elf64>(&[file.clone(), file], &id),
     };
     let Some(mut tree) = tree else {
         return (0, 0);
@@ -94,7 +95,8 @@ fn files_with_flipped_bits_have_an_answer() {
 fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
     let [mut bytes, _] = files();
     let (strings, symbols) = {
-        let parts = elf::Parts::<Elf64>::parse(&bytes).expect("an ELF file");
+        let file: Owner = Arc::new(bytes.clone());
+        let parts = elf::Parts::<Elf64>::parse(&file).expect("an ELF file");
         let range = |name: &[u8]| {
             let (_, section) = parts.section(name).expect("it has one");
             let (start, size) = section.file_range(parts.endian).expect("it is in the file");

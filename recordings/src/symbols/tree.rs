@@ -1,12 +1,21 @@
-//! The symbols of an object, kept as perf does: in a red-black tree, by start.
+//! The symbols of an object, found as perf finds them.
 //!
-//! If symbols overlap, the one that perf finds depends on the shape of its tree. The tree is
-//! therefore balanced exactly as in the kernel's `lib/rbtree.c`, which perf uses. Ends and
-//! duplicates are handled as in `symbols__fixup_end` and `symbols__fixup_duplicate` of
-//! `tools/perf/util/symbol.c` (Linux 7.2).
+//! perf keeps symbols in a red-black tree by start. If symbols overlap, the one that it finds
+//! depends on the shape of the tree. Here they are a sorted list, and the tree ([`shape`]) is built
+//! only when an address is looked up that more than one symbol may contain. Ends and duplicates are
+//! handled as in `symbols__fixup_end` and `symbols__fixup_duplicate` of `tools/perf/util/symbol.c`
+//! (Linux 7.2).
 
-use crate::names;
+mod names;
+mod shape;
+
+use crate::names as demangling;
+use names::Names;
+use shape::Shape;
 use std::ops::Range;
+use unwind_sim_unwind::image::Owner;
+
+pub(super) use names::At;
 
 /// `STB_WEAK`.
 const WEAK: u8 = 2;
@@ -18,13 +27,8 @@ const NOTYPE: u8 = 0;
 const PAGE: u64 = 4096;
 /// Maximum length of a name, bytes; the rest is cut off.
 const NAME_MAX: usize = 1 << 16;
-/// Typical length of a name, bytes.
-const NAME_USUAL: usize = 32;
-/// Default limit on all names together, bytes.
+/// Default limit on all stored names together, bytes.
 const NAMES_MAX: usize = 1 << 30;
-
-/// The index that means no node.
-const NIL: u32 = u32::MAX;
 
 /// A symbol to be inserted.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +45,17 @@ pub(super) struct Entry<'n> {
 /// A name, and how to display it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Name<'n> {
-    /// Displayed as it is.
-    Plain(&'n [u8]),
+    /// In no file; displayed as it is.
+    Made(&'n [u8]),
+    /// In a file; displayed as it is.
+    Plain(At),
     /// From a symbol table: may be mangled.
-    Raw(&'n [u8]),
+    Raw(At),
     /// Name of the function that a stub calls, from a symbol table.
-    Stub(&'n [u8]),
+    Stub(At),
 }
 
-/// How a stored name must be processed. Deferred, since few symbols of a file are ever displayed.
+/// How a name must be processed. Deferred, since few symbols of a file are ever displayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Shown,
@@ -57,36 +63,65 @@ enum Form {
     Stub,
 }
 
-/// The parts of a symbol that are not needed for lookup.
-#[derive(Clone, Debug)]
-struct Label {
-    binding: u8,
-    kind: u8,
-    form: Form,
-    /// The location of its name in [`Tree::names`].
-    name: Range<usize>,
-}
-
+/// A symbol.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct Sym {
     start: u64,
     end: u64,
-    left: u32,
-    right: u32,
-    parent: u32,
-    red: bool,
+    name: At,
+    form: Form,
+    binding: u8,
+    kind: u8,
+}
+
+/// Whether perf finds the symbol at `address`, if it looks at it.
+fn holds(symbol: &Sym, address: u64) -> bool {
+    let Sym { start, end, .. } = *symbol;
+    address >= start && (address < end || (address == end && address == start))
+}
+
+/// A symbol in the sorted list.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    start: u64,
+    symbol: u32,
+}
+
+/// The symbols that are not in the sorted list yet.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    /// The first start.
+    low: u64,
+    /// The last start.
+    last: u64,
+    /// No address from here on is in any of them.
+    high: u64,
+}
+
+/// What happened to the symbols at a call of [`Tree::fix`].
+#[derive(Debug)]
+struct Fixed {
+    /// The number of symbols inserted before.
+    inserted: usize,
+    /// The symbols that were removed, in this order.
+    erased: Vec<u32>,
 }
 
 /// The symbols of an object.
 #[derive(Debug)]
 pub(super) struct Tree {
-    nodes: Vec<Node>,
-    /// Indexed like `nodes`.
-    labels: Vec<Label>,
-    names: Vec<u8>,
-    /// Maximum bytes of the names as stored in files; displayed names may take twice as much.
-    room: usize,
-    root: u32,
+    symbols: Vec<Sym>,
+    names: Names,
+    /// By start; equal starts in the order of insertion.
+    slots: Vec<Slot>,
+    /// The highest end of the slots up to each.
+    ends: Vec<u64>,
+    /// The first symbol that is not in the slots.
+    fresh: usize,
+    late: Option<Late>,
+    fixed: Vec<Fixed>,
+    /// perf's tree, once it is needed.
+    shape: Option<Shape>,
 }
 
 impl Tree {
@@ -94,335 +129,250 @@ impl Tree {
         Tree::with_room(NAMES_MAX)
     }
 
-    /// Limits the bytes of names. All symbols of a file may share one long name, so the file's size
-    /// does not bound them. Symbols beyond the limit have no names.
+    /// Limits the bytes of names that are stored: those that are in no file, and displayed ones.
+    /// All symbols of a file may share one long name, so the file's size does not bound them.
+    /// Symbols beyond the limit have no names, or are displayed as they are in the file.
     pub(super) fn with_room(room: usize) -> Tree {
         Tree {
-            nodes: Vec::new(),
-            labels: Vec::new(),
-            names: Vec::new(),
-            room,
-            root: NIL,
+            symbols: Vec::new(),
+            names: Names::with_room(room),
+            slots: Vec::new(),
+            ends: Vec::new(),
+            fresh: 0,
+            late: None,
+            fixed: Vec::new(),
+            shape: None,
         }
+    }
+
+    /// Adds a file whose bytes contain names, each up to a terminator; returns its number.
+    pub(super) fn add_source(&mut self, bytes: &Owner, terminator: u8) -> Option<u8> {
+        self.names.add_source(bytes.clone(), terminator)
     }
 
     /// Reserves memory for this many more symbols.
     pub(super) fn reserve(&mut self, symbols: usize) {
-        self.nodes.reserve(symbols);
-        self.labels.reserve(symbols);
-        self.names.reserve(symbols.saturating_mul(NAME_USUAL));
+        self.symbols.reserve(symbols);
+        self.slots.reserve(symbols);
     }
 
-    /// Number of symbols, and bytes of their names.
+    /// Number of symbols, and bytes of their stored names.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.nodes.len(), self.names.len())
+        (self.symbols.len(), self.names.stored())
     }
 
     /// Whether the tree has no symbols.
     pub(super) fn is_empty(&self) -> bool {
-        self.root == NIL
+        self.symbols.is_empty()
     }
 
     /// The index of the symbol that perf finds at `address`.
-    pub(super) fn find(&self, address: u64) -> Option<u32> {
-        let mut at = self.root;
-        while at != NIL {
-            let Node {
-                start,
-                end,
-                left,
-                right,
-                ..
-            } = self.nodes[at as usize];
-            if address < start {
-                at = left;
-            } else if address > end || (address == end && address != start) {
-                at = right;
-            } else {
-                return Some(at);
+    pub(super) fn find(&mut self, address: u64) -> Option<u32> {
+        if self.shape.is_none() {
+            match self.find_certain(address) {
+                Some(found) => return found,
+                None => self.shape = Some(self.build()),
             }
         }
-        None
+        self.shape.as_ref()?.find(&self.symbols, address)
+    }
+
+    /// What perf finds at `address`, whatever the shape of its tree is. `None` if that depends on
+    /// the shape.
+    ///
+    /// Of the symbols that start at or before the address, take the last one. On the way to it, perf
+    /// turns left at each symbol that starts behind the address and right at each other one that
+    /// does not contain the address. So it arrives, unless another one contains the address.
+    fn find_certain(&self, address: u64) -> Option<Option<u32>> {
+        let late = self.late.filter(|late| late.low <= address);
+        if late.is_some_and(|late| address < late.high) {
+            return None;
+        }
+        let after = self.slots.partition_point(|slot| slot.start <= address);
+        let Some(last) = after.checked_sub(1) else {
+            return Some(None);
+        };
+        let slot = self.slots[last];
+        let has_rival = last.checked_sub(1).is_some_and(|before| {
+            self.ends[before] > address || self.slots[before].start == address
+        });
+        if has_rival {
+            return None;
+        }
+        if !holds(&self.symbols[slot.symbol as usize], address) {
+            return Some(None);
+        }
+        // A late one may be the last one.
+        let is_last = late.is_none_or(|late| late.last < slot.start);
+        is_last.then_some(Some(slot.symbol))
+    }
+
+    /// perf's tree of the symbols so far.
+    fn build(&self) -> Shape {
+        let mut shape = Shape::with_capacity(self.symbols.len());
+        let insert = |shape: &mut Shape, count: usize| {
+            for symbol in &self.symbols[shape.len()..count] {
+                shape.insert(symbol.start);
+            }
+        };
+        for fixed in &self.fixed {
+            insert(&mut shape, fixed.inserted);
+            for &at in &fixed.erased {
+                shape.erase(at);
+            }
+        }
+        insert(&mut shape, self.symbols.len());
+        shape
     }
 
     /// The addresses of the symbol with this index.
     pub(super) fn range(&self, at: u32) -> Range<u64> {
-        let node = &self.nodes[at as usize];
-        node.start..node.end
+        let symbol = &self.symbols[at as usize];
+        symbol.start..symbol.end
     }
 
     /// Sets the end of the symbol with this index.
     pub(super) fn set_end(&mut self, at: u32, end: u64) {
-        self.nodes[at as usize].end = end;
+        let symbol = &mut self.symbols[at as usize];
+        let grows = end > symbol.end;
+        symbol.end = end;
+        if at as usize >= self.fresh {
+            self.late = self.late.map(|late| Late {
+                high: late.high.max(end),
+                ..late
+            });
+        } else if grows {
+            self.measure();
+        }
     }
 
     /// The name of the symbol with this index, as displayed by perf.
     pub(super) fn name(&mut self, at: u32) -> &[u8] {
-        let label = &mut self.labels[at as usize];
-        if label.form != Form::Shown {
-            let mut shown = shown(&self.names[label.name.clone()]);
-            if label.form == Form::Stub {
-                shown.extend_from_slice(b"@plt");
+        let symbol = &mut self.symbols[at as usize];
+        if symbol.form != Form::Shown {
+            let raw = self.names.get(symbol.name);
+            // Only names with an underscore are ever mangled.
+            if symbol.form == Form::Stub || raw.starts_with(b"_") {
+                let mut shown = shown(raw);
+                if symbol.form == Form::Stub {
+                    shown.extend_from_slice(b"@plt");
+                }
+                symbol.name = self.names.show(&shown).unwrap_or(symbol.name);
             }
-            let start = self.names.len();
-            if start + shown.len() <= self.room.saturating_mul(2) {
-                self.names.extend_from_slice(&shown);
-                label.name = start..self.names.len();
-            }
-            label.form = Form::Shown;
+            symbol.form = Form::Shown;
         }
-        &self.names[label.name.clone()]
+        self.names.get(symbol.name)
     }
 
     /// Inserts a symbol after those with the same start and returns its index.
     pub(super) fn insert(&mut self, entry: Entry<'_>) -> u32 {
-        let new = self.nodes.len() as u32;
-        let (mut parent, mut at) = (NIL, self.root);
-        let mut is_left = false;
-        while at != NIL {
-            parent = at;
-            let node = &self.nodes[at as usize];
-            is_left = entry.start < node.start;
-            at = if is_left { node.left } else { node.right };
-        }
         let (form, name) = match entry.name {
-            Name::Plain(name) => (Form::Shown, name),
-            // Only names with an underscore are ever mangled.
-            Name::Raw(name) if !name.starts_with(b"_") => (Form::Shown, name),
-            Name::Raw(name) => (Form::Raw, name),
-            Name::Stub(name) => (Form::Stub, name),
+            Name::Made(name) => (Form::Shown, self.names.make(name)),
+            Name::Plain(at) => (Form::Shown, at),
+            Name::Raw(at) => (Form::Raw, at),
+            Name::Stub(at) => (Form::Stub, at),
         };
-        let name_start = self.names.len();
-        let name = &name[..name.len().min(NAME_MAX)];
-        let name = match name_start + name.len() <= self.room {
-            true => name,
-            false => b"",
-        };
-        self.names.extend_from_slice(name);
-        self.labels.push(Label {
-            binding: entry.binding,
-            kind: entry.kind,
+        let Entry {
+            start,
+            end,
+            binding,
+            kind,
+            ..
+        } = entry;
+        let new = self.symbols.len() as u32;
+        self.symbols.push(Sym {
+            start,
+            end,
+            name,
             form,
-            name: name_start..self.names.len(),
+            binding,
+            kind,
         });
-        self.nodes.push(Node {
-            start: entry.start,
-            end: entry.end,
-            left: NIL,
-            right: NIL,
-            parent,
-            red: true,
+        let high = end.max(start.saturating_add(1));
+        self.late = Some(match self.late {
+            None => Late {
+                low: start,
+                last: start,
+                high,
+            },
+            Some(late) => Late {
+                low: late.low.min(start),
+                last: late.last.max(start),
+                high: late.high.max(high),
+            },
         });
-        if parent == NIL {
-            self.root = new;
-        } else if is_left {
-            self.nodes[parent as usize].left = new;
-        } else {
-            self.nodes[parent as usize].right = new;
+        if let Some(shape) = &mut self.shape {
+            shape.insert(start);
         }
-        self.inserted(new);
         new
     }
 
-    fn is_red(&self, at: u32) -> bool {
-        at != NIL && self.nodes[at as usize].red
+    /// Puts all symbols into the sorted list.
+    fn sort(&mut self) {
+        let fresh = self.fresh as u32..self.symbols.len() as u32;
+        let slot = |symbol: u32| Slot {
+            start: self.symbols[symbol as usize].start,
+            symbol,
+        };
+        self.slots.extend(fresh.map(slot));
+        self.slots.sort_by_key(|slot| slot.start);
+        self.fresh = self.symbols.len();
+        self.late = None;
     }
 
-    fn child(&self, at: u32, left: bool) -> u32 {
-        let node = &self.nodes[at as usize];
-        if left { node.left } else { node.right }
+    /// Computes the highest ends.
+    fn measure(&mut self) {
+        let mut highest = 0;
+        let ends = self.slots.iter().map(|slot| {
+            highest = self.symbols[slot.symbol as usize].end.max(highest);
+            highest
+        });
+        self.ends.clear();
+        self.ends.extend(ends);
     }
 
-    fn set_child(&mut self, at: u32, left: bool, child: u32) {
-        let node = &mut self.nodes[at as usize];
-        if left {
-            node.left = child;
-        } else {
-            node.right = child;
-        }
-        if child != NIL {
-            self.nodes[child as usize].parent = at;
-        }
-    }
-
-    /// Makes `new` the child of `old`'s parent, in place of `old`.
-    fn replace(&mut self, old: u32, new: u32) {
-        let parent = self.nodes[old as usize].parent;
-        if parent == NIL {
-            self.root = new;
-        } else {
-            let left = self.nodes[parent as usize].left == old;
-            self.set_child(parent, left, new);
-        }
-        if new != NIL {
-            self.nodes[new as usize].parent = parent;
-        }
-    }
-
-    /// Rotates `at` down to the left (or right); its child on the other side moves up.
-    fn rotate(&mut self, at: u32, left: bool) {
-        let up = self.child(at, !left);
-        let middle = self.child(up, left);
-        self.replace(at, up);
-        self.set_child(at, !left, middle);
-        self.set_child(up, left, at);
-    }
-
-    /// Rebalances after an insertion.
-    fn inserted(&mut self, mut at: u32) {
-        loop {
-            let parent = self.nodes[at as usize].parent;
-            if !self.is_red(parent) {
-                break;
-            }
-            let grand = self.nodes[parent as usize].parent;
-            let left = self.nodes[grand as usize].left == parent;
-            let uncle = self.child(grand, !left);
-            if self.is_red(uncle) {
-                self.nodes[parent as usize].red = false;
-                self.nodes[uncle as usize].red = false;
-                self.nodes[grand as usize].red = true;
-                at = grand;
-                continue;
-            }
-            let mut top = parent;
-            if self.child(parent, !left) == at {
-                self.rotate(parent, left);
-                top = at;
-            }
-            self.nodes[top as usize].red = false;
-            self.nodes[grand as usize].red = true;
-            self.rotate(grand, !left);
-            break;
-        }
-        let root = self.root;
-        self.nodes[root as usize].red = false;
-    }
-
-    /// Removes a symbol from the tree.
-    fn erase(&mut self, at: u32) {
-        let Node { left, right, .. } = self.nodes[at as usize];
-        let removed_red;
-        let (child, parent);
-        if left == NIL || right == NIL {
-            child = if left == NIL { right } else { left };
-            parent = self.nodes[at as usize].parent;
-            removed_red = self.nodes[at as usize].red;
-            self.replace(at, child);
-        } else {
-            let mut next = right;
-            while self.nodes[next as usize].left != NIL {
-                next = self.nodes[next as usize].left;
-            }
-            removed_red = self.nodes[next as usize].red;
-            child = self.nodes[next as usize].right;
-            if next == right {
-                parent = next;
-            } else {
-                parent = self.nodes[next as usize].parent;
-                self.replace(next, child);
-                self.set_child(next, false, right);
-            }
-            self.replace(at, next);
-            self.set_child(next, true, left);
-            self.nodes[next as usize].red = self.nodes[at as usize].red;
-        }
-        if !removed_red {
-            self.erased(child, parent);
-        }
-    }
-
-    /// Rebalances after a removal: the paths through `at`, a child of `parent`, have one black node
-    /// too few.
-    fn erased(&mut self, mut at: u32, mut parent: u32) {
-        while parent != NIL && !self.is_red(at) {
-            let left = self.child(parent, true) == at;
-            let mut sibling = self.child(parent, !left);
-            if self.is_red(sibling) {
-                self.nodes[sibling as usize].red = false;
-                self.nodes[parent as usize].red = true;
-                self.rotate(parent, left);
-                sibling = self.child(parent, !left);
-            }
-            if sibling == NIL {
-                break;
-            }
-            let near = self.child(sibling, left);
-            let far = self.child(sibling, !left);
-            if !self.is_red(near) && !self.is_red(far) {
-                self.nodes[sibling as usize].red = true;
-                at = parent;
-                parent = self.nodes[at as usize].parent;
-                continue;
-            }
-            if !self.is_red(far) {
-                self.nodes[near as usize].red = false;
-                self.nodes[sibling as usize].red = true;
-                self.rotate(sibling, !left);
-                sibling = near;
-            }
-            self.nodes[sibling as usize].red = self.nodes[parent as usize].red;
-            self.nodes[parent as usize].red = false;
-            let far = self.child(sibling, !left);
-            if far != NIL {
-                self.nodes[far as usize].red = false;
-            }
-            self.rotate(parent, left);
-            return;
-        }
-        if at != NIL {
-            self.nodes[at as usize].red = false;
-        }
-    }
-
-    /// The indices of the symbols in the tree, in order.
-    fn in_order(&self) -> Vec<u32> {
-        let mut order = Vec::with_capacity(self.nodes.len());
-        let (mut path, mut at) = (Vec::new(), self.root);
-        loop {
-            while at != NIL {
-                path.push(at);
-                at = self.nodes[at as usize].left;
-            }
-            let Some(top) = path.pop() else {
-                return order;
-            };
-            order.push(top);
-            at = self.nodes[top as usize].right;
+    /// Prepares lookups, after the last insertion.
+    pub(super) fn settle(&mut self) {
+        if self.shape.is_none() && self.fresh < self.symbols.len() {
+            self.sort();
+            self.measure();
         }
     }
 
     /// Sets the ends of symbols without a size and removes duplicates.
     pub(super) fn fix(&mut self) {
-        let order = self.in_order();
-        for pair in order.windows(2) {
-            let next = self.nodes[pair[1] as usize].start;
-            let node = &mut self.nodes[pair[0] as usize];
-            if node.end == node.start {
-                node.end = next;
+        self.sort();
+        self.shape = None;
+        let mut slots = std::mem::take(&mut self.slots);
+        for at in 0..slots.len() {
+            let next = slots.get(at + 1).map(|next| next.start);
+            let symbol = &mut self.symbols[slots[at].symbol as usize];
+            if symbol.end == symbol.start {
+                let rounded = || symbol.start.checked_next_multiple_of(PAGE);
+                let page_on = || rounded().unwrap_or(u64::MAX).saturating_add(PAGE);
+                symbol.end = next.unwrap_or_else(page_on);
             }
         }
-        if let Some(&last) = order.last() {
-            let node = &mut self.nodes[last as usize];
-            if node.end == node.start {
-                node.end = node.start.next_multiple_of(PAGE).saturating_add(PAGE);
+        let mut erased = Vec::new();
+        slots.dedup_by(|next, kept| {
+            if kept.start != next.start {
+                return false;
             }
-        }
-        let mut order = order.into_iter();
-        let Some(mut kept) = order.next() else {
-            return;
-        };
-        for next in order {
-            if self.nodes[kept as usize].start != self.nodes[next as usize].start {
-                kept = next;
-            } else if self.is_better(kept, next) {
-                self.erase(next);
+            if self.is_better(kept.symbol, next.symbol) {
+                erased.push(next.symbol);
             } else {
-                self.erase(kept);
-                kept = next;
+                erased.push(kept.symbol);
+                *kept = *next;
             }
-        }
+            true
+        });
+        self.slots = slots;
+        self.measure();
+        self.fixed.push(Fixed {
+            inserted: self.symbols.len(),
+            erased,
+        });
     }
 
     /// Whether `a` is kept if `a` and its successor `b` start at the same address
@@ -437,7 +387,7 @@ impl Tree {
             (0, 1..) => return false,
             _ => {}
         }
-        let (one, other) = (&self.labels[a as usize], &self.labels[b as usize]);
+        let (one, other) = (&self.symbols[a as usize], &self.symbols[b as usize]);
         if one.kind != other.kind {
             if one.kind == NOTYPE {
                 return false;
@@ -453,15 +403,15 @@ impl Tree {
             return one.binding == GLOBAL;
         }
         // Usually the same symbol in two tables: then nothing needs demangling.
-        let name = |label: &Label| &self.names[label.name.clone()];
-        if one.form != other.form || name(one) != name(other) {
+        let (name, form) = (self.names.get(one.name), one.form);
+        if form != other.form || !self.names.is(other.name, name) {
             let underscores = |name: &[u8]| name.iter().take_while(|&&c| c == b'_').count();
             let rank = |name: &[u8]| (std::cmp::Reverse(underscores(name)), name.len());
             let (a, b) = (rank(self.name(a)), rank(self.name(b)));
             if a != b {
                 return a > b;
             }
-        } else if memchr::memmem::find(name(one), b"SyS").is_none() {
+        } else if form == Form::Raw && name.starts_with(b"_") && !has_marker(name) {
             return true;
         }
         let name = self.name(a);
@@ -469,89 +419,22 @@ impl Tree {
     }
 }
 
+/// Whether a name contains `SyS`; one that does not, does not start with it when demangled.
+fn has_marker(name: &[u8]) -> bool {
+    memchr::memchr_iter(b'y', name).any(|at| {
+        let around = at.checked_sub(1).and_then(|start| name.get(start..at + 2));
+        around == Some(b"SyS")
+    })
+}
+
 /// A name from a symbol table, as displayed by perf.
 fn shown(raw: &[u8]) -> Vec<u8> {
     let raw = &raw[..raw.len().min(NAME_MAX)];
     match std::str::from_utf8(raw) {
-        Ok(text) => names::demangle_or_keep(text).into_bytes(),
+        Ok(text) => demangling::demangle_or_keep(text).into_bytes(),
         Err(_) => raw.to_vec(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(start: u64, end: u64, name: &str) -> Entry<'_> {
-        Entry {
-            start,
-            end,
-            binding: GLOBAL,
-            kind: 2,
-            name: Name::Raw(name.as_bytes()),
-        }
-    }
-
-    /// Checks that no red node has a red child and that all paths have the same number of black
-    /// nodes.
-    fn black_height(tree: &Tree, at: u32) -> usize {
-        if at == NIL {
-            return 1;
-        }
-        let Node {
-            left, right, red, ..
-        } = tree.nodes[at as usize];
-        for child in [left, right] {
-            assert!(!(red && tree.is_red(child)));
-            assert!(child == NIL || tree.nodes[child as usize].parent == at);
-        }
-        let height = black_height(tree, left);
-        assert_eq!(height, black_height(tree, right));
-        height + usize::from(!red)
-    }
-
-    #[test]
-    fn the_tree_stays_balanced() {
-        let mut tree = Tree::new();
-        let mut state: u64 = 7;
-        let mut alive = Vec::new();
-        for step in 0..2000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            let random = state >> 33;
-            if step % 3 == 2 {
-                let at = alive.swap_remove(random as usize % alive.len());
-                tree.erase(at);
-            } else {
-                let start = random % 500;
-                alive.push(tree.insert(entry(start, start, "x")));
-            }
-            black_height(&tree, tree.root);
-            let order = tree.in_order();
-            assert_eq!(order.len(), alive.len());
-            assert!(order.is_sorted_by_key(|&at| tree.nodes[at as usize].start));
-        }
-    }
-
-    #[test]
-    fn ends_are_filled_in_and_of_duplicates_the_better_name_stays() {
-        let mut tree = Tree::new();
-        tree.insert(entry(0x10, 0x10, "label"));
-        tree.insert(entry(0x40, 0x50, "__poll"));
-        tree.insert(Entry {
-            binding: WEAK,
-            ..entry(0x40, 0x50, "poll_weak")
-        });
-        tree.insert(entry(0x40, 0x50, "poll"));
-        tree.insert(entry(0x60, 0x60, "last"));
-        tree.fix();
-        let mut name = |at| {
-            tree.find(at)
-                .map(|at| String::from_utf8_lossy(tree.name(at)).into_owned())
-        };
-        assert_eq!(name(0x3f).as_deref(), Some("label"));
-        assert_eq!(name(0x40).as_deref(), Some("poll"));
-        assert_eq!(name(0x50), None);
-        assert_eq!(name(0x1fff).as_deref(), Some("last"));
-        assert_eq!(name(0x2000), None);
-    }
-}
+mod tests;

@@ -28,11 +28,25 @@ impl Default for OutputOptions {
     }
 }
 
+impl OutputOptions {
+    /// For traces that can be made again: compresses at zstd's level 1, about three times as fast for
+    /// 2 to 17 % more bytes.
+    pub const fn fast() -> Self {
+        OutputOptions {
+            level: Some(1),
+            images_in_place: false,
+        }
+    }
+}
+
 /// The block writer.
 pub(crate) struct Output<W> {
     out: W,
     options: OutputOptions,
     compressor: zstd::bulk::Compressor<'static>,
+    /// Reused buffers: the compressed payload, and the block.
+    packed: Vec<u8>,
+    block: Vec<u8>,
     offset: u64,
     previous_index: u64,
     index_start: u64,
@@ -48,6 +62,8 @@ impl<W: Write> Output<W> {
             out,
             options,
             compressor: zstd::bulk::Compressor::new(options.level.unwrap_or(0))?,
+            packed: Vec::new(),
+            block: Vec::new(),
             offset: FILE_HEADER_BYTES,
             previous_index: 0,
             index_start: FILE_HEADER_BYTES,
@@ -96,15 +112,18 @@ impl<W: Write> Output<W> {
             return Err(WriteError::Failed);
         }
         WriteError::check("bytes in a block", payload.len(), BLOCK_BYTES_MAX)?;
-        let packed = match compress && self.options.level.is_some() {
-            true => Some(self.compressor.compress(payload)?),
-            false => None,
+        let is_packed = compress && self.options.level.is_some() && {
+            self.packed.clear();
+            let room = zstd::zstd_safe::compress_bound(payload.len());
+            self.packed.reserve(room);
+            self.compressor
+                .compress_to_buffer(payload, &mut self.packed)?;
+            shrinks(self.packed.len(), payload.len())
         };
-        let packed = packed.filter(|p| shrinks(p.len(), payload.len()));
-        let stored = packed.as_deref().unwrap_or(payload);
+        let stored = if is_packed { &self.packed } else { payload };
         let mut header = BlockHeader {
             block_type: (block_type as u16).into(),
-            flags: packed.as_ref().map_or(0, |_| FLAG_ZSTD).into(),
+            flags: if is_packed { FLAG_ZSTD } else { 0 }.into(),
             length: (stored.len() as u32).into(),
             plain_length: (payload.len() as u32).into(),
             count: count.into(),
@@ -116,16 +135,16 @@ impl<W: Write> Output<W> {
         let padding = &[0; 8][..(size - stored.len() as u64) as usize];
         self.failed = true;
         // In one write, without buffering: a recorder that is killed leaves complete blocks.
-        let mut block = Vec::with_capacity((BLOCK_HEADER_BYTES + size) as usize);
+        self.block.clear();
         for piece in [header.as_bytes(), stored, padding] {
-            block.extend_from_slice(piece);
+            self.block.extend_from_slice(piece);
         }
-        self.out.write_all(&block)?;
+        self.out.write_all(&self.block)?;
         self.out.flush()?;
         self.failed = false;
         let offset = self.offset;
         self.offset += BLOCK_HEADER_BYTES + size;
-        let (number, length) = (block_type as u16, stored.len() as u32);
+        let (number, length) = (block_type as u16, header.length.get());
         self.entries.push(Entry {
             offset,
             number,

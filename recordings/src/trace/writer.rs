@@ -40,6 +40,8 @@ pub struct TraceWriter<W: Write> {
     events: Vec<u8>,
     event_count: u32,
     chunk: Chunk,
+    /// A reused buffer for the payload of samples blocks.
+    payload: Vec<u8>,
     samples: u64,
 }
 
@@ -57,6 +59,15 @@ struct Chunk {
 }
 
 impl Chunk {
+    /// Starts the next block, with the same buffers.
+    fn clear(&mut self) {
+        self.encoder = Encoder::default();
+        self.records.clear();
+        self.literals.clear();
+        self.data.clear();
+        (self.count, self.data_bytes, self.weight) = (0, 0, 0);
+    }
+
     /// Must it be closed?
     fn is_full(&self) -> bool {
         let literals = self.data_bytes + self.literals.len() as u64;
@@ -88,6 +99,7 @@ impl<W: Write> TraceWriter<W> {
             events: Vec::new(),
             event_count: 0,
             chunk: Chunk::default(),
+            payload: Vec::new(),
             samples: 0,
         };
         writer.meta(meta)?;
@@ -271,17 +283,18 @@ impl<W: Write> TraceWriter<W> {
         if self.chunk.records.len() + self.chunk.literals.len() + HEAD_BYTES > BLOCK_BYTES_MAX {
             self.write_literals(0)?;
         }
-        let chunk = std::mem::take(&mut self.chunk);
-        let mut payload = Vec::new();
-        put(&mut payload, chunk.records.len() as u64);
-        put(&mut payload, chunk.data.len() as u64);
+        let (chunk, payload) = (&self.chunk, &mut self.payload);
+        payload.clear();
+        put(payload, chunk.records.len() as u64);
+        put(payload, chunk.data.len() as u64);
         for block in &chunk.data {
-            put(&mut payload, self.out.offset() - block);
+            put(payload, self.out.offset() - block);
         }
         payload.extend_from_slice(&chunk.records);
         payload.extend_from_slice(&chunk.literals);
-        self.out.block(BlockType::Samples, chunk.count, &payload)?;
-        Ok(())
+        let written = self.out.block(BlockType::Samples, chunk.count, payload);
+        self.chunk.clear();
+        written.map(drop)
     }
 }
 

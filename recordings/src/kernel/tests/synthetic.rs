@@ -12,6 +12,8 @@ pub(super) const FUNCTIONS: u64 = 600;
 const OFFSET: usize = 0x1000;
 /// Length of one name, too long for seven bits.
 pub(super) const LONG: usize = 300;
+/// A token of more than 16 bytes.
+const LONG_TOKEN: &str = "raw_spin_lock_irqsave";
 
 /// The properties of the image.
 #[derive(Clone, Copy)]
@@ -74,6 +76,7 @@ pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
         let kind = if n % 2 == 0 { 't' } else { 'T' };
         let name = match n {
             5 => "x".repeat(LONG),
+            6 => format!("get_{LONG_TOKEN}_{n}"),
             _ => format!("function_{n}"),
         };
         out.push((TEXT + 8 * n, kind, name));
@@ -116,11 +119,12 @@ fn data(shape: &Shape, symbols: &[(u64, char, String)]) -> Data {
     }
 }
 
-/// Tokens: one for each letter, two of several letters, and empty unused ones.
+/// Tokens: one for each letter, three of several letters, and empty unused ones.
 fn tokens() -> Vec<Vec<u8>> {
     let token = |byte: u8| match byte {
         1 => b"function_".to_vec(),
         2 => b"__st".to_vec(),
+        3 => LONG_TOKEN.into(),
         b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => vec![byte],
         _ => Vec::new(),
     };
@@ -133,6 +137,7 @@ pub(super) fn pack(kind: char, name: &str) -> Vec<u8> {
     let mut out = text
         .replace("function_", "\u{1}")
         .replace("__st", "\u{2}")
+        .replace(LONG_TOKEN, "\u{3}")
         .into_bytes();
     let len = out.len();
     let mut packed = match len {

@@ -4,9 +4,15 @@ use super::super::lines_among;
 use super::*;
 use object::elf::FileHeader64;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use unwind_sim_unwind::image::Owner;
 
 type Elf64 = FileHeader64<Endianness>;
+
+fn owned(bytes: &[u8]) -> Owner {
+    Arc::new(bytes.to_vec())
+}
 
 fn program(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
@@ -23,7 +29,7 @@ fn at(lines: &mut Lines, offset: u64) -> Option<(String, u32)> {
 
 #[test]
 fn of_rows_at_one_address_the_last_holds() {
-    let mut lines = lines_among::<Elf64>(&[&program("root/tchain_fp")], b"").expect("lines");
+    let mut lines = lines_among::<Elf64>(&[owned(&program("root/tchain_fp"))], b"").expect("lines");
     let mut line = |offset| at(&mut lines, offset).map(|(_, line)| line);
     let found = [0x11e0, 0x11ec, 0x11ed, 0x1233, 0x1234, 0x1244].map(&mut line);
     assert_eq!(found, [10, 10, 11, 14, 15, 12].map(Some));
@@ -38,20 +44,21 @@ fn of_rows_at_one_address_the_last_holds() {
 fn a_file_without_lines_has_none() {
     let address = |address| SourceLine::NoLines { address };
     // In a program with fixed addresses, code is at its offset plus 0x400000; all else is unknown.
-    let mut none = lines_among::<Elf64>(&[&program("opt/fields")], b"").expect("a file");
+    let mut none = lines_among::<Elf64>(&[owned(&program("opt/fields"))], b"").expect("a file");
     assert_eq!(none.at(0x1011), address(0x401011));
     assert_eq!(none.at(0x7fff_0000), address(0x7fff_0000));
     let bytes = program("root/deep");
-    let mut another = lines_among::<Elf64>(&[&bytes], b"another build id").expect("a file");
+    let mut another = lines_among::<Elf64>(&[owned(&bytes)], b"another build id").expect("a file");
     assert_eq!(another.at(0x12f0), address(0x12f0));
-    assert!(lines_among::<Elf64>(&[b"no ELF"], b"").is_none());
+    assert!(lines_among::<Elf64>(&[owned(b"no ELF")], b"").is_none());
 }
 
 #[test]
 fn damaged_lines_have_an_answer() {
     let begin = Instant::now();
     let whole = program("root/deep");
-    let table = Parts::<'_, Elf64>::parse(&whole).expect("ELF");
+    let file = owned(&whole);
+    let table = Parts::<'_, Elf64>::parse(&file).expect("ELF");
     let (_, section) = table.section(b".debug_line").expect("lines");
     let (start, size) = section.file_range(table.endian).expect("bytes");
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -64,7 +71,7 @@ fn damaged_lines_have_an_answer() {
             let place = start + (state >> 33) % size;
             bytes[place as usize] = (state >> 25) as u8;
         }
-        if let Some(mut lines) = lines_among::<Elf64>(&[&bytes], b"") {
+        if let Some(mut lines) = lines_among::<Elf64>(&[owned(&bytes)], b"") {
             assert!(lines.sequences.len() <= size as usize);
             for offset in (0x1000..0x1480).step_by(7) {
                 let _ = lines.at(offset);
