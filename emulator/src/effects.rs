@@ -6,7 +6,7 @@ use crate::operands::register;
 use crate::processor::Processor;
 use crate::state::reg;
 use iced_x86::{
-    Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+    Code, Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use std::ops::Range;
 
@@ -17,6 +17,23 @@ pub struct Effects {
     pub registers: u16,
     /// Memory that it may write.
     pub stores: Stores,
+    /// What it does with rsp, if that is all that it does.
+    pub stack: Stack,
+}
+
+/// An instruction that does one thing with rsp.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stack {
+    /// Any other instruction, also one that moves rsp in another way.
+    Other,
+    /// It pushes a general register, by its hardware number.
+    Push(u8),
+    /// It pops a general register other than rsp.
+    Pop(u8),
+    /// It adds a constant.
+    Add(i32),
+    /// It copies rsp to rbp.
+    ToFramePointer,
 }
 
 /// Memory that an instruction may write.
@@ -90,6 +107,7 @@ impl Operand {
 const ANYTHING: Effects = Effects {
     registers: u16::MAX,
     stores: Stores::Anything,
+    stack: Stack::Other,
 };
 
 /// What the instruction at the start of `bytes`, located at `rip`, may change on `processor`.
@@ -119,7 +137,35 @@ pub fn effects(
         (Some(memory), None, None) => operand(&insn, memory.memory_size().size()),
         _ => Stores::Anything,
     };
-    Effects { registers, stores }
+    Effects {
+        registers,
+        stores,
+        stack: stack(&insn),
+    }
+}
+
+fn stack(insn: &Instruction) -> Stack {
+    let (first, second) = (insn.op0_register(), insn.op1_register());
+    let constant = match insn.code() {
+        Code::Push_r64 => return Stack::Push(register(first)),
+        Code::Pop_r64 if first != Register::RSP => return Stack::Pop(register(first)),
+        Code::Mov_r64_rm64 | Code::Mov_rm64_r64
+            if (first, second) == (Register::RBP, Register::RSP) =>
+        {
+            return Stack::ToFramePointer;
+        }
+        _ if first != Register::RSP => None,
+        Code::Add_rm64_imm8 | Code::Add_rm64_imm32 => Some(insn.immediate(1) as i64),
+        Code::Sub_rm64_imm8 | Code::Sub_rm64_imm32 => (insn.immediate(1) as i64).checked_neg(),
+        Code::Lea_r64_m
+            if insn.memory_base() == Register::RSP && insn.memory_index() == Register::None =>
+        {
+            Some(insn.memory_displacement64() as i64)
+        }
+        _ => None,
+    };
+    let constant = constant.and_then(|constant| i32::try_from(constant).ok());
+    constant.map_or(Stack::Other, Stack::Add)
 }
 
 fn writes(access: OpAccess) -> bool {

@@ -17,13 +17,14 @@ mod wrong;
 
 use super::blocks::PlaceOf;
 use super::claim::{self, Claim, Judged, Parts};
-use super::code::{Code, NO_STORES, NONE, Tables, UNWINDERS_MAX};
+use super::code::{Code, NO_EFFECT, Tables};
 use super::findings::{Finding, Findings};
 use super::frames::wrong_in;
 use super::generated::{Function, Generated};
 use super::images::Images;
 use super::marks::Marks;
 use super::memory::MemoryUse;
+use super::numbered::{NONE, UNWINDERS_MAX};
 use super::places::{PlaceId, Places};
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
@@ -243,6 +244,7 @@ impl<'a> Checker<'a> {
         self.end_run();
         let truth = self.stats();
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
+        let findings = self.findings.bytes();
         let found = self.findings.finish();
         for (which, tally) in tallies.iter_mut().enumerate() {
             tally.checked = self.checked - tally.no_table;
@@ -251,7 +253,7 @@ impl<'a> Checker<'a> {
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
         }
         let mut memory = self.code.memory();
-        memory.findings += self.findings.bytes();
+        memory.findings += findings;
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
         memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
@@ -389,23 +391,23 @@ impl Observer for Checker<'_> {
 
     #[inline(always)]
     fn before(&mut self, core: &Core, insn: &Executed) {
-        match self.run.goes_on(insn.index) {
+        match self.run.goes_on() {
             true => self.go_on(core, insn),
-            false => self.begin(core, insn),
+            false => self.begin(core, insn, true),
         }
     }
 
     #[inline(always)]
     fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
         match self.run.is_active() {
-            true => self.number += 1,
+            true => self.executed(),
             false => self.end(core, insn, next),
         }
     }
 
     #[inline(always)]
     fn next_wanted(&mut self, insn: &Executed) -> usize {
-        self.next_store(insn.index)
+        self.next_effect(insn.index)
     }
 
     fn stopped(&mut self, insn: &Executed, left: u64) {
@@ -414,9 +416,9 @@ impl Observer for Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// An instruction that is not in a run is about to be executed.
+    /// An instruction that is not in a run is about to be executed. It may start one if `may_run`.
     #[inline(never)]
-    fn begin(&mut self, core: &Core, insn: &Executed) {
+    fn begin(&mut self, core: &Core, insn: &Executed, may_run: bool) {
         self.end_run();
         let known = match self.code.known(insn.index) {
             Some(known) if known.claims != NONE => known,
@@ -428,13 +430,13 @@ impl Checker<'_> {
                 }
             }
         };
-        let (set, writes, stores) = (known.claims, known.writes, known.stores());
+        let (set, writes, effect) = (known.claims, known.writes, known.effect());
         self.class = known.class;
         self.index = insn.index;
         let same = set == self.last_set && self.changed & self.depends == 0;
         if same || self.judge(core, insn.rip, set) {
-            if self.last_set == set && self.start_run(insn.index) {
-                return self.before(core, insn);
+            if may_run && self.last_set == set && self.start_run(insn.index) {
+                return self.go_on(core, insn);
             }
             self.checked += 1;
             if self.wrong | self.no_table != 0 {
@@ -445,8 +447,8 @@ impl Checker<'_> {
             self.walk(core, insn.rip);
         }
         self.changed = Parts::from(writes);
-        if stores != NO_STORES {
-            self.about_to_store(core, insn.rip, set, stores);
+        if effect != NO_EFFECT {
+            self.about_to_store(core, insn.rip, set, effect);
         } else if self.changed & claim::RSP != 0 {
             self.about_to_push(core, set);
         }
@@ -509,7 +511,7 @@ impl Checker<'_> {
             Insn::Ret | Insn::JumpIndirect => {
                 let rewritten = stats.rewritten != before.rewritten;
                 if switches || rewritten || departures.is_leaving(number) {
-                    departures.leave(function, &after);
+                    self.findings.leave(function, &after);
                 }
             }
             _ => {}

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use unwind_sim_emulator::AddressSpace;
+use unwind_sim_emulator::effects::Stack;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
@@ -46,6 +47,11 @@ pub(super) const PART_OF: [Parts; 16] = {
     parts[4] = RSP;
     parts
 };
+
+/// The hardware numbers of the callee-saved registers, in their order, and of rsp and rbp.
+pub(super) const SAVED_NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
+const RSP_NUMBER: u8 = 4;
+const RBP_NUMBER: u8 = 5;
 
 /// What is claimed about a callee-saved register of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,7 +99,7 @@ pub(super) enum Claim {
 /// The last checked claim of an unwinder and its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
-    /// The number of the claim in [`super::code::Code::claims`]; [`super::code::NONE`] if there is
+    /// The number of the claim in [`super::code::Code::claims`]; [`super::numbered::NONE`] if there is
     /// none.
     pub(super) claim: u32,
     pub(super) wrong: Wrong,
@@ -108,7 +114,7 @@ pub(super) struct Judged {
 impl Judged {
     /// Nothing is known.
     pub(super) const NOTHING: Judged = Judged {
-        claim: super::code::NONE,
+        claim: super::numbered::NONE,
         wrong: 0,
         cfa: 0,
         lowest: u64::MAX,
@@ -243,6 +249,53 @@ impl Simple {
         is_part.then(|| self.claimed())
     }
 
+    /// Whether its outcome is that of `next`, the claims after an instruction that does `stack` with
+    /// rsp, writes the registers `writes`, and stores to no slot that the claims name. Then the CFA is
+    /// the same, too.
+    pub(super) fn becomes(&self, next: &Simple, stack: Stack, writes: Parts) -> bool {
+        let by_rsp = self.base == RSP_NUMBER;
+        let moved = match stack {
+            Stack::Push(_) => 8,
+            Stack::Pop(_) => -8,
+            Stack::Add(constant) => constant.wrapping_neg(),
+            Stack::ToFramePointer | Stack::Other => 0,
+        };
+        let same_cfa = match stack {
+            _ if self.ends_at_zero != next.ends_at_zero => false,
+            Stack::ToFramePointer if by_rsp && next.base == RBP_NUMBER => {
+                !next.ends_at_zero && next.offset == self.offset
+            }
+            _ if next.base != self.base => false,
+            _ if by_rsp => {
+                let is_known = stack != Stack::Other || writes & RSP == 0;
+                is_known && self.offset.checked_add(moved) == Some(next.offset)
+            }
+            _ => next.offset == self.offset && writes & PART_OF[self.base as usize] == 0,
+        };
+        // Of a register that is pushed: right if the register was right before.
+        let pairs = self.saved.iter().zip(&next.saved).enumerate();
+        same_cfa
+            && self.ra == next.ra
+            && pairs.fold(true, |all, (index, (&old, &new))| {
+                let is_written = writes & 1 << index != 0;
+                let number = SAVED_NUMBERS[index] as u8;
+                all && match (old, new) {
+                    (Saved::Same, Saved::Same) => !is_written,
+                    (Saved::Same, Saved::At(slot)) => {
+                        by_rsp
+                            && stack == Stack::Push(number)
+                            && next.offset.checked_neg() == Some(slot)
+                    }
+                    (Saved::At(slot), Saved::Same) => {
+                        by_rsp
+                            && stack == Stack::Pop(number)
+                            && self.offset.checked_neg() == Some(slot)
+                    }
+                    (old, new) => old == new,
+                }
+            })
+    }
+
     /// Like [`Simple::judge`], after the check of `before` for the same unwinder in the same frame.
     /// Since then `changed` may have changed, but no slot.
     pub(super) fn judge_again(
@@ -294,10 +347,9 @@ impl Simple {
         memory: &AddressSpace,
         caller: &Held,
     ) -> bool {
-        const NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
         match self.saved[index] {
             Saved::Nothing => true,
-            Saved::Same => gpr(NUMBERS[index]) == caller.saved[index],
+            Saved::Same => gpr(SAVED_NUMBERS[index]) == caller.saved[index],
             Saved::At(offset) => {
                 let address = cfa.wrapping_add_signed(offset.into());
                 memory.read_u64(address) == Ok(caller.saved[index])

@@ -2,17 +2,19 @@
 //! the claims of every unwinder's row at it. It is looked up once for each block of code (`blocks`),
 //! however many processes execute it.
 
+mod runs;
+
 use super::blocks::{Blocks, PlaceOf};
-use super::claim::{Claim, PART_OF, Parts, RSP, Wrong};
+use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::findings::Confirmed;
 use super::marks::Marks;
 use super::memory::{MemoryUse, list_bytes};
-use super::numbered::{Numbered, grow_tight, push_tight};
+use super::numbered::{NONE, Numbered, UNWINDERS_MAX, grow_tight, push_tight};
 use super::places::{PlaceId, Places};
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use std::ops::Range;
-use unwind_sim_emulator::effects::{Stores, effects};
+use unwind_sim_emulator::effects::{Stack, Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_record::jit;
@@ -24,19 +26,16 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::step::find_row;
 
-/// The maximum number of unwinders in a run.
-pub const UNWINDERS_MAX: usize = 8;
-/// Stands for no number.
-pub(super) const NONE: u32 = u32::MAX;
-
 /// What is known about an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     /// The claims of the unwinders' rows, as a number in [`Code::sets`]; [`NONE`] if not looked up.
     pub(super) claims: u32,
     /// For a call, the number of the claims at its return address ([`Code::returns`]). For other
-    /// instructions, the number of what it stores ([`Code::stores`]).
+    /// instructions, the number of what it does with memory and rsp ([`Code::effect`]).
     more: u32,
+    /// The last repeat that begins with it, in [`super::repeats`]; [`NONE`] if there is none.
+    repeat: u32,
     /// What it may change, except memory: the lower bits of [`Parts`].
     pub(super) writes: u8,
     /// The length of the [run](Code::run) that starts with it plus 1; 0 if not computed.
@@ -44,23 +43,24 @@ pub(super) struct Known {
     pub(super) class: Insn,
 }
 
-const _: () = assert!(size_of::<Known>() == 12);
+const _: () = assert!(size_of::<Known>() == 16);
 
 impl Known {
     /// An instruction that was not looked up.
     const NOTHING: Known = Known {
         claims: NONE,
-        more: NO_STORES,
+        more: NO_EFFECT,
+        repeat: NONE,
         writes: 0,
         run: 0,
         class: Insn::Other,
     };
 
-    /// The number of what it stores.
+    /// The number of what it does with memory and rsp.
     #[inline(always)]
-    pub(super) fn stores(&self) -> u32 {
+    pub(super) fn effect(&self) -> u32 {
         match self.class {
-            Insn::Call { .. } => NO_STORES,
+            Insn::Call { .. } => NO_EFFECT,
             _ => self.more,
         }
     }
@@ -75,9 +75,17 @@ impl Known {
     }
 }
 
-/// The number of [`Stores::Nothing`].
-pub(super) const NO_STORES: u32 = 0;
-/// Added to the number of what the first instruction of a function stores that registers unwind
+/// What an instruction does with memory and rsp.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Effect {
+    pub(super) stores: Stores,
+    pub(super) stack: Stack,
+}
+
+/// The number of the effect of an instruction that stores nothing, and does not move rsp by a
+/// constant.
+pub(super) const NO_EFFECT: u32 = 0;
+/// Added to the number of the effect of the first instruction of a function that registers unwind
 /// tables.
 pub(super) const HOOK: u32 = 1 << 31;
 
@@ -119,6 +127,8 @@ pub(super) struct Met {
     is_single: bool,
     generation: u64,
     confirmed: Confirmed,
+    /// The repeats whose outcomes are all among these.
+    repeats: Confirmed,
     /// By number in [`Code::returns`], a bit for each call that was executed.
     called: Vec<u64>,
 }
@@ -132,6 +142,7 @@ impl Default for Met {
             is_single: false,
             generation: 0,
             confirmed: Confirmed::default(),
+            repeats: Confirmed::default(),
             called: Vec::new(),
         }
     }
@@ -152,7 +163,7 @@ pub(super) struct Code {
     returns_by_address: HashMap<(u64, PlaceId, PlaceId), u32>,
     sets: Numbered<Set>,
     claims: Numbered<Claim>,
-    stores: Numbered<Stores>,
+    effects: Numbered<Effect>,
     addresses: Marks<PlaceId>,
     info: InstructionInfoFactory,
 }
@@ -203,9 +214,12 @@ pub(super) fn is_missing(reason: &Reason) -> bool {
 
 impl Code {
     pub(super) fn new() -> Code {
-        let mut stores = Numbered::new();
-        let nothing = stores.number(Stores::Nothing);
-        debug_assert_eq!(nothing, NO_STORES);
+        let mut effects = Numbered::new();
+        let nothing = effects.number(Effect {
+            stores: Stores::Nothing,
+            stack: Stack::Other,
+        });
+        debug_assert_eq!(nothing, NO_EFFECT);
         Code {
             met: Met::default(),
             instructions: Vec::new(),
@@ -216,7 +230,7 @@ impl Code {
             returns_by_address: HashMap::new(),
             sets: Numbered::new(),
             claims: Numbered::new(),
-            stores,
+            effects,
             addresses: Marks::new(),
             info: InstructionInfoFactory::new(),
         }
@@ -253,10 +267,13 @@ impl Code {
         self.claims.get(id).unwrap_or(&Claim::Missing)
     }
 
-    /// What an instruction stores.
+    /// What an instruction does with memory and rsp.
     #[inline]
-    pub(super) fn stores(&self, id: u32) -> Stores {
-        self.stores.get(id).copied().unwrap_or(Stores::Anything)
+    pub(super) fn effect(&self, id: u32) -> Effect {
+        self.effects.get(id).copied().unwrap_or(Effect {
+            stores: Stores::Anything,
+            stack: Stack::Other,
+        })
     }
 
     /// The memory used.
@@ -265,7 +282,7 @@ impl Code {
         let findings = list_bytes(&self.findings) + list_bytes(&self.findings_behind);
         let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
         MemoryUse {
-            known: lists + returns + self.stores.bytes(),
+            known: lists + returns + self.effects.bytes(),
             findings,
             claims: self.sets.bytes() + self.claims.bytes(),
             met: self.addresses.bytes(),
@@ -339,76 +356,6 @@ impl Code {
         self.instructions.get_mut(at)
     }
 
-    /// The index of the instruction after that at `index`, in the current block. An instruction of
-    /// two operations has the index of the second one.
-    #[inline]
-    pub(super) fn next_index(&self, index: u32) -> u32 {
-        let at = self.met.current as usize + index as usize + 1;
-        let is_first = self.instructions.get(at).is_some_and(|k| k.claims == NONE);
-        index + 1 + u32::from(is_first)
-    }
-
-    /// The number of instructions from that at `index` on, in the current block, that all have its
-    /// outcome: they have the same claims, which depend on no register that one of them but the
-    /// last writes, and they neither move rsp, nor transfer control, nor store anywhere but to an
-    /// operand.
-    #[inline]
-    pub(super) fn run(&mut self, index: u32) -> u32 {
-        let run = self.known(index).map_or(1, |known| known.run);
-        match run {
-            0 => self.find_run(index),
-            run => u32::from(run) - 1,
-        }
-    }
-
-    /// The instructions from that at `index` on, at most `most`, up to the next one that stores: the
-    /// index of the last one, and their number. They are in one [run](Code::run).
-    #[inline]
-    pub(super) fn to_store(&self, index: u32, most: u32) -> (u32, u32) {
-        let (mut last, mut count) = (index, 1);
-        while count < most {
-            let next = self.next_index(last);
-            let known = self.instructions.get((self.met.current + next) as usize);
-            if known.is_none_or(|known| known.more != NO_STORES) {
-                break;
-            }
-            (last, count) = (next, count + 1);
-        }
-        (last, count)
-    }
-
-    #[cold]
-    fn find_run(&mut self, index: u32) -> u32 {
-        let first = self.met.current as usize + index as usize;
-        let set = self.instructions[first].claims;
-        let Some(&Set { depends, .. }) = self.sets.get(set) else {
-            return 0;
-        };
-        let (mut len, mut at) = (0, index);
-        while at < self.met.operations && len < u32::from(u8::MAX) - 1 {
-            let known = &self.instructions[self.met.current as usize + at as usize];
-            let is_quiet = known.claims == set
-                && matches!(known.class, Insn::Other | Insn::Jump)
-                && Parts::from(known.writes) & RSP == 0
-                && known.stores() & HOOK == 0
-                && matches!(self.stores(known.stores()), Stores::Nothing | Stores::At(_));
-            if known.claims == NONE {
-                // What follows has not been executed yet.
-                return len;
-            }
-            if !is_quiet {
-                break;
-            }
-            len += 1;
-            if Parts::from(known.writes) & depends != 0 {
-                break;
-            }
-            at = self.next_index(at);
-        }
-        self.instructions[first].run = len as u8 + 1;
-        len
-    }
-
     /// The last wrong outcome of an instruction of the current block, and those that were met in
     /// this address space.
     #[inline]
@@ -416,6 +363,15 @@ impl Code {
         let at = self.met.current as usize + index as usize;
         let last = self.findings.get(at);
         (last.copied().unwrap_or(NONE), &self.met.confirmed)
+    }
+
+    /// The last repeat that begins with an instruction of the current block, and the repeats that can
+    /// be counted in this address space.
+    #[inline]
+    pub(super) fn repeats_mut(&mut self, index: u32) -> Option<(&mut u32, &mut Confirmed)> {
+        let at = self.met.current as usize + index as usize;
+        let known = self.instructions.get_mut(at)?;
+        Some((&mut known.repeat, &mut self.met.repeats))
     }
 
     /// Like [`Code::findings`], to add an outcome. That of an instruction by itself is looked up
@@ -472,10 +428,17 @@ impl Code {
         let claims = self.claims_at(insn.rip, tables, true);
         let more = match class {
             Insn::Call { len, .. } => self.claims_behind(insn.rip.wrapping_add(len.into()), tables),
-            _ => self.stores.number(effects.stores) | if is_hook { HOOK } else { 0 },
+            _ => {
+                let effect = Effect {
+                    stores: effects.stores,
+                    stack: effects.stack,
+                };
+                self.effects.number(effect) | if is_hook { HOOK } else { 0 }
+            }
         };
         let known = Known {
             claims,
+            repeat: NONE,
             writes: writes as u8,
             run: 0,
             class,
@@ -569,9 +532,15 @@ impl Code {
 }
 
 impl Met {
+    /// Whether the current block is an instruction by itself.
+    pub(super) fn is_single(&self) -> bool {
+        self.is_single
+    }
+
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        list_bytes(&self.blocks) + self.confirmed.bytes() + list_bytes(&self.called)
+        let sets = self.confirmed.bytes() + self.repeats.bytes();
+        list_bytes(&self.blocks) + sets + list_bytes(&self.called)
     }
 }
 

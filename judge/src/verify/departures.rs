@@ -6,6 +6,7 @@
 //! loaded so that frames are left, or a modified return address is used, and after the jump the
 //! registers are those that the row gave.
 
+use super::repeats::Repeats;
 use crate::check::Contradiction;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -19,11 +20,24 @@ const GIVEN_MAX: usize = 4096;
 /// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: u64 = 64;
 
-/// A wrong outcome.
+/// Wrong outcomes that were met.
+#[derive(Clone, Copy)]
+pub(super) enum Met {
+    /// One, by its number.
+    Outcome(u32),
+    /// Those of a repeat.
+    Repeat(u32),
+}
+
+/// Wrong outcomes of one call of a function.
 struct Seen {
-    outcome: u32,
+    met: Met,
     activation: Activation,
+    /// The number of the first instruction.
     number: u64,
+    /// How many of them are forgotten, and how many are not.
+    forgotten: u32,
+    left: u32,
 }
 
 /// The number of the instruction that called the frame's function.
@@ -33,6 +47,8 @@ pub(super) type Activation = Option<u64>;
 #[derive(Default)]
 pub(super) struct Departures {
     seen: VecDeque<Seen>,
+    /// The number of outcomes that `seen` has.
+    count: usize,
     /// By outcome, what the row gave when it was first met.
     given: HashMap<u32, Vec<(Reg, u64)>>,
     /// By outcome, how often its function then left as its row says.
@@ -65,14 +81,47 @@ impl Departures {
     /// Records that an outcome was met in the frame of a function.
     #[inline]
     pub(super) fn meet(&mut self, outcome: u32, activation: Activation, number: u64) {
-        if self.seen.len() == SEEN_MAX {
-            self.seen.drain(..SEEN_MAX / 2);
-        }
+        self.meet_all((Met::Outcome(outcome), 1), activation, number);
+    }
+
+    /// Records that so many outcomes were met, at instructions from `number` on.
+    #[inline]
+    pub(super) fn meet_all(
+        &mut self,
+        (met, count): (Met, usize),
+        activation: Activation,
+        number: u64,
+    ) {
         self.seen.push_back(Seen {
-            outcome,
+            met,
             activation,
             number,
+            forgotten: 0,
+            left: count as u32,
         });
+        self.count += count;
+        if self.count > SEEN_MAX {
+            self.forget();
+        }
+    }
+
+    /// Forgets the first outcomes.
+    #[cold]
+    fn forget(&mut self) {
+        while self.count > SEEN_MAX {
+            self.count -= SEEN_MAX / 2;
+            let mut left = SEEN_MAX / 2;
+            while let Some(seen) = self.seen.front_mut() {
+                let these = left.min(seen.left as usize);
+                seen.forgotten += these as u32;
+                seen.left -= these as u32;
+                left -= these;
+                if seen.left > 0 {
+                    break;
+                }
+                self.seen.pop_front();
+            }
+        }
     }
 
     /// Records that instruction `number` of a function loaded rsp so that frames are left.
@@ -87,11 +136,12 @@ impl Departures {
     }
 
     /// Records that `function` has left by a jump; `after` is the state after it.
-    pub(super) fn leave(&mut self, function: Activation, after: &Cpu) {
+    pub(super) fn leave(&mut self, function: Activation, after: &Cpu, repeats: &Repeats) {
         let (loader, load) = self.leaving.take().unwrap_or((None, u64::MAX));
         let is_met = |seen: &Seen| {
             let activation = seen.activation;
             let is_its = activation.is_some() && [function, loader].contains(&activation);
+            // A load is in no repeat.
             is_its || seen.number > load
         };
         let value = |reg| match reg {
@@ -103,18 +153,32 @@ impl Departures {
             }
         };
         let Departures {
-            seen, given, left, ..
+            seen,
+            count,
+            given,
+            left,
+            ..
         } = self;
+        let mut meet = |outcome: u32| {
+            let known = given.get(&outcome);
+            if known.is_some_and(|g| g.iter().all(|&(reg, given)| value(reg) == Some(given))) {
+                given.remove(&outcome);
+                left.insert(outcome, 1);
+            } else if let Some(count) = left.get_mut(&outcome) {
+                *count += 1;
+            }
+        };
         seen.retain(|seen| {
             if !is_met(seen) {
                 return true;
             }
-            let known = given.get(&seen.outcome);
-            if known.is_some_and(|g| g.iter().all(|&(reg, given)| value(reg) == Some(given))) {
-                given.remove(&seen.outcome);
-                left.insert(seen.outcome, 1);
-            } else if let Some(count) = left.get_mut(&seen.outcome) {
-                *count += 1;
+            *count -= seen.left as usize;
+            match seen.met {
+                Met::Outcome(outcome) => meet(outcome),
+                Met::Repeat(id) => {
+                    let all = repeats.outcomes(id).iter().copied();
+                    all.skip(seen.forgotten as usize).for_each(&mut meet);
+                }
             }
             false
         });

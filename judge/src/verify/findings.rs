@@ -1,16 +1,17 @@
 //! The findings, each stored once, with its count and its first place.
 
 use super::claim::{MISREAD, NOTHING, Wrong};
-use super::code::{NONE, UNWINDERS_MAX};
-use super::departures::{Activation, Departures};
+use super::departures::{Activation, Departures, Met};
 use super::log::Log;
 use super::memory::list_bytes;
-use super::numbered::{grow_tight, push_tight};
+use super::numbered::{NONE, UNWINDERS_MAX, grow_tight, push_tight};
 use super::places::PlaceId;
+use super::repeats::{Key as RepeatKey, Repeats};
 use crate::check::{Class, Contradiction};
 use hashbrown::{HashMap, HashSet};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::truth::Cpu;
 
 /// The check that found a contradiction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -111,6 +112,7 @@ pub(super) struct Findings {
     walks: HashMap<(u8, Code, Reg, PlaceId, u64), u32>,
     /// The functions in which outcomes were met.
     pub(super) departures: Departures,
+    pub(super) repeats: Repeats,
 }
 
 /// A frame in which something is wrong.
@@ -204,9 +206,14 @@ impl Outcome {
 
     #[inline]
     fn again(&mut self) {
-        let (count, wrapped) = self.count.overflowing_add(1);
-        self.count = count;
-        self.count_high = self.count_high.wrapping_add(wrapped.into());
+        self.add(1);
+    }
+
+    #[inline]
+    fn add(&mut self, count: u64) {
+        let sum = self.count().wrapping_add(count);
+        self.count = sum as u32;
+        self.count_high = (sum >> 32) as u16;
     }
 
     fn count(&self) -> u64 {
@@ -221,6 +228,7 @@ impl Findings {
             log: Log::new(),
             walks: HashMap::new(),
             departures: Departures::default(),
+            repeats: Repeats::default(),
         }
     }
 
@@ -282,6 +290,35 @@ impl Findings {
         outcome.again();
         self.departures.meet(id, activation, number);
         outcome.what & BORNE_OUT != 0
+    }
+
+    /// Adds the repeat of `outcomes`, all of which were met before, to those that begin with `first`.
+    pub(super) fn add_repeat(
+        &mut self,
+        first: &mut u32,
+        what: (RepeatKey, u32),
+        outcomes: &[u32],
+    ) -> Option<u32> {
+        let is_wrong = |id: u32| self.outcomes[id as usize].what & BORNE_OUT != 0;
+        self.repeats.add(first, what, outcomes, is_wrong)
+    }
+
+    /// Counts all outcomes of a repeat. Returns the number of contradictions, by unwinder.
+    #[inline]
+    pub(super) fn count_repeat(
+        &mut self,
+        id: u32,
+        (activation, number): (Activation, u64),
+    ) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let count = self.repeats.outcomes(id).len();
+        let met = (Met::Repeat(id), count);
+        self.departures.meet_all(met, activation, number);
+        self.repeats.count(id)
+    }
+
+    /// Records that `function` has left by a jump; `after` is the state after it.
+    pub(super) fn leave(&mut self, function: Activation, after: &Cpu) {
+        self.departures.leave(function, after, &self.repeats);
     }
 
     /// Adds an outcome as the `last` one of its place, or counts one with the same content that
@@ -368,11 +405,20 @@ impl Findings {
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let walks = self.walks.allocation_size() + self.departures.bytes();
-        list_bytes(&self.outcomes) + self.log.bytes() + walks
+        list_bytes(&self.outcomes) + self.log.bytes() + walks + self.repeats.bytes()
     }
 
     /// All findings, by unwinder, check and address.
-    pub(super) fn finish(&self) -> Found {
+    pub(super) fn finish(&mut self) -> Found {
+        let Findings {
+            repeats, outcomes, ..
+        } = self;
+        for (id, count) in repeats.counts() {
+            for &outcome in repeats.outcomes(id) {
+                outcomes[outcome as usize].add(count);
+            }
+        }
+        *repeats = Repeats::default();
         let mut found = Found {
             all: Vec::new(),
             lost: [0; UNWINDERS_MAX],

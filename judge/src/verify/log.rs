@@ -4,7 +4,7 @@
 //! Shared content is stored once; addresses and values are stored as differences from the last
 //! ones, in LEB128. The log is written once for each new outcome, and read after the run.
 
-use super::code::NONE;
+use super::numbered::NONE;
 use super::numbered::{Numbered, reserve_tight};
 use super::places::PlaceId;
 use crate::check::Contradiction;

@@ -4,6 +4,11 @@ use super::memory::list_bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};
 
+/// The maximum number of unwinders in a run.
+pub const UNWINDERS_MAX: usize = 8;
+/// Stands for no number.
+pub(super) const NONE: u32 = u32::MAX;
+
 /// Interned values.
 pub(super) struct Numbered<T> {
     all: Vec<T>,

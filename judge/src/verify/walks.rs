@@ -2,8 +2,9 @@
 //! frames. A walk that goes wrong although all of its rows are right is a bug in unwind-sim.
 
 use super::claim::{self, Wrong};
-use super::code::{UNWINDERS_MAX, is_missing};
+use super::code::is_missing;
 use super::findings::Site;
+use super::numbered::UNWINDERS_MAX;
 use super::places::PlaceId;
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Walked, diagnose, end_code};

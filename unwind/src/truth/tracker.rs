@@ -150,6 +150,12 @@ impl Tracker {
         quick
     }
 
+    /// Up to where rsp may rise without leaving a frame.
+    #[inline]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Counts `count` instructions for which [`Tracker::step_quick`] would return true.
     pub fn step_many(&mut self, count: u64) {
         self.stats.instructions += count;
@@ -167,6 +173,12 @@ impl Tracker {
         let ends = segments.iter().skip(1).map(|s| s.first);
         let ends = ends.chain([self.chain.frames.len()]);
         segments.iter().zip(ends).map(|(s, end)| s.first..end)
+    }
+
+    /// Whether all frames are on one stack.
+    #[inline]
+    pub fn is_on_one_stack(&self) -> bool {
+        self.chain.segments.len() == 1
     }
 
     /// rsp where the chain continues on another stack, innermost first: interrupted by a signal, or

@@ -3,9 +3,10 @@
 use super::Checker;
 use crate::check::{Class, Contradiction, Subject};
 use crate::verify::claim::{self, Claim, Judged, Wrong};
-use crate::verify::code::{Known, NONE};
+use crate::verify::code::Known;
 use crate::verify::findings::{Check, Site};
 use crate::verify::frames::outer;
+use crate::verify::numbered::NONE;
 use crate::verify::walks::Window;
 use unwind_sim_emulator::Core;
 use unwind_sim_unwind::address::CodeAddress;

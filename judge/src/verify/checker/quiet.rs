@@ -1,17 +1,21 @@
-//! Runs of instructions that have the outcome of the first one: the claims are the same, and none
-//! of them writes a register that the claims name, moves rsp, or transfers control.
+//! Runs of instructions that have the outcome of the first one: the claims are the same, or say what
+//! the instruction before does with the stack, as after `push %rbx` or `sub $24, %rsp`.
 //!
-//! What a run may be is known before it is executed ([`Code::run`]), except where it stores. Its
-//! instructions are counted together, after the last one that was executed.
+//! What a run may be is known before it is executed ([`Code::run`]), except where it stores or moves
+//! rsp. Its instructions are counted together, after the last one that was executed.
 //!
 //! [`Code::run`]: crate::verify::code::Code::run
 
 use super::{Checker, claim};
-use crate::verify::code::NO_STORES;
+use crate::verify::claim::{Claim, SAVED_NUMBERS};
+use crate::verify::code::{Effect, NO_EFFECT};
 use crate::verify::findings::Check;
+use crate::verify::numbered::NONE;
+use crate::verify::repeats::Key;
 use unwind_sim_emulator::Core;
-use unwind_sim_emulator::effects::Stores;
+use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_emulator::machine::Executed;
+use unwind_sim_unwind::insn::Insn;
 
 /// The maximum number of wrong outcomes in a run.
 const OUTCOMES_MAX: usize = 64;
@@ -26,7 +30,14 @@ pub(super) struct Run {
     last: u32,
     /// The number of the first one.
     number: u64,
-    /// The wrong outcomes, by instruction, then by unwinder.
+    /// The slot of a push that the shadow stack does not know of yet, because it may still fault; 0
+    /// if there is none.
+    pushed: u64,
+    /// The slot of a push that stopped.
+    stopped: u64,
+    /// The repeat that it is, if it is executed to its end; [`NONE`] if there is none.
+    repeat: u32,
+    /// The wrong outcomes, by instruction, then by unwinder, if it is no repeat.
     outcomes: [u32; OUTCOMES_MAX],
 }
 
@@ -36,6 +47,9 @@ impl Run {
         started: 0,
         last: 0,
         number: 0,
+        pushed: 0,
+        stopped: 0,
+        repeat: NONE,
         outcomes: [0; OUTCOMES_MAX],
     };
 
@@ -45,15 +59,10 @@ impl Run {
         self.len != 0
     }
 
-    /// Whether the next instruction belongs to the run. Then it has started.
+    /// Whether the next instruction belongs to the run.
     #[inline(always)]
-    pub(super) fn goes_on(&mut self, index: u32) -> bool {
-        let goes_on = self.started < self.len;
-        self.started += u32::from(goes_on);
-        if goes_on {
-            self.last = index;
-        }
-        goes_on
+    pub(super) fn goes_on(&self) -> bool {
+        self.started < self.len
     }
 }
 
@@ -66,12 +75,57 @@ impl Checker<'_> {
             return false;
         }
         if self.wrong != 0 {
-            len = self.find_outcomes(index, len);
+            let judged = &self.judged;
+            let key = Key::new(self.wrong, |which| judged[which].wrong);
+            self.run.repeat = key.map_or(NONE, |key| self.find_repeat(index, key, len));
+            if self.run.repeat == NONE {
+                len = self.find_outcomes(index, len);
+            }
         }
         self.run.len = if len < 2 { 0 } else { len };
         self.run.started = 0;
         self.run.number = self.number;
+        if self.run.is_active() {
+            // The outcome is that of this instruction.
+            self.changed = 0;
+        }
         self.run.is_active()
+    }
+
+    /// The repeat of `len` instructions with these wrong outcomes, if it can be counted; [`NONE`]
+    /// otherwise.
+    #[inline]
+    fn find_repeat(&mut self, index: u32, key: Key, len: u32) -> u32 {
+        let Some((first, here)) = self.code.repeats_mut(index) else {
+            return NONE;
+        };
+        let known = self.findings.repeats.find(*first, key, len);
+        match known {
+            Some(id) if here.contains(id) => id,
+            known => self.add_repeat(index, (key, len), known),
+        }
+    }
+
+    /// Adds a repeat, or confirms one that another process has, if all of its outcomes were met.
+    #[cold]
+    #[inline(never)]
+    fn add_repeat(&mut self, index: u32, (key, len): (Key, u32), known: Option<u32>) -> u32 {
+        if self.find_outcomes(index, len) != len || self.code.met.is_single() {
+            return NONE;
+        }
+        let count = len as usize * self.wrong.count_ones() as usize;
+        let outcomes = &self.run.outcomes[..count];
+        let Some((first, here)) = self.code.repeats_mut(index) else {
+            return NONE;
+        };
+        let id = match known {
+            Some(id) if self.findings.repeats.outcomes(id) != outcomes => None,
+            Some(id) => Some(id),
+            None => self.findings.add_repeat(first, (key, len), outcomes),
+        };
+        let Some(id) = id else { return NONE };
+        here.insert(id);
+        id
     }
 
     /// Finds the wrong outcomes of at most `len` instructions. Returns for how many of them all were
@@ -98,17 +152,23 @@ impl Checker<'_> {
         len
     }
 
-    /// An instruction of a run is about to be executed. Its store may end the run.
+    /// An instruction of a run is about to be executed. It may end the run.
     #[inline(always)]
     pub(super) fn go_on(&mut self, core: &Core, insn: &Executed) {
         let Some(known) = self.code.known(insn.index) else {
             return;
         };
-        let (set, stores) = (known.claims, known.stores());
-        if stores == NO_STORES {
-            return;
+        let (set, effect) = (known.claims, known.effect());
+        let Effect { stores, stack } = self.code.effect(effect);
+        if effect != NO_EFFECT && !self.stays_in_frame(core, stack) {
+            self.end_run();
+            self.carry(set);
+            self.changed = 0;
+            return self.begin(core, insn, false);
         }
-        if let Stores::At(operand) = self.code.stores(stores) {
+        self.run.started += 1;
+        self.run.last = insn.index;
+        if let Stores::At(operand) = stores {
             let address = operand.address(core);
             let end = address.wrapping_add(operand.size.into());
             if self.slots.are_in(address, end) {
@@ -118,15 +178,52 @@ impl Checker<'_> {
         }
     }
 
-    /// The index of the next store of a run, or of its end; 0 if there is none. All before it is
-    /// counted as executed.
+    /// Whether the next instruction, which does this with rsp, leaves all frames as they are.
+    #[inline]
+    fn stays_in_frame(&mut self, core: &Core, stack: Stack) -> bool {
+        self.settle_push();
+        let rsp = core.state.gpr(4);
+        match stack {
+            Stack::Push(number) => {
+                let slot = rsp.wrapping_sub(8);
+                let saved = SAVED_NUMBERS.map(|number| core.state.gpr(number));
+                let value = core.state.gpr(number.into());
+                let is_plain = !self.slots.are_in(slot, rsp)
+                    && self
+                        .tracker
+                        .is_plain_push(slot, value, &saved, &mut &core.memory);
+                if is_plain {
+                    self.run.pushed = slot;
+                    self.slots.lower(slot);
+                }
+                is_plain
+            }
+            Stack::Pop(_) => rsp.wrapping_add(8) <= self.tracker.limit(),
+            Stack::Add(constant) => {
+                rsp.wrapping_add_signed(constant.into()) <= self.tracker.limit()
+            }
+            Stack::ToFramePointer | Stack::Other => true,
+        }
+    }
+
+    /// The last push of a run was executed.
     #[inline(always)]
-    pub(super) fn next_store(&mut self, index: u32) -> usize {
+    fn settle_push(&mut self) {
+        if self.run.pushed != 0 {
+            self.tracker.pushed(self.run.pushed);
+            self.run.pushed = 0;
+        }
+    }
+
+    /// The index of the next instruction of a run that stores or moves rsp, or of its end; 0 if there
+    /// is none. All before it is counted as executed.
+    #[inline(always)]
+    pub(super) fn next_effect(&mut self, index: u32) -> usize {
         if !self.run.is_active() {
             return 0;
         }
         let most = self.run.len - self.run.started + 1;
-        let (last, count) = self.code.to_store(index, most);
+        let (last, count) = self.code.to_effect(index, most);
         self.run.started += count - 1;
         self.run.last = last;
         self.number += u64::from(count);
@@ -140,6 +237,17 @@ impl Checker<'_> {
         // It has started.
         self.run.started -= left.saturating_sub(1) as u32;
         self.run.last = insn.index;
+        let known = self.code.known(insn.index);
+        if known.is_some_and(|known| known.class == Insn::Push) {
+            self.run.stopped = std::mem::take(&mut self.run.pushed);
+        }
+    }
+
+    /// An instruction that had stopped was executed after all.
+    #[cold]
+    pub(super) fn executed(&mut self) {
+        self.number += 1;
+        self.run.pushed = std::mem::take(&mut self.run.stopped);
     }
 
     /// Counts what has been executed of a run, if there is one, and ends it.
@@ -152,19 +260,35 @@ impl Checker<'_> {
 
     #[inline(never)]
     fn count_run(&mut self) {
-        let started = self.run.started;
+        let (started, len) = (self.run.started, self.run.len);
         self.run.len = 0;
+        self.settle_push();
+        self.run.stopped = 0;
+        if started == 0 {
+            return;
+        }
         self.checked += u64::from(started);
         self.tracker.step_many(self.number - self.run.number);
         self.index = self.run.last;
-        if let Some(known) = self.code.known(self.run.last) {
+        if let Some(&mut known) = self.code.known(self.run.last) {
             self.changed = claim::Parts::from(known.writes);
             self.class = known.class;
+            self.carry(known.claims);
         }
         if self.wrong == 0 {
             return;
         }
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
+        let repeat = self.run.repeat;
+        if repeat != NONE && started == len {
+            let now = (activation, self.run.number);
+            for (which, count) in self.findings.count_repeat(repeat, now) {
+                self.tallies[which].wrong += count;
+            }
+            return;
+        }
+        let all = self.findings.repeats.outcomes(repeat);
+        self.run.outcomes[..all.len()].copy_from_slice(all);
         let mut outcomes = self.run.outcomes.iter();
         for number in self.run.number..self.run.number + u64::from(started) {
             let mut left = self.wrong;
@@ -178,5 +302,28 @@ impl Checker<'_> {
                 self.tallies[which].wrong += u64::from(is_wrong);
             }
         }
+    }
+
+    /// The last outcome is that of an instruction with the set of claims `set`, too.
+    #[inline]
+    fn carry(&mut self, set: u32) {
+        if set == self.last_set {
+            return;
+        }
+        let (Some(known), Some(held)) = (self.code.set(set), self.tracker.frames().last()) else {
+            return;
+        };
+        for which in 0..self.finders.len() {
+            let number = known.claims[which];
+            let judged = &mut self.judged[which];
+            if let Claim::Simple(simple) = self.code.claim(number)
+                && judged.claim != number
+            {
+                judged.set(number, simple, (judged.wrong, judged.cfa));
+            }
+        }
+        self.last_set = set;
+        self.depends = known.depends;
+        self.slots = self.slots_read(held);
     }
 }

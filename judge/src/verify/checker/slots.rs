@@ -7,8 +7,9 @@
 
 use super::{Checker, claim};
 use crate::verify::claim::Claim;
-use crate::verify::code::{HOOK, NO_STORES, NONE};
+use crate::verify::code::HOOK;
 use crate::verify::departures::Activation;
+use crate::verify::numbered::NONE;
 use crate::verify::places::NOWHERE;
 use crate::verify::stores::{Hit, Slot, Writer};
 use std::ops::Range;
@@ -87,17 +88,16 @@ impl Checker<'_> {
         }
     }
 
-    /// Handles the stores of the next instruction, which is at `rip`. `stores` is their number.
+    /// Handles the stores of the next instruction, which is at `rip`. `effect` is the number of its
+    /// effect.
     #[inline]
-    pub(super) fn about_to_store(&mut self, core: &Core, rip: u64, set: u32, stores: u32) {
-        if stores & HOOK != 0 {
+    pub(super) fn about_to_store(&mut self, core: &Core, rip: u64, set: u32, effect: u32) {
+        if effect & HOOK != 0 {
             self.entered_hook(core, rip);
-            if stores & !HOOK == NO_STORES {
-                return self.about_to_push(core, set);
-            }
         }
-        match self.code.stores(stores & !HOOK) {
-            Stores::Nothing => {}
+        match self.code.effect(effect & !HOOK).stores {
+            Stores::Nothing if self.changed & claim::RSP == 0 => {}
+            Stores::Nothing => self.about_to_push(core, set),
             Stores::String(elements) => {
                 let range = elements.range(core);
                 if self.slots.are_in(range.start, range.end) {
@@ -124,15 +124,16 @@ impl Checker<'_> {
     /// `set` is the set of claims at the instruction.
     #[inline(never)]
     pub(super) fn store(&mut self, core: &Core, set: u32, range: Range<u64>) {
-        let frames = self.tracker.frames();
-        let Some(outermost) = frames.first() else {
-            return;
-        };
-        if range.start >= outermost.cfa || range.is_empty() {
+        if range.is_empty() {
             return;
         }
-        self.changed |= claim::SLOTS;
-        if self.tracker.in_doubt() {
+        let frames = self.tracker.frames();
+        let is_outside = frames.first().is_none_or(|held| range.start >= held.cfa);
+        // A wrong row may read above all frames.
+        if !is_outside || self.is_read(&range) {
+            self.changed |= claim::SLOTS;
+        }
+        if is_outside || self.tracker.in_doubt() {
             return;
         }
         let mut hits = std::mem::take(&mut self.hits);

@@ -5,6 +5,7 @@
 //! these changes its outcome.
 
 use super::Checker;
+use std::ops::Range;
 use unwind_sim_unwind::truth::Held;
 
 /// The slots that the last outcome depends on, and all live slots.
@@ -30,9 +31,22 @@ impl SlotsRead {
     pub(super) fn are_in(&self, start: u64, end: u64) -> bool {
         end > self.lowest || (start < self.stray_end && end > self.stray_start)
     }
+
+    /// Adds a slot below the others, which a push makes.
+    #[inline]
+    pub(super) fn lower(&mut self, slot: u64) {
+        self.lowest = self.lowest.min(slot);
+    }
 }
 
 impl Checker<'_> {
+    /// Whether the last outcome may depend on memory in `range`.
+    pub(super) fn is_read(&self, range: &Range<u64>) -> bool {
+        let all = &self.judged[..self.finders.len()];
+        all.iter()
+            .any(|judged| judged.lowest < range.end && range.start < judged.end)
+    }
+
     /// The slots that the outcome in the frame `held` depends on.
     ///
     /// The live slots are all at or above those of right rows, if there is one stack and the row
@@ -41,8 +55,7 @@ impl Checker<'_> {
     #[inline]
     pub(super) fn slots_read(&self, held: &Held) -> SlotsRead {
         let is_right = |which: usize| self.judged[which].cfa == held.cfa;
-        let has_stray =
-            self.carries_all.is_none_or(is_right) && self.tracker.stacks().nth(1).is_none();
+        let has_stray = self.carries_all.is_none_or(is_right) && self.tracker.is_on_one_stack();
         let mut slots = SlotsRead {
             lowest: held.slot,
             ..SlotsRead::EVERYWHERE

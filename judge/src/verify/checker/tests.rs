@@ -20,6 +20,7 @@ mod calls;
 mod process;
 mod quiet;
 mod slots;
+mod stacked;
 mod work;
 
 /// The address of the program; offsets are relative to it.

@@ -1,8 +1,11 @@
 //! Tests of which instructions are known when a block starts again.
 
 use super::*;
+use crate::verify::claim::RSP;
 use unwind_sim_emulator::Permissions;
 use unwind_sim_unwind::image::Mapping;
+use unwind_sim_unwind::regs::{Reg, RegMask};
+use unwind_sim_unwind::rule::{Rule, Value};
 
 fn block(number: u32, generation: u64) -> Option<BlockId> {
     Some(BlockId { number, generation })
@@ -225,22 +228,33 @@ fn outcomes_are_those_of_a_process() {
     }
 }
 
-/// A run ends before an instruction with other claims, and behind one that writes what they name.
+/// A run ends before an instruction with other claims, unless they follow from what is done with the
+/// stack, and behind one that writes what they name.
 #[test]
 fn a_run_has_one_outcome() {
     let mut all = Fixture::new();
     all.enter(block(0, 0), 8);
-    let number = |code: &mut Code, depends| {
+    // They claim that rbx, the first register, is saved or unchanged, and nothing of rbp.
+    let mut number = |offset, rbx| {
+        let rule = Rule::call(Value::reg(Reg::Rsp, offset)).with_saved(Reg::Rbx, rbx);
+        let claim = Claim::of(&rule, RegMask::of(&[Reg::Rsp, Reg::Rbx]));
         let set = Set {
-            claims: [0; UNWINDERS_MAX],
+            claims: [all.code.claims.number(claim); UNWINDERS_MAX],
             part_of: [None; UNWINDERS_MAX],
-            depends,
+            depends: claim.depends(),
             has_slow: false,
             no_table: 0,
         };
-        code.sets.number(set)
+        all.code.sets.number(set)
     };
-    let (one, two) = (number(&mut all.code, RSP | 1), number(&mut all.code, RSP));
+    let saved = Value::at_cfa(-24);
+    let [one, two, pushed, moved] = [
+        (16, Value::Same),
+        (24, Value::Same),
+        (24, saved),
+        (40, saved),
+    ]
+    .map(|(offset, rbx)| number(offset, rbx));
     let plain = Known {
         claims: one,
         ..Known::NOTHING
@@ -271,7 +285,20 @@ fn a_run_has_one_outcome() {
         ..plain
     };
     assert_eq!(runs(&[plain, plain, hook]), 2);
-    let anything = all.code.stores.number(Stores::Anything);
+    let anything = all.code.effects.number(Effect {
+        stores: Stores::Anything,
+        stack: Stack::Other,
+    });
+    let [push, pop, other_push, add] = [
+        Stack::Push(3),
+        Stack::Pop(3),
+        Stack::Push(5),
+        Stack::Add(-16),
+    ]
+    .map(|stack| {
+        let stores = Stores::Nothing;
+        all.code.effects.number(Effect { stores, stack })
+    });
     let mut runs = |known: &[Known]| {
         for (index, known) in (0..).zip(known) {
             *all.code.known(index).expect("in the block") = *known;
@@ -283,6 +310,36 @@ fn a_run_has_one_outcome() {
         ..plain
     };
     assert_eq!(runs(&[plain, stores]), 1);
+    // push rbx; sub rsp, 16; add rsp, 16; pop rbx, with the rows that they need.
+    let moves = |class, claims, more| Known {
+        claims,
+        more,
+        writes: (RSP | if more == pop { 1 } else { 0 }) as u8,
+        class,
+        ..plain
+    };
+    let push_rbx = moves(Insn::Push, one, push);
+    let sub = moves(Insn::Other, pushed, add);
+    let inside = Known {
+        claims: moved,
+        ..plain
+    };
+    let pop_rbx = moves(Insn::Pop, pushed, pop);
+    assert_eq!(runs(&[push_rbx, sub, inside, class(Insn::Ret)]), 3);
+    assert_eq!(runs(&[pop_rbx, plain, class(Insn::Ret)]), 2);
+    assert_eq!(runs(&[push_rbx, inside]), 1);
+    assert_eq!(runs(&[sub, pop_rbx]), 1);
+    assert_eq!(runs(&[pop_rbx, other]), 1);
+    // Another register is pushed, so rbx is not where the row says.
+    let push_rbp = moves(Insn::Push, one, other_push);
+    assert_eq!(runs(&[push_rbp, other, class(Insn::Ret)]), 2);
+    assert_eq!(runs(&[push_rbp, pop_rbx]), 1);
+    // An instruction that does more with rsp than is known.
+    let unknown = Known {
+        more: NO_EFFECT,
+        ..push_rbx
+    };
+    assert_eq!(runs(&[unknown, pop_rbx]), 0);
     // The second one has two operations.
     assert_eq!(runs(&[plain, first, plain, other]), 2);
     // What has not been executed yet is looked at again.
@@ -325,7 +382,7 @@ fn what_is_known_is_measured() {
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
     // The instructions, room for eight block numbers, and the block.
-    assert_eq!(known, 100 * 12 + 8 * 4 + code.blocks.bytes());
+    assert_eq!(known, 100 * 16 + 8 * 4 + code.blocks.bytes());
     assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {
@@ -365,7 +422,7 @@ fn a_call_stores_nothing_but_its_return_address() {
         len: 5,
         indirect: false,
     });
-    assert_eq!((call.stores(), call.behind()), (NO_STORES, 5));
+    assert_eq!((call.effect(), call.behind()), (NO_EFFECT, 5));
     let other = known(Insn::Other);
-    assert_eq!((other.stores(), other.behind()), (5, NONE));
+    assert_eq!((other.effect(), other.behind()), (5, NONE));
 }

@@ -1,6 +1,8 @@
 //! Tests of which outcomes a function's departure confirms.
 
 use super::*;
+use crate::verify::numbered::NONE;
+use crate::verify::repeats::Key;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::Code;
 
@@ -39,7 +41,7 @@ fn is_borne_out(found: &[Contradiction]) -> bool {
     let mut departures = Departures::default();
     departures.learn(1, found);
     departures.meet(1, Some(5), 100);
-    departures.leave(Some(5), &AFTER);
+    departures.leave(Some(5), &AFTER, &Repeats::default());
     assert!(departures.left(1) < 2);
     departures.left(1) == 1
 }
@@ -72,11 +74,11 @@ fn once_borne_out_each_time_counts() {
     for times in 1..4 {
         departures.meet(1, Some(5), 100 * times);
         // Another function leaves.
-        departures.leave(Some(6), &AFTER);
+        departures.leave(Some(6), &AFTER, &Repeats::default());
         assert_eq!(departures.left(1), times - 1);
-        departures.leave(Some(5), &AFTER);
+        departures.leave(Some(5), &AFTER, &Repeats::default());
         assert_eq!((departures.left(1), departures.left(2)), (times, 0));
-        departures.leave(Some(5), &AFTER);
+        departures.leave(Some(5), &AFTER, &Repeats::default());
         assert_eq!(departures.left(1), times, "it was not met again");
     }
 }
@@ -86,8 +88,8 @@ fn what_its_departure_did_not_bear_out_is_over() {
     let mut departures = Departures::default();
     departures.learn(1, &right());
     departures.meet(1, Some(5), 100);
-    departures.leave(Some(5), &Cpu { rsp: 8, ..AFTER });
-    departures.leave(Some(5), &AFTER);
+    departures.leave(Some(5), &Cpu { rsp: 8, ..AFTER }, &Repeats::default());
+    departures.leave(Some(5), &AFTER, &Repeats::default());
     assert_eq!(departures.left(1), 0);
 }
 
@@ -100,7 +102,7 @@ fn what_was_met_since_rsp_was_loaded_or_by_who_loaded_it_is_of_the_departure() {
         if loads {
             departures.load(Some(7), 100);
         }
-        departures.leave(function, &AFTER);
+        departures.leave(function, &AFTER, &Repeats::default());
         departures.left(1) == 1
     };
     assert!(
@@ -123,7 +125,7 @@ fn a_jump_belongs_to_a_load_64_instructions_before() {
     departures.load(Some(5), 100);
     assert!(departures.is_leaving(100) && departures.is_leaving(164));
     assert!(!departures.is_leaving(165));
-    departures.leave(Some(5), &AFTER);
+    departures.leave(Some(5), &AFTER, &Repeats::default());
     assert!(!departures.is_leaving(101), "it is over");
 }
 
@@ -137,15 +139,16 @@ fn of_1024_outcomes_the_older_half_is_forgotten() {
     let mut full = Departures::default();
     std::mem::swap(&mut full.given, &mut departures.given);
     std::mem::swap(&mut full.seen, &mut departures.seen);
+    std::mem::swap(&mut full.count, &mut departures.count);
     full.meet(2000, Some(5), 1);
-    full.leave(Some(5), &AFTER);
+    full.leave(Some(5), &AFTER, &Repeats::default());
     assert_eq!((full.left(511), full.left(512), full.left(1023)), (0, 1, 1));
     let mut departures = Departures::default();
     for outcome in 0..1024 {
         departures.learn(outcome, &right());
         departures.meet(outcome, Some(5), 1);
     }
-    departures.leave(Some(5), &AFTER);
+    departures.leave(Some(5), &AFTER, &Repeats::default());
     assert_eq!((departures.left(0), departures.left(1023)), (1, 1));
 }
 
@@ -158,11 +161,47 @@ fn the_values_of_4096_outcomes_are_remembered() {
     for outcome in [4095, 4096] {
         departures.meet(outcome, Some(5), 1);
     }
-    departures.leave(Some(5), &AFTER);
+    departures.leave(Some(5), &AFTER, &Repeats::default());
     assert_eq!((departures.left(4095), departures.left(4096)), (1, 0));
     // Each has a number and a list of registers and values.
     let bytes = departures.bytes();
     assert!((4095 * 24..4096 * 256).contains(&bytes), "{bytes}");
     let maps = departures.given.allocation_size() + departures.left.allocation_size();
     assert_eq!(bytes, departures.seen.capacity() * size_of::<Seen>() + maps);
+}
+
+/// Outcomes of repeats are forgotten and met like those that are met one by one.
+#[test]
+fn a_repeat_stands_for_its_outcomes() {
+    let key = Key::new(1, |_| 1).expect("one unwinder");
+    let mut repeats = Repeats::default();
+    let mut first = NONE;
+    let outcomes: Vec<u32> = (0..48).collect();
+    let id = repeats.add(&mut first, (key, 48), &outcomes, |_| true);
+    let id = id.expect("the first one");
+    for rounds in [1, 21, 22, 23, 32, 33, 100] {
+        let [mut together, mut single] = [(); 2].map(|()| Departures::default());
+        for departures in [&mut together, &mut single] {
+            outcomes.iter().for_each(|&o| departures.learn(o, &right()));
+        }
+        for round in 0..rounds {
+            let number = round * 48;
+            together.meet_all((Met::Repeat(id), 48), Some(5), number);
+            for (&outcome, at) in outcomes.iter().zip(number..) {
+                single.meet(outcome, Some(5), at);
+            }
+            assert_eq!(together.count, single.seen.len());
+        }
+        together.leave(Some(6), &AFTER, &repeats);
+        assert_eq!(together.left(7), 0);
+        for departures in [&mut together, &mut single] {
+            departures.leave(Some(5), &AFTER, &repeats);
+        }
+        for &outcome in &outcomes {
+            let left = [&together, &single].map(|all| all.left(outcome));
+            assert_eq!(left[0], left[1], "{outcome} after {rounds} rounds");
+            assert!(left[0] > 0);
+        }
+        assert_eq!(together.count, 0);
+    }
 }

@@ -12,6 +12,7 @@ mod traps;
 use super::*;
 use crate::insn::{Insn, SYS_RT_SIGRETURN};
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -98,10 +99,18 @@ impl Machine {
         self.step(Insn::Ret, target, self.cpu.rsp + 8);
     }
 
+    /// A push, which must do what was said of it if it is plain.
     fn push(&mut self, value: u64) {
         let slot = self.cpu.rsp - 8;
+        let (saved, mut other) = (self.cpu.saved, self.tracker.clone());
+        let is_plain = other.is_plain_push(slot, value, &saved, &mut self.words);
         self.words.0.insert(slot, value);
         self.step(Insn::Push, self.cpu.rip + 1, slot);
+        if is_plain {
+            other.pushed(slot);
+            other.step_many(1);
+            assert_eq!(format!("{other:?}"), format!("{:?}", self.tracker));
+        }
     }
 
     fn pop(&mut self) {

@@ -172,6 +172,41 @@ impl Tracker {
         }
     }
 
+    /// Whether a push of `value` to `slot` will leave all frames as they are, for certain. `saved` are
+    /// the callee-saved registers. Once it is executed, [`Tracker::pushed`] takes the place of
+    /// [`Tracker::step`].
+    #[inline]
+    pub fn is_plain_push(
+        &self,
+        slot: u64,
+        value: u64,
+        saved: &[u64; 6],
+        world: &mut impl World,
+    ) -> bool {
+        let above = slot.wrapping_add(8);
+        let top = self.chain.top();
+        let mut builds = || {
+            let is_below = top.is_some_and(|top| above < top.slot) && self.written_slot == above;
+            let is_linked = top.is_some_and(|top| value == top.slot.wrapping_sub(8));
+            // A frame pointer below a register that was saved.
+            let mut is_saved = || world.word(above).is_some_and(|word| saved.contains(&word));
+            is_below && (is_linked || value == saved[SAVED_RBP] && !is_saved())
+        };
+        above <= self.limit
+            && self.dropped.is_none()
+            && top.is_none_or(|top| !top.in_register)
+            && !builds()
+    }
+
+    /// A push to `slot` was executed, which left all frames as they are: see
+    /// [`Tracker::is_plain_push`]. It is not counted.
+    #[inline]
+    pub fn pushed(&mut self, slot: u64) {
+        self.entry = self.entry.after_push();
+        self.written_slot = slot;
+        self.note_push(slot);
+    }
+
     /// Notes a push to `slot`.
     pub(super) fn note_push(&mut self, slot: u64) {
         let above = slot.wrapping_add(8);

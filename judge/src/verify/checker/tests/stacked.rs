@@ -1,0 +1,258 @@
+//! Random functions that push, pop, and move rsp: what is counted in runs is what is counted one by
+//! one.
+
+use super::*;
+use std::collections::BTreeMap;
+use unwind_sim_unwind::fp::FramePointer;
+
+/// Numbers that depend on a seed alone (the constants are Knuth's MMIX generator's).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// The callee-saved registers, and rax: by hardware number.
+const REGISTERS: [u8; 7] = [3, 5, 12, 13, 14, 15, 0];
+
+/// The offset of the function; main is before it.
+const F: u64 = 0x20;
+
+/// A function while it is made.
+struct Function {
+    code: Vec<u8>,
+    /// The distance from rsp to the CFA.
+    offset: i32,
+    /// Where the callee-saved registers are, from the CFA.
+    saved: BTreeMap<Reg, i32>,
+    /// Whether rbp is the frame pointer.
+    by_rbp: bool,
+    rows: Vec<(u64, Rule)>,
+}
+
+impl Function {
+    fn reg(number: u8) -> Option<Reg> {
+        let at = REGISTERS.iter().position(|&n| n == number)?;
+        Reg::CALLEE_SAVED.get(at).copied()
+    }
+
+    /// The row that a compiler would write for the next instruction.
+    fn rule(&self) -> Rule {
+        let rule = match self.by_rbp {
+            true => Rule::call(Value::reg(Reg::Rbp, 16)),
+            false => above(self.offset),
+        };
+        let saved = self.saved.iter();
+        saved.fold(rule, |rule, (&reg, &slot)| {
+            rule.with_saved(reg, Value::at_cfa(slot))
+        })
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        let right = self.rule();
+        let row = match random.below(12) {
+            0 => above(self.offset + 8),
+            1 => right.with_saved(Reg::Rbx, Value::at_cfa(-16)),
+            2 => Rule::FRAME_POINTER,
+            3 => right.with_saved(Reg::R12, Value::Undefined),
+            _ => right,
+        };
+        self.rows.push((F + self.code.len() as u64, row));
+        let register = REGISTERS[random.below(7) as usize];
+        let (high, low) = (register >> 3, register & 7);
+        match random.below(11) {
+            0..3 => {
+                self.code.extend([0x40 | high, 0x50 | low]);
+                self.offset += 8;
+                if let Some(reg) = Self::reg(register) {
+                    self.saved.entry(reg).or_insert(-self.offset);
+                }
+            }
+            // It may take the return address.
+            3..5 if self.offset > 8 || random.one_in(8) => {
+                self.code.extend([0x40 | high, 0x58 | low]);
+                let slot = -self.offset;
+                self.offset -= 8;
+                self.saved
+                    .retain(|&reg, &mut at| at != slot || Self::reg(register) != Some(reg));
+            }
+            5 => {
+                self.code.extend([0x48, 0x83, 0xec, 0x10]);
+                self.offset += 16;
+            }
+            6 if self.offset > 24 => {
+                match random.one_in(2) {
+                    true => self.code.extend([0x48, 0x83, 0xc4, 0x10]),
+                    false => self.code.extend([0x48, 0x8d, 0x64, 0x24, 0x10]),
+                }
+                self.offset -= 16;
+            }
+            7 if random.one_in(3) => {
+                self.code.extend([0x48, 0x89, 0xe5]);
+                self.by_rbp = self.offset == 16 && self.saved.contains_key(&Reg::Rbp);
+            }
+            // To or from a word of the frame, or the return address.
+            8 | 9 => {
+                let word = random.below(self.offset as u64 / 8 + 1) * 8;
+                let is_last = word + 8 >= self.offset as u64;
+                let opcode = if random.one_in(3) && (!is_last || random.one_in(8)) {
+                    0x89
+                } else {
+                    0x8b
+                };
+                self.code
+                    .extend([0x48 | high << 2, opcode, 0x44 | low << 3, 0x24, word as u8]);
+            }
+            _ => {
+                let constant = random.below(1 << 20) as u32;
+                self.code.extend([0x40 | high, 0xb8 | low]);
+                self.code.extend(constant.to_le_bytes());
+            }
+        }
+    }
+
+    /// A function of some instructions, which leaves by `ret`.
+    fn new(random: &mut Random) -> Function {
+        let mut function = Function {
+            code: Vec::new(),
+            offset: 8,
+            saved: BTreeMap::new(),
+            by_rbp: false,
+            rows: vec![(0, Rule::OUTERMOST)],
+        };
+        for _ in 0..4 + random.below(24) {
+            function.step(random);
+        }
+        let rule = function.rule();
+        function.rows.push((F + function.code.len() as u64, rule));
+        let up = function.offset - 8;
+        function.code.extend([0x48, 0x81, 0xc4]);
+        function.code.extend(up.to_le_bytes());
+        function
+            .rows
+            .push((F + function.code.len() as u64, above(8)));
+        function.code.push(0xc3);
+        function
+    }
+}
+
+/// main: call f twelve times; hlt.
+fn program(function: &Function) -> Vec<u8> {
+    let mut code = vec![0xb9, 12, 0, 0, 0]; // 00 mov ecx, 12
+    code.extend([0xe8, F as u8 - 0x0a, 0, 0, 0]); // 05 call f
+    code.extend([0x83, 0xe9, 1, 0x75, 0xf6, 0xf4]); // 0a sub ecx, 1; jne 05; hlt
+    code.resize(F as usize, 0xcc);
+    code.extend(&function.code);
+    code
+}
+
+/// What was found and counted, and the shadow stack at the end.
+fn results(seed: u64, slice: u64, elide: bool) -> (Vec<Told>, String, Results) {
+    let mut random = Random(seed);
+    let function = Function::new(&mut random);
+    let sp = match seed.is_multiple_of(3) {
+        // A push may fault.
+        true => STACK.start + 8 * (seed % 16),
+        false => SP,
+    };
+    results_of(function, sp, slice, elide)
+}
+
+fn results_of(
+    function: Function,
+    sp: u64,
+    slice: u64,
+    elide: bool,
+) -> (Vec<Told>, String, Results) {
+    let code = program(&function);
+    let frame = Rows {
+        carries: RegMask::FRAME,
+        ..Rows::of(function.rows.clone())
+    };
+    let mut engines = engines(vec![Rows::of(function.rows), frame]);
+    engines.push(Engine::Table(Box::new(FramePointer)));
+    let mut machine = machine(&code);
+    machine.core.state.set_gpr(4, sp);
+    machine.core.state.set_gpr(5, SP - 64);
+    let mut checker = checker(&engines, &machine, &code, elide);
+    let mut left = 1000;
+    while left > 0 && machine.run(slice.min(left), &mut checker) == Exit::Limit {
+        left -= slice.min(left);
+    }
+    checker.end_run();
+    let tracker = format!("{:?}", checker.tracker);
+    let results = checker.finish().0;
+    (told(&results), tracker, results)
+}
+
+#[test]
+fn runs_over_pushes_and_pops_count_what_their_instructions_would() {
+    let (mut quick, mut all) = (0, 0);
+    // The last one stores above all frames, where a wrong row reads.
+    for seed in (0..100).chain([1114]) {
+        for slice in [u64::MAX, 3, 7] {
+            let (expected, stack, one_by_one) = results(seed, slice, false);
+            let (told, tracker, results) = results(seed, slice, true);
+            let what = format!("seed {seed}, {slice} instructions at a time");
+            assert_eq!((told, tracker), (expected, stack), "{what}");
+            assert_eq!(results.tallies, one_by_one.tallies, "{what}");
+            assert_eq!(results.stores, one_by_one.stores, "{what}");
+            assert_eq!(results.truth, one_by_one.truth, "{what}");
+            assert_eq!(results.instructions, one_by_one.instructions, "{what}");
+            if slice == u64::MAX {
+                quick += results.work.frames;
+                all += one_by_one.work.frames;
+            }
+        }
+    }
+    assert!(quick < all * 9 / 10, "evaluated at {quick} of {all}");
+}
+
+/// A return address is taken off the stack in a run, and put back; and a push of a run faults.
+#[test]
+fn a_run_ends_before_a_frame_is_left() {
+    // The code, and the distance from rsp to the CFA at its instructions.
+    type Made<'a> = (&'a [u8], &'a [(u64, i32)]);
+    let functions: [Made<'_>; 3] = [
+        // push rax; nop; call f
+        (
+            &[0x50, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff],
+            &[(0, 8), (1, 16)],
+        ),
+        // pop rax; nop; push rax; ret
+        (&[0x58, 0x90, 0x50, 0xc3], &[(0, 8), (1, 0), (2, 0), (3, 8)]),
+        // nop; add rsp, 8; sub rsp, 8; ret
+        (
+            &[0x90, 0x48, 0x83, 0xc4, 8, 0x48, 0x83, 0xec, 8, 0xc3],
+            &[(0, 8), (1, 8), (5, 0), (9, 8)],
+        ),
+    ];
+    for (code, rows) in functions {
+        let sp = STACK.start + 0x108;
+        let rows = rows.iter().map(|&(at, offset)| (F + at, above(offset)));
+        let function = || Function {
+            code: code.to_vec(),
+            offset: 8,
+            saved: BTreeMap::new(),
+            by_rbp: false,
+            rows: std::iter::once((0, Rule::OUTERMOST))
+                .chain(rows.clone())
+                .collect(),
+        };
+        let (expected, stack, one_by_one) = results_of(function(), sp, u64::MAX, false);
+        let (told, tracker, results) = results_of(function(), sp, u64::MAX, true);
+        assert_eq!((told, tracker), (expected, stack));
+        assert_eq!(results.tallies, one_by_one.tallies);
+        assert_eq!(results.truth, one_by_one.truth);
+    }
+}

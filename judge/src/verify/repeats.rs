@@ -1,0 +1,184 @@
+//! Counts how often the same instructions were executed with the same wrong outcomes, one number for
+//! all of them. A table that is wrong nearly everywhere, like the frame pointer's in code without
+//! frame pointers, would else have an outcome to count at each instruction.
+
+use super::claim::Wrong;
+use super::memory::list_bytes;
+use super::numbered::{NONE, push_tight, reserve_tight};
+
+/// The maximum number of unwinders that are wrong.
+const UNWINDERS: usize = 2;
+/// The maximum number of repeats that begin with one instruction. Others are counted by outcome.
+const ALTERNATIVES_MAX: usize = 4;
+
+/// Which unwinders are wrong, and in what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Key(u32);
+
+impl Key {
+    /// `wrong` has the unwinders, by a bit for each. `None` if they are too many.
+    #[inline]
+    pub(super) fn new(wrong: u8, in_what: impl Fn(usize) -> Wrong) -> Option<Key> {
+        // Not 0 for unwinder 0, with room for what is wrong.
+        const EACH: u32 = 14;
+        let (mut key, mut left) = (0, wrong);
+        while left != 0 {
+            let which = left.trailing_zeros();
+            left &= left - 1;
+            let wrong = u32::from(in_what(which as usize));
+            key = key << EACH | 1 << 13 | which << 10 | wrong;
+        }
+        (wrong.count_ones() as usize <= UNWINDERS).then_some(Key(key))
+    }
+
+    /// The wrong unwinders, in the order of an instruction's outcomes.
+    fn unwinders(self) -> impl Iterator<Item = usize> {
+        let of = |bits: u32| (bits & 1 << 13 != 0).then_some((bits >> 10 & 7) as usize);
+        [of(self.0 >> 14), of(self.0)].into_iter().flatten()
+    }
+}
+
+/// Instructions that were executed several times with the same outcomes.
+struct Repeat {
+    key: Key,
+    /// The index of its first outcome in [`Repeats::outcomes`].
+    start: u32,
+    /// How often.
+    count: u64,
+    /// Another one that begins with the same instruction.
+    next: u32,
+    /// The number of instructions.
+    len: u8,
+    /// By wrong unwinder, how many of its outcomes are contradictions.
+    contradictions: [u8; UNWINDERS],
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Repeats {
+    all: Vec<Repeat>,
+    /// By repeat, instruction and unwinder.
+    outcomes: Vec<u32>,
+}
+
+impl Repeats {
+    /// The repeat with these outcomes among those that begin with `first`.
+    #[inline]
+    pub(super) fn find(&self, first: u32, key: Key, len: u32) -> Option<u32> {
+        let mut id = first;
+        loop {
+            let repeat = self.all.get(id as usize)?;
+            if repeat.key == key && u32::from(repeat.len) == len {
+                return Some(id);
+            }
+            id = repeat.next;
+        }
+    }
+
+    /// Adds a repeat to those that begin with `first`, whose outcomes are those of `len` instructions;
+    /// `is_wrong` says whether an outcome is a contradiction. `None` if there are too many.
+    #[cold]
+    pub(super) fn add(
+        &mut self,
+        first: &mut u32,
+        (key, len): (Key, u32),
+        outcomes: &[u32],
+        is_wrong: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let (mut id, mut count) = (*first, 0);
+        while let Some(repeat) = self.all.get(id as usize) {
+            (id, count) = (repeat.next, count + 1);
+        }
+        let len = u8::try_from(len).ok()?;
+        if count == ALTERNATIVES_MAX {
+            return None;
+        }
+        let each = key.unwinders().count().max(1);
+        let mut contradictions = [0; UNWINDERS];
+        for (outcome, at) in outcomes.iter().zip((0..each).cycle()) {
+            contradictions[at] += u8::from(is_wrong(*outcome));
+        }
+        let id = self.all.len() as u32;
+        let repeat = Repeat {
+            key,
+            start: self.outcomes.len() as u32,
+            count: 0,
+            next: *first,
+            len,
+            contradictions,
+        };
+        push_tight(&mut self.all, repeat);
+        reserve_tight(&mut self.outcomes, outcomes.len());
+        self.outcomes.extend(outcomes);
+        *first = id;
+        Some(id)
+    }
+
+    /// Counts one more execution. Returns the number of contradictions, by unwinder.
+    #[inline]
+    pub(super) fn count(&mut self, id: u32) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let repeat = &mut self.all[id as usize];
+        repeat.count += 1;
+        let contradictions = repeat.contradictions.map(u64::from);
+        repeat.key.unwinders().zip(contradictions)
+    }
+
+    /// The outcomes of one execution.
+    #[inline]
+    pub(super) fn outcomes(&self, id: u32) -> &[u32] {
+        let Some(repeat) = self.all.get(id as usize) else {
+            return &[];
+        };
+        let start = repeat.start as usize;
+        let count = usize::from(repeat.len) * repeat.key.unwinders().count();
+        self.outcomes.get(start..start + count).unwrap_or(&[])
+    }
+
+    /// Each with how often it was executed.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..NONE)
+            .zip(&self.all)
+            .map(|(id, repeat)| (id, repeat.count))
+    }
+
+    /// The heap memory used, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        list_bytes(&self.all) + list_bytes(&self.outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_has_an_instruction_a_length_and_what_is_wrong() {
+        let in_what = |which: usize| [0, 5, 1 << 9][which];
+        let keys = [0b000, 0b010, 0b100, 0b110].map(|wrong| Key::new(wrong, in_what));
+        let [none, one, other, both] = keys.map(|key| key.expect("at most two"));
+        assert_eq!(Key::new(0b111, |_| 1), None);
+        assert_ne!(Key::new(0b001, |_| 0), Some(none));
+        let mut repeats = Repeats::default();
+        let mut first = NONE;
+        let mut add = |first: &mut u32, key, outcomes: &[u32]| {
+            repeats.add(first, (key, 2), outcomes, |outcome| outcome % 2 == 1)
+        };
+        let id = add(&mut first, both, &[1, 2, 3, 5]).expect("room");
+        let alone = add(&mut first, one, &[8, 9]).expect("room");
+        assert_ne!(add(&mut first, other, &[7, 7]), None);
+        assert_ne!(add(&mut first, none, &[]), None);
+        assert_eq!(add(&mut first, one, &[8, 9]), None, "there are four");
+        assert_eq!(repeats.find(first, both, 2), Some(id));
+        assert_eq!(repeats.find(first, one, 2), Some(alone));
+        assert_eq!(repeats.find(first, both, 3), None);
+        assert_eq!(repeats.find(NONE, both, 2), None);
+        assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
+        assert_eq!(repeats.outcomes(alone), [8, 9]);
+        assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
+        assert!(repeats.count(alone).eq([(1, 1)]));
+        assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
+        let counts: Vec<_> = repeats.counts().collect();
+        assert_eq!(counts, [(0, 2), (1, 1), (2, 0), (3, 0)]);
+        assert!(repeats.bytes() >= 4 * 24 + 8 * 4);
+    }
+}
