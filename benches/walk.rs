@@ -286,7 +286,7 @@ fn main() {
         }
     }
     match (
-        synthetic::through("libLLVM", Path::new(LIBLLVM), FRAMES_LIBLLVM),
+        synthetic::stack("libLLVM", Path::new(LIBLLVM), FRAMES_LIBLLVM, 0),
         bare_of_deep200,
     ) {
         (Some(snapshot), Some(bare)) => {

@@ -113,7 +113,29 @@ pub(crate) struct Image {
     pub(crate) range: Range<u64>,
 }
 
+/// A part of a file in memory.
+pub(crate) struct Mapped {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    /// Its offset in the file.
+    pub(crate) offset: u64,
+}
+
+const PAGE: u64 = 4096;
+
 impl Image {
+    /// The pages of its first executable segment.
+    pub(crate) fn executable(&self) -> Option<Mapped> {
+        let segment = self.elf.segments.iter().find(|s| s.executable)?;
+        let before = segment.offset % PAGE;
+        let length = segment.vaddr.end - segment.vaddr.start + before;
+        Some(Mapped {
+            address: segment.vaddr.start.wrapping_add(self.bias) - before,
+            length: length.next_multiple_of(PAGE),
+            offset: segment.offset - before,
+        })
+    }
+
     pub(crate) fn at_bias(elf: Arc<Elf>, bias: u64) -> Option<Image> {
         let low = elf.segments.iter().map(|s| s.vaddr.start).min()?;
         let high = elf.segments.iter().map(|s| s.vaddr.end).max()?;
@@ -126,7 +148,6 @@ impl Image {
 
     /// The image of an executable mapping that maps the file's `offset` at `start`.
     pub(crate) fn of_mapping(elf: Arc<Elf>, start: u64, offset: u64) -> Option<Image> {
-        const PAGE: u64 = 4096;
         let segment = elf.segments.iter().find(|s| {
             s.executable && s.offset / PAGE * PAGE <= offset && offset < s.offset + s.file_size
         })?;

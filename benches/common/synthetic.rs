@@ -55,13 +55,15 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
     stops
 }
 
-/// A stack of `frames` frames through the library at `path`, over all of its functions.
-pub(crate) fn through(name: &str, path: &Path, frames: usize) -> Option<Snapshot> {
+/// A stack of `frames` frames through the file at `path`, over all of its functions but the first
+/// `skip`.
+pub(crate) fn stack(name: &str, path: &Path, frames: usize, skip: usize) -> Option<Snapshot> {
     let elf = Elf::open(path)?;
     let stops = stops(&elf);
     let stride = (stops.len() / frames).max(1);
     let mut stops = stops
         .iter()
+        .skip(skip)
         .step_by(stride)
         .take(frames)
         .collect::<Vec<_>>();
