@@ -115,21 +115,20 @@ fn build(folder: &Path) -> PathBuf {
         .args(["--bench", "counted", "--target", TARGET])
         .arg("--target-dir")
         .arg(&target)
+        .arg("--message-format=json")
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-    output(&mut cargo);
-    let built = target.join(TARGET).join("release/deps");
-    let mut newest = None;
-    for entry in std::fs::read_dir(built).expect("a folder").flatten() {
-        let name = entry.file_name();
-        let is_program = name.as_encoded_bytes().starts_with(b"counted-")
-            && Path::new(&name).extension().is_none();
-        let time = entry.metadata().and_then(|metadata| metadata.modified());
-        if let (true, Ok(time)) = (is_program, time) {
-            newest = newest.max(Some((time, entry.path())));
-        }
-    }
-    let (_, built) = newest.expect("cargo has built it");
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("CARGO_PROFILE_RELEASE_OPT_LEVEL");
+    let said = output(&mut cargo);
+    let mut messages = said.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_program = message["target"]["name"] == "counted";
+        message["executable"]
+            .as_str()
+            .filter(|_| is_program)
+            .map(PathBuf::from)
+    });
+    let built = messages.next_back().expect("cargo says where it is");
     // The address of its path is part of the work.
     let program = folder.join("counted");
     std::fs::copy(built, &program).expect("it is copied");

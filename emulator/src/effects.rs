@@ -281,12 +281,43 @@ mod tests {
         assert_eq!((effects.stores, effects.registers), (Stores::Nothing, 0));
     }
 
+    #[test]
+    fn what_is_done_with_rsp() {
+        for (bytes, stack) in [
+            (&[0x53][..], Stack::Push(3)),                        // push rbx
+            (&[0x41, 0x57], Stack::Push(15)),                     // push r15
+            (&[0x54], Stack::Push(4)),                            // push rsp
+            (&[0x41, 0x5c], Stack::Pop(12)),                      // pop r12
+            (&[0x5c], Stack::Other),                              // pop rsp
+            (&[0x66, 0x53], Stack::Other),                        // push bx
+            (&[0x6a, 1], Stack::Other),                           // push 1
+            (&[0x48, 0x83, 0xec, 0x18], Stack::Add(-0x18)),       // sub rsp, 0x18
+            (&[0x48, 0x83, 0xc4, 0xf8], Stack::Add(-8)),          // add rsp, -8
+            (&[0x48, 0x81, 0xc4, 0, 1, 0, 0], Stack::Add(0x100)), // add rsp, 0x100
+            (&[0x48, 0x81, 0xec, 0, 0, 0, 0x80], Stack::Other),   // sub rsp, -0x80000000
+            (&[0x83, 0xc4, 8], Stack::Other),                     // add esp, 8
+            (&[0x48, 0x83, 0xc3, 8], Stack::Other),               // add rbx, 8
+            (&[0x48, 0x83, 0xe4, 0xf0], Stack::Other),            // and rsp, -16
+            (&[0x48, 0x8d, 0x64, 0x24, 0xf8], Stack::Add(-8)),    // lea rsp, [rsp - 8]
+            (&[0x48, 0x8d, 0x64, 0x04, 8], Stack::Other),         // lea rsp, [rsp + rax + 8]
+            (&[0x48, 0x8d, 0x63, 8], Stack::Other),               // lea rsp, [rbx + 8]
+            (&[0x67, 0x48, 0x8d, 0x64, 0x24, 8], Stack::Other),   // lea rsp, [esp + 8]
+            (&[0x48, 0x89, 0xe5], Stack::ToFramePointer),         // mov rbp, rsp
+            (&[0x48, 0x8b, 0xec], Stack::ToFramePointer),         // the other encoding
+            (&[0x89, 0xe5], Stack::Other),                        // mov ebp, esp
+            (&[0x48, 0x89, 0xec], Stack::Other),                  // mov rsp, rbp
+        ] {
+            assert_eq!(of(bytes).stack, stack, "{bytes:02x?}");
+        }
+    }
+
     /// Random instructions change only what was predicted.
     #[test]
     fn nothing_else_is_changed() {
         const CODE: u64 = 0x40_0000;
         const DATA: u64 = 0x50_0000;
         const MIDDLE: u64 = DATA + PAGE_SIZE / 2;
+        const RSP: u8 = reg::RSP as u8;
         let mut seed = 2026u64;
         let mut random = move || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -300,7 +331,7 @@ mod tests {
             let mapped = space.map(start..start + PAGE_SIZE, permissions);
             mapped.expect("user space");
         }
-        let (mut ran, mut stored) = (0, 0);
+        let (mut ran, mut stored, mut moved) = (0, 0, 0);
         let mut machine = Machine::new(Core::new(space));
         for _ in 0..40_000 {
             let code: Vec<u8> = (0..2).flat_map(|_| random().to_le_bytes()).collect();
@@ -325,6 +356,27 @@ mod tests {
                 let said = effects.registers & 1 << number != 0;
                 assert!(said || !changed, "register {number}: {code:02x?}");
             }
+            let gpr = |core: &Core, number: u8| core.state.gpr(number.into());
+            let word = |core: &Core, address| {
+                let mut bytes = [0; 8];
+                core.memory.peek(address, &mut bytes).expect("mapped");
+                u64::from_le_bytes(bytes)
+            };
+            let (old, new) = (gpr(&before, RSP), gpr(core, RSP));
+            moved += usize::from(effects.stack != Stack::Other);
+            match effects.stack {
+                Stack::Push(number) => {
+                    assert_eq!((new, word(core, new)), (old - 8, gpr(&before, number)));
+                }
+                Stack::Pop(number) => {
+                    assert_eq!((new, gpr(core, number)), (old + 8, word(&before, old)));
+                }
+                Stack::Add(constant) => {
+                    assert_eq!(new, old.wrapping_add_signed(constant.into()));
+                }
+                Stack::ToFramePointer => assert_eq!(gpr(core, 5), old),
+                Stack::Other => {}
+            }
             let allowed = match effects.stores {
                 Stores::Nothing => 0..0,
                 Stores::At(operand) => {
@@ -347,5 +399,6 @@ mod tests {
             }
         }
         assert!(ran > 8_000 && stored > 2_000, "{ran} {stored}");
+        assert!(moved > 500, "{moved}");
     }
 }

@@ -20,18 +20,18 @@ const GIVEN_MAX: usize = 4096;
 /// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: u64 = 64;
 
-/// Wrong outcomes that were met.
+/// Wrong outcomes.
 #[derive(Clone, Copy)]
-pub(super) enum Met {
+pub(super) enum Outcomes {
     /// One, by its number.
-    Outcome(u32),
+    One(u32),
     /// Those of a repeat.
     Repeat(u32),
 }
 
 /// Wrong outcomes of one call of a function.
 struct Seen {
-    met: Met,
+    outcomes: Outcomes,
     activation: Activation,
     /// The number of the first instruction.
     number: u64,
@@ -81,19 +81,19 @@ impl Departures {
     /// Records that an outcome was met in the frame of a function.
     #[inline]
     pub(super) fn meet(&mut self, outcome: u32, activation: Activation, number: u64) {
-        self.meet_all((Met::Outcome(outcome), 1), activation, number);
+        self.meet_all((Outcomes::One(outcome), 1), activation, number);
     }
 
     /// Records that so many outcomes were met, at instructions from `number` on.
     #[inline]
     pub(super) fn meet_all(
         &mut self,
-        (met, count): (Met, usize),
+        (outcomes, count): (Outcomes, usize),
         activation: Activation,
         number: u64,
     ) {
         self.seen.push_back(Seen {
-            met,
+            outcomes,
             activation,
             number,
             forgotten: 0,
@@ -173,9 +173,9 @@ impl Departures {
                 return true;
             }
             *count -= seen.left as usize;
-            match seen.met {
-                Met::Outcome(outcome) => meet(outcome),
-                Met::Repeat(id) => {
+            match seen.outcomes {
+                Outcomes::One(outcome) => meet(outcome),
+                Outcomes::Repeat(id) => {
                     let all = repeats.outcomes(id).iter().copied();
                     all.skip(seen.forgotten as usize).for_each(&mut meet);
                 }

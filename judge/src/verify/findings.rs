@@ -1,7 +1,7 @@
 //! The findings, each stored once, with its count and its first place.
 
 use super::claim::{MISREAD, NOTHING, Wrong};
-use super::departures::{Activation, Departures, Met};
+use super::departures::{Activation, Departures, Outcomes};
 use super::log::Log;
 use super::memory::list_bytes;
 use super::numbered::{NONE, UNWINDERS_MAX, grow_tight, push_tight};
@@ -311,7 +311,7 @@ impl Findings {
         (activation, number): (Activation, u64),
     ) -> impl Iterator<Item = (usize, u64)> + use<> {
         let count = self.repeats.outcomes(id).len();
-        let met = (Met::Repeat(id), count);
+        let met = (Outcomes::Repeat(id), count);
         self.departures.meet_all(met, activation, number);
         self.repeats.count(id)
     }

@@ -186,7 +186,7 @@ fn a_repeat_stands_for_its_outcomes() {
         }
         for round in 0..rounds {
             let number = round * 48;
-            together.meet_all((Met::Repeat(id), 48), Some(5), number);
+            together.meet_all((Outcomes::Repeat(id), 48), Some(5), number);
             for (&outcome, at) in outcomes.iter().zip(number..) {
                 single.meet(outcome, Some(5), at);
             }

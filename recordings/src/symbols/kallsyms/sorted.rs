@@ -5,6 +5,9 @@ use super::{SYMBOLS_MAX, Symbol};
 
 /// One in this many symbols is a mark.
 const SYMBOLS_PER_MARK: usize = 32;
+/// Maximum distance between the lines of two symbols, bytes: a search reads that much. In Linux 6.18
+/// it is 1,096.
+const DISTANCE_MAX: usize = 1 << 20;
 /// Digits of an address in a usual line.
 const DIGITS: usize = 16;
 /// Offset of the name in a usual line.
@@ -39,13 +42,15 @@ impl Sorted {
         let (mut marks, mut count) = (Vec::new(), 0);
         // The first line with the last start.
         let (mut end, mut rest, mut at) = (0, 0, 0);
+        let mut last = 0;
         for newline in memchr::memchr_iter(b'\n', core) {
             let line = &core[at..newline];
             let (start, is_symbol) = usual(line)?;
             if is_symbol {
-                if start < end || count == SYMBOLS_MAX {
+                if start < end || count == SYMBOLS_MAX || at - last > DISTANCE_MAX {
                     return None;
                 }
+                last = at;
                 if start > end || count == 0 {
                     (end, rest) = (start, at);
                 }
@@ -129,6 +134,19 @@ fn hexadecimal(digits: [u8; 8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is between two symbols is read at each search.
+    #[test]
+    fn symbols_are_not_far_from_each_other() {
+        let line = |start: u64, kind: char| format!("{start:016x} {kind} name\n");
+        let has = |between: usize| {
+            let filler = line(0x1000, 'r').repeat(between);
+            let text = line(0x1000, 'T') + &filler + &line(0x2000, 'T');
+            Sorted::of(text.as_bytes()).is_some()
+        };
+        let most = DISTANCE_MAX / line(0, 'r').len();
+        assert!(has(most - 1) && !has(most + 1));
+    }
 
     #[test]
     fn eight_digits_are_read_at_once() {
