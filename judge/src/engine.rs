@@ -101,13 +101,17 @@ impl Engine {
 
     /// Walks and records full provenance.
     pub fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
+        self.walk_in(stack, cache, Chain::default())
+    }
+
+    /// [`Engine::walk`], in the memory of an empty chain.
+    fn walk_in(&self, stack: &Stack<'_>, cache: &mut Cache, mut chain: Chain) -> Chain {
         match self {
             Engine::Table(finder) => {
                 let place = Place {
                     space: stack.space,
                     memory: stack.memory,
                 };
-                let mut chain = Chain::default();
                 chain.end = walk(
                     &**finder,
                     &place,
@@ -228,13 +232,25 @@ impl Engine {
         setting: &Setting,
         cache: &mut Cache,
     ) -> Outcome {
+        self.examine_in(view, variant, setting, cache, Chain::default())
+    }
+
+    /// [`Engine::examine`], in the memory of an empty chain.
+    pub(crate) fn examine_in(
+        &self,
+        view: &View<'_>,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+        room: Chain,
+    ) -> Outcome {
         let memory = view.memory(setting.view);
         let frame_pointers = setting.frame_pointer_kernel;
         match self.start(view.sample, variant, frame_pointers, &memory) {
             Err(reason) => unsupported(reason),
             Ok(start) => {
                 let stack = stack_of(view, &start, &memory, setting);
-                let chain = self.walk(&stack, cache);
+                let chain = self.walk_in(&stack, cache, room);
                 judged(view, &stack, variant, chain, self.finder(), cache)
             }
         }

@@ -1,6 +1,10 @@
 //! Runs unwinders and starts (the columns) on the samples of a recording.
 
 mod comparing;
+mod parts;
+mod writing;
+
+pub use writing::Describe;
 
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
@@ -19,6 +23,7 @@ use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against};
@@ -157,6 +162,8 @@ struct Walker<'r> {
     caches: Vec<Cache>,
     reference: Cache,
     room: Room,
+    /// An empty chain, whose memory is used again.
+    chain: Chain,
     frames: Frames,
 }
 
@@ -173,6 +180,7 @@ impl<'r> Walker<'r> {
             caches: run.engines.iter().map(|_| Cache::new()).collect(),
             reference: Cache::new(),
             room: Room::default(),
+            chain: Chain::default(),
             frames,
         }
     }
@@ -189,10 +197,14 @@ impl<'r> Walker<'r> {
             let cache = &mut self.caches[column.engine];
             let mut outcome = match &mut desk {
                 Some(desk) => engine.verdict(desk, variant, setting, cache),
-                None => engine.examine(view, variant, setting, cache),
+                None => {
+                    let chain = std::mem::take(&mut self.chain);
+                    engine.examine_in(view, variant, setting, cache, chain)
+                }
             };
             run.judge(view, *column, &mut outcome, &mut self.reference);
             take(view, i, &outcome)?;
+            self.chain = outcome.chain.emptied();
         }
         self.room = desk.map(Desk::into_room).unwrap_or_default();
         Ok(())

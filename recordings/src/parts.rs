@@ -3,6 +3,7 @@
 use crate::convert::ImportError;
 use crate::recording::{Recording, TakeView, views_of_chunk};
 use crate::trace::Trace;
+use crate::world::World;
 use std::ops::Range;
 
 /// Successive blocks of a trace.
@@ -26,23 +27,37 @@ impl Recording {
     }
 }
 
-impl Part<'_> {
-    /// Passes every sample of the part to `take` until it stops.
+/// Reads parts of one recording. What it knows of the processes after a part serves for later
+/// parts, and whatever is remembered of an address space is still true there.
+#[derive(Debug, Default)]
+pub struct PartReader {
+    world: World,
+    /// The number of the chunk before which the world is like this; `None` after an error, or if a
+    /// part was not read to its end.
+    at: Option<usize>,
+}
+
+impl PartReader {
+    /// Passes every sample of the part to `take` until it stops. All parts must be of one recording.
     ///
     /// # Errors
     /// If a block of the part is damaged, or an earlier block of events.
-    pub fn views(&self, take: &mut TakeView<'_>) -> Result<(), ImportError> {
-        let mut chunks = self.trace.chunks().skip(self.chunks.start);
-        let Some(first) = chunks.next() else {
-            return Ok(());
-        };
-        let mut world = self.trace.world_before(&first)?;
-        let chunks = std::iter::once(first).chain(chunks);
-        for chunk in chunks.take(self.chunks.len()) {
-            if views_of_chunk(self.trace, &chunk, &mut world, take)?.is_break() {
-                break;
+    pub fn views(&mut self, part: &Part<'_>, take: &mut TakeView<'_>) -> Result<(), ImportError> {
+        let Part { trace, chunks } = part;
+        let from = self.at.take().filter(|&at| at <= chunks.start);
+        if from.is_none() {
+            self.world = World::new();
+        }
+        let events = trace.chunks().take(chunks.start);
+        for earlier in events.skip(from.unwrap_or(0)) {
+            trace.apply_events(&mut self.world, &earlier)?;
+        }
+        for chunk in trace.chunks().take(chunks.end).skip(chunks.start) {
+            if views_of_chunk(trace, &chunk, &mut self.world, take)?.is_break() {
+                return Ok(());
             }
         }
+        self.at = Some(chunks.end);
         Ok(())
     }
 }

@@ -10,12 +10,14 @@ use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::io::Write;
 use std::path::Path;
-use unwind_sim_judge::compare::{Comparison, GroupBy};
+use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::input::{FileKind, Input, RECORDING, RECORDINGS};
-use unwind_sim_judge::run::{Against, Run, RunError};
+use unwind_sim_judge::run::{Against, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
+use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
 use unwind_sim_view::listing::Shown;
@@ -122,7 +124,8 @@ pub(crate) struct Args {
     #[cfg(feature = "machine")]
     #[command(flatten)]
     confirm: confirm::ConfirmArgs,
-    /// Worker threads, for all profile formats except perf-script; 0 means one for each processor.
+    /// Worker threads, except for --as, --confirm and the format perf-script; 0 means one for each
+    /// processor.
     #[arg(long, value_name = "N", default_value = "0", value_parser = super::args::threads)]
     threads: usize,
 }
@@ -190,42 +193,47 @@ fn told(path: &Path, written: &profile::Written) -> Status {
     }
 }
 
-fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
-    let columns = run.columns();
-    let names = run.column_names();
-    let mut comparison = Comparison::new(columns.len());
-    let mut writer = json::ChainWriter::default();
-    let mut last = None;
-    run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
-        if last != Some(view.number) {
-            last = Some(view.number);
-            comparison.add_sample(view);
-            if !args.json {
-                writeln!(out, "{}", text::sample_line(view))?;
-                for recorded in &view.sample.recorded {
-                    write!(out, "{}", text::recorded_text(view.space, recorded))?;
-                }
+/// Chains as text.
+struct ChainText {
+    names: Vec<String>,
+}
+
+impl Describe for ChainText {
+    fn describe(
+        &mut self,
+        view: &View<'_>,
+        column: usize,
+        outcome: &Outcome,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RunError> {
+        if column == 0 {
+            writeln!(out, "{}", text::sample_line(view))?;
+            for recorded in &view.sample.recorded {
+                write!(out, "{}", text::recorded_text(view.space, recorded))?;
             }
         }
-        comparison.add(column, view, outcome, GroupBy::Cause);
-        if args.json {
-            let unwinder = run.engines[columns[column].engine].name();
-            let start = columns[column].variant_for(view).as_str();
-            writer.write(&mut *out, view, unwinder, start, outcome)?;
-        } else {
-            write!(
-                out,
-                "{}",
-                text::chain_text(&names[column], view, outcome, Shown::All)
-            )?;
-        }
+        let name = &self.names[column];
+        let text = text::chain_text(name, view, outcome, Shown::All);
+        out.extend_from_slice(text.as_bytes());
         Ok(())
-    })?;
-    if args.json {
+    }
+}
+
+fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
+    let (threads, filter) = (args.threads, args.input.filter());
+    let comparison = if args.json {
+        let new = || json::ChainWriter::new(run);
+        let comparison = run.write_on(threads, input, &filter, new, out)?;
         let line = json::summary(&comparison, None, &output::command_line());
         serde_json::to_writer(&mut *out, &line)?;
         writeln!(out)?;
-    }
+        comparison
+    } else {
+        let new = || ChainText {
+            names: run.column_names(),
+        };
+        run.write_on(threads, input, &filter, new, out)?
+    };
     if !comparison.judged() {
         return Ok(Status::NothingJudged);
     }

@@ -311,6 +311,22 @@ impl Default for Chain {
 }
 
 impl Chain {
+    /// An empty chain with the memory of this one.
+    pub fn emptied(self) -> Chain {
+        let Chain {
+            mut frames,
+            mut events,
+            ..
+        } = self;
+        frames.clear();
+        events.clear();
+        Chain {
+            frames,
+            events,
+            ..Chain::default()
+        }
+    }
+
     /// Adds the words read to the last frame, one by one: copying them in one piece would stall on
     /// the stores just made.
     #[inline]

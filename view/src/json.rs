@@ -39,6 +39,7 @@ pub use handling::{
     HandlerOutputLine, HandlerPrintLine, HandlingLine, MapEntryLine, MapFrameLine, MapLossLine,
     MapStackLine,
 };
+use kernel::KernelPart;
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use proof::{
@@ -207,19 +208,8 @@ pub struct ChainLine {
     end: EndLine,
     frames: Vec<FrameLine>,
     events: Vec<String>,
-    /// For a kernel's unwinder: its states, including skipped ones.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    states: Vec<StateLine>,
-    /// For a kernel's unwinder: it reported the chain as unreliable.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    unreliable: bool,
-    /// For a kernel's unwinder: the registers at which it left the kernel. If it is right, they are
-    /// those of user space.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user_regs: Option<UserRegsLine>,
-    /// The registers with which user space was left, if the truth includes them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    true_user_regs: Option<UserRegsLine>,
+    #[serde(flatten)]
+    kernel: KernelPart,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseLine>,
 }
@@ -458,21 +448,19 @@ pub(crate) fn end_line(end: &End) -> EndLine {
     }
 }
 
-/// One walk of one sample.
-pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Outcome) -> Line {
-    let frames = outcome.chain.frames.iter();
-    let frames = frames.map(|f| frame_line(view.space, f)).collect();
-    Line::Chain(Box::new(chain_line(view, unwinder, start, outcome, frames)))
+/// The events, without a kernel unwinder's states.
+fn event_lines(space: &AddressSpace, events: &[Event]) -> Vec<String> {
+    let shown = events.iter().filter(|e| !matches!(e, Event::State(_)));
+    shown.map(|e| event_line(e, space)).collect()
 }
 
-fn chain_line(
-    view: &View<'_>,
-    unwinder: &str,
-    start: &'static str,
-    outcome: &Outcome,
-    frames: Vec<FrameLine>,
-) -> ChainLine {
-    ChainLine {
+/// One walk of one sample.
+pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Outcome) -> Line {
+    let Outcome {
+        chain, diagnosis, ..
+    } = outcome;
+    let frames = chain.frames.iter();
+    Line::Chain(Box::new(ChainLine {
         schema: SCHEMA,
         sample: view.number,
         pid: view.sample.pid,
@@ -481,24 +469,12 @@ fn chain_line(
         unwinder: unwinder.to_owned(),
         start,
         verdict: verdict_line(outcome),
-        end: end_line(&outcome.chain.end),
-        frames,
-        events: outcome
-            .chain
-            .events
-            .iter()
-            .filter(|e| !matches!(e, Event::State(_)))
-            .map(|e| event_line(e, view.space))
-            .collect(),
-        states: kernel::states(&outcome.chain.events),
-        unreliable: outcome.chain.refused,
-        user_regs: outcome.chain.user_regs.map(kernel::user_regs),
-        true_user_regs: kernel::true_user_regs(view),
-        cause: outcome
-            .diagnosis
-            .as_ref()
-            .map(|d| cause_line(view.space, d)),
-    }
+        end: end_line(&chain.end),
+        frames: frames.map(|f| frame_line(view.space, f)).collect(),
+        events: event_lines(view.space, &chain.events),
+        kernel: KernelPart::new(view, chain),
+        cause: diagnosis.as_ref().map(|d| cause_line(view.space, d)),
+    }))
 }
 
 impl std::fmt::Display for PlaceLine {

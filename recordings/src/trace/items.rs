@@ -57,7 +57,7 @@ impl Trace {
         let chunk = self.chunk_of(number)?;
         let mut world = self.world_before(&chunk)?;
         let position = number - chunk.span.numbers.start;
-        self.apply(&mut world, chunk, position as u32)?;
+        self.apply(&mut world, &chunk, position as u32)?;
         Ok(world)
     }
 
@@ -68,12 +68,21 @@ impl Trace {
     pub fn world_before(&self, chunk: &Chunk<'_>) -> Result<World, TraceError> {
         let mut world = World::new();
         for earlier in self.chunks().take(chunk.number()) {
-            self.apply(&mut world, earlier, u32::MAX)?;
+            self.apply_events(&mut world, &earlier)?;
         }
         Ok(world)
     }
 
-    fn apply(&self, world: &mut World, chunk: Chunk<'_>, position: u32) -> Result<(), TraceError> {
+    /// Applies all events of `chunk` to `world`, which is as before it.
+    pub(crate) fn apply_events(
+        &self,
+        world: &mut World,
+        chunk: &Chunk<'_>,
+    ) -> Result<(), TraceError> {
+        self.apply(world, chunk, u32::MAX)
+    }
+
+    fn apply(&self, world: &mut World, chunk: &Chunk<'_>, position: u32) -> Result<(), TraceError> {
         let mut events = chunk.events();
         while let Some((at, event)) = events.next().map_err(|e| self.in_file(e))? {
             if at > position {

@@ -30,3 +30,20 @@ fn words_are_those_that_were_pushed() {
     }
     assert_ne!(words, others);
 }
+
+#[test]
+fn an_emptied_chain_is_like_a_new_one() {
+    let mut chain = Chain::ended(Reason::RootReached);
+    chain.refused = true;
+    let how = How::Guess;
+    let pc = CodeAddress::Return(1);
+    chain.frame(Step {
+        pc,
+        sp: 2,
+        slot: Some(3),
+        how,
+    });
+    chain.event(Event::StackChanged { from: 1, to: 2 });
+    assert!(!chain.frames.is_empty() && !chain.events.is_empty());
+    assert_eq!(chain.emptied(), Chain::default());
+}

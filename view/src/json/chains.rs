@@ -1,193 +1,209 @@
-//! Writes the chains of many samples. To serialize each frame anew costs far more than the walks,
-//! and most frames differ from an earlier one only in where they are. So the text of each place and
-//! of each row is made once.
+//! Writes the chains of many samples. To serialize each chain anew costs far more than the walks,
+//! and most of a chain is as in the sample before: the outer frames, the verdict, the end. So the
+//! text of what the last chain of the same column had is kept, and below that the text of each
+//! place and of each row.
 
-use super::{Line, chain_line, found_name, place, row_line};
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+mod texts;
+
+use super::kernel::KernelPart;
+use super::{SCHEMA, end_line, event_lines, verdict_line};
 use serde::Serialize;
-use std::hash::BuildHasher as _;
-use std::io::Write;
+use texts::Texts;
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::run::{Column, Describe, Run, RunError};
+use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{End, Frame};
+use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::{AddressSpace, Stamp};
-use unwind_sim_unwind::row::Row;
+use unwind_sim_unwind::verdict::{Ground, Verdict};
 
-/// The number of texts of each kind that are kept: some 30 MB at most, unless names are long.
-const KEPT_MAX: usize = 1 << 16;
-
-/// Writes the lines of [`super::chain`].
-#[derive(Default)]
-pub struct ChainWriter {
+/// Writes the lines of [`super::chain`] for the outcomes of a run.
+pub struct ChainWriter<'r> {
+    run: &'r Run,
+    columns: Vec<(Column, Last)>,
     texts: Texts,
-    line: Vec<u8>,
-    frames: Vec<u8>,
+    /// Most unwinders start at the same registers.
+    events: Option<(Stamp, Kept<Vec<Event>>)>,
 }
 
-impl ChainWriter {
-    /// Writes the line of one walk of one sample.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn write(
+impl<'r> ChainWriter<'r> {
+    /// For the columns of `run`.
+    pub fn new(run: &'r Run) -> ChainWriter<'r> {
+        let columns = run.columns().into_iter();
+        ChainWriter {
+            run,
+            columns: columns.map(|column| (column, Last::default())).collect(),
+            texts: Texts::default(),
+            events: None,
+        }
+    }
+}
+
+impl Describe for ChainWriter<'_> {
+    fn describe(
         &mut self,
-        out: &mut (impl Write + ?Sized),
         view: &View<'_>,
-        unwinder: &str,
-        start: &'static str,
+        column: usize,
         outcome: &Outcome,
+        line: &mut Vec<u8>,
     ) -> Result<(), RunError> {
-        // In a string, quotes are escaped, so this is the field.
-        const NO_FRAMES: &[u8] = b"\"frames\":[]";
-        self.line.clear();
-        let line = chain_line(view, unwinder, start, outcome, Vec::new());
-        serde_json::to_writer(&mut self.line, &Line::Chain(Box::new(line)))?;
-        self.line.push(b'\n');
-        let mut windows = self.line.windows(NO_FRAMES.len());
-        let at = windows.position(|bytes| bytes == NO_FRAMES);
-        let at = at.expect("a chain without frames has this field");
-        let (head, tail) = self.line.split_at(at + NO_FRAMES.len() - 1);
-        self.frames.clear();
-        for (i, frame) in outcome.chain.frames.iter().enumerate() {
-            if i > 0 {
-                self.frames.push(b',');
-            }
-            self.texts.frame(view.space, frame, &mut self.frames)?;
-        }
-        for part in [head, &self.frames, tail] {
-            out.write_all(part)?;
-        }
-        Ok(())
-    }
-}
-
-/// The parts of frames that are kept as text.
-#[derive(Default)]
-struct Texts {
-    /// `"pc":..,"exact":..`
-    places: HashMap<(Stamp, CodeAddress), Box<[u8]>>,
-    /// `"found":..,"row":..`
-    rows: HashTable<(Row, Box<[u8]>)>,
-    hasher: DefaultHashBuilder,
-}
-
-impl Texts {
-    /// Adds the text of [`super::frame_line`].
-    fn frame(
-        &mut self,
-        space: &AddressSpace,
-        frame: &Frame,
-        out: &mut Vec<u8>,
-    ) -> Result<(), serde_json::Error> {
-        out.push(b'{');
-        self.place(space, frame.pc, out)?;
-        out.extend_from_slice(b",\"sp\":");
-        hex(frame.sp, out);
-        if let Some(slot) = frame.slot {
-            out.extend_from_slice(b",\"slot\":");
-            hex(slot, out);
-        }
-        out.push(b',');
-        match &frame.found {
-            Found::Rule {
-                rule,
-                source,
-                words,
-            } => {
-                let row = Row {
-                    rule: *rule,
-                    source: *source,
-                };
-                self.row(frame, row, out)?;
-                for (i, word) in words.iter().enumerate() {
-                    out.extend_from_slice(if i == 0 { b",\"words\":[[" } else { b",[" });
-                    hex(word.address, out);
-                    out.push(b',');
-                    hex(word.value, out);
-                    out.push(b']');
-                }
-                if !words.is_empty() {
-                    out.push(b']');
-                }
-            }
-            _ => field("found", found_name(frame), out)?,
-        }
-        out.push(b'}');
-        Ok(())
-    }
-
-    fn place(
-        &mut self,
-        space: &AddressSpace,
-        pc: CodeAddress,
-        out: &mut Vec<u8>,
-    ) -> Result<(), serde_json::Error> {
-        let key = (space.stamp(), pc);
-        if let Some(text) = self.places.get(&key) {
-            out.extend_from_slice(text);
-            return Ok(());
-        }
-        let text = serde_json::to_vec(&place(space, pc))?;
-        let mut text = text[1..text.len() - 1].to_vec();
-        text.push(b',');
-        field("exact", &pc.is_instruction(), &mut text)?;
-        out.extend_from_slice(&text);
-        if self.places.len() >= KEPT_MAX {
-            self.places.clear();
-        }
-        self.places.insert(key, text.into());
-        Ok(())
-    }
-
-    fn row(&mut self, frame: &Frame, row: Row, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
-        let hasher = &self.hasher;
-        let hash = |row: &Row| {
-            let source = &row.source;
-            hasher.hash_one((source.image, source.row_offset, source.start))
+        let ChainWriter {
+            run,
+            columns,
+            texts,
+            events,
+        } = self;
+        let (column, last) = &mut columns[column];
+        let unwinder = run.engines[column.engine].name();
+        head(view, unwinder, column.variant_for(view).as_str(), line)?;
+        let verdict = (outcome.verdict, outcome.ground, outcome.unjudged);
+        Kept::write(&mut last.verdict, &verdict, line, |_, out| {
+            field(",\"verdict\":", &verdict_line(outcome), out)
+        })?;
+        Kept::write(&mut last.end, &outcome.chain.end, line, |end, out| {
+            field(",\"end\":", &end_line(end), out)
+        })?;
+        line.extend_from_slice(b",\"frames\":[");
+        last.frames
+            .write(texts, view.space, &outcome.chain.frames, line)?;
+        line.push(b']');
+        let (stamp, mut kept) = match events.take() {
+            Some((stamp, kept)) if stamp == view.space.stamp() => (stamp, Some(kept)),
+            _ => (view.space.stamp(), None),
         };
-        let hash_of_row = hash(&row);
-        if let Some((_, text)) = self.rows.find(hash_of_row, |(kept, _)| *kept == row) {
-            out.extend_from_slice(text);
-            return Ok(());
+        Kept::write(&mut kept, &outcome.chain.events, line, |events, out| {
+            field(",\"events\":", &event_lines(view.space, events), out)
+        })?;
+        *events = kept.map(|kept| (stamp, kept));
+        let kernel = KernelPart::new(view, &outcome.chain);
+        if !kernel.is_empty() {
+            let from = line.len();
+            serde_json::to_writer(&mut *line, &kernel)?;
+            line[from] = b',';
+            line.pop();
         }
-        let mut text = Vec::new();
-        field("found", found_name(frame), &mut text)?;
-        text.push(b',');
-        field("row", &row_line(&row), &mut text)?;
-        out.extend_from_slice(&text);
-        if self.rows.len() >= KEPT_MAX {
-            self.rows.clear();
+        if let Some(diagnosis) = &outcome.diagnosis {
+            line.extend_from_slice(b",\"cause\":");
+            texts.cause(view.space, diagnosis, line)?;
         }
-        let rehash = |(row, _): &(Row, _)| hash(row);
-        self.rows
-            .insert_unique(hash_of_row, (row, text.into()), rehash);
+        line.extend_from_slice(b"}\n");
         Ok(())
     }
 }
 
-/// Adds a field of an object.
+/// The fields before the verdict.
+fn head(
+    view: &View<'_>,
+    unwinder: &str,
+    start: &'static str,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    let sample = view.sample;
+    field("{\"type\":\"chain\",\"schema\":", SCHEMA, out)?;
+    field(",\"sample\":", &view.number, out)?;
+    field(",\"pid\":", &sample.pid, out)?;
+    field(",\"tid\":", &sample.tid, out)?;
+    field(",\"time\":", &sample.time, out)?;
+    field(",\"unwinder\":", unwinder, out)?;
+    field(",\"start\":", start, out)
+}
+
+/// What was written last for a column.
+#[derive(Default)]
+struct Last {
+    verdict: Option<Kept<(Verdict, Ground, Option<Unjudged>)>>,
+    end: Option<Kept<End>>,
+    frames: Frames,
+}
+
+/// A value and its text.
+struct Kept<T> {
+    value: T,
+    text: Vec<u8>,
+}
+
+impl<T: PartialEq + Clone> Kept<T> {
+    /// Adds the text of `value`: the one of `kept`, or else what `write` adds, which is kept.
+    fn write(
+        kept: &mut Option<Kept<T>>,
+        value: &T,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&T, &mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<(), serde_json::Error> {
+        match kept {
+            Some(kept) if kept.value == *value => out.extend_from_slice(&kept.text),
+            _ => {
+                let from = out.len();
+                write(value, out)?;
+                *kept = Some(Kept {
+                    value: value.clone(),
+                    text: out[from..].to_vec(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The frames of a chain and their texts, as a stack: the outermost first, as those stay longest.
+#[derive(Default)]
+struct Frames {
+    stamp: Option<Stamp>,
+    frames: Vec<Frame>,
+    text: Vec<u8>,
+    /// Where the text of each frame ends.
+    ends: Vec<usize>,
+}
+
+impl Frames {
+    /// Adds the texts of `frames`, innermost first.
+    fn write(
+        &mut self,
+        texts: &mut Texts,
+        space: &AddressSpace,
+        frames: &[Frame],
+        out: &mut Vec<u8>,
+    ) -> Result<(), serde_json::Error> {
+        let is_same_space = self.stamp == Some(space.stamp());
+        let pairs = self.frames.iter().zip(frames.iter().rev());
+        let same = match is_same_space {
+            true => pairs.take_while(|(kept, frame)| kept == frame).count(),
+            false => 0,
+        };
+        self.stamp = Some(space.stamp());
+        self.frames.truncate(same);
+        self.ends.truncate(same);
+        self.text.truncate(self.ends.last().copied().unwrap_or(0));
+        for frame in &frames[..frames.len() - same] {
+            self.frames.push(frame.clone());
+        }
+        self.frames[same..].reverse();
+        for frame in &self.frames[same..] {
+            texts.frame(space, frame, &mut self.text)?;
+            self.ends.push(self.text.len());
+        }
+        let mut end = self.text.len();
+        for i in (0..frames.len()).rev() {
+            let start = i.checked_sub(1).map_or(0, |outer| self.ends[outer]);
+            out.extend_from_slice(&self.text[start..end]);
+            if i > 0 {
+                out.push(b',');
+            }
+            end = start;
+        }
+        Ok(())
+    }
+}
+
+/// Adds `name`, which must be written as JSON, and a value.
 fn field(
     name: &str,
     value: &(impl Serialize + ?Sized),
     out: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
-    serde_json::to_writer(&mut *out, name)?;
-    out.push(b':');
+    out.extend_from_slice(name.as_bytes());
     serde_json::to_writer(out, value)
-}
-
-/// Adds [`unwind_sim_judge::hex::hex`] as a string.
-fn hex(value: u64, out: &mut Vec<u8>) {
-    let mut text = *b"\"0x................\"";
-    let digits = (u64::BITS - (value | 1).leading_zeros()).div_ceil(4) as usize;
-    for (i, digit) in text[3..3 + digits].iter_mut().enumerate() {
-        let nibble = value >> (4 * (digits - 1 - i)) & 0xf;
-        *digit = b"0123456789abcdef"[nibble as usize];
-    }
-    text[3 + digits] = b'"';
-    out.extend_from_slice(&text[..digits + 4]);
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_judge::kernel::PerfChain;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{
     CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome, UserRegs,
@@ -73,8 +74,47 @@ pub struct UserRegsLine {
     sp: String,
 }
 
+/// What a chain of a kernel's unwinder has beside its frames.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct KernelPart {
+    /// For a kernel's unwinder: its states, including skipped ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<StateLine>,
+    /// For a kernel's unwinder: it reported the chain as unreliable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unreliable: bool,
+    /// For a kernel's unwinder: the registers at which it left the kernel. If it is right, they are
+    /// those of user space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_regs: Option<UserRegsLine>,
+    /// The registers with which user space was left, if the truth includes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    true_user_regs: Option<UserRegsLine>,
+}
+
+impl KernelPart {
+    pub(super) fn is_empty(&self) -> bool {
+        let KernelPart {
+            states,
+            unreliable,
+            user_regs,
+            true_user_regs,
+        } = self;
+        states.is_empty() && !unreliable && user_regs.is_none() && true_user_regs.is_none()
+    }
+
+    pub(super) fn new(view: &View<'_>, chain: &Chain) -> KernelPart {
+        KernelPart {
+            states: states(&chain.events),
+            unreliable: chain.refused,
+            user_regs: chain.user_regs.map(user_regs),
+            true_user_regs: true_user_regs(view),
+        }
+    }
+}
+
 /// The user registers at which a walk ended.
-pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
+fn user_regs(found: UserRegs) -> UserRegsLine {
     UserRegsLine {
         at: vec![hex(found.at)],
         ip: hex(found.ip),
@@ -83,7 +123,7 @@ pub(super) fn user_regs(found: UserRegs) -> UserRegsLine {
 }
 
 /// The true user registers of a sample.
-pub(super) fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
+fn true_user_regs(view: &View<'_>) -> Option<UserRegsLine> {
     let kernel = view.sample.kernel.as_ref()?;
     let boundary = kernel.boundary.as_ref()?;
     Some(UserRegsLine {
@@ -150,7 +190,7 @@ fn state_line(state: &State, skipped: bool) -> StateLine {
 }
 
 /// The states among the events of a walk.
-pub(super) fn states(events: &[Event]) -> Vec<StateLine> {
+fn states(events: &[Event]) -> Vec<StateLine> {
     let next = events.iter().skip(1).map(Some).chain([None]);
     let pairs = events.iter().zip(next);
     let states = pairs.filter_map(|(event, next)| match event {

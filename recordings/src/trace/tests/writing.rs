@@ -2,10 +2,13 @@
 
 use super::support::*;
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole};
+use crate::parts::PartReader;
+use crate::recording::Recording;
 use crate::trace::{
     BlockType, Meta, OutputOptions, Trace, TraceErrorKind, TraceWriter, WriteError,
 };
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
@@ -88,6 +91,48 @@ fn any_sample_of_a_long_trace_and_the_world_at_it() {
         let before = mappings_before(first) - u64::from(first % 50 == 0);
         assert_eq!(world.space(100).mappings().len() as u64, before);
     }
+}
+
+#[test]
+fn parts_read_in_any_order_have_the_mappings_of_their_samples() {
+    let trace = open(&write(&long(), &[], OutputOptions::default())).unwrap();
+    let len = trace.len();
+    let recording = Recording::from(trace);
+    let parts = recording.parts(usize::MAX).unwrap();
+    assert!(parts.len() > 2, "{} parts", parts.len());
+    let mut reader = PartReader::default();
+    let mut read = |index: usize, at_most: usize| {
+        let mut seen = Vec::new();
+        let views = reader.views(&parts[index], &mut |view| {
+            let mappings = view.space.mappings().len() as u64;
+            assert_eq!(mappings, mappings_before(view.number));
+            seen.push((view.number, view.space.stamp()));
+            match seen.len() == at_most {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        views.unwrap();
+        seen
+    };
+    // Onwards, if not through all of them, what is known of the address space stays true.
+    let onwards = (0..parts.len()).filter(|index| index % 3 != 1);
+    let seen: Vec<_> = onwards.flat_map(|index| read(index, usize::MAX)).collect();
+    assert!(!seen.is_empty() && seen.iter().all(|(_, stamp)| *stamp == seen[0].1));
+    // A part that was left half read has its events again.
+    read(0, usize::MAX);
+    let half = read(1, usize::MAX).len() / 2;
+    read(0, usize::MAX);
+    read(1, half);
+    // Backwards through all, with a look into another one before each.
+    let mut numbers = Vec::new();
+    read(1, usize::MAX);
+    for index in (0..parts.len()).rev() {
+        read(parts.len() / 2, 1);
+        numbers.extend(read(index, usize::MAX).iter().map(|(number, _)| *number));
+    }
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..len));
 }
 
 /// Every 50 samples a mapping of three pages is added, 50 pages after the last one, so none

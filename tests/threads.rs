@@ -1,17 +1,42 @@
-//! `compare --threads N` writes the same bytes whatever N is: counts, first samples, order, errors.
+//! `compare` and `replay` with `--threads N` write the same bytes whatever N is: counts, first
+//! samples, order, errors.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use unwind_sim_judge::compare::GroupBy;
+use unwind_sim_judge::engine::{Outcome, Setting};
+use unwind_sim_judge::input::Input;
+use unwind_sim_judge::run::{Against, Describe, Run, RunError};
+use unwind_sim_judge::spec;
 use unwind_sim_recordings::model::Item;
 use unwind_sim_recordings::trace::{BLOCK_HEADER_BYTES, BlockType, Trace, TraceWriter};
+use unwind_sim_recordings::view::{Filter, View};
 
 const THREADS: [&str; 5] = ["1", "2", "3", "7", "0"];
-const OPTIONS: [&[&str]; 5] = [
-    &[],
-    &["--json"],
-    &["--group-by", "insn"],
-    &["--json", "--group-by", "function", "--unwinder", "orc,fp"],
-    &["--against", "dwarf", "--unwinder", "sframe,fp,guess"],
+const COMMANDS: [&[&str]; 7] = [
+    &["compare"],
+    &["compare", "--json"],
+    &["compare", "--group-by", "insn"],
+    &[
+        "compare",
+        "--json",
+        "--group-by",
+        "function",
+        "--unwinder",
+        "orc,fp",
+    ],
+    &[
+        "compare",
+        "--against",
+        "dwarf",
+        "--unwinder",
+        "sframe,fp,guess",
+    ],
+    &["replay", "--unwinder", "dwarf,fp"],
+    &["replay", "--json", "--unwinder", "all"],
 ];
 /// How often the samples of a trace are repeated, and how many are in a block.
 const TIMES: usize = 9;
@@ -59,10 +84,10 @@ fn in_blocks(path: &Path) -> Vec<u8> {
     writer.finish().expect("a trace")
 }
 
-/// What a comparison writes, without the number of threads in the command that it repeats.
-fn compared(trace: &Path, options: &[&str], threads: &str) -> String {
+/// What a command writes, without the number of threads in the command that it repeats.
+fn written(trace: &Path, words: &[&str], threads: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    command.arg("compare").arg(trace).args(options);
+    command.args(words).arg(trace);
     let output = command.args(["--threads", threads]).output();
     let output = output.expect("it runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -73,12 +98,12 @@ fn compared(trace: &Path, options: &[&str], threads: &str) -> String {
 
 fn assert_same(trace: &Path) -> String {
     let mut all = String::new();
-    for options in OPTIONS {
-        let [one, others @ ..] = THREADS.map(|threads| compared(trace, options, threads));
+    for words in COMMANDS {
+        let [one, others @ ..] = THREADS.map(|threads| written(trace, words, threads));
         for (other, threads) in others.iter().zip(&THREADS[1..]) {
             assert!(
                 one == *other,
-                "{} {options:?} on {threads} threads:\n{other}\nand on one:\n{one}",
+                "{} {words:?} on {threads} threads:\n{other}\nand on one:\n{one}",
                 trace.display()
             );
         }
@@ -124,4 +149,65 @@ fn a_damaged_block_is_reported_alike() {
         assert!(text.contains("damaged.bin"), "{text}");
         assert!(!text.contains("Some(0)"), "{text}");
     }
+}
+
+/// Threads that are faster than the reader of the output wait for it.
+#[test]
+fn no_thread_is_far_ahead_of_the_output() {
+    const WORKERS: usize = 3;
+    /// Counts what was described.
+    struct Counter<'c>(&'c AtomicU64);
+    impl Describe for Counter<'_> {
+        fn describe(
+            &mut self,
+            view: &View<'_>,
+            _: usize,
+            _: &Outcome,
+            out: &mut Vec<u8>,
+        ) -> Result<(), RunError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(writeln!(out, "{}", view.number)?)
+        }
+    }
+    /// Takes its time, and sees how far ahead the threads are of what it has got.
+    struct Slow<'c> {
+        described: &'c AtomicU64,
+        written: String,
+    }
+    impl Write for Slow<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let written = self.written.lines().count() as u64;
+            std::thread::sleep(Duration::from_millis(2));
+            let ahead = self.described.load(Ordering::SeqCst) - written;
+            assert!(
+                ahead <= WORKERS as u64 * IN_BLOCK,
+                "{ahead} after {written}"
+            );
+            self.written += std::str::from_utf8(bytes).expect("text");
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let run = Run {
+        engines: vec![spec::engine("fp").expect("an unwinder")],
+        variants: Vec::new(),
+        setting: Setting::default(),
+        against: Against::Truth,
+        group_by: GroupBy::Cause,
+    };
+    let bytes = in_blocks(Path::new("corpus/traces/throws.bin"));
+    let input = Input::from_trace(Trace::from_bytes(bytes).expect("a trace"));
+    let count = AtomicU64::new(0);
+    let mut out = Slow {
+        described: &count,
+        written: String::new(),
+    };
+    let filter = Filter::default();
+    let comparison = run.write_on(WORKERS, &input, &filter, || Counter(&count), &mut out);
+    let samples = comparison.expect("it is read").samples;
+    let numbers = (0..samples).map(|number| format!("{number}\n"));
+    assert!(samples > 20 * IN_BLOCK);
+    assert_eq!(out.written, numbers.collect::<String>());
 }
