@@ -223,4 +223,5 @@ fn main() {
     for (work, ours, peer, goal) in &lines {
         report::row(work, "sample", ours, peer, *goal);
     }
+    report::finish();
 }

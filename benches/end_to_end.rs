@@ -204,4 +204,5 @@ fn main() {
         };
         println!("{name}: anonymous memory {small_kb} KB small, {big_kb} KB big: {verdict}");
     }
+    report::finish();
 }

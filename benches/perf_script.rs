@@ -155,4 +155,5 @@ fn main() {
     for (work, ours, theirs, goal) in &lines {
         report::row(work, "line", ours, theirs, *goal);
     }
+    report::finish();
 }

@@ -230,4 +230,5 @@ fn main() {
     for (work, ours, peer, goal) in &lines {
         report::row(work, "stack", ours, peer, *goal);
     }
+    report::finish();
 }

@@ -77,4 +77,5 @@ fn main() {
         }
     }
     criterion.final_summary();
+    report::finish();
 }

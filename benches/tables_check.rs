@@ -83,9 +83,10 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
     }
     for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
         let figures = all.each_ref().map(|c| c.figure(clock, functions));
-        let title = format!("{title} {name}");
+        let title = format!("tables check {title}, {name}");
         report::print(&title, "FDE", &figures, figures.first());
-        report::ratio(&title, &figures[1], &figures[0], None);
+        report::head();
+        report::row(&title, "FDE", &figures[1], &figures[0], None);
         if clock == Clock::Cpu {
             let rate = 1e9 / figures[1].min_ns();
             let verdict = if rate >= GOAL { "met" } else { "MISSED" };
@@ -109,4 +110,5 @@ fn main() {
             println!("skipped: {}: {reason}", path.display());
         }
     }
+    report::finish();
 }

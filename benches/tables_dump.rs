@@ -74,7 +74,8 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
             figures.first(),
         );
         for ours in &figures[1..] {
-            report::ratio(&title, ours, &figures[0], Some(GOAL));
+            let work = format!("{} {title}, {name}", ours.name);
+            report::row(&work, "line", ours, &figures[0], Some(GOAL));
         }
     }
     report::note_load();
@@ -88,4 +89,5 @@ fn main() {
             println!("skipped: {}: {reason}", path.display());
         }
     }
+    report::finish();
 }

@@ -100,7 +100,9 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
         }
         report::print(name, "byte of text", &figures, figures.last());
         if let [ours, theirs] = &figures[..] {
-            report::ratio(name, ours, theirs, Some(GOAL));
+            let work = format!("tables generate, {name}");
+            report::head();
+            report::row(&work, "byte", ours, theirs, Some(GOAL));
         }
     }
     report::note_load();
@@ -115,4 +117,5 @@ fn main() {
     if let Err(reason) = done {
         println!("skipped: {reason}");
     }
+    report::finish();
 }

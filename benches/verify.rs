@@ -91,4 +91,5 @@ fn main() {
             println!("skipped: {}: {reason}", program.display());
         }
     }
+    report::finish();
 }

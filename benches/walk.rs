@@ -296,4 +296,5 @@ fn main() {
         (Some(_), None) => println!("skipped: libLLVM: no frame-pointer walk to compare with"),
     }
     criterion.final_summary();
+    report::finish();
 }

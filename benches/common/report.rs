@@ -2,6 +2,9 @@
 //! peer's speed differs from the one on the machine where the goals were set.
 
 use super::timing::Figure;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A peer's time relative to a bare frame-pointer walk, on the machine where the goals were set.
 pub(crate) struct Known {
@@ -31,19 +34,6 @@ pub(crate) fn print(title: &str, unit: &str, figures: &[Figure], baseline: Optio
     }
 }
 
-/// Prints our ratio to the peer, computed round by round; `goal` is the maximum.
-pub(crate) fn ratio(title: &str, ours: &Figure, peer: &Figure, goal: Option<f64>) {
-    let ratio = ours.ratio_to(peer);
-    let verdict = goal.map_or(String::new(), |goal| {
-        let word = if ratio <= goal { "met" } else { "MISSED" };
-        format!(" (goal <= {goal:.2}: {word})")
-    });
-    println!(
-        "{title:<14} ratio {} / {}: {ratio:.2}{verdict}",
-        ours.name, peer.name
-    );
-}
-
 /// The width of the columns of [`row`]: work, ours, peer.
 const COLUMNS: [usize; 3] = [30, 18, 36];
 
@@ -54,6 +44,51 @@ pub(crate) fn head() {
         "{:<work$} | {:<ours$} | {:<peer$} | ratio | goal",
         "work", "ours", "peer"
     );
+}
+
+/// The number of lines that this process printed.
+static ROWS: AtomicUsize = AtomicUsize::new(0);
+
+/// Where the lines of all benches that one `cargo bench` runs are kept, one after the other: the
+/// process that started them tells them from those of another run.
+fn kept() -> PathBuf {
+    let cargo = std::os::unix::process::parent_id();
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-table-{cargo}"))
+}
+
+/// Keeps a line for [`finish`], in the place of an earlier one for the same work.
+fn keep(line: &str) -> std::io::Result<()> {
+    let work = |line: &str| line.split('|').next().map(str::to_owned);
+    let path = kept();
+    let earlier = std::fs::read_to_string(&path).unwrap_or_default();
+    let others = earlier.lines().filter(|other| work(other) != work(line));
+    let mut all = String::new();
+    for line in others.chain([line]) {
+        let _ = writeln!(all, "{line}");
+    }
+    std::fs::write(path, all)
+}
+
+/// Prints one table of the lines of all benches of this `cargo bench` so far, if others ran before:
+/// the last one prints them all. Forgets those of earlier runs.
+pub(crate) fn finish() {
+    let path = kept();
+    let files = path.parent().and_then(|folder| folder.read_dir().ok());
+    for file in files.into_iter().flatten().flatten() {
+        let is_table = file
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(b"bench-table-");
+        if is_table && file.path() != path {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+    let all = std::fs::read_to_string(&path).unwrap_or_default();
+    if all.lines().count() > ROWS.load(Ordering::Relaxed) {
+        println!("\nall benches so far:");
+        head();
+        print!("{all}");
+    }
 }
 
 /// Prints one line of a bench's table: the work, our time per `unit`, the peer's time and name, the
@@ -67,9 +102,15 @@ pub(crate) fn row(work: &str, unit: &str, ours: &Figure, peer: &Figure, goal: Op
     let [work_width, ours_width, peer_width] = COLUMNS;
     let ours = format!("{:.2} ns/{unit}", ours.min_ns());
     let peer = format!("{:.2} {}", peer.min_ns(), peer.name);
-    println!(
+    let line = format!(
         "{work:<work_width$} | {ours:<ours_width$} | {peer:<peer_width$} | {ratio:>5.2} | {goal}"
     );
+    println!("{line}");
+    ROWS.fetch_add(1, Ordering::Relaxed);
+    let is_test = std::env::args().any(|argument| argument == "--test");
+    if let Some(error) = (!is_test).then(|| keep(&line)).and_then(Result::err) {
+        println!("note: the line cannot be kept: {error}");
+    }
 }
 
 /// Prints a note if a peer is more than 30 % off its known figure, relative to the bare walk.
