@@ -482,7 +482,7 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
         let function = self.activation(frames.len().checked_sub(1));
-        let (before, stacks) = (*self.tracker.stats(), self.tracker.stacks().count());
+        let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
         let after = core.state.cpu_at(next);
         let mut world = &core.memory;
         self.tracker.step(
@@ -503,7 +503,7 @@ impl Checker<'_> {
         let switches = stats.switches != before.switches;
         match class {
             Insn::MoveSp => {
-                let stacks = self.tracker.stacks().count() != stacks;
+                let stacks = self.tracker.stack_count() != stacks;
                 if switches || stacks || stats.dropped != before.dropped {
                     departures.load(function, number);
                 }

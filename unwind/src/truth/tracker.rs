@@ -175,10 +175,16 @@ impl Tracker {
         segments.iter().zip(ends).map(|(s, end)| s.first..end)
     }
 
+    /// The number of stacks that the frames are on.
+    #[inline]
+    pub fn stack_count(&self) -> usize {
+        self.chain.segments.len()
+    }
+
     /// Whether all frames are on one stack.
     #[inline]
     pub fn is_on_one_stack(&self) -> bool {
-        self.chain.segments.len() == 1
+        self.stack_count() == 1
     }
 
     /// rsp where the chain continues on another stack, innermost first: interrupted by a signal, or
