@@ -7,9 +7,11 @@
 //! the kernel (see [`Generated::from_name`]).
 
 use super::version::Version;
+use crate::cache::{Callers, HotTable, RowId};
 use crate::image::{AddressSpace, Image, ImageId, Mapping};
 use crate::orc::{Blocks, Encoding, Entry, Index, Malformed};
 use crate::reason::Reason;
+use crate::rule::{Key, Packed};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -151,11 +153,32 @@ pub struct Code {
 }
 
 /// A cache of the results of [`Code::find`].
-#[derive(Debug, Default)]
-pub struct Finds(Vec<Option<(u64, Option<FoundEntry>)>>);
+#[derive(Debug)]
+pub struct Finds {
+    hot: HotTable,
+    /// The results, by their rows in `hot`.
+    found: Vec<Option<FoundEntry>>,
+}
 
-/// The number of results kept; a power of two.
-const FINDS: usize = 4096;
+/// The maximum number of results kept.
+const FINDS_MAX: usize = 1 << 18;
+
+impl Default for Finds {
+    fn default() -> Self {
+        Finds {
+            hot: HotTable::of_one_space(),
+            found: Vec::new(),
+        }
+    }
+}
+
+impl Finds {
+    /// The hot addresses, for a walk from callee to caller, and what was found at each.
+    #[inline]
+    pub(super) fn split(&mut self) -> (Callers<'_>, &[Option<FoundEntry>]) {
+        (self.hot.callers(), &self.found)
+    }
+}
 
 impl Code {
     /// The code of the kernel mapped in `space`, which behaves like `version`. `told` is the
@@ -209,7 +232,7 @@ impl Code {
             image,
             bias: mapping.bias,
         };
-        let core_text = symbols.range(START, "_etext");
+        let [core_text] = symbols.ranges([[START, "_etext"]]);
         let is_core = core_text.is_some() && !self.has_core;
         let table = Index::new(image, told).unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
@@ -227,28 +250,18 @@ impl Code {
         }
         self.has_core = true;
         self.core_text = core_text.unwrap_or(0..0);
-        let init = symbols.range("_sinittext", "_einittext");
+        let [init, entry] = symbols.ranges([
+            ["_sinittext", "_einittext"],
+            ["__entry_text_start", "__entry_text_end"],
+        ]);
         self.init_text = init.unwrap_or(0..0);
-        let entry = symbols.range("__entry_text_start", "__entry_text_end");
         self.entry_text = entry.unwrap_or(0..0);
         self.blocks = part.table.as_ref().and_then(|index| {
             let svma = |avma: u64| avma.wrapping_sub(part.bias);
             let (start, end) = (svma(self.core_text.start), svma(self.core_text.end));
             Blocks::new(&index.table().ok()?, start, end)
         });
-        let address = |names: &[&str]| names.iter().find_map(|n| symbols.address(n)).unwrap_or(0);
-        self.known = Known {
-            return_to_handler: address(&["return_to_handler"]),
-            arch_rethook_trampoline: address(&[
-                "arch_rethook_trampoline",
-                "__kretprobe_trampoline",
-                "kretprobe_trampoline",
-            ]),
-            ftrace_caller: address(&["ftrace_caller"]),
-            ftrace_regs_caller: address(&["ftrace_regs_caller"]),
-            ret_from_fork: address(&["ret_from_fork"]),
-            ret_from_fork_asm: address(&["ret_from_fork_asm"]),
-        };
+        self.known = symbols.known();
         self.parts.insert(0, part);
     }
 
@@ -331,15 +344,42 @@ impl Code {
     /// `orc_find`, with a cache. `None` if the kernel has no entry.
     #[inline]
     pub fn find<'f>(&self, ip: u64, finds: &'f mut Finds) -> Option<&'f FoundEntry> {
-        if finds.0.is_empty() {
-            finds.0.resize(FINDS, None);
+        let row = match finds.hot.get(ip) {
+            Some(hot) => hot.row,
+            None => self.learn(ip, finds),
+        };
+        finds.found.get(row.index())?.as_ref()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn learn(&self, ip: u64, finds: &mut Finds) -> RowId {
+        if finds.found.len() >= FINDS_MAX {
+            *finds = Finds::default();
         }
-        // By reference, because returning a copy would assemble it from its parts again.
-        let slot = &mut finds.0[(ip ^ ip >> 12) as usize % FINDS];
-        if slot.as_ref().is_none_or(|(address, _)| *address != ip) {
-            *slot = Some((ip, self.search(ip, true)));
+        let found = self.search(ip, true);
+        let packed = match found {
+            Some(found) => self.packed(ip, &found.entry),
+            None => Packed::GENERIC,
+        };
+        let row = RowId::new(finds.found.len() as u32);
+        finds.found.push(found);
+        finds.hot.insert(ip, row, packed, None);
+        row
+    }
+
+    /// The rule of a frame whose return address follows `lookup`: packed if a step needs nothing
+    /// else, that is, if the address is text and not one that a tracer put there.
+    fn packed(&self, lookup: u64, entry: &Entry) -> Packed {
+        let ip = lookup.wrapping_add(1);
+        let known = self.known;
+        let taken = [known.return_to_handler, known.arch_rethook_trampoline];
+        if !self.is_text(ip) || taken.contains(&ip) {
+            return Packed::GENERIC;
         }
-        slot.as_ref()?.1.as_ref()
+        let rule = entry.rule(self.version.encoding().sp_indirect);
+        let key = rule.ok().and_then(|rule| Key::of(&rule));
+        key.map_or(Packed::GENERIC, |key| Packed::of(&key))
     }
 
     fn search(&self, ip: u64, trampolines: bool) -> Option<FoundEntry> {
@@ -411,13 +451,51 @@ struct Symbols<'a> {
 }
 
 impl Symbols<'_> {
-    fn address(&self, name: &str) -> Option<u64> {
-        let found = self.image.symbols().iter().find(|s| s.name == name)?;
-        Some(found.address.wrapping_add(self.bias))
+    /// The address of the first symbol of each name, found in one pass.
+    fn addresses<const N: usize>(&self, names: [&str; N]) -> [Option<u64>; N] {
+        let mut found = [None; N];
+        // Bit n: a name of n bytes is wanted. Most others are passed without reading them.
+        let bit = |name: &str| 1_u64 << name.len().min(63);
+        let lengths = names.iter().fold(0, |all, name| all | bit(name));
+        let mut symbols = self.image.symbols().iter();
+        while let Some(symbol) = symbols.find(|s| lengths & bit(&s.name) != 0) {
+            for (name, found) in names.iter().zip(&mut found) {
+                if found.is_none() && *name == symbol.name {
+                    *found = Some(symbol.address.wrapping_add(self.bias));
+                }
+            }
+        }
+        found
     }
 
-    fn range(&self, start: &str, end: &str) -> Option<Range<u64>> {
-        let range = self.address(start)?..self.address(end)?;
-        (range.start < range.end).then_some(range)
+    fn ranges<const N: usize>(&self, names: [[&str; 2]; N]) -> [Option<Range<u64>>; N] {
+        let starts = self.addresses(names.map(|[start, _]| start));
+        let ends = self.addresses(names.map(|[_, end]| end));
+        core::array::from_fn(|i| {
+            let range = starts[i]?..ends[i]?;
+            (range.start < range.end).then_some(range)
+        })
+    }
+
+    fn known(&self) -> Known {
+        let found = self.addresses([
+            "return_to_handler",
+            "arch_rethook_trampoline",
+            "__kretprobe_trampoline",
+            "kretprobe_trampoline",
+            "ftrace_caller",
+            "ftrace_regs_caller",
+            "ret_from_fork",
+            "ret_from_fork_asm",
+        ]);
+        let [graph, rethook, old, oldest, ftrace, regs, fork, fork_asm] = found;
+        Known {
+            return_to_handler: graph.unwrap_or(0),
+            arch_rethook_trampoline: rethook.or(old).or(oldest).unwrap_or(0),
+            ftrace_caller: ftrace.unwrap_or(0),
+            ftrace_regs_caller: regs.unwrap_or(0),
+            ret_from_fork: fork.unwrap_or(0),
+            ret_from_fork_asm: fork_asm.unwrap_or(0),
+        }
     }
 }
