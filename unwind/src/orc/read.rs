@@ -114,6 +114,21 @@ impl<'a> Table<'a> {
         }))
     }
 
+    /// Whether every entry can be decoded in this layout. That depends on its flags only.
+    pub fn is_valid(&self, layout: Layout) -> bool {
+        let mut seen = [0_u64; 1 << 10];
+        for [.., e, f] in self.entries {
+            let flags = u16::from_le_bytes([*e, *f]);
+            seen[usize::from(flags >> 6)] |= 1 << (flags & 63);
+        }
+        let decodes = |flags: u16| {
+            let [e, f] = flags.to_le_bytes();
+            Entry::decode([0, 0, 0, 0, e, f], layout).is_ok()
+        };
+        let is_seen = |flags: u16| seen[usize::from(flags >> 6)] >> (flags & 63) & 1 != 0;
+        (0..=u16::MAX).filter(|f| is_seen(*f)).all(decodes)
+    }
+
     /// The order of the entries by address, as sorted by `sorttable` and module loading: the weak
     /// one comes first if several have the same address. `None` if they are stored in that order.
     pub fn order(&self, layout: Layout) -> Option<Vec<u32>> {
@@ -121,7 +136,7 @@ impl<'a> Table<'a> {
             let flags = self.flags(index).unwrap_or(0);
             (self.ip(index), !layout.is_weak(flags))
         };
-        if (1..self.len()).all(|i| key(i - 1) <= key(i)) {
+        if (0..self.len()).map(key).is_sorted() {
             return None;
         }
         let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
@@ -179,6 +194,20 @@ impl<'a> Sorted<'a> {
         self.find_in(svma, 0..self.len())
     }
 
+    /// [`Sorted::find`] for an address not below that of the entry at `from`, in steps that double.
+    fn find_from(&self, svma: u64, from: usize) -> Option<usize> {
+        let mut end = self.len();
+        let mut step = 1;
+        while let Some(ip) = self.ip(from.saturating_add(step)) {
+            if ip > svma {
+                end = from + step;
+                break;
+            }
+            step *= 2;
+        }
+        self.find_in(svma, from + step / 2..end)
+    }
+
     fn find_in(&self, svma: u64, range: core::ops::Range<usize>) -> Option<usize> {
         if range.is_empty() {
             return None;
@@ -219,7 +248,12 @@ impl Blocks {
         let count = size.div_ceil(LOOKUP_BLOCK_SIZE);
         let at = |i: u64| start.wrapping_add(i * LOOKUP_BLOCK_SIZE);
         let addresses = (0..count).map(at).chain([end]);
-        let slots = addresses.map(|address| table.find(address).map(|i| i as u32));
+        // The addresses ascend, so each is searched from where the last one was found.
+        let mut from = 0;
+        let slots = addresses.map(|address| {
+            from = table.find_from(address, from)?;
+            Some(from as u32)
+        });
         Some(Blocks {
             start,
             slots: slots.collect::<Option<_>>()?,

@@ -74,3 +74,28 @@ fn positions_end_with_the_table() {
     let empty = Sorted::new(Table::new(&[], &[], 0).expect("a table"), Some(none));
     assert!(empty.is_empty() && empty.find(5).is_none());
 }
+
+#[test]
+fn a_table_is_valid_if_all_its_flags_are() {
+    let (mut entries, ips) = bytes([0; 3]);
+    let valid = |entries: &[u8], layout| {
+        let table = Table::new(entries, &ips, 0).expect("a table");
+        let all = (0..3).all(|i| matches!(table.entry(i, layout), Some(Ok(_))));
+        assert_eq!(table.is_valid(layout), all);
+        all
+    };
+    assert!(valid(&entries, LAYOUT));
+    // Offsets do not matter.
+    entries[ENTRY_LEN..ENTRY_LEN + 4].fill(0xff);
+    assert!(valid(&entries, LAYOUT));
+    // An unused bit, the last register, a type that does not exist: each in another entry.
+    for (at, byte) in [(5, 0x80), (ENTRY_LEN + 4, 0x0f), (3 * ENTRY_LEN - 1, 7)] {
+        let mut wrong = entries.clone();
+        wrong[at] = byte;
+        assert!(!valid(&wrong, LAYOUT), "{at}");
+    }
+    for layout in [Layout::V4_14, Layout::V6_3, Layout::V7_1] {
+        valid(&entries, layout);
+    }
+    assert!(Table::new(&[], &[], 0).expect("a table").is_valid(LAYOUT));
+}
