@@ -1,10 +1,6 @@
 //! The kernel's ORC unwinder: `__unwind_start` and `unwind_next_frame` of Linux
 //! `arch/x86/kernel/unwind_orc.c`.
 
-mod glide;
-
-pub(super) use glide::glide;
-
 use super::end::Ended;
 use super::entry_regs::{RegsPtr, is_user_cs};
 use super::hijack::{self, Cursors};

@@ -1,7 +1,7 @@
 //! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): the addresses of a sample's kernel
 //! part, from real or fake registers.
 
-use super::{Finds, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind, orc};
+use super::{Finds, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind, glide};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -124,7 +124,7 @@ pub fn addresses<M: Memory + ?Sized>(
     }
     let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |_| {});
     while !unwind.state().is_done() {
-        orc::glide(&mut unwind, &mut left, out);
+        glide::glide(&mut unwind, &mut left, out);
         match unwind.return_address() {
             None => return Ok((*unwind.state(), unwind.end_without_address())),
             Some(_) if left == 0 => {

@@ -1,7 +1,7 @@
 //! Steps without their states, for callers that want only addresses. What a step does is in `orc`;
 //! this is the part of it that nearly every step needs.
 
-use super::super::{Kernel, State, Unwind, hijack};
+use super::{Kernel, State, Unwind, hijack};
 use crate::memory::Memory;
 use crate::rule::Shape;
 use alloc::vec::Vec;
@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 /// the current stack, whose address was looked up before and got a packed rule ([`Code::find`]).
 /// Stops before any other step, in the state that the steps so far give.
 ///
-/// [`Code::find`]: super::super::Code::find
+/// [`Code::find`]: super::Code::find
 #[inline(never)]
-pub(in super::super) fn glide<M: Memory + ?Sized>(
+pub(super) fn glide<M: Memory + ?Sized>(
     unwind: &mut Unwind<'_, M>,
     left: &mut u32,
     out: &mut Vec<u64>,
