@@ -49,7 +49,7 @@ struct Made {
 
 /// An entry of function `number`: frames have different sizes, and a third of them save rbp.
 fn entry(number: usize) -> Entry {
-    let saves_bp = number % 3 == 0;
+    let saves_bp = number.is_multiple_of(3);
     Entry {
         sp_reg: OrcReg::Sp,
         sp_offset: 16 + 8 * (number % 7) as i16,
