@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use unwind_sim_unwind::image::Image;
 
 /// Where an import finds its images.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +89,19 @@ pub fn into<W: Write>(
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
 ) -> Result<Imported, ImportError> {
+    convert(path, kind, options, writer, |writer, image| {
+        writer.add_image(&image)
+    })
+}
+
+/// Imports the file at `path` into `writer`, to which `add` adds each image.
+fn convert<W: Write>(
+    path: &Path,
+    kind: FileKind,
+    options: &OpenOptions,
+    writer: &mut TraceWriter<W>,
+    mut add: impl FnMut(&mut TraceWriter<W>, Arc<Image>) -> Result<ImageIndex, WriteError>,
+) -> Result<Imported, ImportError> {
     let wrong = || WrongKind {
         path: path.into(),
         kind,
@@ -108,17 +123,18 @@ pub fn into<W: Write>(
     import.offsets.clone_from(&options.offsets);
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;
-    let imported = corpus::import(
-        path,
-        &import,
-        &mut |item| match write(writer, &mut numbers, item) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        },
-    );
+    let imported = corpus::import(path, &import, &mut |item| match write(
+        writer,
+        &mut numbers,
+        &mut add,
+        item,
+    ) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    });
     match (imported, failed) {
         (_, Some(error)) => Err(error.into()),
         (Err(corpus::ImportError::UnknownFormat), None) => Err(wrong().into()),
@@ -129,11 +145,12 @@ pub fn into<W: Write>(
 fn write<W: Write>(
     writer: &mut TraceWriter<W>,
     numbers: &mut HashMap<ImageIndex, ImageIndex>,
+    add: &mut impl FnMut(&mut TraceWriter<W>, Arc<Image>) -> Result<ImageIndex, WriteError>,
     item: ImportItem<'_>,
 ) -> Result<(), WriteError> {
     match item {
         ImportItem::Image { index, image } => {
-            let number = writer.add_image(&image)?;
+            let number = add(writer, image)?;
             numbers.insert(index, number);
             Ok(())
         }
@@ -169,13 +186,10 @@ pub fn to_trace(
 ) -> Result<(Trace, Imported), ImportError> {
     let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, &file);
-    // It is read once, on this machine: images are not worth compressing.
-    let output = OutputOptions {
-        images_in_place: true,
-        ..OutputOptions::fast()
-    };
-    let mut writer = TraceWriter::with_options(out, &meta(path, kind), output)?;
-    let imported = into(path, kind, options, &mut writer)?;
-    writer.finish()?;
-    Ok((Trace::open(file.path())?, imported))
+    let mut writer = TraceWriter::with_options(out, &meta(path, kind), OutputOptions::fast())?;
+    // It is read by this process, which has the images already.
+    let keep = |writer: &mut TraceWriter<_>, image| writer.keep_image(image);
+    let imported = convert(path, kind, options, &mut writer, keep)?;
+    let images = writer.finish_kept()?;
+    Ok((Trace::open_with(file.path(), images)?, imported))
 }

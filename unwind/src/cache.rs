@@ -19,7 +19,7 @@ mod unit;
 
 pub use builder::UnitBuilder;
 pub use hot::HOT_ENTRIES_MAX;
-pub(crate) use hot::{Callers, Hot};
+pub(crate) use hot::{Callers, Hot, HotTable};
 pub(crate) use sources::Sources;
 pub(crate) use transcript::Transcript;
 pub(crate) use unit::Part;
@@ -36,7 +36,6 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use hot::HotTable;
 use rules::Rules;
 #[cfg(feature = "kernel")]
 use space::OfSpace;

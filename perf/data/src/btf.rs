@@ -109,6 +109,8 @@ pub struct Btf<D> {
     strings: Range<usize>,
     /// Offset of each type in the section; the first type has the number 1.
     starts: Vec<u32>,
+    /// The numbers of the structures and unions that have members.
+    structures: Vec<u32>,
 }
 
 /// A type: `struct btf_type`.
@@ -128,14 +130,16 @@ pub struct Type {
 
 impl Type {
     fn read(section: &[u8], at: usize) -> Option<Type> {
-        let info = u32_at(section, at + 4)?;
+        let bytes: &[u8; TYPE_LEN] = section.get(at..)?.first_chunk()?;
+        let (words, _) = bytes.as_chunks();
+        let [name, info, value] = [0, 1, 2].map(|i: usize| u32::from_le_bytes(words[i]));
         Some(Type {
             at,
-            name: u32_at(section, at)?,
+            name,
             kind: info >> 24 & 0x1f,
             count: (info & 0xffff) as usize,
             has_bit_fields: info >> 31 == 1,
-            value: u32_at(section, at + 8)?,
+            value,
         })
     }
 
@@ -210,7 +214,9 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         };
         let types = part(8, "the type section")?;
         let strings = part(16, "the string section")?;
-        let mut starts = Vec::new();
+        // A type with what follows it has 30 bytes on average.
+        let mut starts = Vec::with_capacity(types.len() / 32);
+        let mut structures = Vec::new();
         let mut at = types.start;
         while at < types.end {
             let short = || cut("a type", at);
@@ -222,12 +228,16 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
                 return Err(short());
             }
             starts.push(u32::try_from(at).map_err(|_| short())?);
+            if found.has_members() && found.count > 0 {
+                structures.push(starts.len() as u32);
+            }
             at = end;
         }
         Ok(Btf {
             section,
             strings,
             starts,
+            structures,
         })
     }
 
@@ -261,6 +271,14 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
     fn string(&self, at: u32) -> &[u8] {
         let strings = &self.section[self.strings.clone()];
         until_nul(strings.get(at as usize..).unwrap_or_default())
+    }
+
+    /// Whether `name` is the string at `at`.
+    fn is_string(&self, at: u32, name: &[u8]) -> bool {
+        let strings = &self.section[self.strings.clone()];
+        let rest = strings.get(at as usize..).unwrap_or_default();
+        let behind = rest.strip_prefix(name);
+        behind.is_some_and(|behind| matches!(behind, [] | [0, ..])) && !name.contains(&0)
     }
 
     fn name(&self, at: u32) -> &str {

@@ -83,15 +83,34 @@ pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Fo
     let bytes = bytes.get(skip..)?;
     let address = address.wrapping_add(skip as u64);
     let mut steps = STEPS_MAX;
-    token_indices(bytes)
+    // The table is among the data. Code, if it is known, is searched last.
+    let end = address.saturating_add(bytes.len() as u64);
+    let offset = |at: u64| (at.clamp(address, end) - address) as usize;
+    let code = text.iter().map(|r| offset(r.start)..offset(r.end));
+    let mut code: Vec<_> = code.collect();
+    code.sort_by_key(|range| range.start);
+    let (mut data, mut start) = (Vec::new(), 0);
+    for range in &mut code {
+        let from = range.start.max(start);
+        data.push(start..from);
+        *range = from..range.end.max(from);
+        start = range.end;
+    }
+    data.push(start..bytes.len());
+    data.into_iter()
+        .chain(code)
+        .flat_map(|range| token_indices(bytes, range))
         .filter_map(|index| Tokens::before(bytes, index))
         .take(TABLES_MAX)
         .find_map(|tokens| tokens.table(bytes, address, text, &mut steps))
 }
 
-/// Offsets of 256 ascending u16, the first of them 0.
-fn token_indices(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    let (words, _) = bytes.as_chunks::<4>();
+/// Offsets in `range` of 256 ascending u16, the first of them 0.
+fn token_indices(bytes: &[u8], range: Range<usize>) -> impl Iterator<Item = usize> {
+    let first = range.start / ALIGN_MIN;
+    let (words, _) = bytes.as_chunks::<ALIGN_MIN>();
+    let last = words.len().min(range.end.div_ceil(ALIGN_MIN) + 1);
+    let words = words.get(first..last).unwrap_or_default();
     let halves = |word: [u8; 4]| {
         [
             u16::from_le_bytes([word[0], word[1]]),
@@ -102,7 +121,7 @@ fn token_indices(bytes: &[u8]) -> impl Iterator<Item = usize> {
         let ([a, b], [c, d]) = (halves(pair[0]), halves(pair[1]));
         a == 0 && a < b && b < c && c < d
     });
-    let places = starts.map(|(i, _)| i * ALIGN_MIN);
+    let places = starts.map(move |(i, _)| (first + i) * ALIGN_MIN);
     places.filter(|at| read_index(bytes, *at).is_some())
 }
 
@@ -175,16 +194,7 @@ impl<'a> Tokens<'a> {
             text,
         };
         let (form, addresses) = values.find(names.start - names.align, self.index_start + 512)?;
-        let mut symbols = KernelSymbols::with_capacity(names.count, plain.names.len());
-        let mut start = 0;
-        for (address, end) in addresses.into_iter().zip(&plain.ends) {
-            let name = &plain.names[start..*end];
-            start = *end;
-            let kind = name.as_bytes().first().copied().unwrap_or(b'?');
-            if !symbols.push(address, kind, name.get(1..).unwrap_or("")) {
-                return None;
-            }
-        }
+        let symbols = KernelSymbols::with_types(plain.names, &plain.ends, &addresses)?;
         Some(Found { symbols, form })
     }
 
@@ -258,26 +268,34 @@ impl<'a> Tokens<'a> {
     /// All names, each with its type as the first letter.
     fn unpack(&self, bytes: &[u8], names: &Names) -> Option<Plain> {
         let area = &bytes[names.start..self.table_start];
-        let tokens = self.list.map(Short::of);
+        let tokens = self.list.map(short);
+        // Bytes that a copied token may need.
+        let longest = self.list.iter().fold(16, |max, token| max.max(token.len()));
         // Most names are 10 to 30 letters long.
-        let mut out = Vec::with_capacity(names.count * 24);
+        let mut out = vec![0; names.count * 24];
         let mut ends = Vec::with_capacity(names.count);
-        let mut at = 0;
+        let (mut at, mut end) = (0, 0);
         for _ in 0..names.count {
             let (skip, len) = length(area, at)?;
-            let start = out.len();
+            let start = end;
             for byte in area.get(at + skip..at + skip + len)? {
-                match &tokens[usize::from(*byte)] {
-                    Some(short) => short.append_to(&mut out),
-                    None => out.extend_from_slice(self.list[usize::from(*byte)]),
+                if out.len() - end < longest {
+                    out.resize(out.len() + out.len() / 2 + longest, 0);
                 }
-                if out.len() - start > NAME_LEN_MAX || out.len() > NAME_BYTES_MAX {
+                let token = self.list[usize::from(*byte)];
+                match &tokens[usize::from(*byte)] {
+                    Some(short) => out[end..end + short.len()].copy_from_slice(short),
+                    None => out[end..end + token.len()].copy_from_slice(token),
+                }
+                end += token.len();
+                if end - start > NAME_LEN_MAX || end > NAME_BYTES_MAX {
                     return None;
                 }
             }
-            ends.push(out.len());
+            ends.push(end);
             at += skip + len;
         }
+        out.truncate(end);
         Some(Plain {
             names: String::from_utf8(out)
                 .ok()
@@ -288,25 +306,10 @@ impl<'a> Tokens<'a> {
 }
 
 /// A token of at most 16 bytes, as nearly all are. A copy of a fixed length needs no call.
-#[derive(Clone, Copy)]
-struct Short {
-    bytes: [u8; 16],
-    len: usize,
-}
-
-impl Short {
-    fn of(token: &[u8]) -> Option<Short> {
-        let mut bytes = [0; 16];
-        bytes.get_mut(..token.len())?.copy_from_slice(token);
-        let len = token.len();
-        Some(Short { bytes, len })
-    }
-
-    fn append_to(&self, out: &mut Vec<u8>) {
-        let end = out.len() + self.len;
-        out.extend_from_slice(&self.bytes);
-        out.truncate(end);
-    }
+fn short(token: &[u8]) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    bytes.get_mut(..token.len())?.copy_from_slice(token);
+    Some(bytes)
 }
 
 /// Size of the length field of the name at `at`, bytes, and the length.

@@ -65,7 +65,7 @@ pub(super) fn encoding(
     }
     // A distribution may have backported a later layout.
     if let Some(by_version) = by_version
-        && (0..table.len()).all(|i| matches!(table.entry(i, by_version.layout), Some(Ok(_))))
+        && table.is_valid(by_version.layout)
     {
         return encoding(by_version.layout, EncodingSource::Version);
     }

@@ -204,7 +204,10 @@ pub(super) fn unpack(
             let reader = lzma_rust2::LzmaReader::new_mem_limit(data, LZMA_MEMORY_KIB_MAX, None);
             read_all(reader.map_err(failed)?, &mut out).map_err(failed)?;
         }
-        Compression::Lz4 => out = lz4_legacy(data, believed).map_err(failed)?,
+        Compression::Lz4 => match lz4_whole(data, believed) {
+            Some(whole) => return Ok(whole),
+            None => lz4_stream(data, &mut out).map_err(failed)?,
+        },
         Compression::Zstd => match zstd_whole(data, believed).map_err(failed)? {
             Some(whole) => return Ok(whole),
             None => zstd_stream(data, &mut out).map_err(failed)?,
@@ -250,29 +253,56 @@ fn zstd_stream(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
     read_all(reader, out)
 }
 
-/// Unpacks lz4's legacy frame into a buffer of `believed` bytes that grows as needed. The frame
-/// ends with the data; a remainder of four bytes is the size appended by the kernel's build.
-fn lz4_legacy(data: &[u8], believed: usize) -> io::Result<Vec<u8>> {
-    let bad = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut rest = data.get(4..).unwrap_or_default();
-    // Zeroed memory costs nothing until it is written.
-    let mut out = vec![0; believed];
-    let mut len = 0;
-    while let Some((length, tail)) = rest.split_first_chunk() {
-        if tail.is_empty() || len as u64 > UNPACKED_MAX {
-            break;
+/// The blocks of lz4's legacy frame. It ends with the data; a remainder of four bytes is the size
+/// appended by the kernel's build.
+struct Lz4Blocks<'a>(&'a [u8]);
+
+impl<'a> Lz4Blocks<'a> {
+    fn new(data: &'a [u8]) -> Self {
+        Lz4Blocks(data.get(4..).unwrap_or_default())
+    }
+}
+
+impl<'a> Iterator for Lz4Blocks<'a> {
+    type Item = io::Result<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (length, tail) = self.0.split_first_chunk()?;
+        if tail.is_empty() {
+            return None;
         }
         let length = u32::from_le_bytes(*length) as usize;
-        let block = tail.get(..length).ok_or_else(bad)?;
-        rest = &tail[length..];
-        let room = out.len().min(len + LZ4_BLOCK);
-        let mut unpacked = lz4_flex::block::decompress_into(block, &mut out[len..room]);
-        if unpacked.is_err() && room < len + LZ4_BLOCK {
-            out.resize(len + LZ4_BLOCK, 0);
-            unpacked = lz4_flex::block::decompress_into(block, &mut out[len..]);
-        }
-        len += unpacked.map_err(|_| bad())?;
+        let block = tail.get(..length).ok_or_else(bad_lz4);
+        self.0 = tail.get(length..).unwrap_or_default();
+        Some(block)
     }
-    out.truncate(len);
-    Ok(out)
+}
+
+fn bad_lz4() -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// Unpacks lz4's legacy frame, if the result fits into `believed` bytes.
+fn lz4_whole(data: &[u8], believed: usize) -> Option<Bytes> {
+    let mut room = huge(believed)?;
+    let mut len = 0;
+    for block in Lz4Blocks::new(data) {
+        let end = believed.min(len + LZ4_BLOCK);
+        len += lz4_flex::block::decompress_into(block.ok()?, &mut room[len..end]).ok()?;
+    }
+    Bytes::new(Arc::new(room), 0..len)
+}
+
+/// Unpacks lz4's legacy frame, whatever its size.
+fn lz4_stream(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    for block in Lz4Blocks::new(data) {
+        let len = out.len();
+        if len as u64 > UNPACKED_MAX {
+            break;
+        }
+        out.resize(len + LZ4_BLOCK, 0);
+        let unpacked = lz4_flex::block::decompress_into(block?, &mut out[len..]);
+        out.truncate(len + unpacked.map_err(|_| bad_lz4())?);
+    }
+    Ok(())
 }

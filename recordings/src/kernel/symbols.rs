@@ -56,6 +56,8 @@ struct Row {
 pub struct KernelSymbols {
     rows: Vec<Row>,
     names: String,
+    /// Bytes of `names` before each name: 1 for its type, in names unpacked from kallsyms.
+    lead: usize,
 }
 
 impl KernelSymbols {
@@ -64,7 +66,31 @@ impl KernelSymbols {
         KernelSymbols {
             rows: Vec::with_capacity(count),
             names: String::with_capacity(name_bytes),
+            lead: 0,
         }
+    }
+
+    /// The symbols with these addresses. `names` has each one's type, a letter, followed by its
+    /// name, which ends at the next of `ends`.
+    ///
+    /// `None` if a name is empty, or the names are longer than 4 GiB.
+    pub(super) fn with_types(names: String, ends: &[usize], addresses: &[u64]) -> Option<Self> {
+        let mut rows = Vec::with_capacity(addresses.len());
+        let mut start = 0;
+        for (&address, &end) in addresses.iter().zip(ends) {
+            let letter = names.as_bytes().get(start..end)?.first();
+            rows.push(Row {
+                address,
+                kind: *letter?,
+                name_end: u32::try_from(end).ok()?,
+            });
+            start = end;
+        }
+        Some(KernelSymbols {
+            rows,
+            names,
+            lead: 1,
+        })
     }
 
     /// Adds a symbol; false if the table is full (4 GiB of names).
@@ -103,7 +129,7 @@ impl KernelSymbols {
     pub fn iter(&self) -> impl Iterator<Item = KernelSymbol<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
-            let name = &self.names[start..row.name_end as usize];
+            let name = &self.names[start + self.lead..row.name_end as usize];
             start = row.name_end as usize;
             KernelSymbol {
                 address: row.address,
@@ -115,41 +141,77 @@ impl KernelSymbols {
 
     /// The address (SVMA) of the first symbol with this name.
     pub fn address(&self, name: &str) -> Option<u64> {
-        self.iter().find(|s| s.name == name).map(|s| s.address)
+        let [address] = self.addresses([name]);
+        address
+    }
+
+    /// [`KernelSymbols::address`] of several names, in one pass.
+    pub fn addresses<const N: usize>(&self, names: [&str; N]) -> [Option<u64>; N] {
+        let mut found = [None; N];
+        // Bit n: a name of n bytes is wanted. Nearly all others are passed by their lengths.
+        let bit = |len: usize| 1_u128 << len.min(127);
+        let lengths = names.iter().fold(0, |all, name| all | bit(name.len()));
+        let (text, mut start, mut left) = (self.names.as_bytes(), 0, N);
+        for row in &self.rows {
+            let end = row.name_end as usize;
+            start += self.lead;
+            let len = end - start;
+            if lengths & bit(len) != 0 {
+                let here = &text[start..end];
+                let wanted = names.iter().zip(&mut found);
+                for (_, found) in wanted.filter(|(n, f)| f.is_none() && n.as_bytes() == here) {
+                    *found = Some(row.address);
+                    left -= 1;
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            start = end;
+        }
+        found
     }
 
     /// The address range between two symbols, if both exist in this order.
     pub fn range(&self, start: &str, end: &str) -> Option<Range<u64>> {
-        let range = self.address(start)?..self.address(end)?;
+        let [start, end] = self.addresses([start, end]);
+        let range = start?..end?;
         (range.start < range.end).then_some(range)
     }
 
     /// The code symbols, for an image with these text ranges. A symbol ends at the next address
     /// that has a symbol, as in the kernel's own lookup (`get_symbol_pos`, `kernel/kallsyms.c`).
     pub(super) fn code(&self, text: &[Range<u64>]) -> Vec<Symbol> {
-        let mut addresses: Vec<u64> = self.rows.iter().map(|r| r.address).collect();
-        if !addresses.is_sorted() {
+        let sorted = self.rows.is_sorted_by_key(|r| r.address);
+        let mut addresses = Vec::new();
+        if !sorted {
+            addresses.extend(self.rows.iter().map(|r| r.address));
             addresses.sort_unstable();
         }
+        let address_at = |i: usize| match sorted {
+            true => self.rows.get(i).map(|r| r.address),
+            false => addresses.get(i).copied(),
+        };
+        let code = || self.iter().filter(KernelSymbol::is_code);
+        let mut out = Vec::with_capacity(code().count());
+        out.extend(code().map(|s| Symbol {
+            address: s.address,
+            size: 0,
+            name: s.name.to_owned(),
+        }));
+        if !sorted {
+            out.sort_by_key(|s| s.address);
+        }
         let mut next = 0;
-        let mut size = |address: u64| {
-            // In a sorted list, nearly always the next entry.
-            while addresses.get(next).is_some_and(|a| *a <= address) {
+        for symbol in &mut out {
+            while address_at(next).is_some_and(|a| a <= symbol.address) {
                 next += 1;
             }
-            let range = text.iter().find(|r| r.contains(&address))?;
-            let end = addresses.get(next).map_or(range.end, |a| range.end.min(*a));
-            Some(end - address)
-        };
-        let mut code: Vec<_> = self.iter().filter(KernelSymbol::is_code).collect();
-        if !code.is_sorted_by_key(|s| s.address) {
-            code.sort_by_key(|s| s.address);
+            if let Some(range) = text.iter().find(|r| r.contains(&symbol.address)) {
+                let end = address_at(next).map_or(range.end, |a| range.end.min(a));
+                symbol.size = end - symbol.address;
+            }
         }
-        let image = code.iter().map(|s| Symbol {
-            address: s.address,
-            size: size(s.address).unwrap_or(0),
-            name: s.name.to_owned(),
-        });
-        image.collect()
+        out
     }
 }

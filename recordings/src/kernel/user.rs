@@ -25,7 +25,7 @@ pub fn user_memory(
         return regions;
     };
     let start = regs.get_or_zero(Reg::Rsp) & !7;
-    let mut stack = Vec::new();
+    let mut stack = Vec::with_capacity((STACK_MAX + PAGE) as usize);
     while (stack.len() as u64) < STACK_MAX {
         let at = start.wrapping_add(stack.len() as u64);
         let Some(bytes) = read(at, (PAGE - at % PAGE) as usize) else {

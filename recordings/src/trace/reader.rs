@@ -71,6 +71,13 @@ impl Trace {
         })
     }
 
+    /// Opens a trace whose images were kept in memory (`TraceWriter::keep_image`).
+    pub(crate) fn open_with(path: &Path, images: Vec<Arc<Image>>) -> Result<Trace, TraceError> {
+        let mut trace = Trace::open(path)?;
+        trace.images = images;
+        Ok(trace)
+    }
+
     /// Opens a trace in memory, such as a `Vec<u8>` or an `include_bytes!`.
     ///
     /// # Errors

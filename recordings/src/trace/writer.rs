@@ -13,6 +13,7 @@ use super::sample::weight;
 use super::varint::put;
 use crate::model::{Event, ImageIndex, Item, Sample};
 use std::io::Write;
+use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageParts};
 
 /// A samples block is closed when its records reach this size, which is also the maximum of a
@@ -140,6 +141,16 @@ impl<W: Write> TraceWriter<W> {
         self.images.add(&mut self.out, image)
     }
 
+    /// Like [`add_image`](TraceWriter::add_image), but keeps the image in memory instead of writing
+    /// it: for a trace that is read by this process, with the images of
+    /// [`finish_kept`](TraceWriter::finish_kept).
+    ///
+    /// # Errors
+    /// If the image exceeds a limit of the format.
+    pub(crate) fn keep_image(&mut self, image: Arc<Image>) -> Result<ImageIndex, WriteError> {
+        self.images.keep(image)
+    }
+
     /// Adds text ranges, sections and symbols to an image, such as the text bytes around samples.
     /// Name and build ID are unchanged.
     ///
@@ -235,6 +246,12 @@ impl<W: Write> TraceWriter<W> {
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.end()?;
         Ok(self.out.into_inner())
+    }
+
+    /// Like [`finish`](TraceWriter::finish), for a trace whose images were kept: returns them.
+    pub(crate) fn finish_kept(mut self) -> Result<Vec<Arc<Image>>, WriteError> {
+        self.end()?;
+        Ok(self.images.take_kept())
     }
 
     /// Like [`finish`](TraceWriter::finish), for an owner that finishes the output itself.

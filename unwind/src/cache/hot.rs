@@ -107,7 +107,7 @@ impl Callers<'_> {
 
 /// An open-addressing hash table, at most half full.
 #[derive(Debug, Default)]
-pub(super) struct HotTable {
+pub(crate) struct HotTable {
     entries: Vec<Hot>,
     used: usize,
     /// 64 - log2 of the number of entries.
@@ -122,6 +122,15 @@ pub(super) struct HotTable {
 }
 
 impl HotTable {
+    /// An empty table for the addresses of one space, which need not be selected.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn of_one_space() -> HotTable {
+        HotTable {
+            space: 1 << 48,
+            ..HotTable::default()
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.used
     }
@@ -192,7 +201,7 @@ impl HotTable {
 
     /// The rule for `address`, if it was looked up before.
     #[inline(always)]
-    pub(super) fn get(&self, address: u64) -> Option<&Hot> {
+    pub(crate) fn get(&self, address: u64) -> Option<&Hot> {
         let key = self.key(address);
         let home = self.home(key);
         let entry = self.entries.get(home)?;
@@ -206,7 +215,7 @@ impl HotTable {
 
     /// The view for a walk from callee to caller.
     #[inline]
-    pub(super) fn callers(&mut self) -> Callers<'_> {
+    pub(crate) fn callers(&mut self) -> Callers<'_> {
         Callers {
             space: self.space,
             shift: self.shift,
@@ -231,7 +240,7 @@ impl HotTable {
     }
 
     /// Remembers that `row` covers `address`.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         address: u64,
         row: RowId,

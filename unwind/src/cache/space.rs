@@ -3,6 +3,7 @@
 use super::Cache;
 use crate::image::{AddressSpace, Stamp};
 use crate::kernel;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::any::Any;
 
@@ -14,7 +15,7 @@ type Held = (Stamp, usize);
 pub(super) struct OfSpace {
     kept: Option<(Held, Arc<dyn Any + Send + Sync>)>,
     /// The ORC entries found in the space.
-    finds: kernel::Finds,
+    finds: Option<Box<kernel::Finds>>,
 }
 
 impl OfSpace {
@@ -36,7 +37,7 @@ impl OfSpace {
         let made = Arc::new(make());
         *self = OfSpace {
             kept: Some((stamp, made.clone())),
-            finds: kernel::Finds::default(),
+            finds: None,
         };
         made
     }
@@ -54,11 +55,11 @@ impl Cache {
     }
 
     /// Takes the entries that a kernel unwinder found. Return them with [`Cache::put_finds`].
-    pub(crate) fn take_finds(&mut self) -> kernel::Finds {
-        core::mem::take(&mut self.of_space.finds)
+    pub(crate) fn take_finds(&mut self) -> Box<kernel::Finds> {
+        self.of_space.finds.take().unwrap_or_default()
     }
 
-    pub(crate) fn put_finds(&mut self, finds: kernel::Finds) {
-        self.of_space.finds = finds;
+    pub(crate) fn put_finds(&mut self, finds: Box<kernel::Finds>) {
+        self.of_space.finds = Some(finds);
     }
 }

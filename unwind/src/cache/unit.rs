@@ -10,6 +10,19 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(pub(super) u32);
 
+#[cfg(feature = "kernel")]
+impl RowId {
+    /// A row outside the cache's own rows.
+    pub(crate) const fn new(index: u32) -> RowId {
+        RowId(index)
+    }
+
+    /// The row's index.
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// The index of a compiled unit in its cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnitId(pub(super) u32);

@@ -16,6 +16,7 @@ mod code;
 mod end;
 mod entry_regs;
 mod fp;
+mod glide;
 mod guess;
 mod hijack;
 mod orc;

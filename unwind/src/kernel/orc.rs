@@ -42,8 +42,7 @@ pub(super) fn start<M: Memory + ?Sized>(
     first_frame: u64,
     skipped: &mut dyn FnMut(&Unwind<'_, M>),
 ) {
-    let (code, task) = (unwind.kernel.code, unwind.kernel.task);
-    let mut state = OrcState::default();
+    let Kernel { code, task, memory } = unwind.kernel;
     let refused = match () {
         () if !code.has_orc() => Some(Ended::NoTables),
         () if task.on_other_cpu && !task.is_current => Some(Ended::OtherCpu),
@@ -53,6 +52,10 @@ pub(super) fn start<M: Memory + ?Sized>(
         unwind.end(why, true);
         return;
     }
+    // Filled in place: a copy would have to wait for the stores just made.
+    let State::Orc(state) = &mut unwind.state else {
+        return;
+    };
     match from {
         StartFrom::Regs(regs) => {
             if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) {
@@ -70,10 +73,7 @@ pub(super) fn start<M: Memory + ?Sized>(
             state.bp = regs.get(Reg::Rbp).unwrap_or(0);
         }
         StartFrom::Inactive => {
-            let word = |offset| {
-                let address = task.thread_sp.wrapping_add(offset);
-                unwind.kernel.memory.read_u64(address)
-            };
+            let word = |offset| memory.read_u64(task.thread_sp.wrapping_add(offset));
             let frame = word(INACTIVE_BP).and_then(|bp| Ok((bp, word(INACTIVE_RET)?)));
             (state.bp, state.ip) = match frame {
                 Ok(frame) => frame,
@@ -94,35 +94,34 @@ pub(super) fn start<M: Memory + ?Sized>(
             state.signal = state.ip == new_task && new_task != 0;
         }
     }
-    let find = |state: &mut OrcState, address| {
+    let sp = state.sp;
+    let mut find = |address| {
         let (info, mask) = (&mut state.stack, &mut state.stack_mask);
         get_stack_info(&task.stacks, task.is_current, address, info, mask)
     };
-    let sp = state.sp;
-    if find(&mut state, sp).is_err() {
+    if find(sp).is_err() {
         // This may be a guard page; try the stack above it.
-        state.error = true;
         let next_page = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
-        let found = find(&mut state, next_page);
-        unwind.state = State::Orc(state);
+        let found = find(next_page);
+        state.error = true;
         if found.is_err() {
             unwind.end(Ended::StartNotOnStack { sp }, true);
             return;
         }
     }
-    unwind.state = State::Orc(state);
     if let StartFrom::Regs(_) = from {
         skipped(unwind);
         unwind.next_frame();
         return;
     }
     let keeps = code.version().keeps_frame_at_mark();
-    while let State::Orc(state) = unwind.state
-        && state.stack.kind != StackType::Unknown
-        && (!state.stack.holds(first_frame, 8)
-            || state.sp < first_frame
-            || state.sp == first_frame && !keeps)
-    {
+    let is_passed = |state: &OrcState| {
+        state.stack.kind != StackType::Unknown
+            && (!state.stack.holds(first_frame, 8)
+                || state.sp < first_frame
+                || state.sp == first_frame && !keeps)
+    };
+    while matches!(&unwind.state, State::Orc(state) if is_passed(state)) {
         skipped(unwind);
         unwind.next_frame();
     }

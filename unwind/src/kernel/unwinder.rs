@@ -1,13 +1,13 @@
 //! The kernel's unwinders behind the common interface. Their chain is the one that perf would
 //! record.
 
-use super::perf::{Visit, callchain};
+use super::perf::{Visit, addresses, callchain};
 use super::{
     Code, EntryRegs, FoundRow, Kernel, RegsPtr, Source, State, Task, Unwind, UnwinderKind, Version,
 };
 use crate::address::{CodeAddress, Lookup};
 use crate::cache::Cache;
-use crate::chain::{Chain, Found, Frame, Words};
+use crate::chain::{Addresses, Chain, End, Found, Frame, Words};
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::orc::Encoding;
@@ -53,6 +53,11 @@ impl KernelUnwinder {
         self.kind
     }
 
+    /// Whether the end of a walk says that it is a root.
+    fn marks_roots(&self) -> bool {
+        self.kind != UnwinderKind::Guess
+    }
+
     /// The code of `stack`'s kernel, made once per address space.
     pub fn code(&self, stack: &Stack<'_>, cache: &mut Cache) -> alloc::sync::Arc<Code> {
         cache.of_space(stack.space, || {
@@ -76,12 +81,11 @@ impl Unwinder for KernelUnwinder {
             regs: stack.start.regs,
             first_frame: stack.start.first_frame,
         });
-        // Without a task there is one stack: the one that contains sp according to the memory.
         let alone;
         let task = match stack.task {
             Some(task) => task,
             None => {
-                alone = Task::of_stack(stack.memory.stack_bounds(stack.start.regs.rsp()));
+                alone = alone_on(stack);
                 &alone
             }
         };
@@ -167,9 +171,45 @@ impl Unwinder for KernelUnwinder {
             }
             Err(reason) => chain.end = reason.into(),
         }
-        chain.end.marks_roots = self.kind != UnwinderKind::Guess;
+        chain.end.marks_roots = self.marks_roots();
         chain
     }
+
+    fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
+        let code = self.code(stack, cache);
+        let alone;
+        let task = match stack.task {
+            Some(task) => task,
+            None => {
+                alone = alone_on(stack);
+                &alone
+            }
+        };
+        let kernel = Kernel {
+            code: &code,
+            task,
+            memory: stack.memory,
+        };
+        let limit = stack.limits.frames_max;
+        let mut finds = cache.take_finds();
+        let ended = addresses(
+            self.kind,
+            kernel,
+            stack.start,
+            limit,
+            &mut finds,
+            &mut out.0,
+        );
+        cache.put_finds(finds);
+        let mut end: End = ended.map_or_else(Into::into, |(_, reason)| reason.into());
+        end.marks_roots = self.marks_roots();
+        end
+    }
+}
+
+/// A task on the one stack that contains sp according to the memory.
+fn alone_on(stack: &Stack<'_>) -> Task {
+    Task::of_stack(stack.memory.stack_bounds(stack.start.regs.rsp()))
 }
 
 /// The pc of the current frame; exact if it was interrupted.

@@ -114,6 +114,21 @@ impl<'a> Table<'a> {
         }))
     }
 
+    /// Whether every entry can be decoded in this layout. That depends on its flags only.
+    pub fn is_valid(&self, layout: Layout) -> bool {
+        let mut seen = [0_u64; 1 << 10];
+        for [.., e, f] in self.entries {
+            let flags = u16::from_le_bytes([*e, *f]);
+            seen[usize::from(flags >> 6)] |= 1 << (flags & 63);
+        }
+        let decodes = |flags: u16| {
+            let [e, f] = flags.to_le_bytes();
+            Entry::decode([0, 0, 0, 0, e, f], layout).is_ok()
+        };
+        let is_seen = |flags: u16| seen[usize::from(flags >> 6)] >> (flags & 63) & 1 != 0;
+        (0..=u16::MAX).filter(|f| is_seen(*f)).all(decodes)
+    }
+
     /// The order of the entries by address, as sorted by `sorttable` and module loading: the weak
     /// one comes first if several have the same address. `None` if they are stored in that order.
     pub fn order(&self, layout: Layout) -> Option<Vec<u32>> {
@@ -121,7 +136,7 @@ impl<'a> Table<'a> {
             let flags = self.flags(index).unwrap_or(0);
             (self.ip(index), !layout.is_weak(flags))
         };
-        if (1..self.len()).all(|i| key(i - 1) <= key(i)) {
+        if (0..self.len()).map(key).is_sorted() {
             return None;
         }
         let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
@@ -176,14 +191,10 @@ impl<'a> Sorted<'a> {
     /// `svma`, or, as in Linux, the first entry if there is none. So every address is covered, and
     /// a gap belongs to the entry before it. `None` only for an empty table.
     pub fn find(&self, svma: u64) -> Option<usize> {
-        self.find_in(svma, 0..self.len())
-    }
-
-    fn find_in(&self, svma: u64, range: core::ops::Range<usize>) -> Option<usize> {
-        if range.is_empty() {
+        if self.is_empty() {
             return None;
         }
-        let (mut low, mut high) = (range.start, range.end);
+        let (mut low, mut high) = (0, self.len());
         while low < high {
             let mid = low + (high - low) / 2;
             if self.ip(mid)? <= svma {
@@ -192,7 +203,7 @@ impl<'a> Sorted<'a> {
                 high = mid;
             }
         }
-        Some(low.saturating_sub(1).max(range.start))
+        Some(low.saturating_sub(1))
     }
 }
 
@@ -200,11 +211,12 @@ impl<'a> Sorted<'a> {
 pub const LOOKUP_BLOCK_SIZE: u64 = 256;
 
 /// `.orc_lookup`: for every block of the kernel's text, the position of its first entry. Linux
-/// fills it at boot (`unwind_init`).
+/// fills it at boot (`unwind_init`), so that a search looks at the entries of one block. In a sorted
+/// table a search of all entries ends at the same one, so only the bounds are kept.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     start: u64,
-    slots: Vec<u32>,
+    end: u64,
 }
 
 /// The maximum size of a kernel's text: the address range that it is mapped in (Linux
@@ -215,25 +227,17 @@ impl Blocks {
     /// The lookup table for text at `start..end` (svma). `None` for an empty table or more than 1
     /// GiB of text.
     pub fn new(table: &Sorted<'_>, start: u64, end: u64) -> Option<Blocks> {
-        let size = end.checked_sub(start).filter(|size| *size <= TEXT_MAX)?;
-        let count = size.div_ceil(LOOKUP_BLOCK_SIZE);
-        let at = |i: u64| start.wrapping_add(i * LOOKUP_BLOCK_SIZE);
-        let addresses = (0..count).map(at).chain([end]);
-        let slots = addresses.map(|address| table.find(address).map(|i| i as u32));
-        Some(Blocks {
-            start,
-            slots: slots.collect::<Option<_>>()?,
-        })
+        end.checked_sub(start).filter(|size| *size <= TEXT_MAX)?;
+        (!table.is_empty()).then_some(Blocks { start, end })
     }
 
-    /// The position that `orc_find` finds through the address's block; `None` outside the text.
+    /// The position that `orc_find` finds through the address's block; `None` outside the blocks.
+    /// The entries of the last block start at or before the end of the text.
     pub fn find(&self, table: &Sorted<'_>, svma: u64) -> Option<usize> {
-        let block = svma.checked_sub(self.start)? / LOOKUP_BLOCK_SIZE;
-        let block = usize::try_from(block).ok()?;
-        let first = *self.slots.get(block)? as usize;
-        let last = *self.slots.get(block.checked_add(1)?)? as usize;
-        let end = last.checked_add(1).filter(|end| *end <= table.len())?;
-        table.find_in(svma, first..end)
+        // The last block may be larger than what is left of the text.
+        let blocks = (self.end - self.start).next_multiple_of(LOOKUP_BLOCK_SIZE);
+        let is_inside = svma.checked_sub(self.start).is_some_and(|at| at < blocks);
+        table.find(svma.min(self.end)).filter(|_| is_inside)
     }
 }
 

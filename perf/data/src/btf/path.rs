@@ -44,9 +44,9 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
 
     /// The first structure or union of that name that has members.
     fn named(&self, name: &str) -> Option<(u32, Type)> {
-        self.types().find(|(_, found)| {
-            found.has_members() && found.count > 0 && self.string(found.name) == name.as_bytes()
-        })
+        let structures = self.structures.iter();
+        let mut types = structures.filter_map(|&id| Some((id, self.get(id).ok()?)));
+        types.find(|(_, found)| self.is_string(found.name, name.as_bytes()))
     }
 
     /// The structure itself, or the elements of the array.

@@ -55,6 +55,28 @@ fn members_are_found_by_path_through_arrays_and_unnamed_unions() {
     assert_eq!(btf.extent("t", "a"), None, "not a separate struct");
     assert_eq!(btf.extent("s", "p"), Some((40, 8)));
     assert_eq!(btf.size_of("s"), Some(48));
+    // All of a name counts, and nothing behind it.
+    for other in ["", "s\0", "s\0a", "st", "in"] {
+        assert_eq!(btf.size_of(other).is_some(), other.is_empty(), "{other:?}");
+    }
+}
+
+#[test]
+fn the_first_structure_with_members_has_the_name() {
+    let kind = |kind: u32, len: u32| kind << 24 | len;
+    let types = [
+        &[INT, kind(KIND_INT, 0), 4, 32][..],
+        &[S, kind(KIND_STRUCT, 0), 0],
+        &[S, kind(KIND_STRUCT, 1), 4, A, 1, 0],
+        &[S, kind(KIND_STRUCT, 1), 8, A, 1, 32],
+    ];
+    let bytes = section(&types.concat(), STRINGS);
+    let btf = Btf::parse(&bytes[..]).expect("sound");
+    assert_eq!(btf.extent("s", "a"), Some((0, 4)));
+    // A name that ends with the strings.
+    let bytes = section(&types.concat(), &STRINGS[..S as usize + 1]);
+    let btf = Btf::parse(&bytes[..]).expect("sound");
+    assert_eq!(btf.size_of("s"), Some(4));
 }
 
 #[test]

@@ -49,12 +49,26 @@ pub trait KernelMemory {
 
     /// Reads text up to the first NUL, at most `max` bytes, as far as it is readable.
     fn text(&self, address: u64, max: usize) -> String {
-        let mut out = Vec::new();
-        for at in 0..max as u64 {
-            let mut byte = [0];
-            match self.read(address.wrapping_add(at), &mut byte) {
-                Ok(()) if byte[0] != 0 => out.push(byte[0]),
-                _ => break,
+        /// Bytes read at once; they do not cross a page boundary.
+        const PIECE: usize = 64;
+        let (mut out, mut most) = (Vec::new(), PIECE);
+        while out.len() < max {
+            let at = address.wrapping_add(out.len() as u64);
+            let in_page = (PAGE - at % PAGE) as usize;
+            let mut piece = [0; PIECE];
+            let piece = &mut piece[..most.min(in_page).min(max - out.len())];
+            if self.read(at, piece).is_err() {
+                if most == 1 {
+                    break;
+                }
+                // The readable memory may end in the middle of the piece.
+                most = 1;
+                continue;
+            }
+            let len = piece.iter().position(|byte| *byte == 0);
+            out.extend_from_slice(&piece[..len.unwrap_or(piece.len())]);
+            if len.is_some() {
+                break;
             }
         }
         String::from_utf8_lossy(&out).into_owned()

@@ -25,13 +25,8 @@ pub(super) struct Symbols(HashMap<&'static str, u64>);
 
 impl Symbols {
     pub(super) fn new(all: &KernelSymbols) -> Symbols {
-        let mut found = HashMap::new();
-        for symbol in all.iter() {
-            if let Some(name) = WANTED.into_iter().find(|name| *name == symbol.name) {
-                found.entry(name).or_insert(symbol.address);
-            }
-        }
-        Symbols(found)
+        let found = WANTED.into_iter().zip(all.addresses(WANTED));
+        Symbols(found.filter_map(|(name, at)| Some((name, at?))).collect())
     }
 
     pub(super) fn get(&self, name: &str) -> Option<u64> {

@@ -203,3 +203,34 @@ fn formats_that_are_not_read_are_named() {
     let error = seen(CR3).unwrap_err();
     assert_eq!(error, Problem::NoKernel { release: None }.into());
 }
+
+/// Memory with these bytes, which end at `0x2010`.
+struct Ending(Vec<u8>);
+
+impl KernelMemory for Ending {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let refused = Fault::Refused { address };
+        let start = 0x2010 - self.0.len() as u64;
+        let from = address.checked_sub(start).ok_or(refused)? as usize;
+        let found = self.0.get(from..from + out.len()).ok_or(refused)?;
+        out.copy_from_slice(found);
+        Ok(())
+    }
+}
+
+#[test]
+fn text_ends_with_its_nul_its_length_or_the_memory() {
+    // It starts before the end of a page, and is longer than what is read at once.
+    let mut bytes = vec![b'x'; 150];
+    let text = |bytes: &[u8], max| Ending(bytes.to_vec()).text(0x2010 - 150, max);
+    assert_eq!(text(&bytes, 1000), "x".repeat(150));
+    for max in [0, 1, 63, 64, 65, 134, 135, 149, 150] {
+        assert_eq!(text(&bytes, max), "x".repeat(max));
+    }
+    for nul in [0, 1, 63, 64, 133, 134, 135, 149] {
+        bytes[nul] = 0;
+        assert_eq!(text(&bytes, 1000), "x".repeat(nul), "{nul}");
+        bytes[nul] = b'x';
+    }
+    assert_eq!(Ending(bytes).text(0x1000, 10), "");
+}

@@ -2,7 +2,9 @@
 
 use super::open;
 use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
-use crate::kernel::{EncodingSource, Form, KernelErrorKind, OpenOptions, SymbolSource, from_bytes};
+use crate::kernel::{
+    EncodingSource, Form, KernelErrorKind, KernelSymbols, OpenOptions, SymbolSource, from_bytes,
+};
 use unwind_sim_unwind::image::{Bytes, SectionKind};
 use unwind_sim_unwind::orc::{Index, Layout, SpIndirect};
 
@@ -51,6 +53,39 @@ fn every_form_of_kallsyms_gives_the_symbols_that_were_put_in() {
         let text = TEXT..TEXT + TEXT_LEN as u64;
         assert_eq!(kernel.image.text(), std::slice::from_ref(&text));
     }
+}
+
+#[test]
+fn addresses_are_those_of_the_first_symbols_with_the_names() {
+    let long = "y".repeat(200);
+    let map = format!(
+        "ffffffff81000000 T first\nffffffff81000010 t twice\nffffffff81000020 T twice\n\
+         ffffffff81000030 D {long}\nffffffff81000040 T other\n"
+    );
+    let of_map = KernelSymbols::from_map(map.as_bytes()).expect("a map");
+    let names = [
+        long.as_str(),
+        "twice",
+        "missing",
+        "first",
+        "twice",
+        "firs",
+        &long[..199],
+    ];
+    let at = |offset: u64| Some(0xffff_ffff_8100_0000 + offset);
+    let expected = [at(0x30), at(0x10), None, at(0), at(0x10), None, None];
+    assert_eq!(of_map.addresses(names), expected);
+    // In names from kallsyms, each type is passed over.
+    let kernel = open(vmlinux(&USUAL)).expect("a kernel");
+    let found = kernel
+        .symbols
+        .addresses(["function_7", "Tfunction_7", "_etext", "function_8"]);
+    let function = |n: u64| Some(TEXT + 8 * n);
+    let expected = [function(7), None, Some(TEXT + TEXT_LEN as u64), function(8)];
+    assert_eq!(found, expected);
+    assert_eq!(kernel.symbols.range("_etext", "_stext"), None);
+    let text = TEXT..TEXT + TEXT_LEN as u64;
+    assert_eq!(kernel.symbols.range("_stext", "_etext"), Some(text));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::ops::Range;
+use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId, Section, SectionKind, Symbol};
 
 /// Size at which a symbols block is closed, so that one more name always fits.
@@ -55,6 +56,16 @@ impl<'a> Part<'a> {
         (hash(0), hash(1))
     }
 
+    /// A hash of what can be compared without reading the contents.
+    fn shape(&self) -> u64 {
+        let mut state = DefaultHasher::new();
+        (self.build_id, self.text, self.symbols.len()).hash(&mut state);
+        for s in self.sections {
+            (s.kind, s.address, s.data.len()).hash(&mut state);
+        }
+        state.finish()
+    }
+
     fn check(&self) -> Result<(), WriteError> {
         WriteError::check(
             "bytes in the name of an image",
@@ -81,6 +92,38 @@ pub(crate) struct ImageWriter {
     by_content: HashMap<(u64, u64), ImageIndex>,
     bytes: u64,
     symbols: u64,
+    kept: Kept,
+}
+
+/// Images kept in memory, by their numbers.
+#[derive(Default)]
+struct Kept {
+    images: Vec<Arc<Image>>,
+    /// The keys of their contents, if they were needed.
+    keys: Vec<Option<(u64, u64)>>,
+    /// The numbers of images that may have equal contents.
+    alike: HashMap<u64, Vec<usize>>,
+}
+
+impl Kept {
+    fn push(&mut self, image: Arc<Image>) {
+        let numbers = self.alike.entry(Part::of(&image).shape()).or_default();
+        numbers.push(self.images.len());
+        self.images.push(image);
+        self.keys.push(None);
+    }
+
+    /// The image with the contents of `part`. The contents are only hashed if images have the same
+    /// shape, and each image's at most once.
+    fn find(&mut self, part: &Part<'_>) -> Option<ImageIndex> {
+        let numbers = self.alike.get(&part.shape())?;
+        let wanted = part.key();
+        let found = numbers.iter().find(|&&number| {
+            let key = self.keys[number].get_or_insert_with(|| Part::of(&self.images[number]).key());
+            *key == wanted
+        });
+        found.map(|&number| ImageIndex(number as u32))
+    }
 }
 
 impl ImageWriter {
@@ -104,13 +147,44 @@ impl ImageWriter {
             self.by_id.insert(image.id(), *index);
             return Ok(*index);
         }
-        WriteError::check("images", self.count as usize + 1, IMAGES_MAX as usize)?;
-        let index = ImageIndex(self.count);
+        let index = self.next()?;
         self.write(out, index, &part)?;
-        self.count += 1;
-        self.by_id.insert(image.id(), index);
+        self.number(image, index);
         self.by_content.insert(key, index);
         Ok(index)
+    }
+
+    /// Numbers `image` like [`ImageWriter::add`], but keeps it in memory instead of writing it.
+    pub(crate) fn keep(&mut self, image: Arc<Image>) -> Result<ImageIndex, WriteError> {
+        if let Some(index) = self.by_id.get(&image.id()) {
+            return Ok(*index);
+        }
+        let part = Part::of(&image);
+        if let Some(index) = self.kept.find(&part) {
+            self.by_id.insert(image.id(), index);
+            return Ok(index);
+        }
+        let index = self.next()?;
+        part.check()?;
+        self.spend(&part)?;
+        self.number(&image, index);
+        self.kept.push(image);
+        Ok(index)
+    }
+
+    /// Takes the images that were kept, by their numbers.
+    pub(crate) fn take_kept(&mut self) -> Vec<Arc<Image>> {
+        std::mem::take(&mut self.kept).images
+    }
+
+    fn next(&self) -> Result<ImageIndex, WriteError> {
+        WriteError::check("images", self.count as usize + 1, IMAGES_MAX as usize)?;
+        Ok(ImageIndex(self.count))
+    }
+
+    fn number(&mut self, image: &Image, index: ImageIndex) {
+        self.count += 1;
+        self.by_id.insert(image.id(), index);
     }
 
     /// Writes an addition to image `index`.
@@ -135,6 +209,17 @@ impl ImageWriter {
         part: &Part<'_>,
     ) -> Result<(), WriteError> {
         part.check()?;
+        self.spend(part)?;
+        let data = write_data(out, part.sections)?;
+        let symbols = write_symbols(out, part.symbols)?;
+        let payload = descriptor(index, part, out.offset(), &data, &symbols);
+        WriteError::check("bytes to describe an image", payload.len(), BLOCK_BYTES_MAX)?;
+        out.block(BlockType::Image, 0, &payload)?;
+        Ok(())
+    }
+
+    /// Counts the bytes and symbols of `part` towards the limits of a trace.
+    fn spend(&mut self, part: &Part<'_>) -> Result<(), WriteError> {
         let bytes: u64 = part.sections.iter().map(|s| s.data.len() as u64).sum();
         let limits = [
             (
@@ -155,11 +240,6 @@ impl ImageWriter {
         }
         self.bytes += bytes;
         self.symbols += part.symbols.len() as u64;
-        let data = write_data(out, part.sections)?;
-        let symbols = write_symbols(out, part.symbols)?;
-        let payload = descriptor(index, part, out.offset(), &data, &symbols);
-        WriteError::check("bytes to describe an image", payload.len(), BLOCK_BYTES_MAX)?;
-        out.block(BlockType::Image, 0, &payload)?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The kernel's unwinders on a small hand-made kernel: every end, every stack, the differences
 //! between versions. Recordings show that they match running kernels.
 
+mod addresses;
 mod chains;
 mod code;
 mod fp;

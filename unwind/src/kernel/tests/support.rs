@@ -1,7 +1,7 @@
 //! A small kernel: code at 0xffffffff81000000 with given entries and stacks.
 
 use crate::image::{AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
-use crate::kernel::perf::{Visit, callchain};
+use crate::kernel::perf::{Visit, addresses, callchain};
 use crate::kernel::{
     Code, Finds, Kernel, StackInfo, StackType, State, Task, UnwinderKind, Version,
 };
@@ -228,6 +228,14 @@ impl Small {
             },
         );
         let (state, reason) = ended.expect("registers are known");
+        // Without visits, the same is found: with nothing known, and knowing all of it.
+        let mut finds = Finds::default();
+        for _ in 0..2 {
+            let mut out = Vec::new();
+            let ended = addresses(kind, kernel, start, 100, &mut finds, &mut out);
+            assert_eq!(out, ips);
+            assert_eq!(ended, Ok((state, reason)));
+        }
         (ips, state, reason)
     }
 

@@ -74,3 +74,74 @@ fn positions_end_with_the_table() {
     let empty = Sorted::new(Table::new(&[], &[], 0).expect("a table"), Some(none));
     assert!(empty.is_empty() && empty.find(5).is_none());
 }
+
+/// Linux's search (`unwind_init`, `orc_find`): in the entries from that of the block's start to that
+/// of the next block's.
+fn by_slots(table: &Sorted<'_>, text: &core::ops::Range<u64>, svma: u64) -> Option<usize> {
+    let count = (text.end - text.start).div_ceil(LOOKUP_BLOCK_SIZE);
+    let block = svma.checked_sub(text.start)? / LOOKUP_BLOCK_SIZE;
+    let slot = |block: u64| match block < count {
+        true => table.find(text.start + block * LOOKUP_BLOCK_SIZE),
+        false => table.find(text.end),
+    };
+    let range = slot(block).filter(|_| block < count)?..=slot(block + 1)?;
+    let before = |position: &usize| table.ip(*position).is_some_and(|ip| ip <= svma);
+    Some(range.clone().rfind(before).unwrap_or(*range.start()))
+}
+
+#[test]
+fn a_search_of_all_entries_ends_where_linux_ends_in_a_block() {
+    // Entries before, in and behind the text, several at one address, blocks without entries.
+    let starts = [
+        0x0f00, 0x0ff8, 0x1004, 0x1040, 0x1040, 0x10ff, 0x1100, 0x1101, 0x13fe, 0x1500, 0x1504,
+        0x1508, 0x150c, 0x1600,
+    ];
+    for skip in 0..starts.len() {
+        let starts = &starts[skip..];
+        let entries = [Entry::NULL.encode(LAYOUT)].repeat(starts.len()).concat();
+        let slots = (0..).map(|i| 0x9000 + 4 * i);
+        let ips = starts.iter().zip(slots).map(|(ip, slot)| ip - slot);
+        let ips: Vec<u8> = ips.flat_map(i32::to_le_bytes).collect();
+        let table = Table::new(&entries, &ips, 0x9000).expect("a table");
+        let sorted = Sorted::new(table, None);
+        for text in [
+            0x1000..0x1508,
+            0x1000..0x1500,
+            0x1010..0x1015,
+            0x1000..0x1000,
+        ] {
+            let blocks = Blocks::new(&sorted, text.start, text.end).expect("a table");
+            for svma in 0xf00..0x1800 {
+                let (found, linux) = (blocks.find(&sorted, svma), by_slots(&sorted, &text, svma));
+                assert_eq!(found, linux, "{svma:#x} in {text:x?} from {skip}");
+            }
+        }
+    }
+    let empty = Sorted::new(Table::new(&[], &[], 0).expect("a table"), None);
+    assert!(Blocks::new(&empty, 0x1000, 0x1500).is_none());
+}
+
+#[test]
+fn a_table_is_valid_if_all_its_flags_are() {
+    let (mut entries, ips) = bytes([0; 3]);
+    let valid = |entries: &[u8], layout| {
+        let table = Table::new(entries, &ips, 0).expect("a table");
+        let all = (0..3).all(|i| matches!(table.entry(i, layout), Some(Ok(_))));
+        assert_eq!(table.is_valid(layout), all);
+        all
+    };
+    assert!(valid(&entries, LAYOUT));
+    // Offsets do not matter.
+    entries[ENTRY_LEN..ENTRY_LEN + 4].fill(0xff);
+    assert!(valid(&entries, LAYOUT));
+    // An unused bit, the last register, a type that does not exist: each in another entry.
+    for (at, byte) in [(5, 0x80), (ENTRY_LEN + 4, 0x0f), (3 * ENTRY_LEN - 1, 7)] {
+        let mut wrong = entries.clone();
+        wrong[at] = byte;
+        assert!(!valid(&wrong, LAYOUT), "{at}");
+    }
+    for layout in [Layout::V4_14, Layout::V6_3, Layout::V7_1] {
+        valid(&entries, layout);
+    }
+    assert!(Table::new(&[], &[], 0).expect("a table").is_valid(LAYOUT));
+}

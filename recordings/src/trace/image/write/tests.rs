@@ -141,3 +141,64 @@ fn a_trace_may_have_1048576_images_and_not_one_more() {
     let message = "images: 1048577 is more than the 1048576 that a trace can hold";
     assert_eq!(error.to_string(), message);
 }
+
+/// An image with these bytes and this name, which is not part of its content.
+fn named(name: &str, bytes: &[u8]) -> Arc<Image> {
+    Arc::new(Image::new(ImageParts {
+        name: name.to_owned(),
+        sections: vec![Section {
+            kind: SectionKind::Text,
+            address: 0,
+            data: Bytes::from_vec(bytes.to_vec()),
+        }],
+        ..ImageParts::default()
+    }))
+}
+
+#[test]
+fn images_are_kept_once_like_images_that_are_written() {
+    let images = [
+        named("a", b"one"),
+        named("b", b"two"),
+        named("c", b"one"),
+        named("d", b"longer"),
+        named("e", b"two"),
+    ];
+    let (mut kept, mut written, mut out) =
+        (ImageWriter::default(), ImageWriter::default(), output());
+    for (image, expected) in images.iter().zip([0, 1, 0, 2, 1]) {
+        for _ in 0..2 {
+            let index = kept.keep(image.clone()).expect("few images");
+            assert_eq!(index, ImageIndex(expected), "{}", image.name());
+            let other = written.add(&mut out, image).expect("writing to a Vec");
+            assert_eq!(index, other);
+        }
+    }
+    assert_eq!(kept.count(), 3);
+    let names = kept.take_kept();
+    let names: Vec<_> = names.iter().map(|image| image.name()).collect();
+    assert_eq!(names, ["a", "b", "d"]);
+}
+
+#[test]
+fn images_that_are_kept_have_the_limits_of_a_trace() {
+    let mut images = ImageWriter {
+        bytes: (1 << 30) - 3,
+        ..ImageWriter::default()
+    };
+    images.keep(named("a", b"one")).expect("it fits");
+    let error = images.keep(named("b", b"1")).expect_err("a byte too many");
+    let message = "bytes in the sections of all images: 1073741825 is more than the 1073741824 that \
+                   a trace can hold";
+    assert_eq!(error.to_string(), message);
+    images.count = 1 << 20;
+    let error = images.keep(named("c", b"")).expect_err("one too many");
+    assert!(error.to_string().starts_with("images: 1048577"), "{error}");
+    let long = "x".repeat(NAME_BYTES_MAX + 1);
+    images.count = 1;
+    let error = images.keep(named(&long, b"")).expect_err("too long a name");
+    assert!(
+        error.to_string().starts_with("bytes in the name"),
+        "{error}"
+    );
+}
