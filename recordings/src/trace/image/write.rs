@@ -1,5 +1,7 @@
 //! Writes images; the counterpart of `read`.
 
+mod fingerprint;
+
 use crate::model::ImageIndex;
 use crate::trace::error::WriteError;
 use crate::trace::layout::{
@@ -8,8 +10,9 @@ use crate::trace::layout::{
 };
 use crate::trace::output::Output;
 use crate::trace::varint::{put, put_bytes, put_difference};
+use fingerprint::Fingerprint;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::io::Write;
 use std::ops::Range;
 use unwind_sim_unwind::image::{Image, ImageId, Section, SectionKind, Symbol};
@@ -40,19 +43,15 @@ impl<'a> Part<'a> {
 
     /// Two hashes of everything but the name, since one file can have several names.
     fn key(&self) -> (u64, u64) {
-        let hash = |seed: u64| {
-            let mut state = DefaultHasher::new();
-            seed.hash(&mut state);
-            (self.build_id, self.text).hash(&mut state);
-            for s in self.sections {
-                (s.kind, s.address, &s.data[..]).hash(&mut state);
-            }
-            for s in self.symbols {
-                (s.address, s.size, &s.name).hash(&mut state);
-            }
-            state.finish()
-        };
-        (hash(0), hash(1))
+        let mut state = Fingerprint::default();
+        (self.build_id, self.text).hash(&mut state);
+        for s in self.sections {
+            (s.kind, s.address, &s.data[..]).hash(&mut state);
+        }
+        for s in self.symbols {
+            (s.address, s.size, &s.name).hash(&mut state);
+        }
+        state.both()
     }
 
     fn check(&self) -> Result<(), WriteError> {
@@ -213,6 +212,13 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
             pending.clear();
         }
         while !rest.is_empty() {
+            if pending.is_empty()
+                && let Some((block, more)) = rest.split_at_checked(BLOCK_BYTES_MAX)
+            {
+                blocks.push(out.image_data(block)?);
+                rest = more;
+                continue;
+            }
             let (part, more) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX - pending.len()));
             pending.extend_from_slice(part);
             rest = more;
