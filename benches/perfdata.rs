@@ -131,7 +131,8 @@ fn conclude(title: &str, figures: &[Figure]) -> Vec<Line> {
 /// Work, ours, peer, and the highest ratio wanted.
 type Line = (String, Figure, Figure, Option<f64>);
 
-/// The argument with which this program only replays a file on one thread.
+/// The argument with which this program only replays a file on one thread, so often: a program to
+/// profile.
 const ALONE: &str = "--replay-alone";
 
 /// Two processes side by side, each replaying the whole file on one thread. Returns the number of
@@ -204,7 +205,12 @@ fn main() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == ALONE) {
         let path = arguments.next().expect("a file");
-        ours::replay_on(path.as_ref(), 1).expect("a recording");
+        let times = arguments
+            .next()
+            .and_then(|times| times.to_str()?.parse().ok());
+        for _ in 0..times.unwrap_or(1) {
+            ours::replay_on(path.as_ref(), 1).expect("a recording");
+        }
         return;
     }
     let test = std::env::args().any(|a| a == "--test");

@@ -56,6 +56,8 @@ impl Chosen {
             Some(name) => comms.iter().any(|comm| comm == name),
             None => comms.contains(&format!(":{tid}").into_bytes()),
         };
-        among(tids, tid) && among(pids, tasks.pid(tid)) && comms.as_ref().is_none_or(named)
+        among(tids, tid)
+            && (pids.is_none() || among(pids, tasks.pid(tid)))
+            && comms.as_ref().is_none_or(named)
     }
 }

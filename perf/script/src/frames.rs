@@ -2,16 +2,20 @@
 
 use super::digits;
 use super::fields::Fields;
+use super::hash::{NumberHasher, NumberMap};
 use super::tasks::{Map, Tasks};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 use std::ops::Range;
 use unwind_sim_recordings::symbols::{KernelPart, Object, SourceLine, Symbols};
 
 /// Maximum size of the cached lines in bytes; the cache is cleared when it grows beyond.
-const KEPT_MAX: usize = 64 << 20;
+const KEPT_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };
+/// Lines are copied in blocks of this size, bytes: most lines are one.
+const BLOCK: usize = 64;
+/// Bytes before a line: the words of its [`Place`], and its length.
+const HEAD: usize = 24;
 /// Slots of the direct-mapped table in front of the hash map.
-const RECENT: usize = 1 << 14;
+const RECENT: usize = 1 << 15;
 
 /// An address of a process and its object: the key of a cached line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -22,26 +26,25 @@ struct Place {
     object: u32,
 }
 
-/// Mixes the words of a [`Place`].
-#[derive(Default)]
-struct PlaceHasher(u64);
-
-impl Hasher for PlaceHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
+impl Place {
+    /// The head of its line, which has this length.
+    fn head(&self, length: u32) -> [u8; HEAD] {
+        let last = u64::from(length) << 32 | u64::from(self.object);
+        let mut head = [0; HEAD];
+        let words = head.as_chunks_mut::<8>().0;
+        for (bytes, word) in words.iter_mut().zip([self.address, self.bias, last]) {
+            *bytes = word.to_le_bytes();
         }
+        head
     }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0 ^ word)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(31);
-    }
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(word.into());
+
+    /// Its slot in the table.
+    #[inline]
+    fn slot(&self) -> usize {
+        let mut hasher = NumberHasher::default();
+        hasher.write_u64(self.address);
+        hasher.write_u32(self.object);
+        (hasher.finish() >> 49) as usize & (RECENT - 1)
     }
 }
 
@@ -49,18 +52,22 @@ impl Hasher for PlaceHasher {
 #[derive(Debug)]
 pub(super) struct Lines {
     fields: Fields,
+    /// The lines, each behind its head, so that one access to memory tells whether it is the right one
+    /// and fetches it. The first one is empty, and a block of zeros is behind the last one.
     text: Vec<u8>,
-    known: HashMap<Place, Range<u32>, BuildHasherDefault<PlaceHasher>>,
-    recent: Vec<(Place, Range<u32>)>,
+    /// Offsets of heads.
+    known: NumberMap<Place, u32>,
+    /// Offsets of heads; 0 for none.
+    recent: Vec<u32>,
 }
 
 impl Lines {
     pub(super) fn new(fields: Fields) -> Self {
         Self {
             fields,
-            text: Vec::new(),
-            known: HashMap::default(),
-            recent: vec![(Place::default(), 0..0); RECENT],
+            text: vec![0; HEAD + BLOCK],
+            known: NumberMap::default(),
+            recent: vec![0; RECENT],
         }
     }
 
@@ -79,55 +86,96 @@ impl Lines {
         address: u64,
     ) -> &[u8] {
         let line = self.line(tasks, symbols, map, address);
-        &line[1..line.len() - 1]
+        &self.text[line.start + 1..line.end - 1]
     }
 
-    /// The line of an address in a chain: a tab, [`Lines::place`], and a newline.
+    /// Appends the line of an address in a chain: a tab, [`Lines::place`], and a newline.
     #[inline]
-    pub(super) fn line(
+    pub(super) fn append(
         &mut self,
         tasks: &Tasks,
         symbols: &mut dyn Symbols,
         map: Option<&Map>,
         address: u64,
-    ) -> &[u8] {
+        out: &mut Vec<u8>,
+    ) {
+        let Range { start, end } = self.line(tasks, symbols, map, address);
+        let mut at = start;
+        while at < end
+            && let Some(block) = self.text[at..].first_chunk::<BLOCK>()
+        {
+            digits::beginning(out, block, end - at);
+            at += BLOCK;
+        }
+    }
+
+    /// Where the line of an address is in the text.
+    #[inline]
+    fn line(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        map: Option<&Map>,
+        address: u64,
+    ) -> Range<usize> {
         let place = Place {
             address,
             bias: map.map_or(0, |map| map.bias),
             object: map.map_or(0, |map| map.object + 1),
         };
-        let mut hasher = PlaceHasher::default();
-        hasher.write_u64(address);
-        hasher.write_u32(place.object);
-        let at = (hasher.finish() >> 50) as usize & (RECENT - 1);
-        let found = match &self.recent[at] {
-            (known, range) if *known == place && !range.is_empty() => range.clone(),
-            _ => {
-                let range = self.find(tasks, symbols, place);
-                self.recent[at] = (place, range.clone());
-                range
-            }
-        };
-        &self.text[found.start as usize..found.end as usize]
+        let slot = place.slot();
+        let recent = self.at(self.recent[slot], &place);
+        recent.unwrap_or_else(|| {
+            let (head, line) = self.find(tasks, symbols, place);
+            self.recent[slot] = head;
+            line
+        })
     }
 
+    /// The line behind the head at an offset, if it is that of `place`.
+    #[inline]
+    fn at(&self, head: u32, place: &Place) -> Option<Range<usize>> {
+        let start = head as usize + HEAD;
+        let bytes = self.text.get(head as usize..)?.first_chunk::<HEAD>()?;
+        let words = bytes.as_chunks::<8>().0.first_chunk()?;
+        let [address, bias, last] = words.map(u64::from_le_bytes);
+        let (object, length) = (last as u32, (last >> 32) as usize);
+        let found = Place {
+            address,
+            bias,
+            object,
+        };
+        (length != 0 && found == *place).then_some(start..start + length)
+    }
+
+    /// The line of a place, which is made if it is new, and the offset of its head.
     #[inline(never)]
-    fn find(&mut self, tasks: &Tasks, symbols: &mut dyn Symbols, place: Place) -> Range<u32> {
-        if let Some(range) = self.known.get(&place) {
-            return range.clone();
+    fn find(
+        &mut self,
+        tasks: &Tasks,
+        symbols: &mut dyn Symbols,
+        place: Place,
+    ) -> (u32, Range<usize>) {
+        if let Some(&head) = self.known.get(&place)
+            && let Some(line) = self.at(head, &place)
+        {
+            return (head, line);
         }
         if self.text.len() > KEPT_MAX {
-            self.text.clear();
-            self.known.clear();
-            self.recent.fill((Place::default(), 0..0));
+            *self = Self::new(self.fields);
         }
-        let start = self.text.len() as u32;
+        let head = self.text.len() - BLOCK;
+        self.text.truncate(head);
+        self.text.extend_from_slice(&[0; HEAD]);
+        let start = self.text.len();
         self.text.push(b'\t');
         write(&mut self.text, self.fields, tasks, symbols, place);
         self.text.push(b'\n');
-        let range = start..self.text.len() as u32;
-        self.known.insert(place, range.clone());
-        range
+        let line = start..self.text.len();
+        self.text[head..start].copy_from_slice(&place.head(line.len() as u32));
+        self.text.extend_from_slice(&[0; BLOCK]);
+        self.known.insert(place, head as u32);
+        (head as u32, line)
     }
 }
 

@@ -19,6 +19,7 @@ mod fields;
 mod filter;
 mod frames;
 mod groups;
+mod hash;
 pub mod header;
 mod joined;
 mod losses;

@@ -4,6 +4,7 @@
 //! an exec does not clear the mappings, new mappings replace old ones where they overlap, and an
 //! exited task is forgotten at once, so that its later samples have no name and no mappings.
 
+use super::hash::NumberMap;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -77,7 +78,8 @@ struct ObjectKey {
 /// All tasks at one point of a recording.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    threads: HashMap<i32, Thread>,
+    /// By thread id.
+    threads: NumberMap<i32, Thread>,
     spaces: Vec<Maps>,
     kernel: Vec<Map>,
     /// Address range of the symbols of the kernel itself; set when its first address is looked up.

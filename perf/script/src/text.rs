@@ -266,7 +266,7 @@ impl Output for Text {
     #[inline]
     fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
         let lines = &mut self.lines[self.columns[at.event].lines];
-        out.extend_from_slice(lines.line(at.tasks, symbols, at.map, at.value));
+        lines.append(at.tasks, symbols, at.map, at.value, out);
     }
 
     /// As in perf, a cookie looks like an address if symbols are not printed.

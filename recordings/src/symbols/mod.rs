@@ -13,13 +13,14 @@ pub use lines::{Lines, SourceLine};
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
-use crate::mapped::map_file;
+use crate::mapped::{huge, map_file};
 use kallsyms::Kallsyms;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::FileHeader;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,10 +164,10 @@ impl Symbols for Files {
 /// The bytes of a file, at most `size_max`: mapped, or read if its length is unknown.
 fn contents(path: &Path, size_max: u64) -> Option<Bytes> {
     let length = std::fs::metadata(path).ok()?.len();
-    let owner: Owner = match length {
-        0 => Arc::new(read(path, size_max)?),
-        _ => map_file(path).ok()?,
-    };
+    if length == 0 {
+        return read_at_once(path, size_max, READ_AT_FIRST);
+    }
+    let owner = map_file(path).ok()?;
     let length = (*owner).as_ref().len();
     Bytes::new(
         owner,
@@ -174,9 +175,27 @@ fn contents(path: &Path, size_max: u64) -> Option<Bytes> {
     )
 }
 
+/// Reads a file of unknown length, at most `size_max` bytes. The first `believed` bytes are read into
+/// large pages: small ones, one for each read from `/proc`, take as long as the parsing.
+fn read_at_once(path: &Path, size_max: u64, believed: usize) -> Option<Bytes> {
+    let mut file = std::fs::File::open(path).ok()?.take(size_max);
+    let mut room = huge(believed)?;
+    let mut filled = 0;
+    while filled < room.len() {
+        match file.read(&mut room[filled..]) {
+            Ok(0) => return Bytes::new(Arc::new(room), 0..filled),
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    let mut bytes = room.to_vec();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(Bytes::from_vec(bytes))
+}
+
 /// Reads a whole file, unless it is larger than `size_max` bytes.
 fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
-    use std::io::Read;
     let file = std::fs::File::open(path).ok()?;
     let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;

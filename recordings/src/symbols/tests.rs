@@ -126,3 +126,23 @@ fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
     );
     assert!(names <= bound(&bytes) && names > 59_999, "{names}");
 }
+
+/// As in `/proc`, where files have no length.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_of_unknown_length_is_read_to_its_end_or_to_the_limit() {
+    let path = Path::new("/proc/filesystems");
+    let whole = std::fs::read(path).expect("Linux has it");
+    let length = whole.len();
+    for believed in [1, length - 1, length, length + 1, 1 << 20] {
+        let read = read_at_once(path, 1 << 20, believed).expect("it is read");
+        assert!(read[..] == whole, "{believed}");
+        let cut = read_at_once(path, 5, believed).expect("it is read");
+        assert!(cut[..] == whole[..5], "{believed}");
+    }
+    assert!(contents(path, 1 << 20).is_some_and(|read| read[..] == whole));
+    assert!(
+        read_at_once(Path::new("/proc/self"), 5, 5).is_none(),
+        "a folder"
+    );
+}

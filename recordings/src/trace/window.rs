@@ -101,16 +101,31 @@ fn words(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(WORD)
 }
 
+/// Number of equal words at the start of two runs of words. Most words are equal, so they are compared
+/// in blocks.
+fn equal(old: &[[u8; WORD]], new: &[[u8; WORD]]) -> usize {
+    const BLOCK: usize = 8;
+    let is_equal = |(old, new): &(&[[u8; WORD]; BLOCK], &[[u8; WORD]; BLOCK])| {
+        let pairs = old.iter().zip(*new);
+        let differences = pairs.map(|(a, b)| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b));
+        differences.fold(0, |all, one| all | one) == 0
+    };
+    let blocks = old.as_chunks().0.iter().zip(new.as_chunks().0);
+    let at = BLOCK * blocks.take_while(is_equal).count();
+    let rest = old[at..].iter().zip(&new[at..]);
+    at + rest.take_while(|(a, b)| a == b).count()
+}
+
 /// The lengths of alternating runs of equal and different words, as pairs, up to the end.
 fn compare(old: &[u8], new: &[u8]) -> Vec<(usize, usize)> {
     let ((old, old_tail), (new, new_tail)) = (old.as_chunks::<WORD>(), new.as_chunks::<WORD>());
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut at = 0;
     while at < new.len() {
-        let pairs = |at: usize| old[at..].iter().zip(&new[at..]);
-        let same = pairs(at).take_while(|(a, b)| a == b).count();
+        let same = equal(&old[at..], &new[at..]);
         at += same;
-        let other = pairs(at).take_while(|(a, b)| a != b).count();
+        let pairs = old[at..].iter().zip(&new[at..]);
+        let other = pairs.take_while(|(a, b)| a != b).count();
         at += other;
         runs.push((same, other));
     }
@@ -154,16 +169,20 @@ pub(crate) fn encode(
         runs.clear();
         return false;
     }
-    literals.extend_from_slice(&bytes[..shared.start]);
+    window.cover(&region);
+    let held = window.get_mut(&region);
+    let mut change = |range: Range<usize>| {
+        literals.extend_from_slice(&bytes[range.clone()]);
+        held[range.clone()].copy_from_slice(&bytes[range]);
+    };
+    change(0..shared.start);
     let mut at = shared.start;
     for (same, other) in changes {
         let start = shared.end.min(at + same * WORD);
         at = shared.end.min(start + other * WORD);
-        literals.extend_from_slice(&bytes[start..at]);
+        change(start..at);
     }
-    literals.extend_from_slice(&bytes[shared.end..]);
-    window.cover(&region);
-    window.get_mut(&region).copy_from_slice(bytes);
+    change(shared.end..bytes.len());
     true
 }
 

@@ -1,6 +1,7 @@
 //! Source lines below frames.
 
 use super::*;
+use unwind_sim_perf_data::{Mmap, MmapIdentity, PerfFile, misc};
 use unwind_sim_recordings::symbols::Symbol;
 
 /// Source lines of one file.
@@ -64,4 +65,62 @@ fn a_line_is_below_its_frame_and_what_has_none_is_named_in_short() {
         length: 64,
     };
     assert_eq!(said(&program, 0), "\n  bpf_prog_1[10]");
+}
+
+/// One symbol for all addresses.
+struct OneSymbol;
+
+impl Symbols for OneSymbol {
+    fn symbol(&mut self, _: &Object<'_>, _: u64) -> Option<Symbol<'_>> {
+        Some(Symbol {
+            name: b"f",
+            range: 0..u64::MAX,
+        })
+    }
+}
+
+/// Lines of all lengths around those of a block, asked for again after the cache was cleared, and
+/// places that differ only in their object or only in their bias.
+#[test]
+fn each_place_has_its_own_line_of_any_length() {
+    let bytes = include_bytes!("../../../../corpus/perfdata/dwarf.data");
+    let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
+    let mut maps = Vec::new();
+    for length in 0..200 {
+        let path = [b"/".to_vec(), vec![b'x'; length]].concat();
+        let mmap = Mmap {
+            pid: 7,
+            tid: 7,
+            address: 0x1000,
+            length: 0x1000,
+            file_offset: 0,
+            identity: MmapIdentity::Path,
+            protection: 0,
+            flags: 0,
+            path: &path,
+        };
+        tasks.mmap(&mmap, misc::CPUMODE_USER);
+        maps.push((tasks.maps(7)[0], String::from_utf8(path).unwrap()));
+    }
+    let mut lines = Lines::new(Fields::SYM.and(Fields::SYM_OFFSET).and(Fields::DSO));
+    let mut out = Vec::new();
+    for round in 0..3 {
+        for (map, path) in &maps {
+            for bias in [0, 0x10] {
+                let map = Map { bias, ..*map };
+                out.clear();
+                lines.append(&tasks, &mut OneSymbol, Some(&map), 0x1234, &mut out);
+                let offset = 0x1234 + bias;
+                let expected = format!("            1234 f+0x{offset:x} ({path})");
+                let text = String::from_utf8_lossy(&out);
+                assert_eq!(text, format!("\t{expected}\n"), "round {round}");
+                let place = lines.place(&tasks, &mut OneSymbol, Some(&map), 0x1234);
+                assert_eq!(place, expected.as_bytes());
+            }
+        }
+        out.clear();
+        lines.append(&tasks, &mut OneSymbol, None, 0, &mut out);
+        assert_eq!(out, b"\t               0 [unknown] ([unknown])\n");
+        assert!(lines.text.len() < 2 * KEPT_MAX, "{}", lines.text.len());
+    }
 }

@@ -1,5 +1,7 @@
 //! Writes images; the counterpart of `read`.
 
+mod fingerprint;
+
 use crate::model::ImageIndex;
 use crate::trace::error::WriteError;
 use crate::trace::layout::{
@@ -8,8 +10,9 @@ use crate::trace::layout::{
 };
 use crate::trace::output::Output;
 use crate::trace::varint::{put, put_bytes, put_difference};
+use fingerprint::Fingerprint;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,29 +44,25 @@ impl<'a> Part<'a> {
 
     /// Two hashes of everything but the name, since one file can have several names.
     fn key(&self) -> (u64, u64) {
-        let hash = |seed: u64| {
-            let mut state = DefaultHasher::new();
-            seed.hash(&mut state);
-            (self.build_id, self.text).hash(&mut state);
-            for s in self.sections {
-                (s.kind, s.address, &s.data[..]).hash(&mut state);
-            }
-            for s in self.symbols {
-                (s.address, s.size, &s.name).hash(&mut state);
-            }
-            state.finish()
-        };
-        (hash(0), hash(1))
+        let mut state = Fingerprint::default();
+        (self.build_id, self.text).hash(&mut state);
+        for s in self.sections {
+            (s.kind, s.address, &s.data[..]).hash(&mut state);
+        }
+        for s in self.symbols {
+            (s.address, s.size, &s.name).hash(&mut state);
+        }
+        state.both()
     }
 
     /// A hash of what can be compared without reading the contents.
-    fn shape(&self) -> u64 {
-        let mut state = DefaultHasher::new();
+    fn shape(&self) -> (u64, u64) {
+        let mut state = Fingerprint::default();
         (self.build_id, self.text, self.symbols.len()).hash(&mut state);
         for s in self.sections {
             (s.kind, s.address, s.data.len()).hash(&mut state);
         }
-        state.finish()
+        state.both()
     }
 
     fn check(&self) -> Result<(), WriteError> {
@@ -102,7 +101,7 @@ struct Kept {
     /// The keys of their contents, if they were needed.
     keys: Vec<Option<(u64, u64)>>,
     /// The numbers of images that may have equal contents.
-    alike: HashMap<u64, Vec<usize>>,
+    alike: HashMap<(u64, u64), Vec<usize>>,
 }
 
 impl Kept {
@@ -293,6 +292,13 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
             pending.clear();
         }
         while !rest.is_empty() {
+            if pending.is_empty()
+                && let Some((block, more)) = rest.split_at_checked(BLOCK_BYTES_MAX)
+            {
+                blocks.push(out.image_data(block)?);
+                rest = more;
+                continue;
+            }
             let (part, more) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX - pending.len()));
             pending.extend_from_slice(part);
             rest = more;
