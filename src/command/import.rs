@@ -40,11 +40,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let options = args.kernel.options(args.symfs.clone())?;
     let mut meta = convert::meta(&args.path, kind);
-    // A comparison reads all images, and they are larger than the samples of a short recording.
-    let fast = OutputOptions {
-        images_in_place: true,
-        ..OutputOptions::fast()
-    };
+    let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
         let imported = convert::into(&args.path, kind, &options, writer)
             .with_context(|| args.path.display().to_string())?;
