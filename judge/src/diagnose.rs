@@ -6,6 +6,8 @@
 //! truth, never from a DWARF row.
 
 use crate::check::{Class, Contradiction, Subject, true_frame};
+use hashbrown::HashMap;
+use std::sync::{Mutex, PoisonError};
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
@@ -16,6 +18,7 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
@@ -104,7 +107,7 @@ pub fn diagnose(
         if let Some(contradiction) = blamed {
             let row = contradiction.row.as_ref();
             let by_frame_pointer = row.is_some_and(|row| row.rule.by_frame_pointer);
-            let cause = by_frame_pointer.then(|| frame_pointer_cause(subject, index));
+            let cause = by_frame_pointer.then(|| frame_pointer_cause(subject, index, cache));
             return Some(blame(contradiction, cause.flatten()));
         }
     }
@@ -201,17 +204,50 @@ fn plain(subject: &Subject<'_>, code: Code, frame: usize) -> Diagnosis {
 }
 
 /// Why rbp is not the frame pointer of true frame `index`: US510, US511 or US512. `None` if it is.
-pub fn frame_pointer_cause(subject: &Subject<'_>, index: usize) -> Option<Code> {
+pub fn frame_pointer_cause(subject: &Subject<'_>, index: usize, cache: &mut Cache) -> Option<Code> {
     let frame = true_frame(subject.truth, subject.live, index)?;
     let cfa = subject.truth.frames().get(index)?.cfa;
     if frame.regs.get(Reg::Rbp)? == cfa.wrapping_sub(16) {
         return None;
     }
-    Some(match prologue(subject.space, frame.pc) {
-        Some(set_up) if frame.pc.value() < set_up => Code::FramePointerNotYet,
-        Some(_) if torn_down(subject.space, frame.pc) => Code::FramePointerGone,
+    Some(Causes::of(subject.space, frame.pc, cache))
+}
+
+/// Why rbp is not the frame pointer, by place in the code of an image. It takes longer to find than
+/// the walk, and is asked for at nearly every sample of code without frame pointers.
+#[derive(Default)]
+struct Causes(Mutex<HashMap<(u64, bool), Code>>);
+
+/// The number of causes that are kept for each image.
+const CAUSES_MAX: usize = 1 << 16;
+
+impl Causes {
+    fn of(space: &AddressSpace, pc: CodeAddress, cache: &mut Cache) -> Code {
+        let address = pc.symbol_address();
+        // A return address may be the end of a mapping: then the code behind it is another image's.
+        let mapping = space.find(address);
+        let mapping = mapping.filter(|mapping| mapping.range.contains(&pc.value()));
+        let Some((mapping, image)) = mapping.and_then(|m| Some((m, m.image.as_ref()?))) else {
+            return without_frame_pointer(space, pc);
+        };
+        let causes = cache.index(image.id(), TableKind::FramePointer, Causes::default);
+        let mut causes = causes.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if causes.len() >= CAUSES_MAX {
+            causes.clear();
+        }
+        let place = (mapping.svma(address), pc.is_instruction());
+        let cause = causes.entry(place);
+        *cause.or_insert_with(|| without_frame_pointer(space, pc))
+    }
+}
+
+/// Why the code at `pc` has no frame pointer in rbp.
+fn without_frame_pointer(space: &AddressSpace, pc: CodeAddress) -> Code {
+    match prologue(space, pc) {
+        Some(set_up) if pc.value() < set_up => Code::FramePointerNotYet,
+        Some(_) if torn_down(space, pc) => Code::FramePointerGone,
         _ => Code::NoFramePointer,
-    })
+    }
 }
 
 /// `push rbp; mov rbp, rsp` in both encodings, and `enter n, 0`.

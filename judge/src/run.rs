@@ -204,7 +204,9 @@ impl<'r> Walker<'r> {
             };
             run.judge(view, *column, &mut outcome, &mut self.reference);
             take(view, i, &outcome)?;
-            self.chain = outcome.chain.emptied();
+            if !is_brief {
+                self.chain = outcome.chain.emptied();
+            }
         }
         self.room = desk.map(Desk::into_room).unwrap_or_default();
         Ok(())

@@ -7,7 +7,6 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::regs::{RegMask, Regs};
-use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
@@ -96,20 +95,23 @@ const CODE: [u8; 7] = [0x55, 0x48, 0x89, 0xe5, 0x90, 0x5d, 0xc3];
 
 #[test]
 fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_the_pop() {
-    let cause = |code: &[u8], at: u64, is_frame_pointer: bool| {
-        let space = space(code);
+    // A cache knows the causes of each image.
+    let mut cache = Cache::new();
+    let mut cause_in = |space: &AddressSpace, at: u64, is_frame_pointer: bool| {
         let (pc, cfa) = (FUNCTION + at, STACK + 16);
         let rbp = if is_frame_pointer { STACK } else { STACK + 8 };
         frame_pointer_cause(
             &Subject {
-                space: &space,
+                space,
                 memory: &Regions::default(),
                 truth: &truth(pc, cfa),
                 live: &Regs::frame(pc, STACK, rbp),
             },
             0,
+            &mut cache,
         )
     };
+    let ours = space(&CODE);
     let not_yet = Some(Code::FramePointerNotYet);
     let (gone, none) = (Some(Code::FramePointerGone), Some(Code::NoFramePointer));
     for (at, expected) in [
@@ -122,12 +124,33 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
         (5, none),
         (6, gone),
     ] {
-        assert_eq!(cause(&CODE, at, false), expected, "at {at}");
-        assert_eq!(cause(&CODE, at, true), None, "at {at}");
+        for _ in 0..2 {
+            assert_eq!(cause_in(&ours, at, false), expected, "at {at}");
+            assert_eq!(cause_in(&ours, at, true), None, "at {at}");
+        }
     }
+    let mut cause =
+        |code: &[u8], at, is_frame_pointer| cause_in(&space(code), at, is_frame_pointer);
     assert_eq!(cause(&[0x90, 0xc3], 0, false), none, "without a prologue");
     assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 3, false), not_yet, "enter");
     assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 4, false), none);
+}
+
+/// What is kept of one place serves for no other, nor for a return address of the same number.
+#[test]
+fn causes_are_kept_by_place() {
+    let mut cache = Cache::new();
+    for code in [&CODE[..], &[0xc8, 0, 0, 0, 0x90], &[0x90, 0xc3]] {
+        let space = space(code);
+        let places = || {
+            (FUNCTION..FUNCTION + 80)
+                .flat_map(|pc| [CodeAddress::Instruction(pc), CodeAddress::Return(pc)])
+        };
+        for pc in places().chain(places()) {
+            let cause = Causes::of(&space, pc, &mut cache);
+            assert_eq!(cause, without_frame_pointer(&space, pc), "{pc:?}");
+        }
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
                     unwinder: engine.name().to_owned(),
                     code: match wrong.row.as_ref() {
                         Some(row) if row.rule.by_frame_pointer => {
-                            frame_pointer_cause(&subject, 0).unwrap_or(wrong.code)
+                            frame_pointer_cause(&subject, 0, cache).unwrap_or(wrong.code)
                         }
                         _ => wrong.code,
                     }

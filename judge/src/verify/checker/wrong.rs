@@ -86,11 +86,12 @@ impl Checker<'_> {
             truth: &truth,
             live: &live,
         };
-        let mut found = subject.check_frame(self.finders[which], 0, &mut self.caches[which]);
+        let cache = &mut self.caches[which];
+        let mut found = subject.check_frame(self.finders[which], 0, cache);
         for contradiction in &mut found {
             let row = contradiction.row.as_ref();
             if row.is_some_and(|row| row.rule.by_frame_pointer)
-                && let Some(code) = frame_pointer_cause(&subject, 0)
+                && let Some(code) = frame_pointer_cause(&subject, 0, cache)
             {
                 contradiction.code = code;
             }
