@@ -113,6 +113,8 @@ type Piece = Option<Vec<u8>>;
 struct Turn {
     part: Mutex<usize>,
     changed: Condvar,
+    /// Pieces that were written, to be used again: new memory costs a page fault for each 4 KiB.
+    spare: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Turn {
@@ -121,6 +123,19 @@ impl Turn {
         let part = self.part.lock().unwrap_or_else(PoisonError::into_inner);
         let is_far = |part: &mut usize| index >= part.saturating_add(ahead);
         drop(self.changed.wait_while(part, is_far));
+    }
+
+    /// An empty piece.
+    fn piece(&self) -> Vec<u8> {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = || Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
+        spare.pop().unwrap_or_else(room)
+    }
+
+    fn put_back(&self, mut piece: Vec<u8>) {
+        piece.clear();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.push(piece);
     }
 
     fn set(&self, index: usize) {
@@ -155,7 +170,10 @@ fn write_in_order(
         };
         for piece in pieces {
             match piece {
-                Some(piece) => out.write_all(&piece)?,
+                Some(piece) => {
+                    out.write_all(&piece)?;
+                    turn.put_back(piece);
+                }
                 None => return Ok(()),
             }
         }
@@ -206,13 +224,12 @@ impl<D: Describe> Watch for Writer<'_, D> {
         if self.piece.len() < PIECE_BYTES {
             return Ok(());
         }
-        let next = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 8);
-        let piece = std::mem::replace(&mut self.piece, next);
+        let piece = std::mem::replace(&mut self.piece, self.turn.piece());
         self.send(Some(piece))
     }
 
     fn end(&mut self, failed: bool) -> Result<(), RunError> {
-        let piece = std::mem::take(&mut self.piece);
+        let piece = std::mem::replace(&mut self.piece, self.turn.piece());
         let sent = self.send(Some(piece));
         let sent = match failed {
             true => self.send(None),
