@@ -2,6 +2,7 @@
 //! samples, order, errors.
 
 use std::io::Write;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,6 +152,68 @@ fn a_damaged_block_is_reported_alike() {
     }
 }
 
+fn by_frame_pointers() -> Run {
+    Run {
+        engines: vec![spec::engine("fp").expect("an unwinder")],
+        variants: Vec::new(),
+        setting: Setting::default(),
+        against: Against::Truth,
+        group_by: GroupBy::Cause,
+    }
+}
+
+fn in_memory() -> Input {
+    let bytes = in_blocks(Path::new("corpus/traces/throws.bin"));
+    Input::from_trace(Trace::from_bytes(bytes).expect("a trace"))
+}
+
+/// However the output ends, no thread waits for its turn for ever.
+#[test]
+fn threads_end_with_the_output() {
+    struct Line;
+    impl Describe for Line {
+        fn describe(
+            &mut self,
+            view: &View<'_>,
+            _: usize,
+            _: &Outcome,
+            out: &mut Vec<u8>,
+        ) -> Result<(), RunError> {
+            Ok(writeln!(out, "{}", view.number)?)
+        }
+    }
+    /// Takes some pieces, and then fails or panics.
+    struct Ends {
+        left: usize,
+        panics: bool,
+    }
+    impl Write for Ends {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let Some(left) = self.left.checked_sub(1) else {
+                assert!(!self.panics, "the output panics");
+                return Err(std::io::ErrorKind::StorageFull.into());
+            };
+            self.left = left;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (run, input) = (by_frame_pointers(), in_memory());
+    for (left, panics) in [(0, false), (3, false), (0, true), (3, true)] {
+        let mut out = Ends { left, panics };
+        let write = || run.write_on(3, &input, &Filter::default(), || Line, &mut out);
+        match std::panic::catch_unwind(AssertUnwindSafe(write)) {
+            Ok(Err(RunError::Output(error))) => {
+                assert!(!panics && error.kind() == std::io::ErrorKind::StorageFull);
+            }
+            Ok(other) => panic!("{:?}", other.map(drop)),
+            Err(_) => assert!(panics),
+        }
+    }
+}
+
 /// Threads that are faster than the reader of the output wait for it.
 #[test]
 fn no_thread_is_far_ahead_of_the_output() {
@@ -190,15 +253,7 @@ fn no_thread_is_far_ahead_of_the_output() {
             Ok(())
         }
     }
-    let run = Run {
-        engines: vec![spec::engine("fp").expect("an unwinder")],
-        variants: Vec::new(),
-        setting: Setting::default(),
-        against: Against::Truth,
-        group_by: GroupBy::Cause,
-    };
-    let bytes = in_blocks(Path::new("corpus/traces/throws.bin"));
-    let input = Input::from_trace(Trace::from_bytes(bytes).expect("a trace"));
+    let (run, input) = (by_frame_pointers(), in_memory());
     let count = AtomicU64::new(0);
     let mut out = Slow {
         described: &count,

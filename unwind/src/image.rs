@@ -329,6 +329,13 @@ pub struct Stamp {
     generation: u32,
 }
 
+/// Identifies what an address space has mapped ([`AddressSpace::contents`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Contents {
+    stamp: Stamp,
+    mappings: usize,
+}
+
 /// The executable mappings of a process.
 #[derive(Debug)]
 pub struct AddressSpace {
@@ -361,10 +368,20 @@ impl AddressSpace {
         }
     }
 
-    /// Changes whenever something is unmapped.
+    /// Changes whenever something is unmapped, so that what was found at an address is still there.
+    /// What was not found may be there now: see [`AddressSpace::contents`].
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.stamp
+    }
+
+    /// Changes whenever something is mapped or unmapped.
+    #[inline]
+    pub fn contents(&self) -> Contents {
+        Contents {
+            stamp: self.stamp,
+            mappings: self.mappings.len(),
+        }
     }
 
     /// Adds `mapping`, after unmapping what it overlaps. An empty range is ignored.

@@ -13,30 +13,13 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind,
 };
-use unwind_sim_unwind::kernel::State;
+use unwind_sim_unwind::kernel::{KNOWN_SYMBOLS, State};
 use unwind_sim_unwind::orc::Index;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Stack;
 
 /// The lowest kernel address.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
-/// The symbols that the unwinders look up by name.
-const KNOWN: [&str; 14] = [
-    "_stext",
-    "_etext",
-    "_sinittext",
-    "_einittext",
-    "__entry_text_start",
-    "__entry_text_end",
-    "return_to_handler",
-    "arch_rethook_trampoline",
-    "__kretprobe_trampoline",
-    "kretprobe_trampoline",
-    "ftrace_caller",
-    "ftrace_regs_caller",
-    "ret_from_fork",
-    "ret_from_fork_asm",
-];
 
 /// Replaces the images of kernel samples that have ORC tables or are at kernel addresses with
 /// smaller ones.
@@ -159,7 +142,7 @@ fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Secti
 
 /// The image with only these sections and the symbols of these addresses.
 fn smaller_image(image: &Image, sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
-    let named = |name: &str| KNOWN.contains(&name);
+    let named = |name: &str| KNOWN_SYMBOLS.contains(&name);
     let mut symbols: Vec<_> = image.symbols().to_vec();
     let of_code: BTreeSet<(u64, String)> = svmas
         .iter()

@@ -70,11 +70,12 @@ impl Run {
             })
         };
         parts.run(threads, worker, || {
+            // However the writing ends, the threads that wait for their turn must end, too.
+            let _end = End(&turn);
             let written = write_in_order(begins, &turn, out);
             if written.is_err() {
                 parts.stop();
             }
-            turn.end();
             written
         })
     }
@@ -142,10 +143,14 @@ impl Turn {
         *self.part.lock().unwrap_or_else(PoisonError::into_inner) = index;
         self.changed.notify_all();
     }
+}
 
-    /// Nothing more is written, so there is nothing to wait for.
-    fn end(&self) {
-        self.set(usize::MAX);
+/// When it is dropped, nothing more is written, so there is nothing to wait for.
+struct End<'t>(&'t Turn);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.set(usize::MAX);
     }
 }
 
@@ -194,7 +199,7 @@ struct Writer<'t, D> {
 
 impl<D> Writer<'_, D> {
     fn send(&self, piece: Piece) -> Result<(), RunError> {
-        // The one who writes has met an error, which is the one that is reported.
+        // Nobody listens after an error of the output, and that is the error that `run` returns.
         let gone = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let sent = self.pieces.as_ref().and_then(|p| p.send(piece).ok());
         sent.ok_or_else(|| gone().into())

@@ -7,7 +7,7 @@ use unwind_sim_emulator::linux::Task;
 use unwind_sim_record::reversible::{Look, Reversible};
 use unwind_sim_recordings::names::{Location, demangle};
 use unwind_sim_recordings::world::World;
-use unwind_sim_unwind::image::{AddressSpace, Stamp};
+use unwind_sim_unwind::image::{AddressSpace, Contents};
 use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 /// The function that is found without symbols too.
@@ -44,7 +44,7 @@ pub(super) fn in_run(
         }
         Target::Text(text) => Box::new(Text {
             text,
-            stamp: None,
+            contents: None,
             known: HashMap::new(),
         }),
     };
@@ -59,25 +59,32 @@ struct Function {
     name: String,
     /// The address of the first program's `main`, if that is looked for.
     main: Option<u64>,
-    /// Its addresses in the mappings with this stamp.
-    known: Option<(Stamp, Vec<u64>)>,
+    /// Its addresses in the mappings of these contents.
+    known: Option<(Contents, Vec<u64>)>,
 }
 
 impl Look for Function {
     fn is_there(&mut self, _: &Core, rip: u64, task: Task, world: &World) -> bool {
-        let space = world.space(task.process);
-        let stamp = space.stamp();
-        let addresses = match &self.known {
-            Some((known, addresses)) if *known == stamp => addresses,
-            _ => {
-                let mut addresses = addresses_of(space, &self.name);
-                if addresses.is_empty() {
-                    addresses.extend(self.main);
-                }
-                &self.known.insert((stamp, addresses)).1
+        self.addresses(world.space(task.process)).contains(&rip)
+    }
+}
+
+impl Function {
+    /// Its addresses in what is mapped now: a library may be mapped later.
+    fn addresses(&mut self, space: &AddressSpace) -> &[u64] {
+        let contents = space.contents();
+        if self
+            .known
+            .as_ref()
+            .is_none_or(|(known, _)| *known != contents)
+        {
+            let mut addresses = addresses_of(space, &self.name);
+            if addresses.is_empty() {
+                addresses.extend(self.main);
             }
-        };
-        addresses.contains(&rip)
+            self.known = Some((contents, addresses));
+        }
+        self.known.as_ref().map_or(&[], |(_, addresses)| addresses)
     }
 }
 
@@ -102,18 +109,18 @@ fn addresses_of(space: &AddressSpace, name: &str) -> Vec<u64> {
 /// Looks for an instruction whose text, or the name of whose function, contains a text.
 struct Text {
     text: String,
-    /// What is known of the addresses in the mappings with this stamp.
-    stamp: Option<Stamp>,
+    /// What is known of the addresses in the mappings of these contents.
+    contents: Option<Contents>,
     known: HashMap<u64, bool>,
 }
 
 impl Look for Text {
     fn is_there(&mut self, core: &Core, rip: u64, task: Task, world: &World) -> bool {
         let space = world.space(task.process);
-        let stamp = space.stamp();
-        if self.stamp != Some(stamp) {
+        let contents = space.contents();
+        if self.contents != Some(contents) {
             self.known.clear();
-            self.stamp = Some(stamp);
+            self.contents = Some(contents);
         }
         let text = &self.text;
         *self.known.entry(rip).or_insert_with(|| {
@@ -128,5 +135,39 @@ impl Look for Text {
             let has = |name: String| name.contains(text.as_str());
             insn.is_some_and(has) || function.is_some_and(has)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use unwind_sim_unwind::image::{Image, ImageParts, Mapping, Symbol};
+
+    #[test]
+    fn a_function_of_a_library_that_is_mapped_later_is_found() {
+        let library = Image::new(ImageParts {
+            name: "library".to_owned(),
+            symbols: vec![Symbol {
+                address: 0x1000,
+                size: 16,
+                name: "wanted".to_owned(),
+            }],
+            ..ImageParts::default()
+        });
+        let mut function = Function {
+            name: "wanted".to_owned(),
+            main: None,
+            known: None,
+        };
+        let mut space = AddressSpace::new();
+        assert!(function.addresses(&space).is_empty());
+        space.map(Mapping {
+            range: 0x7000..0x9000,
+            bias: 0x6000,
+            image: Some(Arc::new(library)),
+            name: "library".to_owned(),
+        });
+        assert_eq!(function.addresses(&space), [0x7000]);
     }
 }

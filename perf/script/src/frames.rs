@@ -2,9 +2,8 @@
 
 use super::digits;
 use super::fields::Fields;
-use super::hash::{NumberHasher, NumberMap};
 use super::tasks::{Map, Tasks};
-use std::hash::Hasher;
+use hashbrown::HashMap;
 use std::ops::Range;
 use unwind_sim_recordings::symbols::{KernelPart, Object, SourceLine, Symbols};
 
@@ -41,10 +40,10 @@ impl Place {
     /// Its slot in the table.
     #[inline]
     fn slot(&self) -> usize {
-        let mut hasher = NumberHasher::default();
-        hasher.write_u64(self.address);
-        hasher.write_u32(self.object);
-        (hasher.finish() >> 49) as usize & (RECENT - 1)
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let address = self.address.wrapping_mul(FACTOR).rotate_left(31);
+        let mixed = (address ^ u64::from(self.object)).wrapping_mul(FACTOR);
+        (mixed >> 18) as usize & (RECENT - 1)
     }
 }
 
@@ -56,7 +55,7 @@ pub(super) struct Lines {
     /// and fetches it. The first one is empty, and a block of zeros is behind the last one.
     text: Vec<u8>,
     /// Offsets of heads.
-    known: NumberMap<Place, u32>,
+    known: HashMap<Place, u32>,
     /// Offsets of heads; 0 for none.
     recent: Vec<u32>,
 }
@@ -66,7 +65,7 @@ impl Lines {
         Self {
             fields,
             text: vec![0; HEAD + BLOCK],
-            known: NumberMap::default(),
+            known: HashMap::default(),
             recent: vec![0; RECENT],
         }
     }

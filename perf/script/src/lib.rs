@@ -19,7 +19,6 @@ mod fields;
 mod filter;
 mod frames;
 mod groups;
-mod hash;
 pub mod header;
 mod joined;
 mod losses;

@@ -4,7 +4,6 @@
 //! an exec does not clear the mappings, new mappings replace old ones where they overlap, and an
 //! exited task is forgotten at once, so that its later samples have no name and no mappings.
 
-use super::hash::NumberMap;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -79,7 +78,7 @@ struct ObjectKey {
 #[derive(Debug, Default)]
 pub struct Tasks {
     /// By thread id.
-    threads: NumberMap<i32, Thread>,
+    threads: hashbrown::HashMap<i32, Thread>,
     spaces: Vec<Maps>,
     kernel: Vec<Map>,
     /// Address range of the symbols of the kernel itself; set when its first address is looked up.

@@ -1,19 +1,16 @@
 //! What is kept for the address space last used, for the kernel's unwinders.
 
 use super::Cache;
-use crate::image::{AddressSpace, Stamp};
+use crate::image::{AddressSpace, Contents};
 use crate::kernel;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::any::Any;
 
-/// Identifies the contents of an address space: its stamp and the number of its mappings.
-type Held = (Stamp, usize);
-
 /// What is kept for the address space last used.
 #[derive(Debug, Default)]
 pub(super) struct OfSpace {
-    kept: Option<(Held, Arc<dyn Any + Send + Sync>)>,
+    kept: Option<(Contents, Arc<dyn Any + Send + Sync>)>,
     /// The ORC entries found in the space.
     finds: Option<Box<kernel::Finds>>,
 }
@@ -26,17 +23,16 @@ impl OfSpace {
         space: &AddressSpace,
         make: impl FnOnce() -> T,
     ) -> Arc<T> {
-        // The stamp does not change when something is mapped where nothing was.
-        let stamp = (space.stamp(), space.mappings().len());
+        let contents = space.contents();
         if let Some((at, any)) = &self.kept
-            && *at == stamp
+            && *at == contents
             && let Ok(kept) = Arc::clone(any).downcast()
         {
             return kept;
         }
         let made = Arc::new(make());
         *self = OfSpace {
-            kept: Some((stamp, made.clone())),
+            kept: Some((contents, made.clone())),
             finds: None,
         };
         made

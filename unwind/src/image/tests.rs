@@ -91,6 +91,19 @@ fn a_new_mapping_replaces_what_it_covers() {
     assert_ne!(three().clone().stamp().id, three().stamp().id);
 }
 
+/// What was not found at an address may be there later, with the same stamp.
+#[test]
+fn the_contents_change_when_something_is_mapped_or_unmapped() {
+    let mut space = three();
+    let (stamp, before) = (space.stamp(), space.contents());
+    space.map(mapping(0x3000..0x4000, "new"));
+    let mapped = space.contents();
+    assert!(mapped != before && space.stamp() == stamp);
+    space.unmap(0x3000..0x4000);
+    assert!(![before, mapped].contains(&space.contents()));
+    assert_ne!(space.clone().contents(), space.contents());
+}
+
 #[test]
 fn an_address_is_found_from_the_first_byte_to_the_last() {
     let space = three();

@@ -34,7 +34,7 @@ pub use boundary::{UserBoundary, UserRegs};
 pub use callchain::{
     Callchain, CallchainEntry, CallchainOptions, Context, UserOutcome, UserWalk, get_perf_callchain,
 };
-pub use code::{Code, Finds, FoundEntry, FoundRow, Generated, Known, Source};
+pub use code::{Code, Finds, FoundEntry, FoundRow, Generated, KNOWN_SYMBOLS, Known, Source};
 pub use end::Ended;
 pub use entry_regs::{EntryRegs, RegsPtr, is_user_cs};
 pub use fp::FpState;

@@ -15,7 +15,7 @@ use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::chain::{End, Frame};
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::image::{AddressSpace, Stamp};
+use unwind_sim_unwind::image::{AddressSpace, Contents};
 use unwind_sim_unwind::verdict::{Ground, Verdict};
 
 /// Writes the lines of [`super::chain`] for the outcomes of a run.
@@ -24,7 +24,7 @@ pub struct ChainWriter<'r> {
     columns: Vec<(Column, Last)>,
     texts: Texts,
     /// Most unwinders start at the same registers.
-    events: Option<(Stamp, Kept<Vec<Event>>)>,
+    events: Option<(Contents, Kept<Vec<Event>>)>,
 }
 
 impl<'r> ChainWriter<'r> {
@@ -68,14 +68,13 @@ impl Describe for ChainWriter<'_> {
         last.frames
             .write(texts, view.space, &outcome.chain.frames, line)?;
         line.push(b']');
-        let (stamp, mut kept) = match events.take() {
-            Some((stamp, kept)) if stamp == view.space.stamp() => (stamp, Some(kept)),
-            _ => (view.space.stamp(), None),
-        };
+        let contents = view.space.contents();
+        let known = events.take().filter(|(of, _)| *of == contents);
+        let mut kept = known.map(|(_, kept)| kept);
         Kept::write(&mut kept, &outcome.chain.events, line, |events, out| {
             field(",\"events\":", &event_lines(view.space, events), out)
         })?;
-        *events = kept.map(|kept| (stamp, kept));
+        *events = kept.map(|kept| (contents, kept));
         let kernel = KernelPart::new(view, &outcome.chain);
         if !kernel.is_empty() {
             let from = line.len();
@@ -149,7 +148,7 @@ impl<T: PartialEq + Clone> Kept<T> {
 /// The frames of a chain and their texts, as a stack: the outermost first, as those stay longest.
 #[derive(Default)]
 struct Frames {
-    stamp: Option<Stamp>,
+    contents: Option<Contents>,
     frames: Vec<Frame>,
     text: Vec<u8>,
     /// Where the text of each frame ends.
@@ -165,13 +164,13 @@ impl Frames {
         frames: &[Frame],
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
-        let is_same_space = self.stamp == Some(space.stamp());
+        let contents = Some(space.contents());
         let pairs = self.frames.iter().zip(frames.iter().rev());
-        let same = match is_same_space {
+        let same = match self.contents == contents {
             true => pairs.take_while(|(kept, frame)| kept == frame).count(),
             false => 0,
         };
-        self.stamp = Some(space.stamp());
+        self.contents = contents;
         self.frames.truncate(same);
         self.ends.truncate(same);
         self.text.truncate(self.ends.last().copied().unwrap_or(0));

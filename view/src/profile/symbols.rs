@@ -5,7 +5,7 @@
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
 use unwind_sim_recordings::names::{demangle, file_name};
-use unwind_sim_unwind::image::{self, AddressSpace, ImageId, Stamp};
+use unwind_sim_unwind::image::{self, AddressSpace, Contents, ImageId};
 
 /// The number of entries in the cache in front of the map.
 const RECENT: usize = 1 << 12;
@@ -21,8 +21,8 @@ pub(super) struct Lookup {
     images: HashMap<ImageId, u32>,
     /// Name numbers by the start of the function.
     symbols: HashMap<(ImageId, u64), u32>,
-    /// The numbers of address spaces, by stamp and number of mappings.
-    spaces: HashMap<(Stamp, usize), u32>,
+    /// The numbers of address spaces, by what they have mapped.
+    spaces: HashMap<Contents, u32>,
     known: HashMap<Place, u32>,
     recent: Vec<(Place, u32)>,
 }
@@ -39,9 +39,9 @@ impl Lookup {
     }
 
     /// The number of an address space, for [`Lookup::frame`].
-    pub(super) fn space(&mut self, stamp: (Stamp, usize)) -> u32 {
+    pub(super) fn space(&mut self, contents: Contents) -> u32 {
         let next = self.spaces.len() as u32;
-        *self.spaces.entry(stamp).or_insert(next)
+        *self.spaces.entry(contents).or_insert(next)
     }
 
     /// The number of the frame at `address` in `space`, whose number is given.

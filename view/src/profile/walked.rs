@@ -5,7 +5,7 @@ use super::symbols::Lookup;
 use super::tree::ROOT;
 use std::sync::Arc;
 use unwind_sim_judge::stacks::{Consumer, Taken};
-use unwind_sim_unwind::image::Stamp;
+use unwind_sim_unwind::image::Contents;
 use unwind_sim_unwind::reason::Code;
 
 /// Gathers the walks of one unwinder.
@@ -25,7 +25,7 @@ pub(super) struct Walks {
 struct Last {
     /// The stamp and the number of mappings of its address space. What is cached for a space is
     /// valid until either changes.
-    stamp: Option<(Stamp, usize)>,
+    contents: Option<Contents>,
     space: u32,
     ids: (u32, u32),
     name: Option<Arc<str>>,
@@ -45,7 +45,7 @@ impl Walks {
             series,
             reasons,
             last: Last {
-                stamp: None,
+                contents: None,
                 space: 0,
                 ids: (0, 0),
                 name: None,
@@ -104,17 +104,17 @@ impl Walks {
     fn enter(&mut self, taken: &Taken<'_>) {
         let last = &mut self.last;
         let task = taken.task;
-        let stamp = (task.space.stamp(), task.space.mappings().len());
+        let contents = task.space.contents();
         let same_name = last
             .name
             .as_ref()
             .is_some_and(|name| Arc::ptr_eq(name, &task.name));
-        if last.stamp == Some(stamp) && same_name && last.ids == (task.pid, task.tid) {
+        if last.contents == Some(contents) && same_name && last.ids == (task.pid, task.tid) {
             return;
         }
         last.path.clear();
-        last.stamp = Some(stamp);
-        last.space = self.lookup.space(stamp);
+        last.contents = Some(contents);
+        last.space = self.lookup.space(contents);
         last.ids = (task.pid, task.tid);
         last.name = Some(task.name.clone());
         last.thread = self

@@ -21,7 +21,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::finder::Finder;
-use unwind_sim_unwind::image::Stamp;
+use unwind_sim_unwind::image::Contents;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
@@ -131,7 +131,7 @@ pub struct Builder<'a> {
     dwarf: Dwarf,
     dwarf_cache: Cache,
     /// By address space, start and end.
-    code: HashMap<(Stamp, u64, u64), Arc<Code>>,
+    code: HashMap<(Contents, u64, u64), Arc<Code>>,
 }
 
 impl<'a> Builder<'a> {
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
     pub fn code(&mut self, view: &View<'_>) -> Option<Arc<Code>> {
         let rip = view.live().rip();
         let (start, end) = self.extent(view)?;
-        let key = (view.space.stamp(), start, end);
+        let key = (view.space.contents(), start, end);
         if let Some(known) = self.code.get(&key)
             && known.line(rip).is_some()
         {

@@ -1,7 +1,5 @@
 //! Writes images; the counterpart of `read`.
 
-mod fingerprint;
-
 use crate::model::ImageIndex;
 use crate::trace::error::WriteError;
 use crate::trace::layout::{
@@ -10,9 +8,8 @@ use crate::trace::layout::{
 };
 use crate::trace::output::Output;
 use crate::trace::varint::{put, put_bytes, put_difference};
-use fingerprint::Fingerprint;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,25 +41,29 @@ impl<'a> Part<'a> {
 
     /// Two hashes of everything but the name, since one file can have several names.
     fn key(&self) -> (u64, u64) {
-        let mut state = Fingerprint::default();
-        (self.build_id, self.text).hash(&mut state);
-        for s in self.sections {
-            (s.kind, s.address, &s.data[..]).hash(&mut state);
-        }
-        for s in self.symbols {
-            (s.address, s.size, &s.name).hash(&mut state);
-        }
-        state.both()
+        let hash = |seed: u64| {
+            let mut state = DefaultHasher::new();
+            seed.hash(&mut state);
+            (self.build_id, self.text).hash(&mut state);
+            for s in self.sections {
+                (s.kind, s.address, &s.data[..]).hash(&mut state);
+            }
+            for s in self.symbols {
+                (s.address, s.size, &s.name).hash(&mut state);
+            }
+            state.finish()
+        };
+        (hash(0), hash(1))
     }
 
     /// A hash of what can be compared without reading the contents.
-    fn shape(&self) -> (u64, u64) {
-        let mut state = Fingerprint::default();
+    fn shape(&self) -> u64 {
+        let mut state = DefaultHasher::new();
         (self.build_id, self.text, self.symbols.len()).hash(&mut state);
         for s in self.sections {
             (s.kind, s.address, s.data.len()).hash(&mut state);
         }
-        state.both()
+        state.finish()
     }
 
     fn check(&self) -> Result<(), WriteError> {
@@ -101,7 +102,7 @@ struct Kept {
     /// The keys of their contents, if they were needed.
     keys: Vec<Option<(u64, u64)>>,
     /// The numbers of images that may have equal contents.
-    alike: HashMap<(u64, u64), Vec<usize>>,
+    alike: HashMap<u64, Vec<usize>>,
 }
 
 impl Kept {

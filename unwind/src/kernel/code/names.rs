@@ -15,6 +15,28 @@ pub struct Known {
     pub ret_from_fork_asm: u64,
 }
 
+/// The symbol at the start of the kernel's text: the image that has it is the kernel's own.
+pub(super) const START: &str = "_stext";
+
+/// The symbols that the unwinders look up by name: the bounds of the text, of the code for booting
+/// and of the entry code, then functions, of which one has had three names.
+pub const KNOWN_SYMBOLS: [&str; 14] = [
+    START,
+    "_etext",
+    "_sinittext",
+    "_einittext",
+    "__entry_text_start",
+    "__entry_text_end",
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+    "ftrace_caller",
+    "ftrace_regs_caller",
+    "ret_from_fork",
+    "ret_from_fork_asm",
+];
+
 /// An image's symbols by name.
 pub(super) struct Symbols<'a> {
     pub(super) image: &'a Image,
@@ -39,36 +61,42 @@ impl Symbols<'_> {
         found
     }
 
-    /// The ranges between two symbols, if both exist in this order.
-    pub(super) fn ranges<const N: usize>(&self, names: [[&str; 2]; N]) -> [Option<Range<u64>>; N] {
-        let starts = self.addresses(names.map(|[start, _]| start));
-        let ends = self.addresses(names.map(|[_, end]| end));
-        core::array::from_fn(|i| {
-            let range = starts[i]?..ends[i]?;
-            (range.start < range.end).then_some(range)
-        })
+    /// The range between the symbols that bound the kernel's text, if the image has them.
+    pub(super) fn text(&self) -> Option<Range<u64>> {
+        let [start, end, ..] = KNOWN_SYMBOLS;
+        let [start, end] = self.addresses([start, end]);
+        between(start, end)
     }
 
-    /// The functions that the unwinders know.
-    pub(super) fn known(&self) -> Known {
-        let found = self.addresses([
-            "return_to_handler",
-            "arch_rethook_trampoline",
-            "__kretprobe_trampoline",
-            "kretprobe_trampoline",
-            "ftrace_caller",
-            "ftrace_regs_caller",
-            "ret_from_fork",
-            "ret_from_fork_asm",
-        ]);
-        let [graph, rethook, old, oldest, ftrace, regs, fork, fork_asm] = found;
-        Known {
-            return_to_handler: graph.unwrap_or(0),
-            arch_rethook_trampoline: rethook.or(old).or(oldest).unwrap_or(0),
-            ftrace_caller: ftrace.unwrap_or(0),
-            ftrace_regs_caller: regs.unwrap_or(0),
-            ret_from_fork: fork.unwrap_or(0),
-            ret_from_fork_asm: fork_asm.unwrap_or(0),
+    /// What else the unwinders know by name.
+    pub(super) fn found(&self) -> Found {
+        let found = self.addresses(KNOWN_SYMBOLS);
+        let [_, _, init, init_end, entry, entry_end, functions @ ..] = found;
+        let [graph, rethook, old, oldest, ftrace, regs, fork, fork_asm] = functions;
+        Found {
+            init_text: between(init, init_end).unwrap_or(0..0),
+            entry_text: between(entry, entry_end).unwrap_or(0..0),
+            known: Known {
+                return_to_handler: graph.unwrap_or(0),
+                arch_rethook_trampoline: rethook.or(old).or(oldest).unwrap_or(0),
+                ftrace_caller: ftrace.unwrap_or(0),
+                ftrace_regs_caller: regs.unwrap_or(0),
+                ret_from_fork: fork.unwrap_or(0),
+                ret_from_fork_asm: fork_asm.unwrap_or(0),
+            },
         }
     }
+}
+
+/// What is found by the names of the kernel itself.
+pub(super) struct Found {
+    pub(super) init_text: Range<u64>,
+    pub(super) entry_text: Range<u64>,
+    pub(super) known: Known,
+}
+
+/// The range between two symbols, if both exist in this order.
+fn between(start: Option<u64>, end: Option<u64>) -> Option<Range<u64>> {
+    let range = start?..end?;
+    (range.start < range.end).then_some(range)
 }

@@ -4,11 +4,13 @@ use super::texts::hex;
 use super::*;
 use crate::demo;
 use crate::json::chain;
+use std::sync::Arc;
 use unwind_sim_judge::run::Against;
 use unwind_sim_judge::{compare::GroupBy, engine::Setting, spec};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::Found;
+use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 use unwind_sim_unwind::reason::Reason;
 
 fn run(names: &[&str]) -> Run {
@@ -119,6 +121,39 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
     });
     done.expect("it is read");
     assert!(seen > 0);
+}
+
+/// The text of an address without an image must not stay when one is mapped there.
+#[test]
+fn what_is_mapped_later_is_named() {
+    let image = Image::new(ImageParts {
+        name: "library".to_owned(),
+        ..ImageParts::default()
+    });
+    let frame = Frame {
+        pc: CodeAddress::Instruction(0x1234),
+        sp: 0x7000,
+        slot: None,
+        found: Found::Guess,
+    };
+    let mut space = AddressSpace::new();
+    let (mut frames, mut texts) = (Frames::default(), Texts::default());
+    let mut text = |space: &AddressSpace, frames: &mut Frames| {
+        let (mut out, frame) = (Vec::new(), std::slice::from_ref(&frame));
+        let done = frames.write(&mut texts, space, frame, &mut out);
+        done.expect("it is written");
+        String::from_utf8_lossy(&out).into_owned()
+    };
+    assert!(!text(&space, &mut frames).contains("library"));
+    space.map(Mapping {
+        range: 0x1000..0x2000,
+        bias: 0,
+        image: Some(Arc::new(image)),
+        name: "library".to_owned(),
+    });
+    // Neither the frames of the last chain nor the places of all chains.
+    assert!(text(&space, &mut frames).contains("library"));
+    assert!(text(&space, &mut Frames::default()).contains("library"));
 }
 
 #[test]

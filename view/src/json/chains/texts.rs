@@ -8,7 +8,7 @@ use std::hash::BuildHasher as _;
 use unwind_sim_judge::diagnose::Diagnosis;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::{Found, Frame};
-use unwind_sim_unwind::image::{AddressSpace, Stamp};
+use unwind_sim_unwind::image::{AddressSpace, Contents};
 use unwind_sim_unwind::row::Row;
 
 /// The number of texts of each kind that are kept: some 30 MB at most, unless names are long.
@@ -18,7 +18,7 @@ const KEPT_MAX: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Texts {
     /// `"pc":..,"image":..`
-    places: HashMap<(Stamp, CodeAddress), Box<[u8]>>,
+    places: HashMap<(Contents, CodeAddress), Box<[u8]>>,
     rows: HashTable<(Row, Box<[u8]>)>,
     hasher: DefaultHashBuilder,
 }
@@ -106,7 +106,7 @@ impl Texts {
         pc: CodeAddress,
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
-        let key = (space.stamp(), pc);
+        let key = (space.contents(), pc);
         if let Some(text) = self.places.get(&key) {
             out.extend_from_slice(text);
             return Ok(());
