@@ -191,13 +191,54 @@ impl Clock {
             let Some(next) = timer.next.filter(|&next| next <= now) else {
                 continue;
             };
-            let passed = (now - next).checked_div(timer.interval).unwrap_or(0) + 1;
-            expired.push((timer.clone(), passed));
+            let more = (now - next).checked_div(timer.interval).unwrap_or(0);
+            expired.push((timer.clone(), more.saturating_add(1)));
             timer.next = match timer.interval {
                 0 => None,
-                interval => Some(next.saturating_add(passed.saturating_mul(interval))),
+                // No clock gets beyond its last nanosecond.
+                interval => (next + more * interval).checked_add(interval),
             };
         }
         expired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that may wait for a timer has waited when the clock stands at its last nanosecond: a
+    /// program may sleep that long. A periodic timer has then expired for the last time.
+    #[test]
+    fn a_periodic_timer_ends_with_the_clock() {
+        for (next, interval, times) in [
+            (u64::MAX, 1, 1),
+            (u64::MAX - 7, 7, 2),
+            (5, u64::MAX, 1),
+            (0, 1, u64::MAX),
+        ] {
+            let mut clock = Clock::default();
+            clock.timers.push(Timer {
+                process: 1,
+                owner: Owner::Object(0),
+                base: Base::Real,
+                clock: 0,
+                next: Some(next),
+                interval,
+                signal: 0,
+                thread: None,
+                value: 0,
+                overruns: 0,
+            });
+            assert_eq!(clock.until_timer(), Some(next));
+            clock.sleep_until(u64::MAX);
+            clock.set(3);
+            assert_eq!(clock.until_timer(), Some(0));
+            let expired = clock.expired();
+            let counts: Vec<u64> = expired.iter().map(|&(_, times)| times).collect();
+            assert_eq!(counts, [times], "{next} {interval}");
+            assert_eq!(clock.until_timer(), None, "{next} {interval}");
+            assert_eq!(clock.expired().len(), 0);
+        }
     }
 }

@@ -240,7 +240,7 @@ impl Kernel {
     /// A timer of an open file has expired.
     pub(super) fn expire_object(&mut self, id: u32, times: u64) {
         if let Some(Object::Timer { expired, .. }) = self.objects.get_mut(id) {
-            *expired += times;
+            *expired = expired.saturating_add(times);
             self.objects.wake(id, ev::IN);
         }
     }

@@ -137,7 +137,7 @@ impl Kernel {
         };
         let pending = signals.pending_of_timer(number as u32);
         let before = if pending { timer.overruns + 1 } else { 0 };
-        let overruns = (before + times - 1).min(OVERRUNS_MAX);
+        let overruns = before.saturating_add(times - 1).min(OVERRUNS_MAX);
         if pending {
             signals.set_overruns(number as u32, overruns as u32);
         }

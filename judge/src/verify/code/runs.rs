@@ -73,9 +73,19 @@ impl Code {
             len += 1;
             before = Some(known);
             at = self.next_index(at);
+            if at == self.met.operations && !self.has_end() {
+                return len;
+            }
         }
         self.instructions[first].run = len as u8 + 1;
         len
+    }
+
+    /// Whether the last instruction of the current block has been executed.
+    fn has_end(&self) -> bool {
+        let end = self.met.current as usize + self.met.operations as usize;
+        let last = end.checked_sub(1).and_then(|at| self.instructions.get(at));
+        last.is_some_and(|known| known.claims != NONE)
     }
 
     /// Whether the outcome at instruction `known` is that of `before`, which is executed before it.

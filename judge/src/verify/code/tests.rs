@@ -354,6 +354,27 @@ fn a_run_has_one_outcome() {
     assert_eq!(all.code.next_index(0), 1);
 }
 
+/// A block is looked up while it is executed for the first time, when its last instruction is still
+/// unknown.
+#[test]
+fn a_run_of_two_instructions_is_found_when_both_have_been_executed() {
+    let mut all = Fixture::new();
+    let set = all.code.sets.number(Set {
+        claims: [NONE; UNWINDERS_MAX],
+        part_of: [None; UNWINDERS_MAX],
+        depends: 0,
+        has_slow: false,
+        no_table: 0,
+    });
+    for first in [0, 1] {
+        all.enter(block(first, 0), first as usize + 2);
+        all.mark(first, set);
+        assert_eq!(all.code.run(first), 1);
+        all.mark(first + 1, set);
+        assert_eq!(all.code.run(first), 2);
+    }
+}
+
 #[test]
 fn a_call_is_new_in_each_process_and_after_images_have_changed() {
     let mut all = Fixture::new();
