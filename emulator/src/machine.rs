@@ -38,10 +38,12 @@ pub trait Observer {
     const WANTED: bool = true;
 
     /// A block with this number of operations, from rip to `end`, starts; `None` for a single
-    /// instruction.
+    /// instruction. Returns the index of the operation before which the observer wants to be called
+    /// first, like [`Observer::next_wanted`].
     #[inline(always)]
-    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) -> usize {
         let _ = (core, block, operations, end);
+        0
     }
 
     /// The instruction is about to be executed.
@@ -213,6 +215,7 @@ impl Machine {
                 return self.step_to(left, observer);
             }
             self.core.time = self.executed;
+            let mut wanted = 0;
             if O::WANTED {
                 let generation = self.code.generation;
                 let id = BlockId {
@@ -220,9 +223,9 @@ impl Machine {
                     generation,
                 };
                 self.core.state.rip = block.start;
-                observer.enter(&self.core, Some(id), block.ops.len(), block.end);
+                wanted = observer.enter(&self.core, Some(id), block.ops.len(), block.end);
             }
-            match run_block(&mut self.core, block, observer) {
+            match run_block(&mut self.core, block, wanted, observer) {
                 Left::By(way) => {
                     left -= u64::from(block.count);
                     self.executed += u64::from(block.count);
@@ -275,10 +278,11 @@ impl Machine {
             false,
         );
         self.core.time = self.executed;
+        let mut wanted = 0;
         if O::WANTED {
-            observer.enter(&self.core, None, block.ops.len(), block.end);
+            wanted = observer.enter(&self.core, None, block.ops.len(), block.end);
         }
-        match run_block(&mut self.core, &block, observer) {
+        match run_block(&mut self.core, &block, wanted, observer) {
             Left::By(_) => {
                 self.executed += 1;
                 self.forget_changes();
@@ -310,7 +314,7 @@ impl Machine {
             self.code.forget(&range);
             self.core.memory.set_code_writable(true);
             let block = code::decode(&self.core.memory, rip, 1, &self.core.processor, false);
-            let left = run_block(&mut self.core, &block, &mut Repeated(observer, *insn));
+            let left = run_block(&mut self.core, &block, 0, &mut Repeated(observer, *insn));
             self.core.memory.set_code_writable(false);
             self.forget_changes();
             if let Left::By(_) = left {
@@ -397,29 +401,34 @@ impl<O: Observer> Observer for Repeated<'_, O> {
     }
 }
 
+/// Executes a block. The observer is called first before the operation with index `wanted`.
 #[inline(always)]
-fn run_block<O: Observer>(core: &mut Core, block: &Block, observer: &mut O) -> Left {
+fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observer: &mut O) -> Left {
     core.state.rip = block.start;
     let mut index = 0;
+    if O::WANTED && wanted > 0 {
+        let (op, flow) = run_quietly(core, block, 0..wanted.min(block.ops.len()), observer);
+        match flow {
+            Flow::Next => index = op,
+            Flow::Jump => return Left::By(1),
+            Flow::Stop => return Left::Stopped { op },
+        }
+    }
     while O::WANTED && index < block.ops.len() {
         let insn = executed(block, index);
         let end = insn.index as usize + 1;
         observer.before(core, &insn);
         let wanted = observer.next_wanted(&insn).min(block.ops.len());
-        let (op, flow) = run_ops(core, block, index..wanted.max(end));
-        match flow {
-            Flow::Stop if wanted >= end => {
-                let left = block.ops[op..wanted].iter().map(Op::instructions).sum();
-                observer.stopped(&executed(block, op), left);
-            }
-            Flow::Next | Flow::Jump if wanted < end => {
-                let next = match flow {
-                    Flow::Jump => core.state.rip,
-                    _ => insn.rip.wrapping_add(insn.len.into()),
-                };
-                observer.after(core, &insn, next);
-            }
-            _ => {}
+        let (op, flow) = match wanted >= end {
+            true => run_quietly(core, block, index..wanted, observer),
+            false => run_ops(core, block, index..end),
+        };
+        if wanted < end && flow != Flow::Stop {
+            let next = match flow {
+                Flow::Jump => core.state.rip,
+                _ => insn.rip.wrapping_add(insn.len.into()),
+            };
+            observer.after(core, &insn, next);
         }
         match flow {
             Flow::Next => index = op,
@@ -435,6 +444,23 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, observer: &mut O) -> L
         (_, Flow::Jump) => Left::By(1),
         (op, Flow::Stop) => Left::Stopped { op },
     }
+}
+
+/// Like [`run_ops`], for operations that the observer has already counted.
+#[inline(always)]
+fn run_quietly<O: Observer>(
+    core: &mut Core,
+    block: &Block,
+    range: Range<usize>,
+    observer: &mut O,
+) -> (usize, Flow) {
+    let end = range.end;
+    let (op, flow) = run_ops(core, block, range);
+    if flow == Flow::Stop {
+        let left = block.ops[op..end].iter().map(Op::instructions).sum();
+        observer.stopped(&executed(block, op), left);
+    }
+    (op, flow)
 }
 
 /// Executes operations of a block up to one that does not go on to the next one. Returns its index,

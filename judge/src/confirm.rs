@@ -203,8 +203,9 @@ impl ProcessObserver for Watch {
 }
 
 impl Observer for Watch {
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) -> usize {
         self.shadow.enter(block, operations);
+        0
     }
 
     fn before(&mut self, core: &Core, insn: &Executed) {

@@ -457,8 +457,9 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
 
 impl<W: Write> Observer for Session<'_, '_, W> {
     #[inline]
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) -> usize {
         self.shadow.enter(block, operations);
+        0
     }
 
     #[inline]

@@ -45,7 +45,7 @@ pub(super) struct Key {
 /// The known blocks.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// Each with the index of its first instruction.
+    /// Each with its index in the list of blocks.
     all: HashTable<(Key, u32)>,
     hasher: DefaultHashBuilder,
 }
@@ -71,7 +71,7 @@ impl Blocks {
         }
     }
 
-    /// The index of the first instruction of a block.
+    /// The index of a block.
     pub(super) fn get(&self, key: &Key) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         let found = self.all.find(hash, |(known, _)| known == key)?;

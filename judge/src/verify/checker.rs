@@ -378,14 +378,10 @@ impl<'a> Checker<'a> {
 
 impl Observer for Checker<'_> {
     #[inline]
-    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
-        self.end_run();
-        self.forget_stale();
-        if !self.code.enter(block, operations) {
-            let range = core.state.rip..end;
-            let mut place_of = PlaceOf::new(&mut self.places, &self.space);
-            self.code
-                .enter_new(&core.memory, block, range, operations, &mut place_of);
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) -> usize {
+        match self.enter_block(core, block, operations, end) {
+            true => self.start_with_block(),
+            false => 0,
         }
     }
 
@@ -416,6 +412,27 @@ impl Observer for Checker<'_> {
 }
 
 impl Checker<'_> {
+    /// Starts a block, of which all instructions will be seen. Returns whether it was met before.
+    #[inline]
+    pub fn enter_block(
+        &mut self,
+        core: &Core,
+        block: Option<BlockId>,
+        operations: usize,
+        end: u64,
+    ) -> bool {
+        self.end_run();
+        self.forget_stale();
+        let is_known = self.code.enter(block, operations);
+        if !is_known {
+            let range = core.state.rip..end;
+            let mut place_of = PlaceOf::new(&mut self.places, &self.space);
+            self.code
+                .enter_new(&core.memory, block, range, operations, &mut place_of);
+        }
+        is_known
+    }
+
     /// An instruction that is not in a run is about to be executed. It may start one if `may_run`.
     #[inline(never)]
     fn begin(&mut self, core: &Core, insn: &Executed, may_run: bool) {

@@ -35,7 +35,7 @@ pub(super) struct Known {
     /// instructions, the number of what it does with memory and rsp ([`Code::effect`]).
     more: u32,
     /// The last repeat that begins with it, in [`super::repeats`]; [`NONE`] if there is none.
-    repeat: u32,
+    pub(super) repeat: u32,
     /// What it may change, except memory: the lower bits of [`Parts`].
     pub(super) writes: u8,
     /// The length of the [run](Code::run) that starts with it plus 1; 0 if not computed.
@@ -74,6 +74,25 @@ impl Known {
         }
     }
 }
+
+/// A block of code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    /// The index of its first instruction in [`Code::instructions`].
+    start: u32,
+    /// The set of claims of the last instruction of the [run](Code::run) that begins there.
+    pub(super) end: u32,
+    /// The length of that run; 0 if it is not known, or is only one instruction.
+    pub(super) len: u8,
+    /// The index of the first operation of that run that stores or moves rsp, or of its end.
+    pub(super) wanted: u8,
+    /// The number of instructions before that operation.
+    pub(super) quiet: u8,
+    /// What the last instruction of the run writes.
+    pub(super) writes: u8,
+}
+
+const _: () = assert!(size_of::<Head>() == 12);
 
 /// What an instruction does with memory and rsp.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,10 +135,11 @@ pub(super) struct Set {
 
 /// The instructions that were met in one address space, with its current images.
 pub(super) struct Met {
-    /// By block number, the index of its first instruction in [`Code::instructions`]; [`NONE`] if it
-    /// was not met.
+    /// By block number, its index in [`Code::heads`]; [`NONE`] if it was not met.
     blocks: Vec<u32>,
-    /// The index of the first instruction of the current block.
+    /// The index of the current block in [`Code::heads`].
+    head: u32,
+    /// The index of its first instruction in [`Code::instructions`].
     current: u32,
     /// The number of its operations.
     operations: u32,
@@ -137,6 +157,7 @@ impl Default for Met {
     fn default() -> Met {
         Met {
             blocks: Vec::new(),
+            head: NONE,
             current: NONE,
             operations: 0,
             is_single: false,
@@ -152,6 +173,7 @@ impl Default for Met {
 pub(super) struct Code {
     /// Those in the address space of the running process.
     pub(super) met: Met,
+    heads: Vec<Head>,
     instructions: Vec<Known>,
     /// For each of `instructions`, its last wrong outcome, as a number in [`super::findings`];
     /// [`NONE`] if there is none.
@@ -222,6 +244,7 @@ impl Code {
         debug_assert_eq!(nothing, NO_EFFECT);
         Code {
             met: Met::default(),
+            heads: Vec::new(),
             instructions: Vec::new(),
             blocks: Blocks::default(),
             findings: Vec::new(),
@@ -278,7 +301,8 @@ impl Code {
 
     /// The memory used.
     pub(super) fn memory(&self) -> MemoryUse {
-        let lists = list_bytes(&self.instructions) + self.blocks.bytes() + self.met.bytes();
+        let blocks = list_bytes(&self.heads) + self.blocks.bytes() + self.met.bytes();
+        let lists = list_bytes(&self.instructions) + blocks;
         let findings = list_bytes(&self.findings) + list_bytes(&self.findings_behind);
         let returns = list_bytes(&self.returns) + self.returns_by_address.allocation_size();
         MemoryUse {
@@ -298,9 +322,10 @@ impl Code {
         if let Some(id) = block
             && id.generation == self.met.generation
             && let Some(&met) = self.met.blocks.get(id.number as usize)
-            && met != NONE
+            && let Some(head) = self.heads.get(met as usize)
         {
-            self.met.current = met;
+            self.met.head = met;
+            self.met.current = head.start;
             self.met.operations = operations as u32;
             self.met.is_single = false;
             return true;
@@ -326,12 +351,13 @@ impl Code {
         let operations_of = (operations, block.is_none());
         let key = self.blocks.key(memory, range, operations_of, place_of);
         let known = self.blocks.get(&key).unwrap_or_else(|| {
-            let at = self.add_instructions(operations).start as u32;
+            let at = self.add_block(operations);
             self.blocks.insert(key, at);
             at
         });
         let met = &mut self.met;
-        met.current = known;
+        met.head = known;
+        met.current = self.heads[known as usize].start;
         met.operations = operations as u32;
         met.is_single = block.is_none();
         let Some(id) = block else { return };
@@ -342,11 +368,22 @@ impl Code {
         met.blocks[number] = known;
     }
 
-    fn add_instructions(&mut self, count: usize) -> Range<usize> {
+    /// Adds a block of so many operations, of which nothing is known. Returns its index.
+    fn add_block(&mut self, operations: usize) -> u32 {
         let start = self.instructions.len();
-        grow_tight(&mut self.instructions, start + count, Known::NOTHING);
-        grow_tight(&mut self.findings, start + count, NONE);
-        start..start + count
+        grow_tight(&mut self.instructions, start + operations, Known::NOTHING);
+        grow_tight(&mut self.findings, start + operations, NONE);
+        let head = Head {
+            start: start as u32,
+            end: NONE,
+            len: 0,
+            wanted: 0,
+            quiet: 0,
+            writes: 0,
+        };
+        let at = self.heads.len() as u32;
+        push_tight(&mut self.heads, head);
+        at
     }
 
     /// What is known about an instruction of the current block.
@@ -372,6 +409,12 @@ impl Code {
         let at = self.met.current as usize + index as usize;
         let known = self.instructions.get_mut(at)?;
         Some((&mut known.repeat, &mut self.met.repeats))
+    }
+
+    /// Whether this repeat can be counted in this address space.
+    #[inline]
+    pub(super) fn can_repeat(&self, id: u32) -> bool {
+        self.met.repeats.contains(id)
     }
 
     /// Like [`Code::findings`], to add an outcome. That of an instruction by itself is looked up

@@ -10,11 +10,12 @@ use super::repeats::Repeats;
 use crate::check::Contradiction;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
+use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::Cpu;
 
 /// The maximum number of outcomes that are remembered until their function is left.
-const SEEN_MAX: usize = 1024;
+const SEEN_MAX: u64 = 1024;
 /// The maximum number of outcomes whose values are remembered.
 const GIVEN_MAX: usize = 4096;
 /// The maximum number of instructions from the load of rsp to the jump.
@@ -30,14 +31,14 @@ pub(super) enum Outcomes {
 }
 
 /// Wrong outcomes of one call of a function.
+#[derive(Clone, Copy)]
 struct Seen {
     outcomes: Outcomes,
     activation: Activation,
     /// The number of the first instruction.
     number: u64,
-    /// How many of them are forgotten, and how many are not.
-    forgotten: u32,
-    left: u32,
+    /// The position of the first one among all that were met.
+    start: u64,
 }
 
 /// The number of the instruction that called the frame's function.
@@ -47,8 +48,8 @@ pub(super) type Activation = Option<u64>;
 #[derive(Default)]
 pub(super) struct Departures {
     seen: VecDeque<Seen>,
-    /// The number of outcomes that `seen` has.
-    count: usize,
+    /// The position of the first outcome that is not forgotten, and that of the next one to come.
+    remembered: Range<u64>,
     /// By outcome, what the row gave when it was first met.
     given: HashMap<u32, Vec<(Reg, u64)>>,
     /// By outcome, how often its function then left as its row says.
@@ -96,11 +97,10 @@ impl Departures {
             outcomes,
             activation,
             number,
-            forgotten: 0,
-            left: count as u32,
+            start: self.remembered.end,
         });
-        self.count += count;
-        if self.count > SEEN_MAX {
+        self.remembered.end += count as u64;
+        if self.remembered.end - self.remembered.start > SEEN_MAX {
             self.forget();
         }
     }
@@ -108,20 +108,13 @@ impl Departures {
     /// Forgets the first outcomes.
     #[cold]
     fn forget(&mut self) {
-        while self.count > SEEN_MAX {
-            self.count -= SEEN_MAX / 2;
-            let mut left = SEEN_MAX / 2;
-            while let Some(seen) = self.seen.front_mut() {
-                let these = left.min(seen.left as usize);
-                seen.forgotten += these as u32;
-                seen.left -= these as u32;
-                left -= these;
-                if seen.left > 0 {
-                    break;
-                }
-                self.seen.pop_front();
-            }
+        let Range { start, end } = &mut self.remembered;
+        while *end - *start > SEEN_MAX {
+            *start += SEEN_MAX / 2;
         }
+        let later = self.seen.partition_point(|seen| seen.start <= *start);
+        // The last one before may be forgotten in part.
+        self.seen.drain(..later.saturating_sub(1));
     }
 
     /// Records that instruction `number` of a function loaded rsp so that frames are left.
@@ -154,7 +147,7 @@ impl Departures {
         };
         let Departures {
             seen,
-            count,
+            remembered,
             given,
             left,
             ..
@@ -168,16 +161,24 @@ impl Departures {
                 *count += 1;
             }
         };
-        seen.retain(|seen| {
+        let ends = seen.iter().skip(1).map(|next| next.start);
+        let ends: Vec<u64> = ends.chain([remembered.end]).collect();
+        let mut ends = ends.into_iter();
+        remembered.end = remembered.start;
+        seen.retain_mut(|seen| {
+            let forgotten = remembered.start.saturating_sub(seen.start);
+            let start = seen.start + forgotten;
+            let end = ends.next().unwrap_or(start);
             if !is_met(seen) {
+                seen.start = remembered.end - forgotten;
+                remembered.end += end - start;
                 return true;
             }
-            *count -= seen.left as usize;
             match seen.outcomes {
                 Outcomes::One(outcome) => meet(outcome),
                 Outcomes::Repeat(id) => {
                     let all = repeats.outcomes(id).iter().copied();
-                    all.skip(seen.forgotten as usize).for_each(&mut meet);
+                    all.skip(forgotten as usize).for_each(&mut meet);
                 }
             }
             false

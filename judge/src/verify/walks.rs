@@ -13,15 +13,16 @@ use std::ops::Range;
 use unwind_sim_record::jit;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::Chain;
+use unwind_sim_unwind::chain::{Chain, Link, Links};
 use unwind_sim_unwind::event::Event;
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::unwinder::Stack;
-use unwind_sim_unwind::verdict::{Verdict, judge};
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::verdict::{Claim, Verdict, judge, true_links};
+use unwind_sim_unwind::walk::{Place, walk};
 
 /// A walk or a quick check that the check of single frames does not confirm.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +47,10 @@ pub(super) struct Walks {
     setting: Setting,
     /// Judged, wrong, and not judged.
     taken: [(u64, u64, u64); UNWINDERS_MAX],
+    /// A bit for each unwinder whose last walk was not right.
+    astray: u8,
+    /// The frames of a walk without provenance.
+    links: Links,
     disagreements: Vec<Disagreement>,
 }
 
@@ -54,6 +59,8 @@ impl Walks {
         Walks {
             setting,
             taken: [(0, 0, 0); UNWINDERS_MAX],
+            astray: 0,
+            links: Links::default(),
             disagreements: Vec::new(),
         }
     }
@@ -110,20 +117,38 @@ impl Walks {
         };
         let mut stack = Stack::new(&start, subject.space, &memory);
         stack.limits = self.setting.limits;
+        let truth: Vec<Link> = true_links(subject.truth, 0).collect();
+        let complete = subject.truth.is_complete();
         for (which, engine) in engines.iter().enumerate() {
+            let is_wrong = truth.len() > 1 && wrong[which] & (claim::CFA | claim::RA) != 0;
+            let bit = 1 << which;
+            // A walk without provenance takes a fraction of the time, and most are right.
+            if self.astray & bit == 0 {
+                let finder = engine.finder();
+                let cache = &mut caches[which];
+                if finder
+                    .is_some_and(|finder| self.is_right(finder, &stack, &truth, complete, cache))
+                {
+                    self.taken[which].0 += 1;
+                    if is_wrong {
+                        self.disagree(which, &site, "a walk that is right");
+                    }
+                    continue;
+                }
+            }
             let chain = engine.walk(&stack, &mut caches[which]);
             let (verdict, ground) = judge(&chain, subject.truth, 0);
+            self.astray |= bit;
             if ends_without_table(&chain, verdict, subject.space) {
                 self.taken[which].2 += 1;
                 continue;
             }
             self.taken[which].0 += 1;
-            let has_caller = subject.truth.frames().len() > 1;
             if verdict == Verdict::Ok {
+                self.astray &= !bit;
                 // A fallback may correct a wrong row.
                 let is_fallback = |e: &Event| matches!(e, Event::Fallback { .. });
-                let fell_back = chain.events.iter().any(is_fallback);
-                if has_caller && !fell_back && wrong[which] & (claim::CFA | claim::RA) != 0 {
+                if is_wrong && !chain.events.iter().any(is_fallback) {
                     self.disagree(which, &site, "a walk that is right");
                 }
                 continue;
@@ -158,6 +183,41 @@ impl Walks {
             }
         }
         found
+    }
+
+    /// Whether a walk that uses only the table of `finder` finds the true frames.
+    fn is_right(
+        &mut self,
+        finder: &dyn Finder,
+        stack: &Stack<'_>,
+        truth: &[Link],
+        complete: bool,
+        cache: &mut Cache,
+    ) -> bool {
+        // It may correct a wrong row, and only the events say so.
+        if finder.fallback().is_some() {
+            return false;
+        }
+        let Stack {
+            start,
+            space,
+            memory,
+            limits,
+            ..
+        } = stack;
+        let place = Place {
+            space,
+            memory: *memory,
+        };
+        self.links.0.clear();
+        let end = walk(finder, &place, start, limits, cache, &mut self.links);
+        let claim = Claim {
+            frames: &self.links.0,
+            end: &end,
+            guessed: false,
+            refused: false,
+        };
+        claim.judge(truth, complete).0 == Verdict::Ok
     }
 }
 

@@ -146,8 +146,9 @@ impl Watcher {
 
 impl Observer for Watcher {
     #[inline]
-    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) {
+    fn enter(&mut self, _: &Core, block: Option<BlockId>, operations: usize, _: u64) -> usize {
         self.known.shadow.enter(block, operations);
+        0
     }
 
     #[inline]

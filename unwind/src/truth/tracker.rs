@@ -157,6 +157,7 @@ impl Tracker {
     }
 
     /// Counts `count` instructions for which [`Tracker::step_quick`] would return true.
+    #[inline]
     pub fn step_many(&mut self, count: u64) {
         self.stats.instructions += count;
         self.stats.unknown += if self.doubt { count } else { 0 };

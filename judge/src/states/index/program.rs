@@ -119,8 +119,9 @@ impl Marker<'_> {
 
 impl Observer for Marker<'_> {
     #[inline]
-    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) {
-        self.checker.enter(core, block, operations, end);
+    fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) -> usize {
+        self.checker.enter_block(core, block, operations, end);
+        0
     }
 
     #[inline]

@@ -8,7 +8,7 @@
 
 use super::{Checker, claim};
 use crate::verify::claim::{Claim, SAVED_NUMBERS};
-use crate::verify::code::{Effect, NO_EFFECT};
+use crate::verify::code::{Effect, Head, NO_EFFECT};
 use crate::verify::findings::Check;
 use crate::verify::numbered::NONE;
 use crate::verify::repeats::Key;
@@ -37,6 +37,8 @@ pub(super) struct Run {
     stopped: u64,
     /// The repeat that it is, if it is executed to its end; [`NONE`] if there is none.
     repeat: u32,
+    /// If it began with a block, and nothing has stopped: the block.
+    block: Option<Head>,
     /// The wrong outcomes, by instruction, then by unwinder, if it is no repeat.
     outcomes: [u32; OUTCOMES_MAX],
 }
@@ -50,6 +52,7 @@ impl Run {
         pushed: 0,
         stopped: 0,
         repeat: NONE,
+        block: None,
         outcomes: [0; OUTCOMES_MAX],
     };
 
@@ -84,12 +87,46 @@ impl Checker<'_> {
         }
         self.run.len = if len < 2 { 0 } else { len };
         self.run.started = 0;
+        self.run.block = None;
         self.run.number = self.number;
         if self.run.is_active() {
             // The outcome is that of this instruction.
             self.changed = 0;
         }
         self.run.is_active()
+    }
+
+    /// Starts the run at the start of the block that is entered, if it is known and its first
+    /// instruction has the last outcome. Returns the index of the first operation that stores or
+    /// moves rsp; all before it is counted as executed.
+    #[inline]
+    pub(super) fn start_with_block(&mut self) -> usize {
+        let Some((head, first)) = self.code.first_run() else {
+            return 0;
+        };
+        let len = u32::from(head.len);
+        let is_same = first.claims == self.last_set && self.changed & self.depends == 0;
+        if !is_same || self.no_table != 0 || self.number + u64::from(len) > self.next_walk {
+            return 0;
+        }
+        self.run.repeat = NONE;
+        if self.wrong != 0 {
+            let judged = &self.judged;
+            let key = Key::new(self.wrong, |which| judged[which].wrong);
+            let find = |key| self.findings.repeats.find(first.repeat, key, len);
+            match key.and_then(find) {
+                Some(id) if self.code.can_repeat(id) => self.run.repeat = id,
+                _ => return 0,
+            }
+        }
+        self.run.len = len;
+        self.run.started = head.quiet.into();
+        self.run.last = u32::from(head.wanted).saturating_sub(1);
+        self.run.number = self.number;
+        self.run.block = Some(head);
+        self.number += u64::from(head.quiet);
+        self.changed = 0;
+        head.wanted.into()
     }
 
     /// The repeat of `len` instructions with these wrong outcomes, if it can be counted; [`NONE`]
@@ -234,6 +271,7 @@ impl Checker<'_> {
     #[cold]
     pub(super) fn run_stopped(&mut self, insn: &Executed, left: u64) {
         self.number -= left;
+        self.run.block = None;
         // It has started.
         self.run.started -= left.saturating_sub(1) as u32;
         self.run.last = insn.index;
@@ -270,7 +308,11 @@ impl Checker<'_> {
         self.checked += u64::from(started);
         self.tracker.step_many(self.number - self.run.number);
         self.index = self.run.last;
-        if let Some(&mut known) = self.code.known(self.run.last) {
+        if let Some(head) = self.run.block.filter(|_| started == len) {
+            self.changed = claim::Parts::from(head.writes);
+            self.class = Insn::Other;
+            self.carry(head.end);
+        } else if let Some(&mut known) = self.code.known(self.run.last) {
             self.changed = claim::Parts::from(known.writes);
             self.class = known.class;
             self.carry(known.claims);

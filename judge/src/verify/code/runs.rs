@@ -1,6 +1,6 @@
 //! Finds the instructions of a block that have the outcome of the first one.
 
-use super::{Code, HOOK, Known, NO_EFFECT};
+use super::{Code, HOOK, Head, Known, NO_EFFECT};
 use crate::verify::claim::{Claim, Parts, RSP};
 use crate::verify::numbered::NONE;
 use unwind_sim_emulator::effects::{Stack, Stores};
@@ -77,8 +77,53 @@ impl Code {
                 return len;
             }
         }
+        let last = before.copied();
         self.instructions[first].run = len as u8 + 1;
+        if len > 1 && self.is_first(index) {
+            self.note_first(index, len, last);
+        }
         len
+    }
+
+    /// Whether no instruction of the current block is before that at `index`.
+    fn is_first(&self, index: u32) -> bool {
+        let first = self.instructions.get(self.met.current as usize);
+        index == 0 || index == 1 && first.is_some_and(|known| known.claims == NONE)
+    }
+
+    /// The current block begins with a run of `len` instructions: the first one is at `index`, and
+    /// `last` is the last one.
+    fn note_first(&mut self, index: u32, len: u32, last: Option<Known>) {
+        let has_effect = |known: &Known| known.more != NO_EFFECT;
+        let at = (self.met.current + index) as usize;
+        let (wanted, quiet) = match self.instructions.get(at).is_none_or(has_effect) {
+            true => (0, 0),
+            false => {
+                let (last, count) = self.to_effect(index, len);
+                (last + 1, count)
+            }
+        };
+        let numbers = [len, wanted, quiet].map(u8::try_from);
+        if let (Some(last), [Ok(len), Ok(wanted), Ok(quiet)]) = (last, numbers)
+            && let Some(head) = self.heads.get_mut(self.met.head as usize)
+        {
+            *head = Head {
+                end: last.claims,
+                len,
+                wanted,
+                quiet,
+                writes: last.writes,
+                ..*head
+            };
+        }
+    }
+
+    /// The current block and its first instruction, if the run that begins there is known.
+    #[inline]
+    pub(in crate::verify) fn first_run(&self) -> Option<(Head, &Known)> {
+        let head = *self.heads.get(self.met.head as usize)?;
+        let first = self.instructions.get(head.start as usize)?;
+        (head.len > 0).then_some((head, first))
     }
 
     /// Whether the last instruction of the current block has been executed.

@@ -402,8 +402,8 @@ fn what_is_known_is_measured() {
     all.enter(block(0, 0), 100);
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
-    // The instructions, room for eight block numbers, and the block.
-    assert_eq!(known, 100 * 16 + 8 * 4 + code.blocks.bytes());
+    // The instructions, room for eight block numbers, and for eight blocks.
+    assert_eq!(known, 100 * 16 + 8 * 4 + 8 * 12 + code.blocks.bytes());
     assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowId;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};
-use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping};
 use unwind_sim_unwind::memory::{MemoryCopy, Regions};
