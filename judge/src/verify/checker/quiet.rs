@@ -37,7 +37,7 @@ pub(super) struct Run {
     stopped: u64,
     /// The repeat that it is, if it is executed to its end; [`NONE`] if there is none.
     repeat: u32,
-    /// If it began with a block, and nothing has stopped: the block.
+    /// If it began with a block: the block.
     block: Option<Head>,
     /// The wrong outcomes, by instruction, then by unwinder, if it is no repeat.
     outcomes: [u32; OUTCOMES_MAX],
@@ -271,7 +271,6 @@ impl Checker<'_> {
     #[cold]
     pub(super) fn run_stopped(&mut self, insn: &Executed, left: u64) {
         self.number -= left;
-        self.run.block = None;
         // It has started.
         self.run.started -= left.saturating_sub(1) as u32;
         self.run.last = insn.index;

@@ -191,15 +191,24 @@ fn a_repeat_stands_for_its_outcomes() {
         for departures in [&mut together, &mut single] {
             outcomes.iter().for_each(|&o| departures.learn(o, &right()));
         }
-        for round in 0..rounds {
-            let number = round * 48;
-            together.meet_all((Outcomes::Repeat(id), 48), Some(5), number);
-            for (&outcome, at) in outcomes.iter().zip(number..) {
-                single.meet(outcome, Some(5), at);
+        // Of every third one another function leaves in between.
+        let mut meet = |rounds: std::ops::Range<u64>| {
+            for round in rounds {
+                let number = round * 48;
+                let function = Some(if round % 3 == 1 { 6 } else { 5 });
+                together.meet_all((Outcomes::Repeat(id), 48), function, number);
+                for (&outcome, at) in outcomes.iter().zip(number..) {
+                    single.meet(outcome, function, at);
+                }
+                assert_eq!(together.count(), single.seen.len());
+            }
+            for departures in [&mut together, &mut single] {
+                departures.leave(Some(6), &Cpu { rsp: 8, ..AFTER }, &repeats);
             }
             assert_eq!(together.count(), single.seen.len());
-        }
-        together.leave(Some(6), &AFTER, &repeats);
+        };
+        meet(0..rounds);
+        meet(rounds..rounds + 9);
         assert_eq!(together.left(7), 0);
         for departures in [&mut together, &mut single] {
             departures.leave(Some(5), &AFTER, &repeats);
