@@ -61,15 +61,21 @@ impl Tmux {
     /// Waits until the screen has this text.
     #[track_caller]
     fn wait(&self, text: &str) -> String {
+        self.wait_until(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until the screen is as wanted. It may be seen while only a part of it is drawn.
+    #[track_caller]
+    fn wait_until(&self, wanted: &str, is_there: impl Fn(&str) -> bool) -> String {
         let begin = Instant::now();
         loop {
             let screen = self.screen();
-            if screen.contains(text) {
+            if is_there(&screen) {
                 return screen;
             }
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
-                "no {text:?} in\n{screen}"
+                "no {wanted:?} in\n{screen}"
             );
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -124,12 +130,9 @@ fn a_session_in_a_real_terminal() {
     }
     let tmux = Tmux::start("session", (100, 30));
     tmux.step(CASE);
-    let screen = tmux.wait("unwinders");
-    assert!(
-        screen.contains("code _start") && screen.contains("stack"),
-        "{screen}"
-    );
-    tmux.wait("wrong places");
+    for part in ["unwinders", "code _start", "stack", "wrong places"] {
+        tmux.wait(part);
+    }
     tmux.send(&["c"]);
     tmux.wait("wrong from here: fp");
     tmux.send(&["4", "f", "f"]);
@@ -138,15 +141,9 @@ fn a_session_in_a_real_terminal() {
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(has_colour(&coloured), "{coloured}");
     tmux.tmux(&["resize-window", "-x", "40", "-y", "10"]);
-    let begin = Instant::now();
-    loop {
-        let screen = tmux.screen();
-        if !screen.contains("unwinders") && screen.contains("code") && screen.contains("stack") {
-            break;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(20), "{screen}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    tmux.wait_until("code and stack alone", |screen| {
+        !screen.contains("unwinders") && screen.contains("code") && screen.contains("stack")
+    });
     tmux.tmux(&["resize-window", "-x", "100", "-y", "30"]);
     tmux.wait("unwinders");
     // A press of the left button on the second unwinder, as xterm reports it.

@@ -103,6 +103,43 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
     assert!(![first, second, NOWHERE].contains(&place(&mut checker, jit.start)));
 }
 
+/// Also in a block that has run so often that the run at its start is known.
+#[test]
+fn generated_code_without_a_table_is_counted_at_each_instruction() {
+    const LOOP: &[u8] = &[
+        0xe8, 1, 0, 0, 0,    // 00 call f
+        0xf4, // 05 hlt
+        0xb9, 0x0a, 0, 0, 0,    // 06 f: mov ecx, 10
+        0x90, // 0b nop
+        0x83, 0xe9, 1, // 0c sub ecx, 1
+        0x75, 0xfa, // 0f jne 0b
+        0xc3, // 11 ret
+    ];
+    let all = [true, false].map(|elide| {
+        let rows = || Rows {
+            gap: 0..LOOP.len() as u64,
+            ..Rows::of(right())
+        };
+        let engines = engines(vec![rows(), rows()]);
+        let mut machine = machine(LOOP);
+        let mut checker = Checker::new(&engines, Images::new(None), Setting::default(), elide);
+        checker.started(&machine.core, STACK.end);
+        checker.mapped(CODE..CODE_END, Permissions::READ_EXECUTE, None);
+        assert_eq!(machine.run(1000, &mut checker), Exit::Halt);
+        checker.finish().0
+    });
+    for results in &all {
+        // All instructions of f: main has no caller.
+        let counts = results
+            .tallies
+            .iter()
+            .map(|t| (t.no_table, t.checked, t.wrong));
+        assert!(counts.eq([(1 + 10 * 3 + 1, 0, 0); 2]));
+    }
+    let functions = all.map(|results| format!("{:?}", results.generated));
+    assert_eq!(functions[0], functions[1]);
+}
+
 /// Starts g as a signal handler, further down on the same stack. Returns the interrupted pc.
 fn signal(checker: &mut Checker<'_>, machine: &Machine) -> u64 {
     let interrupted = machine.core.state.cpu_at(machine.core.state.rip);
