@@ -28,9 +28,14 @@ const OURS: &str = "ours, file";
 const GOAL_TIMES: f64 = 4.0;
 /// The time on two threads, relative to two processes side by side with one thread each.
 const GOAL_TWO_THREADS: f64 = 1.0 / 0.9;
-/// Maximum share of chains that may differ: framehop is known to be wrong with a CFA on a scratch
-/// register.
+/// Maximum share of chains that may differ: framehop 0.16 keeps no register but rsp and rbp, so that
+/// it loses `_dl_runtime_resolve` (its CFA is on rbx) and `__vfork` (its return address is in rdi);
+/// it ends at signal frames; and it goes on by the bytes where there is no FDE
+/// (`__do_global_dtors_aux`).
 const DIFFERENT_MAX: f64 = 0.01;
+/// So many chains may differ in a recording that is not much more than a process that starts and
+/// ends, where those places are.
+const DIFFERENT_FEW: u64 = 4;
 
 /// How often each chain occurs, by hash.
 #[derive(Default)]
@@ -78,7 +83,7 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
             "{title}: the two sides found different samples"
         );
         assert!(
-            missing as f64 <= stacks as f64 * DIFFERENT_MAX,
+            missing <= DIFFERENT_FEW || missing as f64 <= stacks as f64 * DIFFERENT_MAX,
             "{title}: {missing} of {stacks} chains differ from framehop's"
         );
     }
