@@ -205,7 +205,7 @@ fn each(file: &File, section: &str, len: u64, mut entry: impl FnMut(u64) -> Opti
         .step_by(len as usize)
         .take(ENTRIES_MAX)
     {
-        if at + len > range.end || entry(at).is_none() {
+        if range.end - at < len || entry(at).is_none() {
             return;
         }
     }

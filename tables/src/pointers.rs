@@ -64,8 +64,11 @@ pub(crate) fn read(
                 if start % WORD as u64 != 0 {
                     continue;
                 }
-                let places = (start..).step_by(WORD);
-                for (place, word) in places.zip(bytes.as_chunks::<WORD>().0) {
+                // The section of a damaged file may go on behind the last address.
+                let mut next = Some(start);
+                for word in bytes.as_chunks::<WORD>().0 {
+                    let Some(place) = next else { break };
+                    next = place.checked_add(WORD as u64);
                     let value = u64::from_le_bytes(*word);
                     if is_code(value) {
                         add(place, value);

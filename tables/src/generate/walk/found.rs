@@ -107,7 +107,7 @@ impl Walker<'_> {
                 .body
                 .insn(self.file, offset)
                 .map_or(1, |insn| insn.len());
-            let end = (at + len as u64).min(out.range.end);
+            let end = at.saturating_add(len as u64).min(out.range.end);
             // Most instructions change nothing that a row says.
             if (number, at) == last && self.inside.is_empty() && out.extend(end) {
                 last.1 = end;
