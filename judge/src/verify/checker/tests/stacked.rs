@@ -237,12 +237,13 @@ fn runs_over_pushes_and_pops_count_what_their_instructions_would() {
 }
 
 /// A return address is taken off the stack in a run, and put back; a push of a run faults; and the
-/// rows of a block are wrong, but not those of the block before.
+/// rows of a block are wrong, but not those of the block before, also where they would be right
+/// before the push in that block.
 #[test]
 fn a_run_ends_before_a_frame_is_left() {
     // The code, and the distance from rsp to the CFA at its instructions.
     type Made<'a> = (&'a [u8], &'a [(u64, i32)]);
-    let functions: [Made<'_>; 4] = [
+    let functions: [Made<'_>; 5] = [
         // push rax; nop; call f
         (
             &[0x50, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff],
@@ -259,6 +260,11 @@ fn a_run_ends_before_a_frame_is_left() {
         (
             &[0x90, 0x90, 0xeb, 0, 0x90, 0x90, 0xc3],
             &[(0, 8), (4, 16), (6, 8)],
+        ),
+        // nop; jmp 3; push rax; nop; jmp 7; nop; nop; pop rax; ret
+        (
+            &[0x90, 0xeb, 0, 0x50, 0x90, 0xeb, 0, 0x90, 0x90, 0x58, 0xc3],
+            &[(0, 8), (4, 16), (7, 8), (9, 16), (10, 8)],
         ),
     ];
     for (code, rows) in functions {
