@@ -33,9 +33,6 @@ const GOAL_TWO_THREADS: f64 = 1.0 / 0.9;
 /// it ends at signal frames; and it goes on by the bytes where there is no FDE
 /// (`__do_global_dtors_aux`).
 const DIFFERENT_MAX: f64 = 0.01;
-/// So many chains may differ in a recording that is not much more than a process that starts and
-/// ends, where those places are.
-const DIFFERENT_FEW: u64 = 4;
 
 /// How often each chain occurs, by hash.
 #[derive(Default)]
@@ -83,7 +80,7 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
             "{title}: the two sides found different samples"
         );
         assert!(
-            missing <= DIFFERENT_FEW || missing as f64 <= stacks as f64 * DIFFERENT_MAX,
+            missing as f64 <= stacks as f64 * DIFFERENT_MAX,
             "{title}: {missing} of {stacks} chains differ from framehop's"
         );
     }

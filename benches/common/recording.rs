@@ -113,6 +113,9 @@ pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, Stri
         "16M",
         "--call-graph",
     ]);
+    // The peer cannot unwind the dynamic linker's lazy binding, where a short process spends much of
+    // its time.
+    perf.env("LD_BIND_NOW", "1");
     perf.arg(recipe.dump).arg("-o").arg(&output).arg("--");
     match &recipe.workload {
         Workload::Own(name, argument) => perf

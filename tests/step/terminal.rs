@@ -61,12 +61,13 @@ impl Tmux {
     /// Waits until the screen has this text.
     #[track_caller]
     fn wait(&self, text: &str) -> String {
-        self.wait_until(text, |screen| screen.contains(text))
+        self.wait_until(text, 60, |screen| screen.contains(text))
     }
 
-    /// Waits until the screen is as wanted. It may be seen while only a part of it is drawn.
+    /// Waits at most so many seconds until the screen is as wanted. It may be seen while only a part
+    /// of it is drawn.
     #[track_caller]
-    fn wait_until(&self, wanted: &str, is_there: impl Fn(&str) -> bool) -> String {
+    fn wait_until(&self, wanted: &str, seconds: u64, is_there: impl Fn(&str) -> bool) -> String {
         let begin = Instant::now();
         loop {
             let screen = self.screen();
@@ -74,7 +75,7 @@ impl Tmux {
                 return screen;
             }
             assert!(
-                begin.elapsed() < Duration::from_secs(60),
+                begin.elapsed() < Duration::from_secs(seconds),
                 "no {wanted:?} in\n{screen}"
             );
             std::thread::sleep(Duration::from_millis(50));
@@ -130,9 +131,11 @@ fn a_session_in_a_real_terminal() {
     }
     let tmux = Tmux::start("session", (100, 30));
     tmux.step(CASE);
-    for part in ["unwinders", "code _start", "stack", "wrong places"] {
-        tmux.wait(part);
-    }
+    tmux.wait_until("all panes", 60, |screen| {
+        let panes = ["unwinders", "code _start", "stack"];
+        panes.iter().all(|pane| screen.contains(pane))
+    });
+    tmux.wait("wrong places");
     tmux.send(&["c"]);
     tmux.wait("wrong from here: fp");
     tmux.send(&["4", "f", "f"]);
@@ -141,7 +144,7 @@ fn a_session_in_a_real_terminal() {
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(has_colour(&coloured), "{coloured}");
     tmux.tmux(&["resize-window", "-x", "40", "-y", "10"]);
-    tmux.wait_until("code and stack alone", |screen| {
+    tmux.wait_until("code and stack alone", 20, |screen| {
         !screen.contains("unwinders") && screen.contains("code") && screen.contains("stack")
     });
     tmux.tmux(&["resize-window", "-x", "100", "-y", "30"]);

@@ -31,7 +31,6 @@ pub(super) enum Outcomes {
 }
 
 /// Wrong outcomes of one call of a function.
-#[derive(Clone, Copy)]
 struct Seen {
     outcomes: Outcomes,
     activation: Activation,

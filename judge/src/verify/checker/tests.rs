@@ -50,6 +50,20 @@ const CALLS: &[u8] = &[
     0xc3, // 36 ret
 ];
 
+/// main: call f; hlt. f has a loop of `rounds` rounds.
+fn counting(rounds: u16) -> Vec<u8> {
+    let [low, high] = rounds.to_le_bytes();
+    vec![
+        0xe8, 1, 0, 0, 0,    // 00 call f
+        0xf4, // 05 hlt
+        0xb9, low, high, 0, 0,    // 06 f: mov ecx, rounds
+        0x90, // 0b nop
+        0x83, 0xe9, 1, // 0c sub ecx, 1
+        0x75, 0xfa, // 0f jne 0b
+        0xc3, // 11 ret
+    ]
+}
+
 /// A rule whose CFA is rsp + `offset`.
 const fn above(offset: i32) -> Rule {
     Rule::call(Value::reg(Reg::Rsp, offset))

@@ -106,22 +106,14 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
 /// Also in a block that has run so often that the run at its start is known.
 #[test]
 fn generated_code_without_a_table_is_counted_at_each_instruction() {
-    const LOOP: &[u8] = &[
-        0xe8, 1, 0, 0, 0,    // 00 call f
-        0xf4, // 05 hlt
-        0xb9, 0x0a, 0, 0, 0,    // 06 f: mov ecx, 10
-        0x90, // 0b nop
-        0x83, 0xe9, 1, // 0c sub ecx, 1
-        0x75, 0xfa, // 0f jne 0b
-        0xc3, // 11 ret
-    ];
+    let code = counting(10);
     let all = [true, false].map(|elide| {
         let rows = || Rows {
-            gap: 0..LOOP.len() as u64,
+            gap: 0..code.len() as u64,
             ..Rows::of(right())
         };
         let engines = engines(vec![rows(), rows()]);
-        let mut machine = machine(LOOP);
+        let mut machine = machine(&code);
         let mut checker = Checker::new(&engines, Images::new(None), Setting::default(), elide);
         checker.started(&machine.core, STACK.end);
         checker.mapped(CODE..CODE_END, Permissions::READ_EXECUTE, None);

@@ -37,6 +37,8 @@ struct Function {
     saved: BTreeMap<Reg, i32>,
     /// Whether rbp is the frame pointer.
     by_rbp: bool,
+    /// Whether it has several blocks, and wrong rows that follow each other.
+    jumps: bool,
     /// Of so many rows, up to four are wrong.
     rows_of_wrong: u64,
     /// The kind of the last row: what is wrong with it.
@@ -64,7 +66,7 @@ impl Function {
 
     fn step(&mut self, random: &mut Random) {
         let right = self.rule();
-        if !random.one_in(3) {
+        if !self.jumps || !random.one_in(3) {
             self.kind = random.below(self.rows_of_wrong);
         }
         let row = match self.kind {
@@ -77,7 +79,7 @@ impl Function {
         self.rows.push((F + self.code.len() as u64, row));
         let register = REGISTERS[random.below(7) as usize];
         let (high, low) = (register >> 3, register & 7);
-        match random.below(13) {
+        match random.below(if self.jumps { 13 } else { 11 }) {
             0..3 => {
                 self.code.extend([0x40 | high, 0x50 | low]);
                 self.offset += 8;
@@ -121,7 +123,7 @@ impl Function {
                     .extend([0x48 | high << 2, opcode, 0x44 | low << 3, 0x24, word as u8]);
             }
             // The next instruction begins a block: a jump to it, or over nothing if equal.
-            10 | 11 => self
+            11 | 12 => self
                 .code
                 .extend([if random.one_in(2) { 0xeb } else { 0x74 }, 0]),
             _ => {
@@ -133,12 +135,13 @@ impl Function {
     }
 
     /// A function of some instructions, which leaves by `ret`.
-    fn new(random: &mut Random, rows_of_wrong: u64) -> Function {
+    fn new(random: &mut Random, jumps: bool, rows_of_wrong: u64) -> Function {
         let mut function = Function {
             code: Vec::new(),
             offset: 8,
             saved: BTreeMap::new(),
             by_rbp: false,
+            jumps,
             rows_of_wrong,
             kind: 11,
             rows: vec![(0, Rule::OUTERMOST)],
@@ -174,7 +177,7 @@ fn results(seed: u64, slice: u64, elide: bool) -> (Vec<Told>, String, Results) {
     let mut random = Random(seed);
     // Where most rows are right, the frame pointer, which is not, is left out.
     let is_right = seed % 2 == 1;
-    let function = Function::new(&mut random, if is_right { 50 } else { 12 });
+    let function = Function::new(&mut random, seed < 100, if is_right { 50 } else { 12 });
     let sp = match seed.is_multiple_of(3) {
         // A push may fault.
         true => STACK.start + 8 * (seed % 16),
@@ -275,6 +278,7 @@ fn a_run_ends_before_a_frame_is_left() {
             offset: 8,
             saved: BTreeMap::new(),
             by_rbp: false,
+            jumps: false,
             rows_of_wrong: 0,
             kind: 0,
             rows: std::iter::once((0, Rule::OUTERMOST))

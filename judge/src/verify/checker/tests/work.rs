@@ -65,17 +65,8 @@ fn evaluations_are_told() {
 /// A loop of three instructions, one of them a nop, at depth 1.
 #[test]
 fn walks_are_taken_every_so_often() {
-    const CODE: &[u8] = &[
-        0xe8, 1, 0, 0, 0,    // 00 call f
-        0xf4, // 05 hlt
-        0xb9, 0xe8, 3, 0, 0,    // 06 f: mov ecx, 1000
-        0x90, // 0b nop
-        0x83, 0xe9, 1, // 0c sub ecx, 1
-        0x75, 0xfa, // 0f jne 0b
-        0xc3, // 11 ret
-    ];
     let rows = Rows::of(vec![(0, Rule::OUTERMOST), (6, above(8))]);
-    let results = run(CODE, vec![rows], true);
+    let results = run(&counting(1000), vec![rows], true);
     // One at the call, then one every 997 of 3004 instructions.
     assert_eq!(results.instructions, 3004);
     assert_eq!(results.tallies[0].walks, 4);
