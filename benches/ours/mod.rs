@@ -143,8 +143,7 @@ fn provenance_of<'a, F: Finder + 'a>(table: &str, finder: F, snapshot: &'a Snaps
             space: &space,
             memory: &memory,
         };
-        chain.frames.clear();
-        chain.events.clear();
+        chain = std::mem::take(&mut chain).emptied();
         let limits = Limits::default();
         chain.end = walk(
             &finder,

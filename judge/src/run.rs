@@ -162,8 +162,8 @@ struct Walker<'r> {
     caches: Vec<Cache>,
     reference: Cache,
     room: Room,
-    /// An empty chain, whose memory is used again.
-    chain: Chain,
+    /// An empty chain for each column, whose memory and rows are used again.
+    chains: Vec<Chain>,
     frames: Frames,
 }
 
@@ -174,13 +174,14 @@ impl<'r> Walker<'r> {
             Against::Truth | Against::Proof(_) => frames,
             _ => Frames::Kept,
         };
+        let columns = run.columns();
         Walker {
             run,
-            columns: run.columns(),
+            chains: vec![Chain::default(); columns.len()],
+            columns,
             caches: run.engines.iter().map(|_| Cache::new()).collect(),
             reference: Cache::new(),
             room: Room::default(),
-            chain: Chain::default(),
             frames,
         }
     }
@@ -198,14 +199,14 @@ impl<'r> Walker<'r> {
             let mut outcome = match &mut desk {
                 Some(desk) => engine.verdict(desk, variant, setting, cache),
                 None => {
-                    let chain = std::mem::take(&mut self.chain);
+                    let chain = std::mem::take(&mut self.chains[i]);
                     engine.examine_in(view, variant, setting, cache, chain)
                 }
             };
             run.judge(view, *column, &mut outcome, &mut self.reference);
             take(view, i, &outcome)?;
             if !is_brief {
-                self.chain = outcome.chain.emptied();
+                self.chains[i] = outcome.chain.emptied();
             }
         }
         self.room = desk.map(Desk::into_room).unwrap_or_default();

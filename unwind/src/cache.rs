@@ -35,6 +35,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use rules::Rules;
 #[cfg(feature = "kernel")]
@@ -42,9 +43,22 @@ use space::OfSpace;
 use transcript::Transcripts;
 use unit::{Row, Unit};
 
+/// Tells apart caches, and the states of one in which the same [`RowId`] means another row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version(usize);
+
+impl Default for Version {
+    /// One that no other cache has or had.
+    fn default() -> Version {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Version(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// The compiled rows and hot addresses of one unwinder and one worker.
 #[derive(Debug, Default)]
 pub struct Cache {
+    version: Version,
     hot: HotTable,
     rules: Rules,
     rows: Vec<Row>,
@@ -99,6 +113,7 @@ impl Cache {
     /// Drops units, rows and hot addresses and frees their memory. They are compiled again when
     /// needed, and that cost is counted anew. Existing [`UnitId`]s and [`RowId`]s become invalid.
     pub fn forget_units(&mut self) {
+        self.version = Version::default();
         self.hot = HotTable::default();
         self.rows = Vec::new();
         self.units = Vec::new();
@@ -248,6 +263,7 @@ impl Cache {
 
     /// Replaces the rules of all rows of `unit` with `rule`.
     pub(crate) fn overrule(&mut self, unit: UnitId, rule: &Rule) {
+        self.version = Version::default();
         let id = self.rules.id(Key::of(rule), || *rule);
         let rows = self.units[unit.0 as usize].rows.clone();
         for row in &mut self.rows[rows.start as usize..rows.end as usize] {
@@ -285,6 +301,7 @@ impl Cache {
             rules: &self.rules,
             rows: &self.rows,
             units: &self.units,
+            version: self.version,
         }
     }
 
@@ -295,6 +312,7 @@ impl Cache {
             rules: &self.rules,
             rows: &self.rows,
             units: &self.units,
+            version: self.version,
         };
         (self.hot.callers(), rows)
     }

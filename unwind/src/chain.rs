@@ -3,15 +3,23 @@
 //! A walk never returns "frames or an error". It returns the frames it found and the reason why it
 //! ended. The sink decides what is kept: [`Addresses`] keeps only the pcs, [`Chain`] keeps the full
 //! provenance. Both see the same frames.
+//!
+//! A chain stores each row once, however many frames it found, and keeps its rows when it is emptied
+//! for the next walk. So a frame takes 56 bytes and 16 for each word read, and [`Chain::steps`]
+//! puts the parts together.
+
+mod rows;
+
+pub use rows::RowRef;
 
 use crate::address::CodeAddress;
 use crate::event::Event;
 #[cfg(feature = "kernel")]
 use crate::kernel::UserRegs;
 use crate::reason::Reason;
-use crate::row::RowSource;
-use crate::rule::Rule;
 use alloc::vec::Vec;
+use core::ops::Range;
+use rows::Rows;
 
 /// A stack word that was read to find a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -25,12 +33,9 @@ pub struct Word {
 /// The capacity of [`Words`]: cfa, ra, sp and six registers.
 pub const WORDS_MAX: usize = 9;
 
-/// The words that one rule read, in order, without those read by expressions. Plain data, because
-/// every frame of a chain has its own copy.
+/// The words that one rule read, in order, without those read by expressions.
 #[derive(Clone, Copy)]
 pub struct Words {
-    /// Not a byte: a frame would be copied together with the padding after it and not aligned,
-    /// which stalls on the stores just made.
     len: usize,
     words: [Word; WORDS_MAX],
 }
@@ -101,26 +106,15 @@ impl core::fmt::Debug for Words {
     }
 }
 
-/// How a frame was found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly every frame is found by a rule"
-)]
+/// How a frame was found, as a chain keeps it; [`How`] has the rule, its source and the words.
+#[derive(Clone, Copy, Debug)]
 pub enum Found {
     /// The walk started here.
     Start,
     /// The sampled ip, reported before the walk (start variant `always-ip`).
     SampledIp,
-    /// By this rule, applied to the previous frame.
-    Rule {
-        /// The rule.
-        rule: Rule,
-        /// The table and row it came from.
-        source: RowSource,
-        /// The words read.
-        words: Words,
-    },
+    /// By a rule, applied to the previous frame.
+    Rule(ByRule),
     /// By a scan: a word on the stack that happens to be a code address.
     Guess,
     /// By the branch record of the call at `from`.
@@ -134,8 +128,16 @@ pub enum Found {
     External,
 }
 
+/// Where a chain keeps a frame's row and words. Has a meaning only in the chain that made it.
+#[derive(Clone, Copy, Debug)]
+pub struct ByRule {
+    row: u32,
+    words: u32,
+    words_end: u32,
+}
+
 /// One frame of a chain, innermost first.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// The instruction address or return address.
     pub pc: CodeAddress,
@@ -146,6 +148,8 @@ pub struct Frame {
     /// How the frame was found.
     pub found: Found,
 }
+
+const _: () = assert!(size_of::<Frame>() == 56);
 
 /// Why a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,12 +183,13 @@ impl From<Reason> for End {
     }
 }
 
-/// A frame of a walk, as passed to the sink.
-#[derive(Debug)]
+/// A frame with all that is known of it: what a walk passes to the sink, and what
+/// [`Chain::steps`] returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step<'a> {
     /// The instruction address or return address.
     pub pc: CodeAddress,
-    /// The stack pointer in this frame.
+    /// The stack pointer in this frame (the callee's CFA); 0 if unknown.
     pub sp: u64,
     /// The address of the word that `pc` was read from.
     pub slot: Option<u64>,
@@ -192,32 +197,30 @@ pub struct Step<'a> {
     pub how: How<'a>,
 }
 
-/// [`Found`], borrowed.
-#[derive(Debug)]
+/// How a frame was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How<'a> {
     /// The walk started here.
     Start,
-    /// The sampled ip.
+    /// The sampled ip, reported before the walk (start variant `always-ip`).
     SampledIp,
-    /// By a rule.
+    /// By a rule, applied to the previous frame.
     Rule {
-        /// The rule.
-        rule: &'a Rule,
-        /// The table and row it came from.
-        source: RowSource,
+        /// The rule, and the table and row it came from.
+        row: RowRef<'a>,
         /// The words read; empty if [`Sink::DETAIL`] is false.
-        words: &'a Words,
+        words: &'a [Word],
     },
-    /// By scanning the stack.
+    /// By a scan: a word on the stack that happens to be a code address.
     Guess,
-    /// By a branch record.
+    /// By the branch record of the call at `from`.
     Branch {
         /// The address of the call.
         from: u64,
         /// Whether the record was stitched in from an earlier sample.
         stitched: bool,
     },
-    /// By an external unwinder or a recording.
+    /// By an external unwinder or a recording; the provenance is unknown.
     External,
 }
 
@@ -273,7 +276,7 @@ impl Sink for Links {
 }
 
 /// A sink that keeps everything.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain {
     /// The frames, innermost first.
@@ -288,6 +291,8 @@ pub struct Chain {
     /// registers of user space.
     #[cfg(feature = "kernel")]
     pub user_regs: Option<UserRegs>,
+    rows: Rows,
+    words: Vec<Word>,
 }
 
 impl Chain {
@@ -300,7 +305,64 @@ impl Chain {
             refused: false,
             #[cfg(feature = "kernel")]
             user_regs: None,
+            rows: Rows::default(),
+            words: Vec::new(),
         }
+    }
+
+    /// An empty chain with the memory of this one.
+    pub fn emptied(self) -> Chain {
+        let Chain {
+            mut frames,
+            mut events,
+            mut rows,
+            mut words,
+            ..
+        } = self;
+        frames.clear();
+        events.clear();
+        rows.start_anew();
+        words.clear();
+        Chain {
+            frames,
+            events,
+            rows,
+            words,
+            ..Chain::default()
+        }
+    }
+
+    /// The frames with their rules, sources and words, innermost first.
+    pub fn steps(&self) -> impl DoubleEndedIterator<Item = Step<'_>> + ExactSizeIterator {
+        (0..self.frames.len()).map(|index| self.step(index))
+    }
+
+    /// A frame with its rule, source and words. Panics if there is no such frame.
+    pub fn step(&self, index: usize) -> Step<'_> {
+        let Frame {
+            pc,
+            sp,
+            slot,
+            found,
+        } = self.frames[index];
+        let how = match found {
+            Found::Start => How::Start,
+            Found::SampledIp => How::SampledIp,
+            Found::Rule(by) => How::Rule {
+                row: self.rows.get(by.row),
+                words: &self.words[by.words()],
+            },
+            Found::Guess => How::Guess,
+            Found::Branch { from, stitched } => How::Branch { from, stitched },
+            Found::External => How::External,
+        };
+        Step { pc, sp, slot, how }
+    }
+}
+
+impl ByRule {
+    fn words(self) -> Range<usize> {
+        self.words as usize..self.words_end as usize
     }
 }
 
@@ -310,34 +372,20 @@ impl Default for Chain {
     }
 }
 
-impl Chain {
-    /// An empty chain with the memory of this one.
-    pub fn emptied(self) -> Chain {
-        let Chain {
-            mut frames,
-            mut events,
-            ..
-        } = self;
-        frames.clear();
-        events.clear();
-        Chain {
-            frames,
-            events,
-            ..Chain::default()
+impl PartialEq for Chain {
+    /// Whether the same was found in the same way, wherever the chains keep it.
+    fn eq(&self, other: &Chain) -> bool {
+        #[cfg(feature = "kernel")]
+        if self.user_regs != other.user_regs {
+            return false;
         }
-    }
-
-    /// Adds the words read to the last frame, one by one: copying them in one piece would stall on
-    /// the stores just made.
-    #[inline]
-    fn add_words(&mut self, words: &Words) {
-        if let Some(frame) = self.frames.last_mut()
-            && let Found::Rule { words: last, .. } = &mut frame.found
-        {
-            words.iter().for_each(|&word| last.push(word));
-        }
+        (self.end, self.refused) == (other.end, other.refused)
+            && self.events == other.events
+            && self.steps().eq(other.steps())
     }
 }
+
+impl Eq for Chain {}
 
 impl Sink for Chain {
     const DETAIL: bool = true;
@@ -346,23 +394,18 @@ impl Sink for Chain {
     fn frame(&mut self, step: Step<'_>) {
         let Step { pc, sp, slot, how } = step;
         let found = match how {
-            How::Rule {
-                rule,
-                source,
-                words,
-            } => {
-                self.frames.push(Frame {
-                    pc,
-                    sp,
-                    slot,
-                    found: Found::Rule {
-                        rule: *rule,
-                        source,
-                        words: Words::new(),
-                    },
-                });
-                self.add_words(words);
-                return;
+            How::Rule { row, words } => {
+                let first = self.words.len() as u32;
+                match *words {
+                    [word] => self.words.push(word),
+                    [first, second] => self.words.extend_from_slice(&[first, second]),
+                    _ => self.words.extend_from_slice(words),
+                }
+                Found::Rule(ByRule {
+                    row: self.rows.place(row),
+                    words: first,
+                    words_end: self.words.len() as u32,
+                })
             }
             How::Start => Found::Start,
             How::SampledIp => Found::SampledIp,

@@ -217,7 +217,7 @@ impl<'a> Claim<'a> {
         Claim {
             frames,
             end: &chain.end,
-            guessed: chain.frames.iter().any(|f| f.found == Found::Guess),
+            guessed: chain.frames.iter().any(|f| matches!(f.found, Found::Guess)),
             refused: chain.refused,
         }
     }

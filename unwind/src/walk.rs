@@ -8,7 +8,7 @@
 use crate::address::CodeAddress;
 use crate::apply;
 use crate::cache::{Cache, Hot, RowId, Sources};
-use crate::chain::{End, How, Sink, Step, Word, Words};
+use crate::chain::{End, How, RowRef, Sink, Step, Word, Words};
 use crate::event::Event;
 use crate::finder::Finder;
 use crate::frame::Frame;
@@ -16,7 +16,7 @@ use crate::image::{AddressSpace, Mapping};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::{Reg, RegMask};
-use crate::row::RowSource;
+use crate::row::{Row, RowSource};
 use crate::rule::{Base, Rule, RuleKind, Shape, Value};
 use crate::start::Start;
 use arrayvec::ArrayVec;
@@ -66,12 +66,11 @@ enum Origin {
 impl Origin {
     /// The origin as passed to the sink, unless the row is the fallback's.
     #[inline(always)]
-    fn how<'a>(&self, words: &'a Words, sources: Sources<'a>) -> How<'a> {
+    fn how<'a>(&self, words: &'a Words, sources: &'a Sources<'a>) -> How<'a> {
         match *self {
             Origin::Start => How::Start,
             Origin::Row(row, _, _) => How::Rule {
-                rule: sources.rule(row),
-                source: sources.source(row),
+                row: RowRef::cached(sources, row),
                 words,
             },
         }
@@ -299,7 +298,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         {
             return self.report_fallback(row, cause, cache);
         }
-        let how = self.origin.how(&self.words, cache.sources());
+        let sources = cache.sources();
+        let how = self.origin.how(&self.words, &sources);
         self.sink.frame(Step { pc, sp, slot, how });
     }
 
@@ -307,17 +307,19 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
     #[cold]
     #[inline(never)]
     fn report_fallback(&mut self, row: RowId, cause: Reason, cache: &Cache) {
-        let source = RowSource {
-            fallback: Some(cause),
-            ..cache.source(row)
+        let row = Row {
+            rule: *cache.rule(row),
+            source: RowSource {
+                fallback: Some(cause),
+                ..cache.source(row)
+            },
         };
         self.sink.frame(Step {
             pc: self.frame.pc,
             sp: self.frame.regs.rsp(),
             slot: self.frame.slot,
             how: How::Rule {
-                rule: cache.rule(row),
-                source,
+                row: RowRef::from(&row),
                 words: &self.words,
             },
         });

@@ -151,15 +151,15 @@ fn frames_are_aligned_by_slot_or_by_pc_and_sp_and_never_backwards() {
     let second = frame(2, 0, Some(0x1008));
     let third = frame(3, 0, Some(0x1018));
     let last = frame(4, 0, Some(0x1028));
-    let all = [top.clone(), second.clone(), third.clone(), last.clone()];
+    let all = [top, second, third, last];
     assert_eq!(aligned(&all, 0), [Some(0), Some(1), Some(2), Some(3)]);
     assert_eq!(aligned(&all[1..], 1), [Some(1), Some(2), Some(3)]);
     assert_eq!(aligned(&all[2..], 1), [Some(2), Some(3)]);
-    assert_eq!(aligned(&[top.clone(), last.clone()], 0), [Some(0), Some(3)]);
+    assert_eq!(aligned(&[top, last], 0), [Some(0), Some(3)]);
     // After a frame, no earlier one matches.
-    let backwards = [third.clone(), second.clone(), last.clone()];
+    let backwards = [third, second, last];
     assert_eq!(aligned(&backwards, 0), [Some(2), None, Some(3)]);
-    assert_eq!(aligned(&[last.clone(), last.clone()], 0), [Some(3), None]);
+    assert_eq!(aligned(&[last, last], 0), [Some(3), None]);
     assert_eq!(aligned(&[], 0), []);
     // (pc, sp, slot) of one frame, and the frame that it matches.
     for (pc, sp, slot, expected) in [

@@ -12,7 +12,7 @@ use unwind_sim_judge::kernel::perf_chain;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{How, Step};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
@@ -79,7 +79,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
                 let found = rows[at].found();
                 if let Some(i) = found.filter(|i| frame.is_none_or(|wanted| wanted == *i)) {
                     out.push('\n');
-                    frame_text(&mut out, view, i, &outcome.chain.frames[i], rows[at]);
+                    frame_text(&mut out, view, i, outcome.chain.step(i), rows[at]);
                 }
             }
             Piece::Repeated { count, period } => {
@@ -117,7 +117,7 @@ fn from_rsp(view: &View<'_>, address: u64) -> String {
     format!("{address:#x} (rsp{distance:+})")
 }
 
-fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: Row) {
+fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row: Row) {
     let place = Location::of(view.space, frame.pc);
     let what = if frame.pc.is_instruction() {
         "instruction"
@@ -125,12 +125,12 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: R
         "return address"
     };
     let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
-    match &frame.found {
-        Found::Start => out.push_str("  the walk started here\n"),
-        Found::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
-        Found::Guess => out.push_str("  a word on the stack that is a code address\n"),
-        Found::Branch { from, stitched } => {
-            let whose = if *stitched {
+    match frame.how {
+        How::Start => out.push_str("  the walk started here\n"),
+        How::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
+        How::Guess => out.push_str("  a word on the stack that is a code address\n"),
+        How::Branch { from, stitched } => {
+            let whose = if stitched {
                 "an earlier sample's record"
             } else {
                 "the record"
@@ -145,17 +145,14 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: &Frame, row: R
                 (true, true) => "  a call in that sample, which has since returned or been left\n",
             });
         }
-        Found::External => out.push_str("  its unwinder does not say how it was found\n"),
-        Found::Rule {
-            rule,
-            source,
-            words,
-        } => {
+        How::External => out.push_str("  its unwinder does not say how it was found\n"),
+        How::Rule { row, words } => {
+            let source = row.source();
             // The frame called by the first one may have been skipped.
             let inside = i.checked_sub(1);
             let inside = inside.map_or("the frame inside".into(), |i| format!("frame {i}"));
-            let _ = writeln!(out, "  by the row of {inside}: {}", row_place(source));
-            let _ = writeln!(out, "  rule: {rule}");
+            let _ = writeln!(out, "  by the row of {inside}: {}", row_place(&source));
+            let _ = writeln!(out, "  rule: {}", row.rule());
             if let Some(cause) = source.fallback {
                 let _ = writeln!(out, "  a fallback, because {} {cause}", cause.code());
             }

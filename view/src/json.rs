@@ -71,7 +71,7 @@ use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{End, Found, Frame};
+use unwind_sim_unwind::chain::{End, How, Step};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::row::{Row, RowSource};
@@ -372,21 +372,17 @@ fn row_line(row: &Row) -> RowLine {
 }
 
 /// [`found_by`], with a name for frames from elsewhere.
-fn found_name(frame: &Frame) -> &'static str {
-    match found_by(frame) {
+fn found_name(step: &Step<'_>) -> &'static str {
+    match found_by(step) {
         "" => "external",
         by => by,
     }
 }
 
-pub(crate) fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
-    let (row, words) = match &frame.found {
-        Found::Rule {
-            rule,
-            source,
-            words,
-        } => (
-            Some(source_line(rule.to_string(), source)),
+pub(crate) fn frame_line(space: &AddressSpace, step: &Step<'_>) -> FrameLine {
+    let (row, words) = match step.how {
+        How::Rule { row, words } => (
+            Some(row_line(&row.row())),
             words
                 .iter()
                 .map(|w| [hex(w.address), hex(w.value)])
@@ -395,11 +391,11 @@ pub(crate) fn frame_line(space: &AddressSpace, frame: &Frame) -> FrameLine {
         _ => (None, Vec::new()),
     };
     FrameLine {
-        place: place(space, frame.pc),
-        exact: frame.pc.is_instruction(),
-        sp: hex(frame.sp),
-        slot: frame.slot.map(hex),
-        found: found_name(frame),
+        place: place(space, step.pc),
+        exact: step.pc.is_instruction(),
+        sp: hex(step.sp),
+        slot: step.slot.map(hex),
+        found: found_name(step),
         row,
         words,
     }
@@ -459,7 +455,6 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
     let Outcome {
         chain, diagnosis, ..
     } = outcome;
-    let frames = chain.frames.iter();
     Line::Chain(Box::new(ChainLine {
         schema: SCHEMA,
         sample: view.number,
@@ -470,7 +465,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
         start,
         verdict: verdict_line(outcome),
         end: end_line(&chain.end),
-        frames: frames.map(|f| frame_line(view.space, f)).collect(),
+        frames: chain.steps().map(|s| frame_line(view.space, &s)).collect(),
         events: event_lines(view.space, &chain.events),
         kernel: KernelPart::new(view, chain),
         cause: diagnosis.as_ref().map(|d| cause_line(view.space, d)),

@@ -7,7 +7,7 @@ use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{How, Step};
 use unwind_sim_unwind::verdict::align_chain;
 
 /// The maximum width, in characters, of the left side of a wrong frame's line up to which the right
@@ -124,8 +124,8 @@ pub(crate) fn pieces(view: &View<'_>, outcome: &Outcome, rows: &[Row], shown: Sh
         return (0..rows.len()).map(Piece::Item).collect();
     }
     let key = |row: &Row| {
-        let found = row.found().map(|found| &outcome.chain.frames[found]);
-        let by = found.map(|frame| (frame.pc.value(), found_by(frame)));
+        let found = row.found().map(|found| outcome.chain.step(found));
+        let by = found.map(|step| (step.pc.value(), found_by(&step)));
         let truth = match *row {
             Row::Wrong { truth, .. } | Row::Absent { truth } => {
                 Some(view.sample.truth.frames()[truth].pc)
@@ -152,9 +152,9 @@ pub(crate) fn repeated_line(count: usize, period: usize) -> String {
 /// The lines of a walk's frames.
 pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
     let left = |mark: char, i: usize| {
-        let frame = &outcome.chain.frames[i];
-        let place = Location::of(view.space, frame.pc);
-        frame_line(mark, i, frame.pc.value(), &place, found_by(frame))
+        let step = outcome.chain.step(i);
+        let place = Location::of(view.space, step.pc);
+        frame_line(mark, i, step.pc.value(), &place, found_by(&step))
     };
     let line = |row: &Row| match *row {
         Row::Same { found, .. } | Row::Unjudged { found } => left(' ', found),
@@ -200,16 +200,16 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
 }
 
 /// How a frame was found, in one or two words: the table, or `start`, `guess`.
-pub fn found_by(frame: &Frame) -> &'static str {
-    match &frame.found {
-        Found::Start => "start",
-        Found::SampledIp => "sampled ip",
-        Found::Rule { source, .. } => source.table.as_str(),
-        Found::Guess => "guess",
-        Found::Branch {
+pub fn found_by(step: &Step<'_>) -> &'static str {
+    match step.how {
+        How::Start => "start",
+        How::SampledIp => "sampled ip",
+        How::Rule { row, .. } => row.source().table.as_str(),
+        How::Guess => "guess",
+        How::Branch {
             stitched: false, ..
         } => "branch record",
-        Found::Branch { stitched: true, .. } => "stitched",
-        Found::External => "",
+        How::Branch { stitched: true, .. } => "stitched",
+        How::External => "",
     }
 }

@@ -1,7 +1,7 @@
 //! Adds units to a cache, row by row.
 
 use super::unit::{NewRow, Row, Unit, UnitId, UnitKey};
-use super::{Cache, Transcript};
+use super::{Cache, Transcript, Version};
 use crate::derived::Lost;
 use crate::reason::Reason;
 use crate::rule::{Key, Rule};
@@ -119,10 +119,14 @@ impl UnitBuilder<'_> {
             unit_hasher,
             failed,
             rows,
+            version,
             ..
         } = self.cache;
         match units.get_mut(self.id.0 as usize) {
-            Some(place) => *place = unit,
+            Some(place) => {
+                *place = unit;
+                *version = Version::default();
+            }
             None => {
                 if units.is_empty() {
                     rows.reserve(ROWS_MIN);
@@ -130,8 +134,10 @@ impl UnitBuilder<'_> {
                     unit_ids.reserve(UNITS_MIN, |_| 0);
                 }
                 units.push(unit);
-                let first = |id: &u32| self.first_part == Some(UnitId(*id));
-                match unit_ids.find_mut(self.hash, first) {
+                let place = self
+                    .first_part
+                    .and_then(|first| unit_ids.find_mut(self.hash, |id| UnitId(*id) == first));
+                match place {
                     Some(id) => *id = self.id.0,
                     None => {
                         let hash = |id: &u32| units[*id as usize].key.hash_by_place(unit_hasher);

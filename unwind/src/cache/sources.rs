@@ -1,5 +1,6 @@
 //! The rule and the source of a compiled row.
 
+use super::Version;
 use super::rules::Rules;
 use super::unit::{Row, RowId, Unit};
 use crate::row::RowSource;
@@ -11,6 +12,7 @@ pub(crate) struct Sources<'a> {
     pub(super) rules: &'a Rules,
     pub(super) rows: &'a [Row],
     pub(super) units: &'a [Unit],
+    pub(crate) version: Version,
 }
 
 impl<'a> Sources<'a> {

@@ -10,16 +10,20 @@ use core::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RowId(pub(super) u32);
 
-#[cfg(feature = "kernel")]
 impl RowId {
-    /// A row outside the cache's own rows.
-    pub(crate) const fn new(index: u32) -> RowId {
-        RowId(index)
-    }
+    /// No row's id.
+    pub(crate) const NONE: RowId = RowId(u32::MAX);
 
     /// The row's index.
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
+    #[inline]
+    pub(crate) const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// A row outside the cache's own rows.
+    #[cfg(feature = "kernel")]
+    pub(crate) const fn new(index: u32) -> RowId {
+        RowId(index)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chain::Chain;
-use crate::chain::Found;
+use crate::chain::How;
 use crate::image::{AddressSpace, Image, ImageParts, Mapping};
 use crate::memory::MemoryCopy;
 use crate::regs::Regs;
@@ -65,8 +65,8 @@ fn words_after_code_are_frames() {
     ];
     assert_eq!(frames(&chain), expected);
     assert_eq!(chain.end.reason, Reason::NotAtRoot);
-    assert_eq!(chain.frames[0].found, Found::Start);
-    assert_eq!(chain.frames[1].found, Found::Guess);
+    assert_eq!(chain.step(0).how, How::Start);
+    assert_eq!(chain.step(1).how, How::Guess);
 }
 
 #[test]

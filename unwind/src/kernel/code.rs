@@ -334,7 +334,7 @@ impl Code {
             Some(hot) => hot.row,
             None => self.learn(ip, finds),
         };
-        finds.found.get(row.index())?.as_ref()
+        finds.found.get(row.index() as usize)?.as_ref()
     }
 
     #[cold]

@@ -65,6 +65,6 @@ pub(super) fn glide<M: Memory + ?Sized>(
         let cursors = &mut state.cursors;
         let ip = hijack::recover(code, task, cursors, ip, sp.wrapping_sub(8));
         (state.ip, state.sp, state.bp) = (ip, sp, bp);
-        unwind.found = found.get(row.index()).copied().flatten();
+        unwind.found = found.get(row.index() as usize).copied().flatten();
     }
 }

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::address::{CodeAddress, Lookup};
 use crate::cache::Cache;
-use crate::chain::{Addresses, Chain, End, Found, Frame, Words};
+use crate::chain::{Addresses, Chain, End, How, RowRef, Sink as _, Step};
 use crate::event::Event;
 use crate::memory::Memory;
 use crate::orc::Encoding;
 use crate::reason::Reason;
-use crate::row::{RowSource, TableKind};
+use crate::row::{Row, RowSource, TableKind};
 use crate::rule::Rule;
 use crate::unwinder::{Stack, Unwinder};
 use alloc::string::String;
@@ -120,20 +120,15 @@ impl Unwinder for KernelUnwinder {
                 }
             }
             Visit::Ip(ip) => {
-                let (pc, sp, found) = match is_fake {
-                    true => (CodeAddress::Return(ip), 0, Found::SampledIp),
+                let (pc, sp, how) = match is_fake {
+                    true => (CodeAddress::Return(ip), 0, How::SampledIp),
                     false => {
                         let sp = stack.start.regs.rsp();
-                        (CodeAddress::Instruction(ip), sp, Found::Start)
+                        (CodeAddress::Instruction(ip), sp, How::Start)
                     }
                 };
                 let slot = None;
-                chain.frames.push(Frame {
-                    pc,
-                    sp,
-                    slot,
-                    found,
-                });
+                chain.frame(Step { pc, sp, slot, how });
             }
             Visit::Stored(unwind, address) => {
                 chain.events.push(Event::State(*unwind.state()));
@@ -142,11 +137,19 @@ impl Unwinder for KernelUnwinder {
                     CodeAddress::Instruction(_) => CodeAddress::Instruction(address),
                     CodeAddress::Return(_) => CodeAddress::Return(address),
                 };
-                chain.frames.push(Frame {
+                let row = found(unwind, inside);
+                let how = row.as_ref().map_or_else(
+                    |&how| how,
+                    |row| How::Rule {
+                        row: RowRef::from(row),
+                        words: &[],
+                    },
+                );
+                chain.frame(Step {
                     pc,
                     sp: sp(unwind.state()),
                     slot: slot(unwind),
-                    found: found(unwind, inside),
+                    how,
                 });
                 inside = at.lookup(Lookup::InsideCall);
             }
@@ -244,8 +247,9 @@ fn slot<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
     }
 }
 
-/// How the current frame was found, if its callee was looked up at `inside`.
-fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
+/// The row by which the current frame was found, if its callee was looked up at `inside`, or how else
+/// it was found.
+fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row, How<'static>> {
     let none = RowSource {
         table: TableKind::FramePointer,
         image: None,
@@ -256,23 +260,23 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
         fallback: None,
     };
     let (rule, source) = match (unwind.state(), unwind.found()) {
-        (State::Guess(_), _) => return Found::Guess,
+        (State::Guess(_), _) => return Err(How::Guess),
         (State::Fp(_), _) => match EntryRegs::of(unwind.state()) {
-            Some(_) => return Found::External,
+            Some(_) => return Err(How::External),
             None => (Rule::FRAME_POINTER, none),
         },
         // No rule was needed to find an inactive task.
-        (State::Orc(_), None) => return Found::Start,
+        (State::Orc(_), None) => return Err(How::Start),
         (State::Orc(_), Some(found)) => {
             let code = unwind.kernel().code;
             let encoding = code.version().encoding();
             let Ok(rule) = found.entry.rule(encoding.sp_indirect) else {
-                return Found::External;
+                return Err(How::External);
             };
             let source = match found.source {
                 Source::Table { image, position } => {
                     let Some(FoundRow { offset, start, end }) = code.row(image, position) else {
-                        return Found::External;
+                        return Err(How::External);
                     };
                     let (image, bias) = code.image(image);
                     RowSource {
@@ -294,10 +298,5 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Found {
             (rule, source)
         }
     };
-    let words = Words::new();
-    Found::Rule {
-        rule,
-        source,
-        words,
-    }
+    Ok(Row { rule, source })
 }

@@ -1,7 +1,7 @@
 //! Rings given by the caller, and code from an assembler listing.
 
 use super::*;
-use crate::chain::{Chain, Found};
+use crate::chain::{Chain, How};
 use crate::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
 use crate::reason::Code;
 use crate::regs::Regs;
@@ -77,11 +77,11 @@ fn a_call_becomes_its_return_address() {
     let want = [&[plain(BASE)][..], &behind, &others].concat();
     assert_eq!(pcs(&chain), want);
     assert_eq!(chain.end.reason, Reason::NotAtRoot);
-    let found = |from| Found::Branch {
+    let found = |from| How::Branch {
         from,
         stitched: false,
     };
-    assert_eq!(chain.frames[1].found, found(BASE));
+    assert_eq!(chain.step(1).how, found(BASE));
 }
 
 #[test]

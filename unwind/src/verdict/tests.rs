@@ -54,11 +54,9 @@ impl True {
         let slot = |i: usize| Some(self.0[i.checked_sub(1)?].1 - 8);
         let frames = self.0.iter().enumerate();
         let frames = frames.map(|(i, &(pc, _))| frame(pc, slot(i)));
-        Chain {
-            frames: frames.collect(),
-            end: Reason::RootReached.into(),
-            ..Chain::default()
-        }
+        let mut chain = Chain::ended(Reason::RootReached);
+        chain.frames.extend(frames);
+        chain
     }
 }
 
@@ -437,10 +435,7 @@ fn an_unwinder_that_calls_itself_unreliable_is_never_right() {
 #[test]
 fn a_walk_that_never_started_is_unsupported() {
     let five = True::of(5);
-    let empty = |reason: Reason| Chain {
-        end: reason.into(),
-        ..Chain::default()
-    };
+    let empty = |reason: Reason| Chain::ended(reason);
     let reg = Reg::Rsp;
     let missing = Reason::RegistersMissing { reg };
     for truth in [five.truth(true), five.truth(false), Truth::Unknown] {
@@ -524,11 +519,8 @@ fn frames_below_the_mark_are_not_expected() {
     assert_eq!(from(Some(STACK + 33)), 2);
     assert_eq!(from(Some(STACK + 4 * 32 - 1)), 4);
     assert_eq!(from(Some(STACK + 4 * 32)), 5);
-    let chain = True::of(5).chain();
-    let outer = Chain {
-        frames: chain.frames[2..].to_vec(),
-        ..chain
-    };
+    let mut outer = True::of(5).chain();
+    outer.frames.drain(..2);
     let (verdict, ground) = judge(&outer, &five, 2);
     assert_eq!((verdict, ground.known), (Verdict::Ok, 3));
     assert_eq!(judge(&outer, &five, 5).0, Verdict::Unjudged);

@@ -2,8 +2,8 @@
 
 use super::{Origin, Walk};
 use crate::address::{CodeAddress, Lookup};
-use crate::cache::Cache;
-use crate::chain::{How, Sink, Step, Word};
+use crate::cache::{Cache, RowId, Sources};
+use crate::chain::{How, RowRef, Sink, Step, Word};
 use crate::finder::Finder;
 use crate::memory::Memory;
 use crate::regs::{Reg, RegMask};
@@ -20,10 +20,12 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             return;
         };
         let memory = self.place.memory;
-        let before = *left;
+        let (mut budget, mut last) = (*left, self.last);
         let (mut pc, mut sp, mut bp, mut slot) = (self.frame.pc, sp, bp, self.frame.slot);
+        // How the current frame was found, unless it is still as the walk says.
+        let mut by: Option<(RowId, [Word; 2], bool)> = None;
         let (mut callers, sources) = cache.split();
-        while *left > 0 {
+        while budget > 0 {
             let address = pc.lookup(lookup);
             let Some((row, packed)) = callers.next(address) else {
                 break;
@@ -51,35 +53,54 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 break;
             }
             if !skip {
-                let how = match S::DETAIL {
-                    true => self.origin.how(&self.words, sources),
-                    false => How::Start,
-                };
-                self.sink.frame(Step { pc, sp, slot, how });
+                match by {
+                    Some((row, [ra, bp], saves_bp)) => {
+                        let words: &[Word] = match saves_bp {
+                            true => &[ra, bp],
+                            false => &[ra],
+                        };
+                        let row = RowRef::cached(&sources, row);
+                        let how = How::Rule { row, words };
+                        self.sink.frame(Step { pc, sp, slot, how });
+                    }
+                    None if S::DETAIL => self.report_first(&sources),
+                    None => {
+                        let how = How::Start;
+                        self.sink.frame(Step { pc, sp, slot, how });
+                    }
+                }
             }
             if S::DETAIL {
-                self.origin = Origin::Row(row, address, None);
-                self.words.clear();
-                self.words.push(Word {
-                    address: ra_slot,
-                    value: ra,
-                });
-                if saves_bp {
-                    self.words.push(Word {
-                        address: bp_slot,
-                        value: next_bp,
-                    });
-                }
+                let word = |address, value| Word { address, value };
+                by = Some((row, [word(ra_slot, ra), word(bp_slot, next_bp)], saves_bp));
             }
             slot = Some(ra_slot);
             (pc, sp, bp) = (CodeAddress::Return(ra), cfa, next_bp);
-            self.last = address;
-            *left -= 1;
+            last = address;
+            budget -= 1;
         }
-        if *left < before {
-            self.frame.regs.keep(RegMask::FRAME);
-            self.frame.regs.set(Reg::Rbp, bp);
-            self.frame.enter(pc, sp, slot);
+        if budget == *left {
+            return;
         }
+        if let Some((row, [ra, bp], saves_bp)) = by {
+            self.origin = Origin::Row(row, last, None);
+            self.words.clear();
+            self.words.push(ra);
+            if saves_bp {
+                self.words.push(bp);
+            }
+        }
+        (*left, self.last) = (budget, last);
+        self.frame.regs.keep(RegMask::FRAME);
+        self.frame.regs.set(Reg::Rbp, bp);
+        self.frame.enter(pc, sp, slot);
+    }
+
+    /// Reports the frame that the walk was at before.
+    #[inline(never)]
+    fn report_first(&mut self, sources: &Sources<'_>) {
+        let how = self.origin.how(&self.words, sources);
+        let (pc, sp, slot) = (self.frame.pc, self.frame.regs.rsp(), self.frame.slot);
+        self.sink.frame(Step { pc, sp, slot, how });
     }
 }

@@ -5,7 +5,7 @@ extern crate std;
 use super::*;
 use crate::address::Lookup;
 use crate::cache::{NewRow, UnitKey};
-use crate::chain::{Addresses, Chain, Found};
+use crate::chain::{Addresses, Chain, How};
 use crate::image::{Image, ImageParts, Mapping};
 use crate::memory::{MemoryCopy, MemoryError};
 use crate::regs::Regs;
@@ -138,13 +138,24 @@ fn chain_in(
     words: &[u64],
     cache: &mut Cache,
 ) -> Chain {
+    chain_again(finder, space, start, words, cache, Chain::default())
+}
+
+/// Like [`chain_in`], with an empty chain that was used before.
+fn chain_again(
+    finder: &dyn Finder,
+    space: &AddressSpace,
+    start: &Start,
+    words: &[u64],
+    cache: &mut Cache,
+    mut chain: Chain,
+) -> Chain {
     let bytes = bytes(words);
     let memory = MemoryCopy::new(STACK, &bytes);
     let place = Place {
         space,
         memory: &memory,
     };
-    let mut chain = Chain::default();
     chain.end = walk(finder, &place, start, &Limits::default(), cache, &mut chain);
     chain
 }
@@ -170,16 +181,12 @@ fn a_walk_to_its_root() {
         (STACK + 32, Some(STACK + 24)),
     ];
     assert_eq!(frames, expected);
-    assert_eq!(chain.frames[0].found, Found::Start);
-    let Found::Rule {
-        rule,
-        source,
-        words,
-    } = &chain.frames[2].found
-    else {
-        panic!("{:?}", chain.frames[2]);
+    assert_eq!(chain.step(0).how, How::Start);
+    let How::Rule { row, words } = chain.step(2).how else {
+        panic!("{:?}", chain.step(2));
     };
-    assert_eq!(*rule, RSP16);
+    let source = row.source();
+    assert_eq!(*row.rule(), RSP16);
     assert_eq!(
         (source.table, source.start, source.end),
         (TableKind::EhFrame, 0x1000, 0x1800)
@@ -192,7 +199,7 @@ fn a_walk_to_its_root() {
         address: STACK + 24,
         value: pc(0x1900),
     };
-    assert_eq!(**words, [word]);
+    assert_eq!(words, [word]);
 }
 
 #[test]
@@ -431,7 +438,7 @@ fn frames_up_to_the_mark_are_skipped() {
     }
     let chain = chain_of(&finder, &at, &words);
     assert_eq!(pcs(&chain), [pc(0x1234), pc(0x1300), pc(0x1400)]);
-    assert_eq!(chain.frames[0].found, Found::SampledIp);
+    assert_eq!(chain.step(0).how, How::SampledIp);
     let started = Event::Started {
         regs: at.regs,
         first_frame: at.first_frame,

@@ -14,7 +14,7 @@ use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Chain, Found};
+use unwind_sim_unwind::chain::{Chain, How};
 use unwind_sim_unwind::image::{Image, ImageParts, Symbol};
 use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -239,8 +239,8 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     };
     let chain: &Chain = &outcome.chain;
     let frames = chain.frames.len();
-    let derived = chain.frames.iter().any(|f| match &f.found {
-        Found::Rule { source, .. } => source.table.as_str().ends_with("(derived)"),
+    let derived = chain.steps().any(|step| match step.how {
+        How::Rule { row, .. } => row.source().table.as_str().ends_with("(derived)"),
         _ => false,
     });
     let table = if derived { "orc(derived)" } else { "orc" };

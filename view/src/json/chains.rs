@@ -6,16 +6,18 @@
 mod texts;
 
 use super::kernel::KernelPart;
-use super::{SCHEMA, end_line, event_lines, verdict_line};
+use super::{SCHEMA, end_line, event_lines, found_name, verdict_line};
 use serde::Serialize;
 use texts::Texts;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::run::{Column, Describe, Run, RunError};
 use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::chain::{End, Frame};
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::chain::{Chain, End, How, RowRef, Step, Words};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::{AddressSpace, Contents};
+use unwind_sim_unwind::row::Row;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
 
 /// Writes the lines of [`super::chain`] for the outcomes of a run.
@@ -65,8 +67,7 @@ impl Describe for ChainWriter<'_> {
             field(",\"end\":", &end_line(end), out)
         })?;
         line.extend_from_slice(b",\"frames\":[");
-        last.frames
-            .write(texts, view.space, &outcome.chain.frames, line)?;
+        last.frames.write(texts, view.space, &outcome.chain, line)?;
         line.push(b']');
         let contents = view.space.contents();
         let known = events.take().filter(|(of, _)| *of == contents);
@@ -149,41 +150,38 @@ impl<T: PartialEq + Clone> Kept<T> {
 #[derive(Default)]
 struct Frames {
     contents: Option<Contents>,
-    frames: Vec<Frame>,
+    frames: Vec<KeptFrame>,
     text: Vec<u8>,
     /// Where the text of each frame ends.
     ends: Vec<usize>,
 }
 
 impl Frames {
-    /// Adds the texts of `frames`, innermost first.
+    /// Adds the texts of the chain's frames, innermost first.
     fn write(
         &mut self,
         texts: &mut Texts,
         space: &AddressSpace,
-        frames: &[Frame],
+        chain: &Chain,
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
         let contents = Some(space.contents());
-        let pairs = self.frames.iter().zip(frames.iter().rev());
+        let pairs = self.frames.iter().zip(chain.steps().rev());
         let same = match self.contents == contents {
-            true => pairs.take_while(|(kept, frame)| kept == frame).count(),
+            true => pairs.take_while(|(kept, step)| kept.is(step)).count(),
             false => 0,
         };
         self.contents = contents;
         self.frames.truncate(same);
         self.ends.truncate(same);
         self.text.truncate(self.ends.last().copied().unwrap_or(0));
-        for frame in &frames[..frames.len() - same] {
-            self.frames.push(frame.clone());
-        }
-        self.frames[same..].reverse();
-        for frame in &self.frames[same..] {
-            texts.frame(space, frame, &mut self.text)?;
+        for step in chain.steps().rev().skip(same) {
+            self.frames.push(KeptFrame::new(&step));
+            texts.frame(space, &step, &mut self.text)?;
             self.ends.push(self.text.len());
         }
         let mut end = self.text.len();
-        for i in (0..frames.len()).rev() {
+        for i in (0..self.ends.len()).rev() {
             let start = i.checked_sub(1).map_or(0, |outer| self.ends[outer]);
             out.extend_from_slice(&self.text[start..end]);
             if i > 0 {
@@ -192,6 +190,44 @@ impl Frames {
             end = start;
         }
         Ok(())
+    }
+}
+
+/// What the text of a frame depends on.
+struct KeptFrame {
+    place: (CodeAddress, u64, Option<u64>),
+    found: &'static str,
+    row: Option<Row>,
+    words: Words,
+}
+
+impl KeptFrame {
+    fn new(step: &Step<'_>) -> KeptFrame {
+        let mut words = Words::new();
+        let row = match step.how {
+            How::Rule { row, words: read } => {
+                read.iter().for_each(|&word| words.push(word));
+                Some(row.row())
+            }
+            _ => None,
+        };
+        KeptFrame {
+            place: (step.pc, step.sp, step.slot),
+            found: found_name(step),
+            row,
+            words,
+        }
+    }
+
+    /// Whether the frame has the same text.
+    fn is(&self, step: &Step<'_>) -> bool {
+        self.place == (step.pc, step.sp, step.slot)
+            && match (step.how, &self.row) {
+                (How::Rule { row, words }, Some(kept)) => {
+                    *self.words == *words && RowRef::from(kept) == row
+                }
+                (_, kept) => kept.is_none() && self.found == found_name(step),
+            }
     }
 }
 

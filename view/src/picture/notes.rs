@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{Frame, How};
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::reason::Reason;
@@ -78,19 +78,19 @@ fn name(view: &View<'_>, notes: &mut Notes) {
 /// Notes the words that a walk read, and those that it could not read.
 fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
     let chain = &walk.outcome.chain;
-    for (number, frame) in chain.frames.iter().enumerate() {
+    for (number, frame) in chain.steps().enumerate() {
         if let Some(slot) = frame.slot {
             notes
                 .entry(slot)
                 .or_default()
                 .read(format!("frame {number}"), walk.name);
         }
-        let Found::Rule { rule, words, .. } = &frame.found else {
+        let How::Rule { row, words } = frame.how else {
             continue;
         };
         let inner = number.checked_sub(1).and_then(|i| chain.frames.get(i));
         for word in words.iter().filter(|word| Some(word.address) != frame.slot) {
-            let reg = register_at(rule, inner, frame, word.address);
+            let reg = register_at(row.rule(), inner, frame.sp, word.address);
             let what = reg.map_or("read".to_owned(), |reg| reg.to_string());
             notes.entry(word.address).or_default().read(what, walk.name);
         }
@@ -121,13 +121,13 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
     }
 }
 
-/// The register that a rule reads from `address`. The CFA is the frame's sp in nearly all rules;
+/// The register that a rule reads from `address`. The CFA is `sp` of the frame in nearly all rules;
 /// `inner` is the frame that the rule was applied to.
-fn register_at(rule: &Rule, inner: Option<&Frame>, frame: &Frame, address: u64) -> Option<Reg> {
+fn register_at(rule: &Rule, inner: Option<&Frame>, sp: u64, address: u64) -> Option<Reg> {
     let is_at = |value: Value| match value {
         Value::Load { base, offset, .. } => {
             let base = match base {
-                Base::Cfa => Some(frame.sp),
+                Base::Cfa => Some(sp),
                 Base::Reg(Reg::Rsp) => inner.map(|inner| inner.sp),
                 Base::Reg(_) => None,
             };

@@ -13,7 +13,7 @@ use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{self, Frame, How};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::frame as unwind;
 use unwind_sim_unwind::regs::{RegMask, Regs};
@@ -148,7 +148,7 @@ impl Walk {
             let registers = carried.get(index).and_then(Option::as_ref);
             let last = index.checked_sub(1).and_then(|last| frames.get(last));
             let last = last.map(|last| last.pc).or(skipped);
-            let mut step = frame_step(view, engine, (last, index, &frames[index]), row);
+            let mut step = frame_step(view, engine, (last, index, outcome.chain.step(index)), row);
             step.carried = registers.map(known).unwrap_or_default();
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
             missing.chain([step]).collect::<Vec<_>>()
@@ -258,16 +258,16 @@ fn kind_of(event: &Event) -> StepKind {
 fn frame_step(
     view: &View<'_>,
     engine: &Engine,
-    (last, index, frame): (Option<CodeAddress>, usize, &Frame),
+    (last, index, frame): (Option<CodeAddress>, usize, chain::Step<'_>),
     row: Option<Row>,
 ) -> Step {
     let mut step = Step::new(
         StepKind::Frame,
-        story::found(view, engine, last, (index, frame)),
+        story::found(view, engine, last, (index, &frame)),
     );
-    if let Found::Rule { source, words, .. } = &frame.found {
+    if let How::Rule { row, words } = frame.how {
         step.reads = words.iter().map(|word| Hex(word.address)).collect();
-        step.table = table_bytes(view, source);
+        step.table = table_bytes(view, &row.source());
     }
     if step.reads.is_empty() {
         step.reads.extend(frame.slot.map(Hex));
@@ -287,7 +287,7 @@ fn frame_step(
         Some(Row::Extra { .. }) => " Wrong: there is no true frame here.".to_owned(),
         _ => String::new(),
     });
-    step.frame = Some(frame_line(view.space, frame));
+    step.frame = Some(frame_line(view.space, &frame));
     step
 }
 

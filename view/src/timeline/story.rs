@@ -6,7 +6,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{How, Step};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::RowSource;
@@ -64,18 +64,18 @@ pub(super) fn found(
     view: &View<'_>,
     engine: &Engine,
     last: Option<CodeAddress>,
-    (index, frame): (usize, &Frame),
+    (index, frame): (usize, &Step<'_>),
 ) -> String {
     let place = Location::of(view.space, frame.pc);
     let (name, pc) = (engine.name(), frame.pc.value());
-    let text = match &frame.found {
-        Found::Start => format!("{place}, where the walk starts."),
-        Found::SampledIp => format!("{place}, the sampled ip, which is reported first."),
-        Found::Guess => {
+    let text = match frame.how {
+        How::Start => format!("{place}, where the walk starts."),
+        How::SampledIp => format!("{place}, the sampled ip, which is reported first."),
+        How::Guess => {
             let at = slot_text(view, frame);
             format!("{name} takes the word at {at}: {pc:#x} is an address in code, {place}.")
         }
-        Found::Branch { from, stitched } => {
+        How::Branch { from, stitched } => {
             let whose = match stitched {
                 true => "an earlier sample has",
                 false => "there is",
@@ -84,13 +84,14 @@ pub(super) fn found(
                 "{name}: {whose} a branch record of the call at {from:#x}, to return to {place}."
             )
         }
-        Found::External => format!("{name} gives {place}."),
-        Found::Rule { rule, source, .. } => {
+        How::External => format!("{name} gives {place}."),
+        How::Rule { row, .. } => {
+            let rule = row.rule();
             let subject = match last {
                 Some(last) => Location::of(view.space, last).to_string(),
                 None => "the start".to_owned(),
             };
-            let row = row_text(source);
+            let row = row_text(&row.source());
             let read = read_text(view, rule, frame, &place);
             let saved = saved_text(rule);
             format!("{name} in {subject}: {row}: {read}{saved}")
@@ -122,7 +123,7 @@ fn row_text(source: &RowSource) -> String {
 }
 
 /// What the rule says and what was read.
-fn read_text(view: &View<'_>, rule: &Rule, frame: &Frame, place: &Location) -> String {
+fn read_text(view: &View<'_>, rule: &Rule, frame: &Step<'_>, place: &Location) -> String {
     let (sp, pc) = (frame.sp, frame.pc.value());
     if matches!(rule.kind, RuleKind::PtRegs | RuleKind::Iret) {
         let at = Value::to_string(&rule.cfa);
@@ -166,7 +167,7 @@ fn saved_text(rule: &Rule) -> String {
 }
 
 /// `0x7ffe08 (rsp+8)`.
-fn slot_text(view: &View<'_>, frame: &Frame) -> String {
+fn slot_text(view: &View<'_>, frame: &Step<'_>) -> String {
     match frame.slot {
         None => "no word of the stack".to_owned(),
         Some(slot) => {

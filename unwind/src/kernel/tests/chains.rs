@@ -5,7 +5,7 @@ use super::fp::{SP, TASK_REGS, frames};
 use super::support::{MODULE, Small, TASK, TEXT, call, kernel_regs, of_kind};
 use crate::address::CodeAddress::{Instruction, Return};
 use crate::cache::Cache;
-use crate::chain::{Chain, Found};
+use crate::chain::{Chain, How};
 use crate::event::Event;
 use crate::image::AddressSpace;
 use crate::kernel::{
@@ -59,15 +59,13 @@ fn skipped(chain: &Chain) -> Vec<(u64, u64, u64)> {
 }
 
 /// The rule of a frame, its table, start and end, and what it replaces.
-fn row(found: &Found) -> (Rule, TableKind, u64, u64, Option<Reason>) {
-    match found {
-        Found::Rule { rule, source, .. } => (
-            *rule,
-            source.table,
-            source.start,
-            source.end,
-            source.fallback,
-        ),
+fn row(how: How<'_>) -> (Rule, TableKind, u64, u64, Option<Reason>) {
+    match how {
+        How::Rule { row, .. } => {
+            let source = row.source();
+            let range = (source.start, source.end);
+            (*row.rule(), source.table, range.0, range.1, source.fallback)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -95,7 +93,7 @@ fn orc_from_its_own_registers_says_what_it_skips() {
         (Return(TEXT + 0x210), SP + 32, Some(SP + 24)),
     ];
     assert_eq!(places(&chain), expected);
-    assert_eq!(chain.frames[0].found, Found::SampledIp);
+    assert_eq!(chain.step(0).how, How::SampledIp);
     let mark = SP + 24;
     let passed = [(TEXT + 4, SP, mark), (TEXT + 0x110, mark, mark)];
     assert_eq!(skipped(&chain), passed);
@@ -119,9 +117,9 @@ fn a_frame_found_by_rbp_without_an_entry_says_so() {
     ];
     assert_eq!(places(&chain), expected);
     let missing = Reason::NoRow { pc: page + 0x1f };
-    let causes: Vec<_> = chain.frames[1..].iter().map(|f| row(&f.found).4).collect();
+    let causes: Vec<_> = chain.steps().skip(1).map(|s| row(s.how).4).collect();
     assert_eq!(causes, [None, Some(missing), None]);
-    assert_eq!(row(&chain.frames[2].found).1, TableKind::FramePointer);
+    assert_eq!(row(chain.step(2).how).1, TableKind::FramePointer);
     assert_eq!(
         (chain.end, chain.refused),
         (Reason::RootReached.into(), true)
@@ -152,7 +150,7 @@ fn an_interrupted_frame_has_an_exact_address_and_its_registers() {
     let chain = chain(&small, UnwinderKind::Fp, &from([TEXT, SP - 8, SP]));
     let slot = Some(regs + crate::pt_regs::offset_of(Reg::Rip));
     assert_eq!(places(&chain)[2], (Instruction(TEXT + 0x50), 0, slot));
-    assert_eq!(chain.frames[2].found, Found::External);
+    assert_eq!(chain.step(2).how, How::External);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::support::{Small, TASK, TEXT, call, of_kind};
 use crate::address::CodeAddress;
 use crate::cache::Cache;
-use crate::chain::{Chain, Found};
+use crate::chain::{Chain, How};
 use crate::event::Event;
 use crate::kernel::{KernelUnwinder, UnwinderKind, Version};
 use crate::orc::EntryType;
@@ -82,9 +82,9 @@ fn frames_say_what_they_were_read_from() {
     assert_eq!(frames(&fp), expected);
     let guess = walk(UnwinderKind::Guess, &start(), &mut Cache::new());
     assert_eq!(frames(&guess), expected);
-    let found = |chain: &Chain| match &chain.frames[1].found {
-        Found::Rule { source, .. } => Some((source.table, source.fallback)),
-        Found::Guess => None,
+    let found = |chain: &Chain| match chain.step(1).how {
+        How::Rule { row, .. } => Some((row.source().table, row.source().fallback)),
+        How::Guess => None,
         other => panic!("{other:?}"),
     };
     assert_eq!(found(&orc), Some((TableKind::Orc, None)));

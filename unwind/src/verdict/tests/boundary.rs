@@ -17,11 +17,8 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
         sp: 0x7ff0,
     };
     let judged = |verdict, user_regs, refused| {
-        let chain = Chain {
-            user_regs,
-            refused,
-            ..Chain::default()
-        };
+        let mut chain = Chain::default();
+        (chain.user_regs, chain.refused) = (user_regs, refused);
         judge_boundary(verdict, &chain, 3, &boundary, &task)
     };
     let wrong = Some(UserRegs { ip: 0, ..right });
@@ -38,10 +35,8 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
     let (count, at) = (1, 3);
     for verdict in [Verdict::Truncated { at }, Verdict::Extra { count, at }] {
         assert_eq!(judged(verdict, wrong, false), verdict);
-        let chain = Chain {
-            user_regs: wrong,
-            ..True::of(3).chain()
-        };
+        let mut chain = True::of(3).chain();
+        chain.user_regs = wrong;
         let judged = judge_boundary(verdict, &chain, 3, &boundary, &task);
         assert_eq!(judged, Verdict::Wrong { at });
         let judged = judge_boundary(verdict, &chain, 2, &boundary, &task);

@@ -39,9 +39,10 @@ fn a_fallback_is_an_event_with_its_cause() {
             (pc(0x1180), cause(0x117f)),
         ];
         assert_eq!(fallbacks[..1], expected[..1]);
-        let Found::Rule { source, .. } = &chain.frames[1].found else {
-            panic!("{:?}", chain.frames[1]);
+        let How::Rule { row, .. } = chain.step(1).how else {
+            panic!("{:?}", chain.step(1));
         };
+        let source = row.source();
         assert_eq!(
             (source.table, source.fallback),
             (TableKind::Sframe, Some(expected[0].1))
@@ -62,12 +63,8 @@ fn a_frame_found_by_a_fallback_is_marked_even_before_a_common_rule() {
     let at = start(pc(0x1100), STACK, STACK);
     for _ in 0..2 {
         let chain = chain_in(&finder, &space, &at, &words, &mut cache);
-        let causes = chain.frames.iter().map(|frame| match &frame.found {
-            Found::Rule { source, .. } => source.fallback,
-            _ => None,
-        });
         let cause = Some(Reason::NoRow { pc: pc(0x1100) });
-        assert_eq!(causes.collect::<Vec<_>>(), [None, cause, None]);
+        assert_eq!(served(&chain), [None, cause, None]);
     }
 }
 
@@ -96,11 +93,11 @@ fn with_frame_pointer(mut first: Rows) -> Rows {
 
 /// For each frame, the cause if it was found by the fallback.
 fn served(chain: &Chain) -> Vec<Option<Reason>> {
-    let cause = |found: &Found| match found {
-        Found::Rule { source, .. } => source.fallback,
+    let cause = |step: Step<'_>| match step.how {
+        How::Rule { row, .. } => row.source().fallback,
         _ => None,
     };
-    chain.frames.iter().map(|f| cause(&f.found)).collect()
+    chain.steps().map(cause).collect()
 }
 
 fn events(chain: &Chain) -> Vec<Reason> {

@@ -116,6 +116,7 @@ fn both_paths_and_both_sinks_agree() {
             space: &space,
             memory: &memory,
         };
+        let mut used = Chain::default();
         // The second time, everything is hot.
         for _ in 0..2 {
             finder.fast = true;
@@ -133,6 +134,11 @@ fn both_paths_and_both_sinks_agree() {
             finder.fast = false;
             let by_slow = chain_in(&finder, &space, &at, &words, &mut slow);
             assert_eq!(by_fast, by_slow);
+            for cache in [&mut slow, &mut fast] {
+                let empty = used.emptied();
+                used = chain_again(&finder, &space, &at, &words, cache, empty);
+                assert_eq!(used, by_slow);
+            }
         }
         true
     }

@@ -3,15 +3,16 @@
 use super::texts::hex;
 use super::*;
 use crate::demo;
-use crate::json::chain;
+use crate::json;
 use std::sync::Arc;
 use unwind_sim_judge::run::Against;
 use unwind_sim_judge::{compare::GroupBy, engine::Setting, spec};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::Found;
+use unwind_sim_unwind::chain::{Found, Sink as _, Word};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::rule::RuleKind;
 
 fn run(names: &[&str]) -> Run {
     let engine = |name: &&str| spec::engine(name).expect("an unwinder");
@@ -36,7 +37,8 @@ fn line(
     let done = writer.describe(view, column, outcome, &mut written);
     done.expect("it is written");
     let start = writer.columns[column].0.variant_for(view).as_str();
-    let line = serde_json::to_string(&chain(view, name, start, outcome)).expect("it is written");
+    let line =
+        serde_json::to_string(&json::chain(view, name, start, outcome)).expect("it is written");
     assert_eq!(String::from_utf8_lossy(&written), line.clone() + "\n");
     line
 }
@@ -75,10 +77,30 @@ fn lines_are_those_of_the_serializer() {
     assert!(demos + 1 >= demo::ALL.len());
 }
 
+/// Changes how frame 1 was found.
+fn change_rule(chain: &mut Chain, change: fn(&mut Row, &mut Vec<Word>)) {
+    let (frames, before) = (chain.frames.len(), chain.clone());
+    chain.frames.clear();
+    for (index, mut step) in before.steps().enumerate() {
+        let How::Rule { row, words } = step.how else {
+            chain.frame(step);
+            continue;
+        };
+        let (mut row, mut words) = (row.row(), words.to_vec());
+        if index == 1 {
+            change(&mut row, &mut words);
+        }
+        let (row, words) = (RowRef::from(&row), &words[..]);
+        step.how = How::Rule { row, words };
+        chain.frame(step);
+    }
+    assert!(chain.frames.len() == frames && *chain != before);
+}
+
 /// What is like the last chain's is not written anew: so each thing that may differ must be seen.
 #[test]
 fn a_chain_that_differs_from_the_last_is_written_anew() {
-    let changes: [fn(&mut Outcome); 13] = [
+    let changes: [fn(&mut Outcome); 15] = [
         |outcome| outcome.verdict = Verdict::Looped,
         |outcome| outcome.ground.known += 1,
         |outcome| outcome.unjudged = Some(Unjudged::NoTruth),
@@ -90,13 +112,13 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
         |outcome| outcome.chain.frames.rotate_left(1),
         |outcome| outcome.chain.frames.last_mut().expect("a frame").sp += 8,
         |outcome| outcome.chain.frames[1].pc = CodeAddress::Instruction(0x1234),
-        |outcome| match &mut outcome.chain.frames[1].found {
-            Found::Rule { words, .. } => words.clear(),
-            found => panic!("{found:?}"),
-        },
-        |outcome| match &mut outcome.chain.frames[1].found {
-            Found::Rule { source, .. } => source.row_offset += 1,
-            found => panic!("{found:?}"),
+        |outcome| outcome.chain.frames[1].found = Found::Guess,
+        |outcome| change_rule(&mut outcome.chain, |_, words| words.clear()),
+        |outcome| change_rule(&mut outcome.chain, |row, _| row.source.row_offset += 1),
+        |outcome| {
+            change_rule(&mut outcome.chain, |row, _| {
+                row.rule.kind = RuleKind::Signal
+            })
         },
     ];
     let run = run(&["dwarf"]);
@@ -130,17 +152,18 @@ fn what_is_mapped_later_is_named() {
         name: "library".to_owned(),
         ..ImageParts::default()
     });
-    let frame = Frame {
+    let mut chain = Chain::default();
+    chain.frame(Step {
         pc: CodeAddress::Instruction(0x1234),
         sp: 0x7000,
         slot: None,
-        found: Found::Guess,
-    };
+        how: How::Guess,
+    });
     let mut space = AddressSpace::new();
     let (mut frames, mut texts) = (Frames::default(), Texts::default());
     let mut text = |space: &AddressSpace, frames: &mut Frames| {
-        let (mut out, frame) = (Vec::new(), std::slice::from_ref(&frame));
-        let done = frames.write(&mut texts, space, frame, &mut out);
+        let mut out = Vec::new();
+        let done = frames.write(&mut texts, space, &chain, &mut out);
         done.expect("it is written");
         String::from_utf8_lossy(&out).into_owned()
     };

@@ -7,7 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher as _;
 use unwind_sim_judge::diagnose::Diagnosis;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Found, Frame};
+use unwind_sim_unwind::chain::{How, Step};
 use unwind_sim_unwind::image::{AddressSpace, Contents};
 use unwind_sim_unwind::row::Row;
 
@@ -28,7 +28,7 @@ impl Texts {
     pub(super) fn frame(
         &mut self,
         space: &AddressSpace,
-        frame: &Frame,
+        frame: &Step<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
         out.push(b'{');
@@ -43,18 +43,9 @@ impl Texts {
             hex(slot, out);
         }
         field(",\"found\":", found_name(frame), out)?;
-        if let Found::Rule {
-            rule,
-            source,
-            words,
-        } = &frame.found
-        {
-            let row = Row {
-                rule: *rule,
-                source: *source,
-            };
+        if let How::Rule { row, words } = frame.how {
             out.extend_from_slice(b",\"row\":");
-            self.row(&row, out)?;
+            self.row(&row.row(), out)?;
             for (i, word) in words.iter().enumerate() {
                 out.extend_from_slice(if i == 0 { b",\"words\":[[" } else { b",[" });
                 hex(word.address, out);
