@@ -263,7 +263,13 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         if key.is_none() {
             return self.rare(unit, addresses, offset, &rule());
         }
-        // A rule with a short form cannot be simplified.
+        // A rule with a short form cannot be simplified. All formats say the same of an ordinary
+        // frame.
+        if let Some((short, registers)) = key.and_then(Key::of_frame) {
+            unit.push_short(start, offset, Some(short), || short.frame_rule());
+            let row = None;
+            return self.so_far.count(Lost { row, registers });
+        }
         let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
         self.so_far.count(lost);

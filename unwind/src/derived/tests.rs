@@ -174,3 +174,76 @@ fn rows_derived_during_a_walk_are_counted() {
     let rows = cache.derived(image.id(), SframeV3::TABLE).rows;
     assert_eq!(rows, 3);
 }
+
+/// Whether `rule` is an ordinary frame's. If so, `F` must say of it what [`Key::of_frame`] says.
+fn is_of_frame<F: Format>(rule: &Rule) -> bool {
+    let key = Key::of(rule);
+    let Some((short, registers)) = key.and_then(Key::of_frame) else {
+        return false;
+    };
+    let made = transcribe::<F>(rule);
+    assert_eq!(
+        (made.rule, Key::of(&made.rule)),
+        (short.frame_rule(), Some(short)),
+        "{rule}"
+    );
+    assert_eq!(
+        made.lost,
+        Lost {
+            row: None,
+            registers
+        },
+        "{rule}"
+    );
+    true
+}
+
+#[test]
+fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
+    let slot = Value::at_cfa(-16);
+    let values = [
+        Value::Unspecified,
+        Value::Same,
+        Value::Undefined,
+        slot,
+        Value::at_cfa(-2016),
+        Value::at_cfa(-2024),
+        Value::at_cfa(-12),
+        Value::reg(Reg::Rbp, 8),
+    ];
+    let offsets = [0, 8, 12, -8, 0x7fff, 0x8000, -0x8000, -0x8001, i32::MAX];
+    let kinds = [
+        RuleKind::Call,
+        RuleKind::Signal,
+        RuleKind::PtRegs,
+        RuleKind::Iret,
+        RuleKind::Outermost,
+    ];
+    let (mut usual, mut others) = (0, 0);
+    for base in [Reg::Rsp, Reg::Rbp, Reg::R10] {
+        for offset in offsets {
+            for kind in kinds {
+                let call = Rule {
+                    kind,
+                    ..Rule::call(Value::reg(base, offset))
+                };
+                let mut rules = vec![call];
+                for value in values {
+                    rules.push(Rule { ra: value, ..call });
+                    rules.push(Rule { sp: value, ..call });
+                    for reg in Reg::CALLEE_SAVED {
+                        rules.push(call.with_saved(reg, value));
+                        let both = call.with_saved(Reg::Rbp, slot);
+                        rules.push(both.with_saved(reg, value));
+                    }
+                }
+                for rule in &rules {
+                    let is = is_of_frame::<SframeV3>(rule);
+                    assert_eq!(is_of_frame::<OrcEntry>(rule), is);
+                    *(if is { &mut usual } else { &mut others }) += 1;
+                }
+            }
+        }
+    }
+    assert!(usual > 500 && others > 1000, "{usual} of {others}");
+}

@@ -189,9 +189,15 @@ impl<'a> CfaProgram<'a> {
     /// The next row. `None` at the end, or where the table is malformed.
     #[inline]
     pub(super) fn next_row(&mut self) -> Option<Complete> {
+        self.row_past(0)
+    }
+
+    /// The next row that ends behind `svma`.
+    #[inline]
+    pub(super) fn row_past(&mut self, svma: u64) -> Option<Complete> {
         match self.done {
             true => None,
-            false => self.advance(),
+            false => self.advance(svma),
         }
     }
 
@@ -209,8 +215,8 @@ impl<'a> CfaProgram<'a> {
         None
     }
 
-    /// Executes instructions until the current row is complete.
-    fn advance(&mut self) -> Option<Complete> {
+    /// Executes instructions until a row that ends behind `past` is complete.
+    fn advance(&mut self, past: u64) -> Option<Complete> {
         // Kept in registers while the common instructions run.
         let (mut bytes, mut short) = (self.input.slice(), self.state.short);
         while let Some(&opcode) = bytes.first() {
@@ -246,7 +252,7 @@ impl<'a> CfaProgram<'a> {
             self.start = to;
             self.row_offset = at;
             self.done = to >= self.range.end;
-            if to > complete.start {
+            if to > complete.start && to > past {
                 self.input = EndianSlice::new(bytes, LittleEndian);
                 self.state.short = short;
                 return Some(complete);

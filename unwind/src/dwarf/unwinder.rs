@@ -312,21 +312,20 @@ fn run_to(
     cache: &mut Cache,
 ) -> Option<UnitId> {
     program.begin(fde);
-    loop {
-        let row = program.next_row()?;
-        let addresses = row.start..row.end;
-        if addresses.contains(&part.svma) {
-            let mut unit = cache.begin_part(key, fde.range.clone(), part.first);
-            rows.row(
-                &mut unit,
-                addresses.clone(),
-                row.offset,
-                program.key(),
-                || program.rule(),
-            );
-            return Some(unit.finish_part(addresses));
-        }
+    let row = program.row_past(part.svma)?;
+    let addresses = row.start..row.end;
+    if !addresses.contains(&part.svma) {
+        return None;
     }
+    let mut unit = cache.begin_part(key, fde.range.clone(), part.first);
+    rows.row(
+        &mut unit,
+        addresses.clone(),
+        row.offset,
+        program.key(),
+        || program.rule(),
+    );
+    Some(unit.finish_part(addresses))
 }
 
 /// The table of this kind, if it is DWARF and the image has one.

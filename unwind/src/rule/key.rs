@@ -8,6 +8,7 @@ use crate::regs::Reg;
 pub(crate) const COLUMNS: usize = 8;
 pub(crate) const SP: usize = 6;
 pub(crate) const RA: usize = 7;
+const RBP_COLUMN: usize = 1;
 
 /// One byte per column: 0 is unspecified, 1 to `CODE_MAX` is the word at cfa - 8 * code.
 const UNSPECIFIED: u8 = 0;
@@ -188,6 +189,41 @@ impl Key {
             key.head |= BY_FRAME_POINTER;
         }
         Some(key)
+    }
+
+    /// The CFA, return address and rbp of an ordinary frame's rule, if the CFA is rsp or rbp plus an
+    /// offset of 16 bits and the return address is below it, and whether the rule has more: rows for
+    /// rbx or r12 to r15. rbp without a slot is `Same`.
+    #[inline]
+    pub(crate) fn of_frame(self) -> Option<(Key, bool)> {
+        let cfa = CfaCode(self.head & ((1 << KIND_SHIFT) - 1));
+        let is_usual = self.head >> KIND_SHIFT == RuleKind::Call as u64
+            && matches!(cfa.base(), Some(Reg::Rsp | Reg::Rbp))
+            && i16::try_from(cfa.offset()).is_ok();
+        let (ra, sp) = (self.codes.code(RA), self.codes.code(SP));
+        let rbp = match self.codes.code(RBP_COLUMN) {
+            UNSPECIFIED | SAME => SAME,
+            words @ 1..=CODE_MAX => words,
+            _ => return None,
+        };
+        if !is_usual || (ra, sp) != (1, UNSPECIFIED) {
+            return None;
+        }
+        let mut codes = Codes::NONE;
+        codes.put(RBP_COLUMN, rbp);
+        codes.put(RA, ra);
+        let says = |column: usize| !matches!(self.codes.code(column), UNSPECIFIED | SAME);
+        let more = [0, 2, 3, 4, 5].into_iter().any(says);
+        Some((Key { codes, ..self }, more))
+    }
+
+    /// The rule with this short form, which [`Key::of_frame`] made.
+    pub(crate) fn frame_rule(self) -> Rule {
+        let value = |column| self.codes.value(column).unwrap_or(Value::Unspecified);
+        let cfa = CfaCode(self.head & ((1 << KIND_SHIFT) - 1));
+        let cfa = cfa.base().map(|base| Value::reg(base, cfa.offset()));
+        let rule = Rule::call(cfa.unwrap_or(Value::Undefined));
+        rule.with_saved(Reg::Rbp, value(RBP_COLUMN))
     }
 
     /// Spreads the keys evenly over the numbers below `1 << bits`; not proof against input made to

@@ -221,8 +221,9 @@ impl Profile {
     }
 
     /// Checks that the CFA is a multiple of 8, as Linux requires. rsp and rbp are so aligned
-    /// wherever a return address can be, so this depends on the offset.
-    pub fn check_cfa(self, rule: &Rule, offset: u64) -> Result<(), Malformed> {
+    /// wherever a return address can be, so this depends on the CFA's offset. `at` returns the
+    /// offset of the row in its section.
+    pub fn check_cfa(self, rule: &Rule, at: impl FnOnce() -> u64) -> Result<(), Malformed> {
         let Value::Offset {
             base: Base::Reg(Reg::Rsp | Reg::Rbp),
             offset: cfa,
@@ -231,7 +232,7 @@ impl Profile {
             return Ok(());
         };
         if self.is_kernel() && cfa % 8 != 0 {
-            return Err(Malformed::new(offset, "the CFA is not aligned to 8"));
+            return Err(Malformed::new(at(), "the CFA is not aligned to 8"));
         }
         Ok(())
     }

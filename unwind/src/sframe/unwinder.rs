@@ -77,7 +77,11 @@ impl Sframe {
         let offset = fde.row_offset(svma);
         self.profile
             .check_rows(&table, &fde, offset, image.text())?;
-        find_row(&table, &fde, image, svma, cache)
+        let row = find_row(&table, &fde, image, svma, cache)?;
+        match *cache.rule(row) == NO_ROW {
+            true => Err(Reason::NoRow { pc: svma }),
+            false => Ok(row),
+        }
     }
 
     /// Checks the whole table as the profile requires; expensive checks run only once.
@@ -315,10 +319,7 @@ impl Finder for Sframe {
                 derived::find::<SframeV3>(image, svma, cache)
             }
         }?;
-        if *cache.rule(row) == NO_ROW {
-            return Err(Reason::NoRow { pc: svma });
-        }
-        let offset = cache.source(row).row_offset;
+        let offset = || cache.source(row).row_offset;
         self.profile.check_cfa(cache.rule(row), offset)?;
         Ok(row)
     }

@@ -178,15 +178,15 @@ fn linux_requires_a_cfa_that_is_a_multiple_of_eight() {
         for reg in [Reg::Rsp, Reg::Rbp] {
             let rule = Rule::call(Value::reg(reg, offset));
             for profile in LINUX {
-                assert_eq!(refused(profile.check_cfa(&rule, 3)), expected);
+                assert_eq!(refused(profile.check_cfa(&rule, || 3)), expected);
             }
-            assert_eq!(refused(Profile::Spec.check_cfa(&rule, 3)), None);
+            assert_eq!(refused(Profile::Spec.check_cfa(&rule, || 3)), None);
         }
         // The value of another register is unknown.
         let rule = Rule::call(Value::reg(Reg::R10, offset));
-        assert_eq!(refused(Profile::KernelV3.check_cfa(&rule, 3)), None);
+        assert_eq!(refused(Profile::KernelV3.check_cfa(&rule, || 3)), None);
     }
     let rule = Rule::call(Value::reg(Reg::Rsp, 1));
-    let error = Profile::KernelV3.check_cfa(&rule, 3);
+    let error = Profile::KernelV3.check_cfa(&rule, || 3);
     assert_eq!(error.map_err(|error| error.offset), Err(3));
 }
