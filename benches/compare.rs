@@ -178,7 +178,7 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
 fn record(scratch: &Scratch) -> Result<PathBuf, String> {
     let trace = scratch.join("trace.bin");
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    command.args(["record", "--engine", "emulator", "--at", "every:200", "-o"]);
+    command.args(["record", "--engine", "emulator", "--at", "every:2000", "-o"]);
     command.arg(&trace).args(["--", "/bin/sh", "-c", PROGRAM]);
     programs::run(&mut command)?;
     Ok(trace)
