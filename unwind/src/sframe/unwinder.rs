@@ -8,7 +8,7 @@ use super::read::{Order, Table};
 use super::row::SframeRow;
 use crate::address::Lookup;
 use crate::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
-use crate::derived::{self, NO_ROW, Tables};
+use crate::derived::{self, Tables};
 use crate::finder::Finder;
 use crate::image::{AddressSpace, Image, Mapping, Section, SectionKind};
 use crate::reason::Reason;
@@ -77,11 +77,7 @@ impl Sframe {
         let offset = fde.row_offset(svma);
         self.profile
             .check_rows(&table, &fde, offset, image.text())?;
-        let row = find_row(&table, &fde, image, svma, cache)?;
-        match *cache.rule(row) == NO_ROW {
-            true => Err(Reason::NoRow { pc: svma }),
-            false => Ok(row),
-        }
+        find_row(&table, &fde, image, svma, cache)
     }
 
     /// Checks the whole table as the profile requires; expensive checks run only once.

@@ -32,6 +32,41 @@ fn a_root_that_was_found_was_marked_whatever_the_table_can() {
     assert_eq!(marked.end, Reason::NotAtRoot.into());
 }
 
+/// A finder whose table marks roots only at one address.
+struct MarkedAt(Rows, u64);
+
+impl Finder for MarkedAt {
+    fn name(&self) -> &str {
+        "marked at"
+    }
+    fn carries(&self) -> RegMask {
+        RegMask::FRAME
+    }
+    fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
+        self.0.find(mapping, svma, cache)
+    }
+    fn marks_roots(&self, _: &AddressSpace, address: u64, _: &mut Cache) -> bool {
+        address == self.1
+    }
+}
+
+/// The second walk is hot, and its fast loop goes on to the end.
+#[test]
+fn the_table_of_the_last_frame_with_a_caller_says_whether_it_marks_roots() {
+    let words = [0, pc(0x1200), 0, pc(0x1300), 0, pc(0x5000)];
+    let (space, at) = (space(), start(pc(0x1100), STACK, STACK));
+    for (address, marks_roots) in [(0x1100, false), (0x11ff, false), (0x12ff, true)] {
+        let finder = MarkedAt(Rows::all(RSP16), pc(address));
+        let mut cache = Cache::new();
+        for _ in 0..2 {
+            let end = chain_in(&finder, &space, &at, &words, &mut cache).end;
+            let address = pc(0x5000);
+            assert_eq!(end.reason, Reason::NotText { address });
+            assert_eq!(end.marks_roots, marks_roots, "{address:#x}");
+        }
+    }
+}
+
 /// Only the return address popped by `pop rdi` is no longer on the stack; one read from it still
 /// is.
 #[test]
