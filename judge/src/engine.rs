@@ -101,26 +101,9 @@ impl Engine {
 
     /// Walks and records full provenance.
     pub fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
-        self.walk_in(stack, cache, Chain::default())
-    }
-
-    /// [`Engine::walk`], in the memory of an empty chain.
-    fn walk_in(&self, stack: &Stack<'_>, cache: &mut Cache, mut chain: Chain) -> Chain {
         match self {
             Engine::Table(finder) => {
-                let place = Place {
-                    space: stack.space,
-                    memory: stack.memory,
-                };
-                chain.end = walk(
-                    &**finder,
-                    &place,
-                    stack.start,
-                    &stack.limits,
-                    cache,
-                    &mut chain,
-                );
-                chain
+                walk_in(&**finder, stack, stack.memory, cache, Chain::default())
             }
             Engine::Other(unwinder) => unwinder.walk(stack, cache),
             Engine::Kernel(unwinder) => unwinder.walk(stack, cache),
@@ -144,6 +127,23 @@ impl Engine {
             }
         }
     }
+}
+
+/// A walk in the stack's `memory`, and in the memory of an empty chain.
+fn walk_in<F: Finder + ?Sized, M: Memory + ?Sized>(
+    finder: &F,
+    stack: &Stack<'_>,
+    memory: &M,
+    cache: &mut Cache,
+    mut chain: Chain,
+) -> Chain {
+    let place = Place {
+        space: stack.space,
+        memory,
+    };
+    let (start, limits) = (stack.start, &stack.limits);
+    chain.end = walk(finder, &place, start, limits, cache, &mut chain);
+    chain
 }
 
 fn start<M: Memory>(
@@ -250,7 +250,10 @@ impl Engine {
             Err(reason) => unsupported(reason),
             Ok(start) => {
                 let stack = stack_of(view, &start, &memory, setting);
-                let chain = self.walk_in(&stack, cache, room);
+                let chain = match self {
+                    Engine::Table(finder) => walk_in(&**finder, &stack, &memory, cache, room),
+                    _ => self.walk(&stack, cache),
+                };
                 judged(view, &stack, variant, chain, self.finder(), cache)
             }
         }

@@ -352,8 +352,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         if carries.0 == RegMask::FRAME.0 {
             self.restore(Reg::Rbp, hot.packed.slot(1), cfa);
         } else {
-            for (reg, words) in Reg::CALLEE_SAVED.into_iter().zip(hot.packed.slots()) {
-                self.restore(reg, words, cfa);
+            // By index: a list of the slots in memory would be read before it is written.
+            for (index, reg) in Reg::CALLEE_SAVED.iter().enumerate() {
+                self.restore(*reg, hot.packed.slot(index), cfa);
             }
         }
         self.frame.enter(CodeAddress::Return(ra), cfa, Some(slot));
