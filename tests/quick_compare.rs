@@ -11,7 +11,7 @@ use unwind_sim_judge::spec;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::view::{Filter, MemoryView};
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::start::{FakeVariant, Variant};
 
 const NAMES: [&str; 9] = [
     "dwarf",
@@ -86,18 +86,36 @@ fn a_confirmed_rule_has_no_contradiction() {
 
 #[test]
 fn outcomes_without_frames_compare_alike() {
-    let variants = [Vec::new(), vec![Variant::Hardware]];
+    let both = vec![Variant::Hardware, Variant::Fake(FakeVariant::V5_2)];
+    let variants = [Vec::new(), both];
     let views = [MemoryView::Cpu, MemoryView::Copy(256)];
+    // Also by another chain: from a table, from a scan, and from a table with a fallback.
+    let references = [
+        None,
+        Some("dwarf"),
+        Some("fp"),
+        Some("guess"),
+        Some("dwarf+fp"),
+    ];
+    let against = |reference: Option<&str>| match reference {
+        Some(name) => Against::Engine(spec::engine(name).expect("an unwinder")),
+        None => Against::Truth,
+    };
+    let settings = views.into_iter().zip(variants);
+    let cases: Vec<_> = settings
+        .flat_map(|setting| references.map(|reference| (setting.clone(), reference)))
+        .collect();
+    let mut wrong = [0; 5];
     for input in traces() {
-        for (view, variants) in views.into_iter().zip(variants.clone()) {
+        for (case, ((view, variants), reference)) in cases.iter().enumerate() {
             let run = Run {
                 engines: engines(),
-                variants,
+                variants: variants.clone(),
                 setting: Setting {
-                    view,
+                    view: *view,
                     ..Setting::default()
                 },
-                against: Against::Truth,
+                against: against(*reference),
                 group_by: GroupBy::Instruction,
             };
             let brief = run.compare(&input, &Filter::default()).expect("it is read");
@@ -111,7 +129,13 @@ fn outcomes_without_frames_compare_alike() {
                 Ok(())
             });
             done.expect("it is read");
-            assert_eq!(format!("{brief:#?}"), format!("{whole:#?}"));
+            assert_eq!(
+                format!("{brief:#?}"),
+                format!("{whole:#?}"),
+                "{reference:?}"
+            );
+            wrong[case % references.len()] += whole.groups.len();
         }
     }
+    assert!(wrong.iter().all(|&groups| groups > 20), "{wrong:?}");
 }

@@ -169,10 +169,10 @@ struct Walker<'r> {
 
 impl<'r> Walker<'r> {
     fn new(run: &'r Run, frames: Frames) -> Walker<'r> {
-        // Another chain than the truth is compared with the frames.
+        // What was recorded is compared with the frames.
         let frames = match run.against {
-            Against::Truth | Against::Proof(_) => frames,
-            _ => Frames::Kept,
+            Against::Truth | Against::Proof(_) | Against::Engine(_) => frames,
+            Against::Perf | Against::Kernel => Frames::Kept,
         };
         let columns = run.columns();
         Walker {
@@ -196,14 +196,24 @@ impl<'r> Walker<'r> {
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let cache = &mut self.caches[column.engine];
-            let mut outcome = match &mut desk {
-                Some(desk) => engine.verdict(desk, variant, setting, cache),
-                None => {
-                    let chain = std::mem::take(&mut self.chains[i]);
-                    engine.examine_in(view, variant, setting, cache, chain)
+            let counted = match (&mut desk, &run.against) {
+                (Some(desk), Against::Engine(other)) => {
+                    let other = (other, &mut self.reference);
+                    engine.verdict_against(other, desk, variant, setting, cache)
                 }
+                (Some(desk), _) => {
+                    let mut outcome = engine.verdict(desk, variant, setting, cache);
+                    run.judge(view, *column, &mut outcome, &mut self.reference);
+                    Some(outcome)
+                }
+                (None, _) => None,
             };
-            run.judge(view, *column, &mut outcome, &mut self.reference);
+            let outcome = counted.unwrap_or_else(|| {
+                let chain = std::mem::take(&mut self.chains[i]);
+                let mut outcome = engine.examine_in(view, variant, setting, cache, chain);
+                run.judge(view, *column, &mut outcome, &mut self.reference);
+                outcome
+            });
             take(view, i, &outcome)?;
             if !is_brief {
                 self.chains[i] = outcome.chain.emptied();

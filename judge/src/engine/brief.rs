@@ -1,11 +1,13 @@
 //! Outcomes without frames, for a comparison of many samples, which only counts.
 
 use super::{Engine, Judged, Outcome, Setting, from, sound, stack_of, unsupported};
+use crate::unjudged::Unjudged;
 use unwind_sim_recordings::view::{MemoryView, View};
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Chain, Link, Links};
+use unwind_sim_unwind::chain::{Chain, End, Link, Links};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::memory::Regions;
+use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::step::first_doubt;
 use unwind_sim_unwind::verdict::{Claim, Verdict, true_links};
@@ -28,12 +30,16 @@ pub struct Room {
     truth: Vec<Link>,
     /// The index of the first of these true frames.
     from: Option<usize>,
+    /// The walk that others are judged by.
+    reference: Links,
+    /// Its start, and why it ended.
+    reference_end: Option<(Variant, End)>,
 }
 
 impl<'a> Desk<'a> {
     /// A desk for the walks of this sample.
     pub fn new(view: &View<'a>, setting: &Setting, mut room: Room) -> Desk<'a> {
-        room.from = None;
+        (room.from, room.reference_end) = (None, None);
         let is_all = setting.view == MemoryView::Cpu && view.pristine.is_none();
         Desk {
             view: *view,
@@ -58,15 +64,76 @@ impl Engine {
         setting: &Setting,
         cache: &mut Cache,
     ) -> Outcome {
-        let view = desk.view;
+        match self.counted(&desk.view) {
+            Some(finder) => brief(finder, desk, variant, setting, cache),
+            None => self.examine(&desk.view, variant, setting, cache),
+        }
+    }
+
+    /// The verdict on the chain by that of `reference`, which is walked once for each sample and
+    /// start. The outcome's chain has no frames. `None` if the walk of either has more to it than
+    /// frames.
+    pub(crate) fn verdict_against(
+        &self,
+        (reference, reference_cache): (&Engine, &mut Cache),
+        desk: &mut Desk<'_>,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Option<Outcome> {
+        let (finder, other) = (self.counted(&desk.view)?, reference.counted(&desk.view)?);
+        let Desk {
+            view, seen, room, ..
+        } = desk;
+        let links = |finder, cache: &mut Cache, out: &mut Links| {
+            out.0.clear();
+            let start = view
+                .sample
+                .regs
+                .start(variant, setting.frame_pointer_kernel, seen);
+            let place = Place {
+                space: view.space,
+                memory: seen,
+            };
+            match start {
+                Ok(start) => walk(finder, &place, &start, &setting.limits, cache, out),
+                Err(reason) => reason.into(),
+            }
+        };
+        let known = room.reference_end.filter(|(of, _)| *of == variant);
+        let (_, other) = *room.reference_end.insert(
+            known.unwrap_or_else(|| (variant, links(other, reference_cache, &mut room.reference))),
+        );
+        let end = links(finder, cache, &mut room.found);
+        let claim = Claim {
+            frames: &room.found.0,
+            end: &end,
+            guessed: false,
+            refused: false,
+        };
+        let is_complete = other.reason == Reason::RootReached;
+        let (verdict, ground) = claim.judge(&room.reference.0, is_complete);
+        let why = Unjudged::ReferenceEnded(other.reason.code());
+        Some(Outcome {
+            chain: Chain::ended(end),
+            verdict,
+            ground,
+            unjudged: (verdict == Verdict::Unjudged).then_some(why),
+            from: from(view, variant),
+            diagnosis: None,
+        })
+    }
+
+    /// The finder, if nothing but the frames counts: the events of a fallback are counted, and a
+    /// kernel's chain is judged by its end too.
+    fn counted(&self, view: &View<'_>) -> Option<&dyn Finder> {
         match self {
-            // The events of a fallback are counted, and a kernel's chain is judged by its end too.
             Engine::Table(finder)
                 if finder.fallback().is_none() && view.sample.kernel.is_none() =>
             {
-                brief(&**finder, desk, variant, setting, cache)
+                Some(&**finder)
             }
-            _ => self.examine(&view, variant, setting, cache),
+            _ => None,
         }
     }
 }

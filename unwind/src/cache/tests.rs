@@ -218,7 +218,11 @@ fn rules_that_take_the_fast_path() {
     let pack = |rule: Rule| Key::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
     let parts = |rule| {
         let packed = pack(rule);
-        (packed.shape(), packed.cfa_offset(), packed.slots())
+        (
+            packed.shape(),
+            packed.cfa_offset(),
+            [0, 1, 2, 3, 4, 5].map(|index| packed.slot(index)),
+        )
     };
     assert_eq!(parts(rule(24)), (Shape::Rsp, 24, [0; 6]));
     assert_eq!(parts(rule(0x1fff8)), (Shape::Rsp, 0x1fff8, [0; 6]));

@@ -297,12 +297,6 @@ impl Packed {
     pub(crate) const fn slot(self, index: usize) -> u8 {
         (self.0 >> (16 + 8 * index)) as u8
     }
-
-    /// All slots, in the order of [`Reg::CALLEE_SAVED`].
-    #[inline]
-    pub(crate) fn slots(self) -> [u8; 6] {
-        core::array::from_fn(|index| self.slot(index))
-    }
 }
 
 impl Packed {
