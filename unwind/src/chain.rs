@@ -4,9 +4,9 @@
 //! ended. The sink decides what is kept: [`Addresses`] keeps only the pcs, [`Chain`] keeps the full
 //! provenance. Both see the same frames.
 //!
-//! A chain stores each row once, however many frames it found, and keeps its rows when it is emptied
-//! for the next walk. So a frame takes 56 bytes and 16 for each word read, and [`Chain::steps`]
-//! puts the parts together.
+//! A chain stores each row of a cache once, however many frames it found, and keeps its rows when it
+//! is emptied for the next walk. So a frame takes 56 bytes and 16 for each word read, and
+//! [`Chain::steps`] puts the parts together.
 
 mod rows;
 
@@ -128,7 +128,9 @@ pub enum Found {
     External,
 }
 
-/// Where a chain keeps a frame's row and words. Has a meaning only in the chain that made it.
+/// Where a chain keeps a frame's row and words. It means nothing in another chain, nor in this one
+/// after [`Chain::emptied`]: to take over a frame of another chain, pass its [`Step`] to
+/// [`Sink::frame`].
 #[derive(Clone, Copy, Debug)]
 pub struct ByRule {
     row: u32,
@@ -149,7 +151,7 @@ pub struct Frame {
     pub found: Found,
 }
 
-const _: () = assert!(size_of::<Frame>() == 56);
+const _: () = assert!(size_of::<Frame>() <= 56);
 
 /// Why a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -279,7 +281,8 @@ impl Sink for Links {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain {
-    /// The frames, innermost first.
+    /// The frames, innermost first. To use the chain again, empty it with [`Chain::emptied`], which
+    /// also frees the words of these frames.
     pub frames: Vec<Frame>,
     /// Why the walk ended.
     pub end: End,
@@ -311,23 +314,16 @@ impl Chain {
     }
 
     /// An empty chain with the memory of this one.
-    pub fn emptied(self) -> Chain {
-        let Chain {
-            mut frames,
-            mut events,
-            mut rows,
-            mut words,
-            ..
-        } = self;
-        frames.clear();
-        events.clear();
-        rows.start_anew();
-        words.clear();
+    pub fn emptied(mut self) -> Chain {
+        self.frames.clear();
+        self.events.clear();
+        self.rows.start_anew();
+        self.words.clear();
         Chain {
-            frames,
-            events,
-            rows,
-            words,
+            frames: self.frames,
+            events: self.events,
+            rows: self.rows,
+            words: self.words,
             ..Chain::default()
         }
     }
@@ -337,7 +333,9 @@ impl Chain {
         (0..self.frames.len()).map(|index| self.step(index))
     }
 
-    /// A frame with its rule, source and words. Panics if there is no such frame.
+    /// A frame with its rule, source and words. Panics if there is no such frame. If the frame was
+    /// made by another chain, what is said of its rule may be wrong, or it is
+    /// [`How::External`].
     pub fn step(&self, index: usize) -> Step<'_> {
         let Frame {
             pc,
@@ -348,9 +346,9 @@ impl Chain {
         let how = match found {
             Found::Start => How::Start,
             Found::SampledIp => How::SampledIp,
-            Found::Rule(by) => How::Rule {
-                row: self.rows.get(by.row),
-                words: &self.words[by.words()],
+            Found::Rule(by) => match (self.rows.get(by.row), self.words.get(by.words())) {
+                (Some(row), Some(words)) => How::Rule { row, words },
+                _ => How::External,
             },
             Found::Guess => How::Guess,
             Found::Branch { from, stitched } => How::Branch { from, stitched },

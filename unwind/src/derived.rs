@@ -1,10 +1,10 @@
 //! Derives rows of one format from another: SFrame and ORC from `.eh_frame`.
 //!
 //! Used for images without a table of that format. A derived row is not independent evidence: it
-//! only shows what the format *could* express. A [`Format`] encodes every rule into its own row and
-//! decodes it again, so no information survives that the format cannot express. A row that the
-//! format cannot hold is counted as a [`Loss`] and becomes "no row" ([`Reason::NotHeld`]), never a
-//! wrong row.
+//! only shows what the format *could* express. A [`Format`] encodes a rule into its own row and decodes
+//! it again, so no information survives that the format cannot express. Only ordinary frames are not
+//! encoded where a test shows that they come back ([`Format::HOLDS_FRAMES`]). A row that the format
+//! cannot hold is counted as a [`Loss`] and becomes "no row" ([`Reason::NotHeld`]), never a wrong row.
 //!
 //! The formats themselves are in `sframe::derived` and `orc::derived`.
 
@@ -58,6 +58,12 @@ pub trait Format {
 
     /// The maximum number of rows of a function.
     const ROWS_MAX: usize;
+
+    /// Whether the format holds every ordinary frame: a call whose CFA is rsp or rbp plus an offset
+    /// of 16 bits, with the return address at CFA - 8 and rbp unchanged or in a slot of the frame.
+    /// [`Format::transcribe`] then returns such a rule as it is, but for rbx and r12 to r15, which
+    /// are unspecified, and is not asked.
+    const HOLDS_FRAMES: bool = false;
 
     /// `rule` as expressed by the format, or the first part of it that the format cannot express.
     fn transcribe(rule: &Rule) -> Result<Rule, Loss>;
@@ -263,9 +269,10 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         if key.is_none() {
             return self.rare(unit, addresses, offset, &rule());
         }
-        // A rule with a short form cannot be simplified. All formats say the same of an ordinary
-        // frame.
-        if let Some((short, registers)) = key.and_then(Key::of_frame) {
+        // A rule with a short form cannot be simplified.
+        if F::HOLDS_FRAMES
+            && let Some((short, registers)) = key.and_then(Key::of_frame)
+        {
             unit.push_short(start, offset, Some(short), || short.frame_rule());
             let row = None;
             return self.so_far.count(Lost { row, registers });

@@ -61,7 +61,7 @@ pub enum Base {
 pub struct Expression {
     /// Offset of the first operation in its section, bytes.
     pub start: u32,
-    /// Length, bytes. A `u16` keeps [`Value`] at 12 bytes, and a chain holds many.
+    /// Length, bytes. A `u16` keeps [`Value`] at 12 bytes, and a cache holds many.
     pub len: u16,
     /// Whether the value is loaded from the resulting address (`DW_CFA_expression`) or is the
     /// result itself (`DW_CFA_val_expression` and `DW_CFA_def_cfa_expression`).

@@ -9,6 +9,10 @@ use core::fmt;
 /// With more rows than this, a chain does not keep them for the next walk (184 bytes each).
 const KEPT_MAX: usize = 1 << 12;
 
+/// A row is found within this many probes or stored once more. Input that makes rows collide costs
+/// this much time at most, whatever the number of rows.
+const PROBES_MAX: usize = 16;
+
 /// The row by which a frame was found: its rule and where it comes from.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a>(Of<'a>);
@@ -88,7 +92,7 @@ const UNKNOWN: Known = Known {
 pub(super) struct Rows {
     rows: Vec<Row>,
     /// The state of the cache whose rows are known.
-    version: Version,
+    version: Option<Version>,
     /// An open-addressing hash table by id, at most half full.
     known: Vec<Known>,
     /// 32 - log2 of its length.
@@ -100,14 +104,16 @@ pub(super) struct Rows {
 const KNOWN_MIN: usize = 1 << 5;
 
 impl Rows {
-    /// The row at `place`.
-    pub(super) fn get(&self, place: u32) -> RowRef<'_> {
-        RowRef::from(&self.rows[place as usize])
+    /// The row at `place`, if there is one.
+    pub(super) fn get(&self, place: u32) -> Option<RowRef<'_>> {
+        self.rows.get(place as usize).map(RowRef::from)
     }
 
     /// Makes ready for another walk, which is likely to find the same rows.
     pub(super) fn start_anew(&mut self) {
-        if self.rows.len() > KEPT_MAX || self.rows.len() > self.used {
+        if self.rows.len() > KEPT_MAX {
+            *self = Rows::default();
+        } else if self.rows.len() > self.used {
             self.rows.clear();
             self.forget();
         }
@@ -123,7 +129,9 @@ impl Rows {
     pub(super) fn place(&mut self, row: RowRef<'_>) -> u32 {
         match row.0 {
             Of::Cached(sources, id) => match self.known.get(self.home(id)) {
-                Some(known) if known.id == id && self.version == sources.version => known.place,
+                Some(known) if known.id == id && self.version == Some(sources.version) => {
+                    known.place
+                }
                 _ => self.find_or_add(sources, id),
             },
             Of::Own(row) => self.add_own(row),
@@ -136,10 +144,11 @@ impl Rows {
         (id.index().wrapping_mul(0x9e37_79b9) >> (self.shift & 31)) as usize
     }
 
-    /// The first index, in the order of probes, that has `id` or is free.
+    /// The first index, in the order of probes, that has `id` or is free; the first of all if none
+    /// near has.
     fn probe(&self, id: RowId) -> usize {
         let (mask, home) = (self.known.len() - 1, self.home(id));
-        let mut places = (0..self.known.len()).map(|i| (home + i) & mask);
+        let mut places = (0..PROBES_MAX).map(|i| (home + i) & mask);
         let fits = |&at: &usize| [id, RowId::NONE].contains(&self.known[at].id);
         places.find(fits).unwrap_or(home)
     }
@@ -156,9 +165,9 @@ impl Rows {
 
     #[inline(never)]
     fn find_or_add(&mut self, sources: &Sources<'_>, id: RowId) -> u32 {
-        if self.version != sources.version {
+        if self.version != Some(sources.version) {
             self.forget();
-            self.version = sources.version;
+            self.version = Some(sources.version);
         }
         if self.used * 2 >= self.known.len() {
             self.grow();
@@ -168,8 +177,8 @@ impl Rows {
             return self.known[at].place;
         }
         let place = self.add(RowRef::cached(sources, id).row());
+        self.used += usize::from(self.known[at].id == RowId::NONE);
         self.known[at] = Known { id, place };
-        self.used += 1;
         place
     }
 

@@ -200,12 +200,14 @@ fn is_of_frame<F: Format>(rule: &Rule) -> bool {
 
 #[test]
 fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
+    const { assert!(SframeV3::HOLDS_FRAMES && OrcEntry::HOLDS_FRAMES) };
     let slot = Value::at_cfa(-16);
     let values = [
         Value::Unspecified,
         Value::Same,
         Value::Undefined,
         slot,
+        Value::at_cfa(-8),
         Value::at_cfa(-2016),
         Value::at_cfa(-2024),
         Value::at_cfa(-12),

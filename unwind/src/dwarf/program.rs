@@ -252,7 +252,7 @@ impl<'a> CfaProgram<'a> {
             self.start = to;
             self.row_offset = at;
             self.done = to >= self.range.end;
-            if to > complete.start && to > past {
+            if to > complete.start && (to > past || self.done) {
                 self.input = EndianSlice::new(bytes, LittleEndian);
                 self.state.short = short;
                 return Some(complete);

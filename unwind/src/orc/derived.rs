@@ -23,6 +23,8 @@ impl Format for OrcEntry {
 
     const ROWS_MAX: usize = usize::MAX;
 
+    const HOLDS_FRAMES: bool = true;
+
     fn transcribe(rule: &Rule) -> Result<Rule, Loss> {
         Entry::transcribe(rule, Encoding::since_5_12(Layout::V7_1))
     }

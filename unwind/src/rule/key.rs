@@ -192,8 +192,8 @@ impl Key {
     }
 
     /// The CFA, return address and rbp of an ordinary frame's rule, if the CFA is rsp or rbp plus an
-    /// offset of 16 bits and the return address is below it, and whether the rule has more: rows for
-    /// rbx or r12 to r15. rbp without a slot is `Same`.
+    /// offset of 16 bits and the return address is below it, and whether the rule has more: values
+    /// for rbx or r12 to r15. rbp without a slot is `Same`.
     #[inline]
     pub(crate) fn of_frame(self) -> Option<(Key, bool)> {
         let cfa = CfaCode(self.head & ((1 << KIND_SHIFT) - 1));

@@ -36,6 +36,8 @@ impl Format for SframeV3 {
 
     const ROWS_MAX: usize = u16::MAX as usize;
 
+    const HOLDS_FRAMES: bool = true;
+
     fn transcribe(rule: &Rule) -> Result<Rule, Loss> {
         let row = SframeRow::from_rule(rule)?;
         let flex = !row.is_default();

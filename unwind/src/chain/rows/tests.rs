@@ -1,6 +1,6 @@
 //! A chain has the rows that the cache had when the frames were found.
 
-use super::KEPT_MAX;
+use super::{KEPT_MAX, PROBES_MAX};
 use crate::address::CodeAddress;
 use crate::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use crate::chain::{Chain, How, RowRef, Sink as _, Step};
@@ -200,4 +200,37 @@ fn too_many_rows_are_not_kept() {
         assert_eq!(chain.rows.rows.len(), count);
         assert_eq!(chain.emptied().rows.rows.len(), kept);
     }
+}
+
+/// More rows than probes at one place of the table: some are stored again, but none is mistaken.
+#[test]
+fn rows_whose_places_collide_are_not_mistaken_for_each_other() {
+    let (cache, ids) = cache_of(20_000);
+    let home = |id: RowId| id.index().wrapping_mul(0x9e37_79b9) >> 24;
+    let same = ids.iter().copied().filter(|&id| home(id) == home(ids[1]));
+    let same: Vec<RowId> = same.take(60).collect();
+    assert!(same.len() > 2 * PROBES_MAX);
+    let mut chain = Chain::default();
+    for _ in 0..3 {
+        for _ in 0..3 {
+            same.iter()
+                .for_each(|&id| push_cached(&mut chain, &cache, id));
+        }
+        let expected = [&same[..], &same, &same].concat();
+        let expected: Vec<Row> = expected.iter().map(|&id| row_of(&cache, id)).collect();
+        assert_eq!(rows_of(&chain), expected);
+        assert!(chain.rows.rows.len() <= 9 * same.len());
+        chain = chain.emptied();
+    }
+}
+
+#[test]
+fn a_frame_of_another_chain_has_no_rule_here() {
+    let (cache, ids) = cache_of(1);
+    let mut chain = Chain::default();
+    push_cached(&mut chain, &cache, ids[0]);
+    let mut other = Chain::default();
+    other.frames.clone_from(&chain.frames);
+    assert_eq!(other.step(0).how, How::External);
+    assert_ne!(other, chain);
 }
