@@ -215,9 +215,7 @@ impl<'r> Walker<'r> {
                 outcome
             });
             take(view, i, &outcome)?;
-            if !is_brief {
-                self.chains[i] = outcome.chain.emptied();
-            }
+            self.chains[i] = outcome.chain.emptied();
         }
         self.room = desk.map(Desk::into_room).unwrap_or_default();
         Ok(())

@@ -8,7 +8,7 @@ use unwind_sim_unwind::chain::{Chain, End, Link, Links};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::memory::Regions;
 use unwind_sim_unwind::reason::Reason;
-use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::step::first_doubt;
 use unwind_sim_unwind::verdict::{Claim, Verdict, true_links};
 use unwind_sim_unwind::walk::{Place, walk};
@@ -33,7 +33,7 @@ pub struct Room {
     /// The walk that others are judged by.
     reference: Links,
     /// Its start, and why it ended.
-    reference_end: Option<(Variant, End)>,
+    reference_end: Option<(Variant, Reason)>,
 }
 
 impl<'a> Desk<'a> {
@@ -47,6 +47,29 @@ impl<'a> Desk<'a> {
             all: (!is_all).then(|| sound(view).memory()),
             room,
         }
+    }
+
+    /// The start of a walk.
+    fn start(&self, variant: Variant, setting: &Setting) -> Result<Start, Reason> {
+        let regs = &self.view.sample.regs;
+        regs.start(variant, setting.frame_pointer_kernel, &self.seen)
+    }
+
+    /// Walks from `start` and puts the frames into `out`.
+    fn links(
+        &self,
+        finder: &dyn Finder,
+        start: &Start,
+        setting: &Setting,
+        cache: &mut Cache,
+        out: &mut Links,
+    ) -> End {
+        out.0.clear();
+        let place = Place {
+            space: self.view.space,
+            memory: &self.seen,
+        };
+        walk(finder, &place, start, &setting.limits, cache, out)
     }
 
     /// The room, for the next sample.
@@ -82,28 +105,21 @@ impl Engine {
         cache: &mut Cache,
     ) -> Option<Outcome> {
         let (finder, other) = (self.counted(&desk.view)?, reference.counted(&desk.view)?);
-        let Desk {
-            view, seen, room, ..
-        } = desk;
-        let links = |finder, cache: &mut Cache, out: &mut Links| {
-            out.0.clear();
-            let start = view
-                .sample
-                .regs
-                .start(variant, setting.frame_pointer_kernel, seen);
-            let place = Place {
-                space: view.space,
-                memory: seen,
-            };
-            match start {
-                Ok(start) => walk(finder, &place, &start, &setting.limits, cache, out),
-                Err(reason) => reason.into(),
+        let mut room = std::mem::take(&mut desk.room);
+        let start = desk.start(variant, setting);
+        let links = |finder, cache: &mut Cache, out: &mut Links| match &start {
+            Ok(start) => desk.links(finder, start, setting, cache, out),
+            Err(reason) => {
+                out.0.clear();
+                (*reason).into()
             }
         };
         let known = room.reference_end.filter(|(of, _)| *of == variant);
-        let (_, other) = *room.reference_end.insert(
-            known.unwrap_or_else(|| (variant, links(other, reference_cache, &mut room.reference))),
-        );
+        let (_, ended) = known.unwrap_or_else(|| {
+            let end = links(other, reference_cache, &mut room.reference);
+            (variant, end.reason)
+        });
+        room.reference_end = Some((variant, ended));
         let end = links(finder, cache, &mut room.found);
         let claim = Claim {
             frames: &room.found.0,
@@ -111,15 +127,16 @@ impl Engine {
             guessed: false,
             refused: false,
         };
-        let is_complete = other.reason == Reason::RootReached;
+        let is_complete = ended == Reason::RootReached;
         let (verdict, ground) = claim.judge(&room.reference.0, is_complete);
-        let why = Unjudged::ReferenceEnded(other.reason.code());
+        let why = Unjudged::ReferenceEnded(ended.code());
+        desk.room = room;
         Some(Outcome {
             chain: Chain::ended(end),
             verdict,
             ground,
             unjudged: (verdict == Verdict::Unjudged).then_some(why),
-            from: from(view, variant),
+            from: from(&desk.view, variant),
             diagnosis: None,
         })
     }
@@ -145,33 +162,19 @@ fn brief(
     setting: &Setting,
     cache: &mut Cache,
 ) -> Outcome {
+    let start = match desk.start(variant, setting) {
+        Ok(start) => start,
+        Err(reason) => return unsupported(reason),
+    };
+    let mut found = std::mem::take(&mut desk.room.found);
+    let end = desk.links(finder, &start, setting, cache, &mut found);
+    desk.room.found = found;
     let Desk {
         view,
         seen,
         all,
         room,
     } = desk;
-    let start = view
-        .sample
-        .regs
-        .start(variant, setting.frame_pointer_kernel, seen);
-    let start = match start {
-        Ok(start) => start,
-        Err(reason) => return unsupported(reason),
-    };
-    let place = Place {
-        space: view.space,
-        memory: seen,
-    };
-    room.found.0.clear();
-    let end = walk(
-        finder,
-        &place,
-        &start,
-        &setting.limits,
-        cache,
-        &mut room.found,
-    );
     let from = from(view, variant);
     if room.from != Some(from) {
         room.from = Some(from);

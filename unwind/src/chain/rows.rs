@@ -13,6 +13,9 @@ const KEPT_MAX: usize = 1 << 12;
 /// this much time at most, whatever the number of rows.
 const PROBES_MAX: usize = 16;
 
+/// The length of the table when the first row is added.
+const KNOWN_MIN: usize = 1 << 5;
+
 /// The row by which a frame was found: its rule and where it comes from.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a>(Of<'a>);
@@ -99,9 +102,6 @@ pub(super) struct Rows {
     shift: u32,
     used: usize,
 }
-
-/// The length of the table when the first row is added.
-const KNOWN_MIN: usize = 1 << 5;
 
 impl Rows {
     /// The row at `place`, if there is one.

@@ -14,20 +14,23 @@ fn rule(offset: i32) -> Rule {
     Rule::call(Value::reg(Reg::Rsp, offset))
 }
 
-fn add_unit(cache: &mut Cache, offset: u64, cfa: i32) -> UnitId {
-    let key = UnitKey {
+fn key(offset: u64) -> UnitKey {
+    UnitKey {
         table: TableKind::EhFrame,
         image: None,
         offset,
         block: 0,
-    };
+    }
+}
+
+fn add_unit(cache: &mut Cache, offset: u64, cfa: i32) -> UnitId {
     let (start, rule) = (0x10, rule(cfa));
     let row = NewRow {
         start,
         offset,
         rule,
     };
-    cache.add_unit(key, 0x10..0x40, [row], None)
+    cache.add_unit(key(offset), 0x10..0x40, [row], None)
 }
 
 /// A cache with `count` rows of different units.
@@ -101,6 +104,15 @@ fn rows_with_the_same_id_in_two_caches_are_two() {
     assert_eq!(rows_of(&chain), [of_second]);
 }
 
+/// A cache with a unit of one row, and a chain with a frame that this row found.
+fn found_once() -> (Cache, UnitId, RowId, Chain) {
+    let (mut cache, mut chain) = (Cache::new(), Chain::default());
+    let unit = add_unit(&mut cache, 5, 16);
+    let id = cache.find_row(unit, 0x10).expect("a row");
+    push_cached(&mut chain, &cache, id);
+    (cache, unit, id, chain)
+}
+
 /// The frames found before keep the row that they were found with.
 #[test]
 fn an_id_that_means_another_row_gives_that_row() {
@@ -119,12 +131,8 @@ fn an_id_that_means_another_row_gives_that_row() {
         },
     ];
     for (i, change) in changes.into_iter().enumerate() {
-        let mut cache = Cache::new();
-        let unit = add_unit(&mut cache, 5, 16);
-        let id = cache.find_row(unit, 0x10).expect("a row");
+        let (mut cache, unit, id, mut chain) = found_once();
         let before = row_of(&cache, id);
-        let mut chain = Chain::default();
-        push_cached(&mut chain, &cache, id);
         change(&mut cache, unit);
         push_cached(&mut chain, &cache, id);
         let after = row_of(&cache, id);
@@ -136,25 +144,15 @@ fn an_id_that_means_another_row_gives_that_row() {
 /// The end of a row depends on the rows of its unit.
 #[test]
 fn a_row_of_a_unit_that_was_added_again_gets_its_new_end() {
-    let mut cache = Cache::new();
-    let unit = add_unit(&mut cache, 5, 16);
-    let id = cache.find_row(unit, 0x10).expect("a row");
+    let (mut cache, unit, id, mut chain) = found_once();
     let before = row_of(&cache, id);
-    let mut chain = Chain::default();
-    push_cached(&mut chain, &cache, id);
-    let key = UnitKey {
-        table: TableKind::EhFrame,
-        image: None,
-        offset: 5,
-        block: 0,
-    };
     let row = |start| NewRow {
         start,
         offset: 5,
         rule: rule(24),
     };
     assert_eq!(
-        cache.add_unit(key, 0x10..0x40, [row(0x10), row(0x20)], None),
+        cache.add_unit(key(5), 0x10..0x40, [row(0x10), row(0x20)], None),
         unit
     );
     push_cached(&mut chain, &cache, id);
