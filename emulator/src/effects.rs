@@ -36,6 +36,19 @@ pub enum Stack {
     ToFramePointer,
 }
 
+impl Stack {
+    /// By how many bytes rsp moves; 0 if that is not known.
+    #[inline]
+    pub fn moves(self) -> i64 {
+        match self {
+            Stack::Push(_) => -8,
+            Stack::Pop(_) => 8,
+            Stack::Add(constant) => constant.into(),
+            Stack::ToFramePointer | Stack::Other => 0,
+        }
+    }
+}
+
 /// Memory that an instruction may write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Stores {

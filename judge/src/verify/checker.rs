@@ -317,11 +317,12 @@ impl<'a> Checker<'a> {
         for which in 0..self.finders.len() {
             let number = known.claims[which];
             let last = &self.judged[which];
-            let claim = self.code.claim(number);
-            let is_known =
-                self.elide && last.claim == number && self.changed & claim.depends() == 0;
-            match claim {
-                _ if is_known => {}
+            let same = last.claim == number && self.changed & known.depends_by[which] == 0;
+            if same && self.elide {
+                self.wrong |= u8::from(last.wrong != 0) << which;
+                continue;
+            }
+            match self.code.claim(number) {
                 Claim::Simple(simple) => {
                     let before = self.code.claim(last.claim);
                     let outcome = match (known.part_of[which], before) {
@@ -380,7 +381,7 @@ impl Observer for Checker<'_> {
     #[inline]
     fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) -> usize {
         match self.enter_block(core, block, operations, end) {
-            true => self.start_with_block(),
+            true => self.start_with_block(core),
             false => 0,
         }
     }

@@ -254,12 +254,6 @@ impl Simple {
     /// the same, too.
     pub(super) fn becomes(&self, next: &Simple, stack: Stack, writes: Parts) -> bool {
         let by_rsp = self.base == RSP_NUMBER;
-        let moved = match stack {
-            Stack::Push(_) => 8,
-            Stack::Pop(_) => -8,
-            Stack::Add(constant) => constant.wrapping_neg(),
-            Stack::ToFramePointer | Stack::Other => 0,
-        };
         let same_cfa = match stack {
             _ if self.ends_at_zero != next.ends_at_zero => false,
             Stack::ToFramePointer if by_rsp && next.base == RBP_NUMBER => {
@@ -268,7 +262,7 @@ impl Simple {
             _ if next.base != self.base => false,
             _ if by_rsp => {
                 let is_known = stack != Stack::Other || writes & RSP == 0;
-                is_known && self.offset.checked_add(moved) == Some(next.offset)
+                is_known && i64::from(self.offset) - stack.moves() == i64::from(next.offset)
             }
             _ => next.offset == self.offset && writes & PART_OF[self.base as usize] == 0,
         };

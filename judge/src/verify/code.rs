@@ -4,6 +4,9 @@
 
 mod runs;
 
+use runs::Ahead;
+pub(super) use runs::Head;
+
 use super::blocks::{Blocks, PlaceOf};
 use super::claim::{Claim, PART_OF, Parts, Wrong};
 use super::findings::Confirmed;
@@ -41,9 +44,11 @@ pub(super) struct Known {
     /// The length of the [run](Code::run) that starts with it plus 1; 0 if not computed.
     run: u8,
     pub(super) class: Insn,
+    /// What follows it in a run.
+    ahead: Ahead,
 }
 
-const _: () = assert!(size_of::<Known>() == 16);
+const _: () = assert!(size_of::<Known>() == 20);
 
 impl Known {
     /// An instruction that was not looked up.
@@ -54,6 +59,7 @@ impl Known {
         writes: 0,
         run: 0,
         class: Insn::Other,
+        ahead: Ahead::UNKNOWN,
     };
 
     /// The number of what it does with memory and rsp.
@@ -74,25 +80,6 @@ impl Known {
         }
     }
 }
-
-/// A block of code.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    /// The index of its first instruction in [`Code::instructions`].
-    start: u32,
-    /// The set of claims of the last instruction of the [run](Code::run) that begins there.
-    pub(super) end: u32,
-    /// The length of that run; 0 if it is not known, or is only one instruction.
-    pub(super) len: u8,
-    /// The index of the first operation of that run that stores or moves rsp, or of its end.
-    pub(super) wanted: u8,
-    /// The number of instructions before that operation.
-    pub(super) quiet: u8,
-    /// What the last instruction of the run writes.
-    pub(super) writes: u8,
-}
-
-const _: () = assert!(size_of::<Head>() == 12);
 
 /// What an instruction does with memory and rsp.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,7 +112,9 @@ pub(super) struct Set {
     /// By unwinder: an earlier unwinder whose claim includes this one's, and the bits of that
     /// claim's result that apply to this one.
     pub(super) part_of: [Option<(u8, Wrong)>; UNWINDERS_MAX],
-    /// What their outcomes depend on.
+    /// By unwinder: what its outcome depends on.
+    pub(super) depends_by: [Parts; UNWINDERS_MAX],
+    /// What all outcomes depend on.
     pub(super) depends: Parts,
     /// Whether a claim does not have the common shape. Then equal claims do not mean equal rows.
     pub(super) has_slow: bool,
@@ -373,16 +362,8 @@ impl Code {
         let start = self.instructions.len();
         grow_tight(&mut self.instructions, start + operations, Known::NOTHING);
         grow_tight(&mut self.findings, start + operations, NONE);
-        let head = Head {
-            start: start as u32,
-            end: NONE,
-            len: 0,
-            wanted: 0,
-            quiet: 0,
-            writes: 0,
-        };
         let at = self.heads.len() as u32;
-        push_tight(&mut self.heads, head);
+        push_tight(&mut self.heads, Head::at(start as u32));
         at
     }
 
@@ -481,11 +462,10 @@ impl Code {
         };
         let known = Known {
             claims,
-            repeat: NONE,
             writes: writes as u8,
-            run: 0,
             class,
             more,
+            ..Known::NOTHING
         };
         let place = tables.places.at(tables.space, insn.rip);
         self.addresses.insert(place, insn.rip);
@@ -526,10 +506,17 @@ impl Code {
                 Some((index as u8, this.part_of(other)?))
             });
         }
+        let mut numbers = [NONE; UNWINDERS_MAX];
+        let mut depends_by = [0; UNWINDERS_MAX];
+        for (which, claim) in used.iter().enumerate() {
+            numbers[which] = self.claims.number(*claim);
+            depends_by[which] = claim.depends();
+        }
         let set = Set {
-            claims: claims.map(|claim| self.claims.number(claim)),
+            claims: numbers,
             part_of,
-            depends: used.iter().fold(0, |all, claim| all | claim.depends()),
+            depends_by,
+            depends: depends_by.iter().fold(0, |all, depends| all | depends),
             has_slow: used.contains(&Claim::Slow),
             no_table: (0..)
                 .zip(used)

@@ -216,6 +216,12 @@ impl Outcome {
         self.count_high = (sum >> 32) as u16;
     }
 
+    /// Whether its values were remembered until its function was left.
+    #[inline]
+    fn is_remembered(&self) -> bool {
+        self.content == NONE
+    }
+
     fn count(&self) -> u64 {
         u64::from(self.count) + (u64::from(self.count_high) << 32)
     }
@@ -237,8 +243,7 @@ impl Findings {
         let (code, reg) = (found.code, found.reg);
         let key = (unwinder as u8, code, reg, site.place, site.address);
         if let Some(&id) = self.walks.get(&key) {
-            self.outcomes[id as usize].again();
-            self.departures.meet(id, site.activation, site.number);
+            self.count(id, (site.activation, site.number));
             return;
         }
         let mut last = NONE;
@@ -288,7 +293,9 @@ impl Findings {
             return false;
         };
         outcome.again();
-        self.departures.meet(id, activation, number);
+        if outcome.is_remembered() {
+            self.departures.meet(id, activation, number);
+        }
         outcome.what & BORNE_OUT != 0
     }
 
@@ -299,8 +306,11 @@ impl Findings {
         what: (RepeatKey, u32),
         outcomes: &[u32],
     ) -> Option<u32> {
-        let is_wrong = |id: u32| self.outcomes[id as usize].what & BORNE_OUT != 0;
-        self.repeats.add(first, what, outcomes, is_wrong)
+        let outcome = |id: u32| {
+            let outcome = &self.outcomes[id as usize];
+            (outcome.what & BORNE_OUT != 0, outcome.is_remembered())
+        };
+        self.repeats.add(first, what, outcomes, outcome)
     }
 
     /// Counts all outcomes of a repeat. Returns the number of contradictions, by unwinder.
@@ -310,9 +320,11 @@ impl Findings {
         id: u32,
         (activation, number): (Activation, u64),
     ) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let count = self.repeats.outcomes(id).len();
-        let met = (Outcomes::Repeat(id), count);
-        self.departures.meet_all(met, activation, number);
+        if self.repeats.is_remembered(id) {
+            let count = self.repeats.outcomes(id).len();
+            let met = (Outcomes::Repeat(id), count);
+            self.departures.meet_all(met, activation, number);
+        }
         self.repeats.count(id)
     }
 
@@ -351,7 +363,6 @@ impl Findings {
                 if let Some(confirmed) = confirmed {
                     confirmed.insert(known);
                 }
-                self.departures.meet(known, site.activation, site.number);
                 return is_wrong;
             }
             known = outcome.next;
@@ -371,8 +382,10 @@ impl Findings {
         *last = id;
         let place = (site.place, site.address);
         self.log.add(place, site.number, contradictions);
-        self.departures.learn(id, contradictions);
-        self.departures.meet(id, site.activation, site.number);
+        if content == NONE {
+            self.departures.learn(id, contradictions);
+            self.departures.meet(id, site.activation, site.number);
+        }
         is_wrong
     }
 

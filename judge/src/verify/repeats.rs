@@ -51,6 +51,8 @@ struct Repeat {
     len: u8,
     /// By wrong unwinder, how many of its outcomes are contradictions.
     contradictions: [u8; UNWINDERS],
+    /// Whether values of one of its outcomes are remembered until its function is left.
+    is_remembered: bool,
 }
 
 /// All of them.
@@ -75,15 +77,16 @@ impl Repeats {
         }
     }
 
-    /// Adds a repeat to those that begin with `first`, whose outcomes are those of `len` instructions;
-    /// `is_wrong` says whether an outcome is a contradiction. `None` if there are too many.
+    /// Adds a repeat to those that begin with `first`, whose outcomes are those of `len` instructions.
+    /// `outcome` says whether an outcome is a contradiction, and whether its values are remembered
+    /// until its function is left. `None` if there are too many.
     #[cold]
     pub(super) fn add(
         &mut self,
         first: &mut u32,
         (key, len): (Key, u32),
         outcomes: &[u32],
-        is_wrong: impl Fn(u32) -> bool,
+        outcome: impl Fn(u32) -> (bool, bool),
     ) -> Option<u32> {
         let (mut id, mut count) = (*first, 0);
         while let Some(repeat) = self.all.get(id as usize) {
@@ -94,9 +97,11 @@ impl Repeats {
             return None;
         }
         let each = key.unwinders().count().max(1);
-        let mut contradictions = [0; UNWINDERS];
-        for (outcome, at) in outcomes.iter().zip((0..each).cycle()) {
-            contradictions[at] += u8::from(is_wrong(*outcome));
+        let (mut contradictions, mut is_remembered) = ([0; UNWINDERS], false);
+        for (id, at) in outcomes.iter().zip((0..each).cycle()) {
+            let (is_wrong, remembered) = outcome(*id);
+            contradictions[at] += u8::from(is_wrong);
+            is_remembered |= remembered;
         }
         let id = self.all.len() as u32;
         let repeat = Repeat {
@@ -106,6 +111,7 @@ impl Repeats {
             next: *first,
             len,
             contradictions,
+            is_remembered,
         };
         push_tight(&mut self.all, repeat);
         reserve_tight(&mut self.outcomes, outcomes.len());
@@ -121,6 +127,13 @@ impl Repeats {
         repeat.count += 1;
         let contradictions = repeat.contradictions.map(u64::from);
         repeat.key.unwinders().zip(contradictions)
+    }
+
+    /// Whether values of one of its outcomes are remembered until its function is left.
+    #[inline]
+    pub(super) fn is_remembered(&self, id: u32) -> bool {
+        let repeat = self.all.get(id as usize);
+        repeat.is_some_and(|repeat| repeat.is_remembered)
     }
 
     /// The outcomes of one execution.
@@ -161,7 +174,8 @@ mod tests {
         let mut repeats = Repeats::default();
         let mut first = NONE;
         let mut add = |first: &mut u32, key, outcomes: &[u32]| {
-            repeats.add(first, (key, 2), outcomes, |outcome| outcome % 2 == 1)
+            let is = |outcome: u32| (outcome % 2 == 1, outcome == 3);
+            repeats.add(first, (key, 2), outcomes, is)
         };
         let id = add(&mut first, both, &[1, 2, 3, 5]).expect("room");
         let alone = add(&mut first, one, &[8, 9]).expect("room");
@@ -174,6 +188,8 @@ mod tests {
         assert_eq!(repeats.find(NONE, both, 2), None);
         assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
         assert_eq!(repeats.outcomes(alone), [8, 9]);
+        let remembered = [id, alone, NONE].map(|id| repeats.is_remembered(id));
+        assert_eq!(remembered, [true, false, false]);
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
         assert!(repeats.count(alone).eq([(1, 1)]));
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));

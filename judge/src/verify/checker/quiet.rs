@@ -30,6 +30,8 @@ pub(super) struct Run {
     last: u32,
     /// The number of the first one.
     number: u64,
+    /// By how much rsp may rise from the instruction that started last on without leaving a frame.
+    room: u64,
     /// The slot of a push that the shadow stack does not know of yet, because it may still fault; 0
     /// if there is none.
     pushed: u64,
@@ -49,6 +51,7 @@ impl Run {
         started: 0,
         last: 0,
         number: 0,
+        room: 0,
         pushed: 0,
         stopped: 0,
         repeat: NONE,
@@ -96,24 +99,34 @@ impl Checker<'_> {
         self.run.is_active()
     }
 
-    /// Starts the run at the start of the block that is entered, if it is known and its first
-    /// instruction has the last outcome. Returns the index of the first operation that stores or
-    /// moves rsp; all before it is counted as executed.
+    /// Starts the run at the start of the block that is entered, if it is known. Returns the index of
+    /// the first operation that stores or pushes; all before it is counted as executed.
     #[inline]
-    pub(super) fn start_with_block(&mut self) -> usize {
-        let Some((head, first)) = self.code.first_run() else {
+    pub(super) fn start_with_block(&mut self, core: &Core) -> usize {
+        let Some(head) = self.code.first_run() else {
             return 0;
         };
         let len = u32::from(head.len);
-        let is_same = first.claims == self.last_set && self.changed & self.depends == 0;
-        if !is_same || self.no_table != 0 || self.number + u64::from(len) > self.next_walk {
+        let room = self.tracker.limit().saturating_sub(core.state.gpr(4));
+        if self.number + u64::from(len) > self.next_walk || u64::from(head.rise) > room {
+            return 0;
+        }
+        if head.first != self.last_set || self.changed & self.depends != 0 {
+            if !self.judge(core, core.state.rip, head.first) || self.last_set != head.first {
+                return 0;
+            }
+            // The outcome is that of the first instruction.
+            self.changed = 0;
+        }
+        if self.no_table != 0 {
             return 0;
         }
         self.run.repeat = NONE;
         if self.wrong != 0 {
             let judged = &self.judged;
             let key = Key::new(self.wrong, |which| judged[which].wrong);
-            let find = |key| self.findings.repeats.find(first.repeat, key, len);
+            let first = self.code.first_repeat(&head);
+            let find = |key| self.findings.repeats.find(first, key, len);
             match key.and_then(find) {
                 Some(id) if self.code.can_repeat(id) => self.run.repeat = id,
                 _ => return 0,
@@ -205,6 +218,7 @@ impl Checker<'_> {
         }
         self.run.started += 1;
         self.run.last = insn.index;
+        self.run.room = self.tracker.limit().saturating_sub(core.state.gpr(4));
         if let Stores::At(operand) = stores {
             let address = operand.address(core);
             let end = address.wrapping_add(operand.size.into());
@@ -235,9 +249,8 @@ impl Checker<'_> {
                 }
                 is_plain
             }
-            Stack::Pop(_) => rsp.wrapping_add(8) <= self.tracker.limit(),
-            Stack::Add(constant) => {
-                rsp.wrapping_add_signed(constant.into()) <= self.tracker.limit()
+            Stack::Pop(_) | Stack::Add(_) => {
+                rsp.wrapping_add_signed(stack.moves()) <= self.tracker.limit()
             }
             Stack::ToFramePointer | Stack::Other => true,
         }
@@ -252,15 +265,15 @@ impl Checker<'_> {
         }
     }
 
-    /// The index of the next instruction of a run that stores or moves rsp, or of its end; 0 if there
-    /// is none. All before it is counted as executed.
+    /// The index of the next instruction of a run that stores, pushes, or may leave the frame, or of
+    /// its end; 0 if there is no run. All before it is counted as executed.
     #[inline(always)]
     pub(super) fn next_effect(&mut self, index: u32) -> usize {
         if !self.run.is_active() {
             return 0;
         }
         let most = self.run.len - self.run.started + 1;
-        let (last, count) = self.code.to_effect(index, most);
+        let (last, count) = self.code.quiet_from(index, most, self.run.room);
         self.run.started += count - 1;
         self.run.last = last;
         self.number += u64::from(count);

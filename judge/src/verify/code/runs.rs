@@ -1,10 +1,68 @@
 //! Finds the instructions of a block that have the outcome of the first one.
 
-use super::{Code, HOOK, Head, Known, NO_EFFECT};
+use super::{Code, Effect, HOOK, Known};
 use crate::verify::claim::{Claim, Parts, RSP};
 use crate::verify::numbered::NONE;
 use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_unwind::insn::Insn;
+
+/// A block of code.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::verify) struct Head {
+    /// The index of its first instruction in [`Code::instructions`].
+    pub(super) start: u32,
+    /// The set of claims of the first instruction of the [run](Code::run) that begins there.
+    pub(in crate::verify) first: u32,
+    /// That of its last instruction.
+    pub(in crate::verify) end: u32,
+    /// The length of that run; 0 if it is not known, or is only one instruction.
+    pub(in crate::verify) len: u8,
+    /// The index of the first operation of that run that stores or pushes, or of its end.
+    pub(in crate::verify) wanted: u8,
+    /// The number of instructions before that operation.
+    pub(in crate::verify) quiet: u8,
+    /// What the last instruction of the run writes.
+    pub(in crate::verify) writes: u8,
+    /// By how many bytes rsp rises at most before that operation.
+    pub(in crate::verify) rise: u16,
+}
+
+const _: () = assert!(size_of::<Head>() == 20);
+
+impl Head {
+    /// A block of which nothing is known.
+    pub(super) const fn at(start: u32) -> Head {
+        Head {
+            start,
+            first: NONE,
+            end: NONE,
+            len: 0,
+            wanted: 0,
+            quiet: 0,
+            writes: 0,
+            rise: 0,
+        }
+    }
+}
+
+/// The instructions from one on, up to the next one in its run that stores or pushes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ahead {
+    /// Their number; 0 if it is not known.
+    count: u8,
+    /// The index of the last one, counted from the first.
+    last: u8,
+    /// By how many bytes rsp rises at most.
+    rise: u16,
+}
+
+impl Ahead {
+    pub(super) const UNKNOWN: Ahead = Ahead {
+        count: 0,
+        last: 0,
+        rise: 0,
+    };
+}
 
 impl Code {
     /// The index of the instruction after that at `index`, in the current block. An instruction of
@@ -28,18 +86,57 @@ impl Code {
         }
     }
 
-    /// The instructions from that at `index` on, at most `most`, up to the next one that stores or
-    /// moves rsp: the index of the last one, and their number. They are in one [run](Code::run).
+    /// The instructions from that at `index` on, at most `most`, up to the next one that stores,
+    /// pushes, or raises rsp by more than `room` bytes above what it is now: the index of the last
+    /// one, and their number. They are in one [run](Code::run).
     #[inline]
-    pub(in crate::verify) fn to_effect(&self, index: u32, most: u32) -> (u32, u32) {
-        let (mut last, mut count) = (index, 1);
-        while count < most {
-            let next = self.next_index(last);
-            let known = self.instructions.get((self.met.current + next) as usize);
-            if known.is_none_or(|known| known.more != NO_EFFECT) {
-                break;
+    pub(in crate::verify) fn quiet_from(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
+        match self.known(index).map(|known| known.ahead) {
+            Some(Ahead { count, last, rise })
+                if count != 0 && u32::from(count) <= most && u64::from(rise) <= room =>
+            {
+                (index + u32::from(last), count.into())
             }
+            _ => self.find_quiet(index, most, room),
+        }
+    }
+
+    /// Like [`Code::quiet_from`], and notes what it finds if that does not depend on `most` or `room`.
+    #[inline(never)]
+    fn find_quiet(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
+        let moves = |known: &Known| self.effect(known.effect()).stack.moves();
+        let known = |at: u32| self.instructions.get((self.met.current + at) as usize);
+        let (mut last, mut count) = (index, 1);
+        let mut risen = known(index).map_or(0, moves);
+        let mut rise = risen.max(0);
+        let is_found = loop {
+            let next = self.next_index(last);
+            let Some(known) = known(next).filter(|_| next < self.met.operations) else {
+                break self.has_end();
+            };
+            let Effect { stores, stack } = self.effect(known.effect());
+            if known.claims == NONE || stores != Stores::Nothing || matches!(stack, Stack::Push(_))
+            {
+                break known.claims != NONE;
+            }
+            let higher = risen + stack.moves();
+            if count == most || u64::try_from(higher).is_ok_and(|higher| higher > room) {
+                break false;
+            }
+            risen = higher;
+            rise = rise.max(higher);
             (last, count) = (next, count + 1);
+        };
+        let numbers = (
+            u8::try_from(count),
+            u8::try_from(last - index),
+            u16::try_from(rise),
+        );
+        if (is_found || count == self.run(index))
+            && let (Ok(count), Ok(last), Ok(rise)) = numbers
+            && let Some(known) = self.known(index)
+        {
+            known.ahead = Ahead { count, last, rise };
         }
         (last, count)
     }
@@ -94,36 +191,48 @@ impl Code {
     /// The current block begins with a run of `len` instructions: the first one is at `index`, and
     /// `last` is the last one.
     fn note_first(&mut self, index: u32, len: u32, last: Option<Known>) {
-        let has_effect = |known: &Known| known.more != NO_EFFECT;
-        let at = (self.met.current + index) as usize;
-        let (wanted, quiet) = match self.instructions.get(at).is_none_or(has_effect) {
-            true => (0, 0),
-            false => {
-                let (last, count) = self.to_effect(index, len);
-                (last + 1, count)
-            }
+        let Some(&mut first) = self.known(index) else {
+            return;
         };
-        let numbers = [len, wanted, quiet].map(u8::try_from);
+        let Effect { stores, stack } = self.effect(first.effect());
+        let mut ahead = Ahead::UNKNOWN;
+        if stores == Stores::Nothing && !matches!(stack, Stack::Push(_)) {
+            self.quiet_from(index, len, u64::MAX);
+            ahead = self.known(index).map_or(ahead, |known| known.ahead);
+        }
+        let wanted = match ahead.count {
+            0 => 0,
+            _ => index + u32::from(ahead.last) + 1,
+        };
+        let numbers = [len, wanted, ahead.count.into()].map(u8::try_from);
         if let (Some(last), [Ok(len), Ok(wanted), Ok(quiet)]) = (last, numbers)
             && let Some(head) = self.heads.get_mut(self.met.head as usize)
         {
             *head = Head {
+                first: first.claims,
                 end: last.claims,
                 len,
                 wanted,
                 quiet,
                 writes: last.writes,
+                rise: ahead.rise,
                 ..*head
             };
         }
     }
 
-    /// The current block and its first instruction, if the run that begins there is known.
+    /// The current block, if the run that begins there is known.
     #[inline]
-    pub(in crate::verify) fn first_run(&self) -> Option<(Head, &Known)> {
+    pub(in crate::verify) fn first_run(&self) -> Option<Head> {
         let head = *self.heads.get(self.met.head as usize)?;
-        let first = self.instructions.get(head.start as usize)?;
-        (head.len > 0).then_some((head, first))
+        (head.len > 0).then_some(head)
+    }
+
+    /// The last repeat that begins with the first instruction of a block.
+    #[inline]
+    pub(in crate::verify) fn first_repeat(&self, head: &Head) -> u32 {
+        let first = self.instructions.get(head.start as usize);
+        first.map_or(NONE, |first| first.repeat)
     }
 
     /// Whether the last instruction of the current block has been executed.

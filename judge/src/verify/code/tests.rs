@@ -241,6 +241,7 @@ fn a_run_has_one_outcome() {
         let set = Set {
             claims: [all.code.claims.number(claim); UNWINDERS_MAX],
             part_of: [None; UNWINDERS_MAX],
+            depends_by: [claim.depends(); UNWINDERS_MAX],
             depends: claim.depends(),
             has_slow: false,
             no_table: 0,
@@ -362,6 +363,7 @@ fn a_run_of_two_instructions_is_found_when_both_have_been_executed() {
     let set = all.code.sets.number(Set {
         claims: [NONE; UNWINDERS_MAX],
         part_of: [None; UNWINDERS_MAX],
+        depends_by: [0; UNWINDERS_MAX],
         depends: 0,
         has_slow: false,
         no_table: 0,
@@ -403,7 +405,7 @@ fn what_is_known_is_measured() {
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
     // The instructions, room for eight block numbers, and for eight blocks.
-    assert_eq!(known, 100 * 16 + 8 * 4 + 8 * 12 + code.blocks.bytes());
+    assert_eq!(known, 100 * 20 + 8 * 4 + 8 * 20 + code.blocks.bytes());
     assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);
     for at in 0..100 {
@@ -421,6 +423,7 @@ fn what_is_known_is_measured() {
     let set = Set {
         claims: [0; UNWINDERS_MAX],
         part_of: [None; UNWINDERS_MAX],
+        depends_by: [0; UNWINDERS_MAX],
         depends: 0,
         has_slow: false,
         no_table: 0,

@@ -184,7 +184,7 @@ fn a_repeat_stands_for_its_outcomes() {
     let mut repeats = Repeats::default();
     let mut first = NONE;
     let outcomes: Vec<u32> = (0..48).collect();
-    let id = repeats.add(&mut first, (key, 48), &outcomes, |_| true);
+    let id = repeats.add(&mut first, (key, 48), &outcomes, |_| (true, true));
     let id = id.expect("the first one");
     for rounds in [1, 21, 22, 23, 32, 33, 100] {
         let [mut together, mut single] = [(); 2].map(|()| Departures::default());
