@@ -2,7 +2,7 @@
 
 use super::claim::{MISREAD, NOTHING, Wrong};
 use super::departures::{Activation, Departures, Outcomes};
-use super::log::Log;
+use super::log::{Entry, Log};
 use super::memory::list_bytes;
 use super::numbered::{NONE, UNWINDERS_MAX, grow_tight, push_tight};
 use super::places::PlaceId;
@@ -63,7 +63,6 @@ pub struct Finding {
 }
 
 /// Merges findings so that each is stored once.
-#[derive(Default)]
 struct Merged {
     all: Vec<Finding>,
     by_key: HashMap<Key, u32>,
@@ -73,6 +72,14 @@ struct Merged {
 type Key = (usize, Check, PlaceId, u64, Code, Reg);
 
 impl Merged {
+    /// None yet, with room for `count`.
+    fn with_room_for(count: usize) -> Merged {
+        Merged {
+            all: Vec::with_capacity(count),
+            by_key: HashMap::with_capacity(count),
+        }
+    }
+
     /// Adds a finding, or counts it if it is known.
     fn add(&mut self, finding: Finding) {
         let Finding {
@@ -95,7 +102,8 @@ impl Merged {
 
     /// All findings, by unwinder, check and address.
     fn finish(mut self) -> Vec<Finding> {
-        self.all.sort_by_key(|f| {
+        self.by_key = HashMap::new();
+        self.all.sort_by_cached_key(|f| {
             let place = (f.unwinder, f.check, f.address, f.place);
             (place, f.code.as_str(), f.reg as u8)
         });
@@ -437,8 +445,8 @@ impl Findings {
             lost: [0; UNWINDERS_MAX],
             target: [0; UNWINDERS_MAX],
         };
-        let mut merged = Merged::default();
-        let executed = self.executed();
+        let (executed, count) = self.executed();
+        let mut merged = Merged::with_room_for(count);
         for ((id, outcome), entry) in (0..).zip(&self.outcomes).zip(self.log.entries()) {
             let (unwinder, check) = (outcome.unwinder(), outcome.check());
             let is_target = self.departures.left(id) == outcome.count();
@@ -478,18 +486,37 @@ impl Findings {
         found
     }
 
-    /// What is wrong with the rows of executed instructions. If a call returns, the row at its
-    /// return address is one of them, and is itself to blame.
-    fn executed(&self) -> HashSet<(usize, PlaceId, u64, Code, Reg)> {
-        let all = self.outcomes.iter().zip(self.log.entries());
-        let all = all.filter(|(outcome, _)| outcome.check() == Check::Instruction);
-        let keys = all.flat_map(|(outcome, entry)| {
-            let (unwinder, place, address) = (outcome.unwinder(), entry.place, entry.address);
-            let found = entry.contradictions.into_iter();
-            found.map(move |c| (unwinder, place, address, own_code(&c), c.reg))
-        });
-        keys.collect()
+    /// What is wrong with the rows of executed instructions, as far as it is the same as what is wrong
+    /// behind a call, and the number of all contradictions. If a call returns, the row at its return
+    /// address is executed, and is itself to blame.
+    fn executed(&self) -> (HashSet<Own>, usize) {
+        let all = || self.outcomes.iter().zip(self.log.entries());
+        let (mut behind, mut count) = (HashSet::new(), 0);
+        for (outcome, entry) in all() {
+            count += entry.contradictions.len();
+            let own = own_codes(outcome, &entry);
+            behind.extend(own.filter_map(|(own, code)| (own.3 != code).then_some(own)));
+        }
+        let mut executed = HashSet::new();
+        if !behind.is_empty() {
+            let here = all().filter(|(outcome, _)| outcome.check() == Check::Instruction);
+            for (outcome, entry) in here {
+                let own = own_codes(outcome, &entry).map(|(own, _)| own);
+                executed.extend(own.filter(|own| behind.contains(own)));
+            }
+        }
+        (executed, count)
     }
+}
+
+/// A contradiction at one address with its [`own_code`].
+type Own = (usize, PlaceId, u64, Code, Reg);
+
+/// The contradictions of an outcome, each with its code.
+fn own_codes(outcome: &Outcome, entry: &Entry) -> impl Iterator<Item = (Own, Code)> {
+    let (unwinder, place, address) = (outcome.unwinder(), entry.place, entry.address);
+    let found = entry.contradictions.iter();
+    found.map(move |c| ((unwinder, place, address, own_code(c), c.reg), c.code))
 }
 
 /// The code of a contradiction if the row is to blame, not the address at which it was looked up.

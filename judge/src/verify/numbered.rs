@@ -14,6 +14,8 @@ pub(super) struct Numbered<T> {
     all: Vec<T>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// The number that was given last: often the next value is the same.
+    last: u32,
 }
 
 impl<T: Copy + Eq + Hash> Numbered<T> {
@@ -22,17 +24,28 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
             all: Vec::new(),
             ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            last: NONE,
         }
     }
 
     /// The number of `value`, which is added if it is new.
     pub(super) fn number(&mut self, value: T) -> u32 {
-        let Numbered { all, ids, hasher } = self;
+        let Numbered {
+            all,
+            ids,
+            hasher,
+            last,
+        } = self;
+        if all.get(*last as usize) == Some(&value) {
+            return *last;
+        }
         let hash = hasher.hash_one(value);
         if let Some(&id) = ids.find(hash, |&id| all[id as usize] == value) {
+            *last = id;
             return id;
         }
         let id = all.len() as u32;
+        *last = id;
         push_tight(all, value);
         ids.insert_unique(hash, id, |&id| hasher.hash_one(all[id as usize]));
         id

@@ -112,7 +112,7 @@ impl Checker<'_> {
             return 0;
         }
         if head.first != self.last_set || self.changed & self.depends != 0 {
-            if !self.judge(core, core.state.rip, head.first) || self.last_set != head.first {
+            if !self.judge(core, core.state.rip, head.first) {
                 return 0;
             }
             // The outcome is that of the first instruction.

@@ -49,11 +49,11 @@ impl Head {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ahead {
     /// Their number; 0 if it is not known.
-    count: u8,
+    pub(super) count: u8,
     /// The index of the last one, counted from the first.
-    last: u8,
+    pub(super) last: u8,
     /// By how many bytes rsp rises at most.
-    rise: u16,
+    pub(super) rise: u16,
 }
 
 impl Ahead {

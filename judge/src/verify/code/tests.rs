@@ -67,6 +67,18 @@ impl Fixture {
         is_known
     }
 
+    /// A set of no claims.
+    fn nothing_claimed(&mut self) -> u32 {
+        self.code.sets.number(Set {
+            claims: [NONE; UNWINDERS_MAX],
+            part_of: [None; UNWINDERS_MAX],
+            depends_by: [0; UNWINDERS_MAX],
+            depends: 0,
+            has_slow: false,
+            no_table: 0,
+        })
+    }
+
     /// Marks an instruction as looked up, with these claims.
     fn mark(&mut self, index: u32, claims: u32) {
         let known = self.code.known(index);
@@ -360,14 +372,7 @@ fn a_run_has_one_outcome() {
 #[test]
 fn a_run_of_two_instructions_is_found_when_both_have_been_executed() {
     let mut all = Fixture::new();
-    let set = all.code.sets.number(Set {
-        claims: [NONE; UNWINDERS_MAX],
-        part_of: [None; UNWINDERS_MAX],
-        depends_by: [0; UNWINDERS_MAX],
-        depends: 0,
-        has_slow: false,
-        no_table: 0,
-    });
+    let set = all.nothing_claimed();
     for first in [0, 1] {
         all.enter(block(first, 0), first as usize + 2);
         all.mark(first, set);
@@ -375,6 +380,50 @@ fn a_run_of_two_instructions_is_found_when_both_have_been_executed() {
         all.mark(first + 1, set);
         assert_eq!(all.code.run(first), 2);
     }
+}
+
+#[test]
+fn what_only_moves_rsp_is_quiet_while_it_stays_below_a_limit() {
+    let mut all = Fixture::new();
+    let plain = Known {
+        claims: all.nothing_claimed(),
+        ..Known::NOTHING
+    };
+    let effects = [
+        (Stack::Pop(0), Insn::Pop),
+        (Stack::Add(16), Insn::Other),
+        (Stack::Add(-32), Insn::Other),
+        (Stack::Push(0), Insn::Push),
+    ];
+    let [pop, add, sub, push] = effects.map(|(stack, class)| {
+        let stores = Stores::Nothing;
+        let more = all.code.effects.number(Effect { stores, stack });
+        Known {
+            more,
+            class,
+            ..plain
+        }
+    });
+    // rsp is at 0, 0, 8, 24, 24, -8 before them, and at 0 before the push.
+    let block_of = [plain, pop, add, plain, sub, pop, push, plain];
+    all.enter(block(0, 0), 8);
+    for (index, known) in (0..).zip(block_of) {
+        *all.code.known(index).expect("in the block") = known;
+    }
+    for noted in [false, true] {
+        let mut quiet = |index, most, room| all.code.quiet_from(index, most, room);
+        assert_eq!(quiet(0, 8, 7), (0, 1), "{noted}");
+        assert_eq!(quiet(0, 8, 23), (1, 2), "{noted}");
+        assert_eq!(quiet(0, 3, 24), (2, 3), "{noted}");
+        assert_eq!(quiet(1, 8, 23), (1, 1), "{noted}");
+        assert_eq!(quiet(0, 8, 24), (5, 6), "{noted}");
+        assert_eq!(quiet(1, 8, 24), (5, 5), "{noted}");
+        assert_eq!(quiet(4, 8, 0), (5, 2), "{noted}");
+        assert_eq!(quiet(6, 1, 0), (6, 1), "{noted}");
+    }
+    let noted = all.code.known(0).map(|known| known.ahead);
+    let (count, last, rise) = (6, 5, 24);
+    assert_eq!(noted, Some(Ahead { count, last, rise }));
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn runs_over_pushes_and_pops_count_what_their_instructions_would() {
 fn a_run_ends_before_a_frame_is_left() {
     // The code, and the distance from rsp to the CFA at its instructions.
     type Made<'a> = (&'a [u8], &'a [(u64, i32)]);
-    let functions: [Made<'_>; 5] = [
+    let functions: [Made<'_>; 8] = [
         // push rax; nop; call f
         (
             &[0x50, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff],
@@ -258,6 +258,21 @@ fn a_run_ends_before_a_frame_is_left() {
         (
             &[0x90, 0x48, 0x83, 0xc4, 8, 0x48, 0x83, 0xec, 8, 0xc3],
             &[(0, 8), (1, 8), (5, 0), (9, 8)],
+        ),
+        // nop; add rsp, 24; nop; sub rsp, 24; ret
+        (
+            &[0x90, 0x48, 0x83, 0xc4, 24, 0x90, 0x48, 0x83, 0xec, 24, 0xc3],
+            &[(0, 8), (5, -16), (10, 8)],
+        ),
+        // push rax; pop rax; pop rax; pop rcx; nop; push rcx; push rax; ret
+        (
+            &[0x50, 0x58, 0x58, 0x59, 0x90, 0x51, 0x50, 0xc3],
+            &[(0, 8), (1, 16), (2, 8), (3, 0), (4, -8), (6, 0), (7, 8)],
+        ),
+        // mov eax, eax; jmp 4; pop rax; pop rcx; nop; push rcx; push rax; ret
+        (
+            &[0x89, 0xc0, 0xeb, 0, 0x58, 0x59, 0x90, 0x51, 0x50, 0xc3],
+            &[(0, 8), (5, 0), (6, -8), (8, 0), (9, 8)],
         ),
         // nop; nop; jmp 4; nop; nop; ret
         (
