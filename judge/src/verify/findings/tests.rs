@@ -256,3 +256,44 @@ fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
     assert_eq!(findings.outcomes[number as usize].count(), 2);
     assert!(met.contains(number) && !met.contains(number + 1));
 }
+
+/// A function leaves as its row says each time the row was met: alone, in a repeat, and in a walk.
+#[test]
+fn what_a_function_leaves_by_is_found_however_it_was_counted() {
+    let here = (Some(5), 7);
+    let first = (0, Check::Instruction);
+    let found = [contradiction()];
+    let met_in = |times: u64| Site {
+        activation: Some(5),
+        ..site(times)
+    };
+    let leave = |findings: &mut Findings| {
+        let after = Cpu {
+            rsp: found[0].given.expect("it gave a value"),
+            ..Cpu::default()
+        };
+        findings.leave(Some(5), &after);
+    };
+    let mut findings = Findings::new();
+    findings.add((&mut NONE.clone(), None), 1, first, met_in(0), &found);
+    leave(&mut findings);
+    assert!(findings.count(0, here));
+    leave(&mut findings);
+    let key = RepeatKey::new(1, |_| 1).expect("one unwinder");
+    let repeat = findings.add_repeat(&mut NONE.clone(), (key, 2), &[0, 0]);
+    assert_eq!(
+        findings
+            .count_repeat(repeat.expect("room"), here)
+            .collect::<Vec<_>>(),
+        [(0, 2)]
+    );
+    leave(&mut findings);
+    for number in [8, 9] {
+        findings.walked(0, met_in(number), &found[0]);
+        leave(&mut findings);
+    }
+    assert_eq!([0, 1].map(|id| findings.departures.left(id)), [4, 2]);
+    let all = findings.finish();
+    assert_eq!(all.target[0], 4);
+    assert!(all.all.iter().all(|f| f.code == Code::RowOfTarget));
+}
