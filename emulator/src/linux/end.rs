@@ -8,7 +8,7 @@ use super::locks::Holder;
 use super::observer::Event;
 use super::outcome::Outcome;
 use super::process::Ended;
-use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT};
+use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT, SIGNALS};
 use super::task::Task;
 use super::threads::For;
 use super::usage::Usage;
@@ -172,8 +172,10 @@ impl Kernel {
         let action = *signals.action(SIGCHLD);
         let (code, status) = news.code();
         let has_ended = matches!(code, CLD_EXITED | CLD_KILLED);
+        // `clone` takes any number up to 255; one that is no signal is not sent
+        // (`do_notify_parent` in Linux 6.12).
         let signal = if has_ended { exit_signal } else { SIGCHLD };
-        if signal != 0 && (has_ended || action.flags & SA_NOCLDSTOP == 0) {
+        if (1..=SIGNALS).contains(&signal) && (has_ended || action.flags & SA_NOCLDSTOP == 0) {
             signals.send(Info::of_child(signal, code, news.number, uid, status));
         }
         has_ended && exit_signal != SIGCHLD

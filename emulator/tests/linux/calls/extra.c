@@ -157,11 +157,11 @@ static void privileges(void) {
     V(SYS(capset, &header, sets));
     V(header.pid = 1, SYS(capset, &header, sets));
     EACH_CLOSED(fd, T(syncfs, fd));
-    CHILD(int parameter = 0; V(SYS(sched_getscheduler, 0)); V(SYS(sched_setscheduler, 0, 3, &parameter)); V(SYS(sched_getscheduler, 0));
+    CHILD(int parameter = 0; SYS(setpriority, 0, 0, 19); V(SYS(sched_getscheduler, 0)); V(SYS(sched_setscheduler, 0, 3, &parameter)); V(SYS(sched_getscheduler, 0));
           HIDE(ATTR); V(SYS(sched_getattr, 0, out.bytes, 48, 0));
           V(SYS(sched_getattr, 0, out.bytes, 47, 0)); V(SYS(sched_getattr, 0, out.bytes, 5000, 0)); V(SYS(sched_getattr, 0, out.bytes, 48, 1));
           V(SYS(sched_getattr, -1, out.bytes, 48, 0)); V(SYS(sched_getattr, 99999, out.bytes, 48, 0)); V(SYS(sched_getattr, 0, 0, 48, 0));
-          struct { unsigned size, policy; word flags; int nice; unsigned priority; word rest[3]; } attr = { 48, 0, 0, 5, 0, { 0 } };
+          struct { unsigned size, policy; word flags; int nice; unsigned priority; word rest[3]; } attr = { 48, 0, 0, 19, 0, { 0 } };
           V(SYS(sched_setattr, 0, &attr, 0)); V(SYS(getpriority, 0, 0)); V(SYS(sched_getscheduler, 0));
           V(SYS(sched_setattr, 0, &attr, 1)); V(SYS(sched_setattr, -1, &attr, 0)); V(SYS(sched_setattr, 99999, &attr, 0)); V(SYS(sched_setattr, 0, 0, 0));
           attr.policy = 99; V(SYS(sched_setattr, 0, &attr, 0)); attr.policy = 0, attr.priority = 1; V(SYS(sched_setattr, 0, &attr, 0));
@@ -174,8 +174,9 @@ static void count(int signal) { ran += signal; }
 
 static void children(void) {
     on_signal(10, count, SA_RESTART, 0); on_signal(17, count, SA_RESTART, 0);
-    int signals[] = { 17, 10, 0 };
-    for (int i = 0; i < 3; i++) {
+    // The last two are no signals.
+    int signals[] = { 17, 10, 0, 65, 255 };
+    for (int i = 0; i < 5; i++) {
         ran = 0;
         flush();
         long pid = SYS(clone, signals[i], 0, 0, 0, 0);
