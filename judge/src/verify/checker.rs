@@ -499,6 +499,7 @@ impl Checker<'_> {
         }
         let frames = self.tracker.frames();
         let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
+        let top = (top, self.tracker.in_doubt());
         let function = self.activation(frames.len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
         let after = core.state.cpu_at(next);
@@ -512,7 +513,8 @@ impl Checker<'_> {
             &mut world,
         );
         let frames = self.tracker.frames();
-        if top != frames.last().map(|held| (frames.len(), held.slot, held.pc)) {
+        let now = frames.last().map(|held| (frames.len(), held.slot, held.pc));
+        if top != (now, self.tracker.in_doubt()) {
             self.changed = claim::ALL;
         }
         let stats = self.tracker.stats();

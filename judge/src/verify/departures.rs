@@ -26,7 +26,7 @@ const TO_JUMP_MAX: u64 = 64;
 pub(super) enum Outcomes {
     /// One, by its number.
     One(u32),
-    /// Those of a repeat.
+    /// Those of a repeat whose values are remembered.
     Repeat(u32),
 }
 
@@ -151,15 +151,7 @@ impl Departures {
             left,
             ..
         } = self;
-        let mut meet = |outcome: u32| {
-            let known = given.get(&outcome);
-            if known.is_some_and(|g| g.iter().all(|&(reg, given)| value(reg) == Some(given))) {
-                given.remove(&outcome);
-                left.insert(outcome, 1);
-            } else if let Some(count) = left.get_mut(&outcome) {
-                *count += 1;
-            }
-        };
+        let mut met = Vec::new();
         let ends = seen.iter().skip(1).map(|next| next.start);
         let ends: Vec<u64> = ends.chain([remembered.end]).collect();
         let mut ends = ends.into_iter();
@@ -174,14 +166,25 @@ impl Departures {
                 return true;
             }
             match seen.outcomes {
-                Outcomes::One(outcome) => meet(outcome),
+                Outcomes::One(outcome) => met.push(outcome),
                 Outcomes::Repeat(id) => {
                     let all = repeats.outcomes(id).iter().copied();
-                    all.skip(forgotten as usize).for_each(&mut meet);
+                    let remembered =
+                        all.filter(|id| given.contains_key(id) || left.contains_key(id));
+                    met.extend(remembered.skip(forgotten as usize));
                 }
             }
             false
         });
+        for outcome in met {
+            let known = given.get(&outcome);
+            if known.is_some_and(|g| g.iter().all(|&(reg, given)| value(reg) == Some(given))) {
+                given.remove(&outcome);
+                left.insert(outcome, 1);
+            } else if let Some(count) = left.get_mut(&outcome) {
+                *count += 1;
+            }
+        }
     }
 
     /// How often the function of an outcome then left as its row says.

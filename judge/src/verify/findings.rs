@@ -224,7 +224,7 @@ impl Outcome {
         self.count_high = (sum >> 32) as u16;
     }
 
-    /// Whether its values were remembered until its function was left.
+    /// Whether its values are remembered until its function is left.
     #[inline]
     fn is_remembered(&self) -> bool {
         self.content == NONE
@@ -328,8 +328,8 @@ impl Findings {
         id: u32,
         (activation, number): (Activation, u64),
     ) -> impl Iterator<Item = (usize, u64)> + use<> {
-        if self.repeats.is_remembered(id) {
-            let count = self.repeats.outcomes(id).len();
+        let count = self.repeats.remembered(id);
+        if count != 0 {
             let met = (Outcomes::Repeat(id), count);
             self.departures.meet_all(met, activation, number);
         }
@@ -486,9 +486,9 @@ impl Findings {
         found
     }
 
-    /// What is wrong with the rows of executed instructions, as far as it is the same as what is wrong
-    /// behind a call, and the number of all contradictions. If a call returns, the row at its return
-    /// address is executed, and is itself to blame.
+    /// What is wrong at executed instructions and is also found behind a call, and the number of all
+    /// contradictions. If a call returns, the row at its return address is executed, and is itself to
+    /// blame.
     fn executed(&self) -> (HashSet<Own>, usize) {
         let all = || self.outcomes.iter().zip(self.log.entries());
         let (mut behind, mut count) = (HashSet::new(), 0);

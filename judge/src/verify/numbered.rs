@@ -40,15 +40,16 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
             return *last;
         }
         let hash = hasher.hash_one(value);
-        if let Some(&id) = ids.find(hash, |&id| all[id as usize] == value) {
-            *last = id;
-            return id;
-        }
-        let id = all.len() as u32;
-        *last = id;
-        push_tight(all, value);
-        ids.insert_unique(hash, id, |&id| hasher.hash_one(all[id as usize]));
-        id
+        *last = match ids.find(hash, |&id| all[id as usize] == value) {
+            Some(&id) => id,
+            None => {
+                let id = all.len() as u32;
+                push_tight(all, value);
+                ids.insert_unique(hash, id, |&id| hasher.hash_one(all[id as usize]));
+                id
+            }
+        };
+        *last
     }
 
     #[inline(always)]

@@ -51,8 +51,8 @@ struct Repeat {
     len: u8,
     /// By wrong unwinder, how many of its outcomes are contradictions.
     contradictions: [u8; UNWINDERS],
-    /// Whether values of one of its outcomes are remembered until its function is left.
-    is_remembered: bool,
+    /// The number of its outcomes whose values are remembered until their function is left.
+    remembered: u16,
 }
 
 /// All of them.
@@ -97,11 +97,11 @@ impl Repeats {
             return None;
         }
         let each = key.unwinders().count().max(1);
-        let (mut contradictions, mut is_remembered) = ([0; UNWINDERS], false);
+        let (mut contradictions, mut remembered) = ([0; UNWINDERS], 0);
         for (id, at) in outcomes.iter().zip((0..each).cycle()) {
-            let (is_wrong, remembered) = outcome(*id);
+            let (is_wrong, is_remembered) = outcome(*id);
             contradictions[at] += u8::from(is_wrong);
-            is_remembered |= remembered;
+            remembered += u16::from(is_remembered);
         }
         let id = self.all.len() as u32;
         let repeat = Repeat {
@@ -111,7 +111,7 @@ impl Repeats {
             next: *first,
             len,
             contradictions,
-            is_remembered,
+            remembered,
         };
         push_tight(&mut self.all, repeat);
         reserve_tight(&mut self.outcomes, outcomes.len());
@@ -129,11 +129,11 @@ impl Repeats {
         repeat.key.unwinders().zip(contradictions)
     }
 
-    /// Whether values of one of its outcomes are remembered until its function is left.
+    /// The number of its outcomes whose values are remembered until their function is left.
     #[inline]
-    pub(super) fn is_remembered(&self, id: u32) -> bool {
+    pub(super) fn remembered(&self, id: u32) -> usize {
         let repeat = self.all.get(id as usize);
-        repeat.is_some_and(|repeat| repeat.is_remembered)
+        repeat.map_or(0, |repeat| repeat.remembered.into())
     }
 
     /// The outcomes of one execution.
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(repeats.find(NONE, both, 2), None);
         assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
         assert_eq!(repeats.outcomes(alone), [8, 9]);
-        let remembered = [id, alone, NONE].map(|id| repeats.is_remembered(id));
-        assert_eq!(remembered, [true, false, false]);
+        let remembered = [id, alone, NONE].map(|id| repeats.remembered(id));
+        assert_eq!(remembered, [1, 0, 0]);
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
         assert!(repeats.count(alone).eq([(1, 1)]));
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));

@@ -1,8 +1,8 @@
 //! Runs of instructions that have the outcome of the first one: the claims are the same, or say what
 //! the instruction before does with the stack, as after `push %rbx` or `sub $24, %rsp`.
 //!
-//! What a run may be is known before it is executed ([`Code::run`]), except where it stores or moves
-//! rsp. Its instructions are counted together, after the last one that was executed.
+//! What a run may be is known before it is executed ([`Code::run`]), except where it stores, pushes, or
+//! may leave the frame. Its instructions are counted together, after the last one that was executed.
 //!
 //! [`Code::run`]: crate::verify::code::Code::run
 
@@ -30,7 +30,8 @@ pub(super) struct Run {
     last: u32,
     /// The number of the first one.
     number: u64,
-    /// By how much rsp may rise from the instruction that started last on without leaving a frame.
+    /// By how much rsp may rise from the instruction that was asked about last, without leaving a
+    /// frame.
     room: u64,
     /// The slot of a push that the shadow stack does not know of yet, because it may still fault; 0
     /// if there is none.
@@ -108,7 +109,7 @@ impl Checker<'_> {
         };
         let len = u32::from(head.len);
         let room = self.tracker.limit().saturating_sub(core.state.gpr(4));
-        if self.number + u64::from(len) > self.next_walk || u64::from(head.rise) > room {
+        if self.number + u64::from(len) > self.next_walk || u64::from(head.ahead.rise) > room {
             return 0;
         }
         if head.first != self.last_set || self.changed & self.depends != 0 {
@@ -133,13 +134,13 @@ impl Checker<'_> {
             }
         }
         self.run.len = len;
-        self.run.started = head.quiet.into();
-        self.run.last = u32::from(head.wanted).saturating_sub(1);
+        self.run.started = head.ahead.count.into();
+        self.run.last = head.wanted().saturating_sub(1);
         self.run.number = self.number;
         self.run.block = Some(head);
-        self.number += u64::from(head.quiet);
+        self.number += u64::from(head.ahead.count);
         self.changed = 0;
-        head.wanted.into()
+        head.wanted() as usize
     }
 
     /// The repeat of `len` instructions with these wrong outcomes, if it can be counted; [`NONE`]
@@ -297,7 +298,9 @@ impl Checker<'_> {
     #[cold]
     pub(super) fn executed(&mut self) {
         self.number += 1;
-        self.run.pushed = std::mem::take(&mut self.run.stopped);
+        if self.run.stopped != 0 {
+            self.run.pushed = std::mem::take(&mut self.run.stopped);
+        }
     }
 
     /// Counts what has been executed of a run, if there is one, and ends it.

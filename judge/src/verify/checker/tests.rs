@@ -17,6 +17,7 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 
 mod calls;
+mod edges;
 mod process;
 mod quiet;
 mod slots;

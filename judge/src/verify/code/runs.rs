@@ -9,7 +9,7 @@ use unwind_sim_unwind::insn::Insn;
 /// A block of code.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::verify) struct Head {
-    /// The index of its first instruction in [`Code::instructions`].
+    /// The index of its first operation in [`Code::instructions`].
     pub(super) start: u32,
     /// The set of claims of the first instruction of the [run](Code::run) that begins there.
     pub(in crate::verify) first: u32,
@@ -17,14 +17,12 @@ pub(in crate::verify) struct Head {
     pub(in crate::verify) end: u32,
     /// The length of that run; 0 if it is not known, or is only one instruction.
     pub(in crate::verify) len: u8,
-    /// The index of the first operation of that run that stores or pushes, or of its end.
-    pub(in crate::verify) wanted: u8,
-    /// The number of instructions before that operation.
-    pub(in crate::verify) quiet: u8,
+    /// The index in the block of its first instruction, which may have two operations.
+    index: u8,
     /// What the last instruction of the run writes.
     pub(in crate::verify) writes: u8,
-    /// By how many bytes rsp rises at most before that operation.
-    pub(in crate::verify) rise: u16,
+    /// Those that come before the first one that stores or pushes.
+    pub(in crate::verify) ahead: Ahead,
 }
 
 const _: () = assert!(size_of::<Head>() == 20);
@@ -37,23 +35,32 @@ impl Head {
             first: NONE,
             end: NONE,
             len: 0,
-            wanted: 0,
-            quiet: 0,
+            index: 0,
             writes: 0,
-            rise: 0,
+            ahead: Ahead::UNKNOWN,
+        }
+    }
+
+    /// The index in the block of the first operation of the run that stores or pushes, or of the
+    /// run's end; 0 if that is the first one, or not known.
+    #[inline]
+    pub(in crate::verify) fn wanted(&self) -> u32 {
+        match self.ahead.count {
+            0 => 0,
+            _ => u32::from(self.ahead.last) + 1,
         }
     }
 }
 
-/// The instructions from one on, up to the next one in its run that stores or pushes.
+/// The instructions from one on, up to the next one in its run that is not [quiet](Effect::is_quiet).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ahead {
+pub(in crate::verify) struct Ahead {
     /// Their number; 0 if it is not known.
-    pub(super) count: u8,
+    pub(in crate::verify) count: u8,
     /// The index of the last one, counted from the first.
     pub(super) last: u8,
     /// By how many bytes rsp rises at most.
-    pub(super) rise: u16,
+    pub(in crate::verify) rise: u16,
 }
 
 impl Ahead {
@@ -62,6 +69,13 @@ impl Ahead {
         last: 0,
         rise: 0,
     };
+}
+
+impl Effect {
+    /// Whether it stores nothing, and rsp does not fall: then all that matters is how far it rises.
+    fn is_quiet(self) -> bool {
+        self.stores == Stores::Nothing && self.stack.moves() >= 0
+    }
 }
 
 impl Code {
@@ -87,7 +101,7 @@ impl Code {
     }
 
     /// The instructions from that at `index` on, at most `most`, up to the next one that stores,
-    /// pushes, or raises rsp by more than `room` bytes above what it is now: the index of the last
+    /// lowers rsp, or raises it by more than `room` bytes above what it is now: the index of the last
     /// one, and their number. They are in one [run](Code::run).
     #[inline]
     pub(in crate::verify) fn quiet_from(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
@@ -101,44 +115,46 @@ impl Code {
         }
     }
 
-    /// Like [`Code::quiet_from`], and notes what it finds if that does not depend on `most` or `room`.
+    /// Like [`Code::quiet_from`], and notes what it finds if that does not depend on `most` or `room`,
+    /// and fits.
     #[inline(never)]
     fn find_quiet(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
-        let moves = |known: &Known| self.effect(known.effect()).stack.moves();
         let known = |at: u32| self.instructions.get((self.met.current + at) as usize);
+        let effect = |known: &Known| self.effect(known.effect());
         let (mut last, mut count) = (index, 1);
-        let mut risen = known(index).map_or(0, moves);
-        let mut rise = risen.max(0);
+        let mut rise = known(index).map_or(0, |known| effect(known).stack.moves());
         let is_found = loop {
             let next = self.next_index(last);
-            let Some(known) = known(next).filter(|_| next < self.met.operations) else {
+            let Some(next_known) = known(next).filter(|_| next < self.met.operations) else {
                 break self.has_end();
             };
-            let Effect { stores, stack } = self.effect(known.effect());
-            if known.claims == NONE || stores != Stores::Nothing || matches!(stack, Stack::Push(_))
-            {
-                break known.claims != NONE;
+            let effect = effect(next_known);
+            if next_known.claims == NONE || !effect.is_quiet() {
+                break next_known.claims != NONE;
             }
-            let higher = risen + stack.moves();
+            let higher = rise + effect.stack.moves();
             if count == most || u64::try_from(higher).is_ok_and(|higher| higher > room) {
                 break false;
             }
-            risen = higher;
-            rise = rise.max(higher);
-            (last, count) = (next, count + 1);
+            (last, count, rise) = (next, count + 1, higher);
         };
         let numbers = (
             u8::try_from(count),
             u8::try_from(last - index),
-            u16::try_from(rise),
+            u16::try_from(rise.max(0)),
         );
-        if (is_found || count == self.run(index))
+        if (is_found || self.is_whole_run(index, count))
             && let (Ok(count), Ok(last), Ok(rise)) = numbers
             && let Some(known) = self.known(index)
         {
             known.ahead = Ahead { count, last, rise };
         }
         (last, count)
+    }
+
+    /// Whether the run from the instruction at `index` on has `count` instructions, for certain.
+    fn is_whole_run(&mut self, index: u32, count: u32) -> bool {
+        self.run(index) == count && self.known(index).is_some_and(|known| known.run != 0)
     }
 
     #[cold]
@@ -194,28 +210,21 @@ impl Code {
         let Some(&mut first) = self.known(index) else {
             return;
         };
-        let Effect { stores, stack } = self.effect(first.effect());
         let mut ahead = Ahead::UNKNOWN;
-        if stores == Stores::Nothing && !matches!(stack, Stack::Push(_)) {
+        if self.effect(first.effect()).is_quiet() {
             self.quiet_from(index, len, u64::MAX);
             ahead = self.known(index).map_or(ahead, |known| known.ahead);
         }
-        let wanted = match ahead.count {
-            0 => 0,
-            _ => index + u32::from(ahead.last) + 1,
-        };
-        let numbers = [len, wanted, ahead.count.into()].map(u8::try_from);
-        if let (Some(last), [Ok(len), Ok(wanted), Ok(quiet)]) = (last, numbers)
+        if let (Some(last), Ok(len), Ok(index)) = (last, u8::try_from(len), u8::try_from(index))
             && let Some(head) = self.heads.get_mut(self.met.head as usize)
         {
             *head = Head {
                 first: first.claims,
                 end: last.claims,
                 len,
-                wanted,
-                quiet,
+                index,
                 writes: last.writes,
-                rise: ahead.rise,
+                ahead,
                 ..*head
             };
         }
@@ -231,8 +240,8 @@ impl Code {
     /// The last repeat that begins with the first instruction of a block.
     #[inline]
     pub(in crate::verify) fn first_repeat(&self, head: &Head) -> u32 {
-        let first = self.instructions.get(head.start as usize);
-        first.map_or(NONE, |first| first.repeat)
+        let at = head.start as usize + usize::from(head.index);
+        self.instructions.get(at).map_or(NONE, |first| first.repeat)
     }
 
     /// Whether the last instruction of the current block has been executed.

@@ -184,8 +184,12 @@ fn a_repeat_stands_for_its_outcomes() {
     let mut repeats = Repeats::default();
     let mut first = NONE;
     let outcomes: Vec<u32> = (0..48).collect();
-    let id = repeats.add(&mut first, (key, 48), &outcomes, |_| (true, true));
+    // Each comes after one whose values are not remembered.
+    let all: Vec<u32> = outcomes.iter().flat_map(|&o| [100 + o, o]).collect();
+    let outcome = |o| (true, outcomes.contains(&o));
+    let id = repeats.add(&mut first, (key, 96), &all, outcome);
     let id = id.expect("the first one");
+    assert_eq!(repeats.remembered(id), 48);
     for rounds in [1, 21, 22, 23, 32, 33, 100] {
         let [mut together, mut single] = [(); 2].map(|()| Departures::default());
         for departures in [&mut together, &mut single] {
