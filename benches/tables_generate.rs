@@ -85,7 +85,7 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
         return Ok(());
     }
     if let Err(reason) = &is_there {
-        println!("only ours is measured: {reason}");
+        println!("only ours is measured: {reason} (package linux-kbuild-*, or UNWIND_SIM_OBJTOOL)");
     }
     for _ in 0..ROUNDS {
         ours.run()?;

@@ -48,8 +48,11 @@ impl Contestant {
         let output = self.command.stdout(Stdio::piped()).output();
         self.command.stdout(Stdio::null());
         let output = output.map_err(|e| format!("{}: {e}", self.name))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            return Err(format!("{} failed", self.name));
+        if !output.status.success() {
+            return Err(format!("{}: {}", self.name, output.status));
+        }
+        if output.stdout.is_empty() {
+            return Err(format!("{} writes nothing", self.name));
         }
         Ok(output.stdout)
     }
@@ -69,7 +72,8 @@ impl Contestant {
         match self.command.status() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) if self.accepted.is_some() && status.code() == self.accepted => Ok(()),
-            _ => Err(format!("{} failed", self.name)),
+            Ok(status) => Err(format!("{}: {status}", self.name)),
+            Err(error) => Err(format!("{}: {error}", self.name)),
         }
     }
 
