@@ -47,7 +47,7 @@ impl Head {
     pub(in crate::verify) fn wanted(&self) -> u32 {
         match self.ahead.count {
             0 => 0,
-            _ => u32::from(self.ahead.last) + 1,
+            _ => u32::from(self.index) + u32::from(self.ahead.last) + 1,
         }
     }
 }
