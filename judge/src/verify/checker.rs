@@ -493,14 +493,20 @@ impl Checker<'_> {
         }
     }
 
+    /// The innermost frame, by the number of frames, its slot and its pc, and whether the truth is in
+    /// doubt.
+    fn top(&self) -> (Option<(usize, u64, u64)>, bool) {
+        let frames = self.tracker.frames();
+        let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
+        (top, self.tracker.in_doubt())
+    }
+
     fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
         if self.stores.is_waiting() {
             self.returned(class, next);
         }
-        let frames = self.tracker.frames();
-        let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
-        let top = (top, self.tracker.in_doubt());
-        let function = self.activation(frames.len().checked_sub(1));
+        let top = self.top();
+        let function = self.activation(self.tracker.frames().len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
         let after = core.state.cpu_at(next);
         let mut world = &core.memory;
@@ -512,9 +518,7 @@ impl Checker<'_> {
             &mut self.suspended,
             &mut world,
         );
-        let frames = self.tracker.frames();
-        let now = frames.last().map(|held| (frames.len(), held.slot, held.pc));
-        if top != (now, self.tracker.in_doubt()) {
+        if top != self.top() {
             self.changed = claim::ALL;
         }
         let stats = self.tracker.stats();

@@ -102,7 +102,6 @@ impl Merged {
 
     /// All findings, by unwinder, check and address.
     fn finish(mut self) -> Vec<Finding> {
-        self.by_key = HashMap::new();
         self.all.sort_by_cached_key(|f| {
             let place = (f.unwinder, f.check, f.address, f.place);
             (place, f.code.as_str(), f.reg as u8)

@@ -399,3 +399,14 @@ fn nothing_is_checked_while_the_truth_is_in_doubt() {
     // In f, and after g's return.
     assert_eq!((tally.checked, tally.wrong, tally.calls), (6, 6, 0));
 }
+
+/// main: mov ecx, 12; 05 call 20; `behind`; sub ecx, 1; jne 05; hlt
+fn main_of(behind: &[u8], function: &[u8]) -> Vec<u8> {
+    let mut code = vec![0xb9, 12, 0, 0, 0, 0xe8, 0x16, 0, 0, 0];
+    code.extend(behind);
+    let back = -(10 + behind.len() as i8);
+    code.extend([0x83, 0xe9, 1, 0x75, back.to_le_bytes()[0], 0xf4]);
+    code.resize(0x20, 0xcc);
+    code.extend(function);
+    code
+}

@@ -1,4 +1,5 @@
-//! Finds the instructions of a block that have the outcome of the first one.
+//! Finds the instructions of a block that have the outcome of the first one, and notes those with
+//! which the block begins.
 
 use super::{Code, Effect, HOOK, Known};
 use crate::verify::claim::{Claim, Parts, RSP};

@@ -59,17 +59,6 @@ fn compared(code: &[u8], tables: &dyn Fn() -> Vec<Rows>) -> Results {
     expected
 }
 
-/// main: mov ecx, 12; 05 call 20; `behind`; sub ecx, 1; jne 05; hlt
-fn main_of(behind: &[u8], function: &[u8]) -> Vec<u8> {
-    let mut code = vec![0xb9, 12, 0, 0, 0, 0xe8, 0x16, 0, 0, 0];
-    code.extend(behind);
-    let back = -(10 + behind.len() as i8);
-    code.extend([0x83, 0xe9, 1, 0x75, back.to_le_bytes()[0], 0xf4]);
-    code.resize(0x20, 0xcc);
-    code.extend(function);
-    code
-}
-
 /// A function returns for its caller, as its rows say, after many outcomes, of which the first are
 /// forgotten if they are more than 1,024; those of a table that has no row there give no values.
 #[test]

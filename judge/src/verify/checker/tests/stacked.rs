@@ -162,16 +162,6 @@ impl Function {
     }
 }
 
-/// main: call f twelve times; hlt.
-fn program(function: &Function) -> Vec<u8> {
-    let mut code = vec![0xb9, 12, 0, 0, 0]; // 00 mov ecx, 12
-    code.extend([0xe8, F as u8 - 0x0a, 0, 0, 0]); // 05 call f
-    code.extend([0x83, 0xe9, 1, 0x75, 0xf6, 0xf4]); // 0a sub ecx, 1; jne 05; hlt
-    code.resize(F as usize, 0xcc);
-    code.extend(&function.code);
-    code
-}
-
 /// What was found and counted, and the shadow stack at the end.
 fn results(seed: u64, slice: u64, elide: bool) -> (Vec<Told>, String, Results) {
     let mut random = Random(seed);
@@ -193,7 +183,7 @@ fn results_of(
     slice: u64,
     elide: bool,
 ) -> (Vec<Told>, String, Results) {
-    let code = program(&function);
+    let code = main_of(&[], &function.code);
     let frame = Rows {
         carries: RegMask::FRAME,
         ..Rows::of(function.rows.clone())
