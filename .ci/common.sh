@@ -3,8 +3,6 @@
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
-# Backtraces need lines, but nothing here needs types and variables, which slow down building.
-export CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-line-tables-only}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 
 step() { printf '\n== %s (after %d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
