@@ -27,7 +27,7 @@ errors! {
     EAFNOSUPPORT 97 EADDRINUSE 98 EADDRNOTAVAIL 99 ENETUNREACH 101 ECONNRESET 104 ENOBUFS 105
     EISCONN 106 ENOTCONN 107 ETIMEDOUT 110 ECONNREFUSED 111
     EINPROGRESS 115
-    EDEADLK 35 ENOMSG 42 EIDRM 43
+    EDEADLK 35 ENOMSG 42 EIDRM 43 ESTALE 116
     // The call has no answer yet: it is answered again later. The machine's own.
     WAITS 4095
     // Interrupted; restarted unless a handler without SA_RESTART runs.
@@ -71,6 +71,7 @@ impl From<io::Error> for Errno {
             Kind::WouldBlock => Errno::EAGAIN,
             Kind::OutOfMemory => Errno::ENOMEM,
             Kind::ResourceBusy => Errno::EBUSY,
+            Kind::StaleNetworkFileHandle => Errno::ESTALE,
             _ => Errno::EIO,
         }
     }

@@ -221,7 +221,11 @@ impl Kernel {
         let bytes = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
             Node::Memory(inode) => Ok(Bytes::from_vec(inode.borrow().data().to_vec())),
-            _ => self.files.read_program(&resolved.path, self.limits.bytes()),
+            Node::Host(seen) => {
+                let most = self.limits.bytes();
+                self.files.read_program(&resolved.path, seen, most)
+            }
+            _ => Err(Errno::EACCES),
         };
         let bytes = bytes.map_err(|_| error(StartErrorKind::NotReadable))?;
         Ok((resolved, bytes))

@@ -174,7 +174,8 @@ impl Kernel {
         match &resolved.node {
             Node::Memory(inode) => Some(inode.borrow().data().to_vec()),
             Node::Host(metadata) if metadata.is_file() => {
-                self.files.read_whole(&resolved.path).ok()
+                let all = self.files.read_up_to(&resolved.path, metadata, u64::MAX);
+                all.ok()
             }
             _ => None,
         }

@@ -1,9 +1,15 @@
 //! System calls with arguments that no real program passes.
 
+use super::errno::{Answer, Errno};
+use super::files::{Files, Node, ResolvedPath, o};
 use super::numbers as nr;
 use super::{Input, Kernel, Limits, Outcome, PID, ProcessOptions};
 use crate::address_space::Permissions;
 use crate::state::reg;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::fs::{self, Permissions as Rights};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// A program: an ELF header, a program header, and a segment with one instruction.
 fn program() -> Vec<u8> {
@@ -186,4 +192,96 @@ fn time_passes_with_instructions_and_sleep() {
     assert_eq!(call(&mut process, nr::alarm, [7, 0, 0, 0, 0, 0]), Some(1));
     assert_eq!(call(&mut process, nr::nanosleep, sleep), Some(0));
     assert_eq!(call(&mut process, nr::alarm, [0, 0, 0, 0, 0, 0]), Some(5));
+}
+
+/// Other processes of the host may give a name to another file at any time.
+#[test]
+fn a_file_that_was_exchanged_since_it_was_looked_up_is_not_used() {
+    type Use = fn(&mut Files, ResolvedPath) -> Answer<()>;
+    const READ: Use = |files, seen| files.open(seen, o::RDONLY, 0, Vec::new()).map(drop);
+    const CHANGE: Use = |files, seen| files.open(seen, o::RDWR, 0, Vec::new()).map(drop);
+    const REPLACE: Use = |files, seen| {
+        let flags = o::WRONLY | o::TRUNC;
+        files.open(seen, flags, 0, Vec::new()).map(drop)
+    };
+    const CUT: Use = |files, seen| files.truncate(seen, 3).map(drop);
+    const SET_MODE: Use = |files, seen| files.chmod(seen, 0o600).map(drop);
+    const SET_TIMES: Use = |files, seen| files.set_times(seen, None, None, true).map(drop);
+    const RUN: Use = |files, seen| match &seen.node {
+        Node::Host(metadata) => files.read_program(&seen.path, metadata, 1 << 20).map(drop),
+        _ => Ok(()),
+    };
+    let of_files: &[(bool, &[Use])] = &[
+        (false, &[READ, CHANGE, CUT, SET_MODE, SET_TIMES, RUN]),
+        (true, &[READ, CHANGE, REPLACE, CUT, RUN]),
+    ];
+    for &(allow_write, uses) in of_files {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| root.path().join(name);
+        mkfifo(&path("fifo"), Mode::S_IRWXU).expect("made");
+        for name in ["one", "two"] {
+            fs::write(path(name), program()).expect("written");
+            fs::set_permissions(path(name), Rights::from_mode(0o755)).expect("changed");
+            symlink(name, path(&format!("to-{name}"))).expect("linked");
+        }
+        let exchange = |one: &str, other: &str| {
+            for (from, to) in [(one, "between"), (other, one), ("between", other)] {
+                fs::rename(path(from), path(to)).expect("renamed");
+            }
+        };
+        let options = ProcessOptions {
+            root: root.path().to_path_buf(),
+            allow_write,
+            ..ProcessOptions::default()
+        };
+        let mut process = Kernel::start(b"/one", options).expect("it starts");
+        let files = &mut process.files;
+        let find = |files: &Files, name: &str| {
+            let found = files.find(b"/", name.as_bytes(), false);
+            found.expect("it is there")
+        };
+        let mut attempt = |one: &str, other: &str, it: Use| {
+            let seen = find(files, one);
+            exchange(one, other);
+            let answer = it(files, seen);
+            // Looked up again, it is the other one.
+            assert!(matches!(find(files, one).node, Node::Host(_)), "{one}");
+            exchange(one, other);
+            answer
+        };
+        for it in uses {
+            for other in ["two", "fifo"] {
+                assert_eq!(attempt("one", other, *it), Err(Errno::ESTALE), "{other}");
+            }
+        }
+        if !allow_write {
+            assert_eq!(attempt("to-one", "to-two", SET_TIMES), Err(Errno::ESTALE));
+            assert_eq!(attempt("to-one", "one", SET_TIMES), Err(Errno::ESTALE));
+            // Nothing but the attributes of the file is needed, and these were seen.
+            assert_eq!(attempt("one", "fifo", REPLACE), Ok(()));
+            let Node::Memory(inode) = find(files, "one").node else {
+                panic!("it was not copied");
+            };
+            assert_eq!(
+                (inode.borrow().mode, inode.borrow().data()),
+                (0o100_755, &[][..])
+            );
+        }
+        for name in ["one", "two"] {
+            assert_eq!(fs::read(path(name)).expect("readable"), program());
+        }
+    }
+}
+
+#[test]
+fn a_call_is_made_once_more_if_a_file_was_exchanged() {
+    let answers = [Err(Errno::ESTALE), Ok(7), Err(Errno::EIO), Ok(8)];
+    for (first, answer, calls) in [(0, Ok(7), 2), (1, Ok(7), 1), (2, Err(Errno::EIO), 1)] {
+        let mut next = answers[first..].iter();
+        assert_eq!(
+            super::calls::retry_stale(|| *next.next().expect("few calls")),
+            answer
+        );
+        assert_eq!(answers.len() - first - next.len(), calls);
+    }
 }

@@ -157,8 +157,13 @@ struct Canaries {
 impl Canaries {
     fn new(scratch: &Scratch) -> Canaries {
         let process = Command::new("sleep").arg("1000").spawn().expect("it runs");
-        let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let udp = UdpSocket::bind(tcp.local_addr().expect("bound")).expect("a port");
+        // Somebody else may have the port for UDP.
+        let ports = (0..100).find_map(|_| {
+            let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+            let udp = UdpSocket::bind(tcp.local_addr().ok()?).ok()?;
+            Some((tcp, udp))
+        });
+        let (tcp, udp) = ports.expect("a port");
         let unix = UnixListener::bind(scratch.inside.join("usock")).expect("bound");
         let name = format!("unwind-sim-canary-{}", process.id());
         let name = SocketAddr::from_abstract_name(name).expect("a name");

@@ -72,12 +72,25 @@ fn is_not_built_in(number: u64) -> bool {
     )
 }
 
+/// Calls once more if the host exchanged a file for another one between looking it up and using
+/// it, as Linux does (Linux 6.12 `include/linux/namei.h`, `retry_estale`).
+pub(super) fn retry_stale(mut call: impl FnMut() -> Answer) -> Answer {
+    match call() {
+        Err(Errno::ESTALE) => call(),
+        answer => answer,
+    }
+}
+
 /// The flags with which `creat` opens.
 const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
 
 impl Kernel {
     /// Executes a system call.
     pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
+        retry_stale(|| self.answer_once(number, args))
+    }
+
+    fn answer_once(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
         self.store_files();
         match number {

@@ -8,6 +8,7 @@ use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
 use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
+use std::fs::Metadata;
 use std::time::SystemTime;
 
 impl Files {
@@ -39,26 +40,27 @@ impl Files {
         Ok(())
     }
 
-    /// Replaces a file or directory of the host by a copy in memory, with the same inode number,
-    /// under all of its names and in all open files.
-    pub(super) fn copy_up(&mut self, path: &[u8], with_content: bool) -> Answer<InodeRef> {
-        let node = self.node(path);
-        let resolved = ResolvedPath {
-            path: path.to_vec(),
-            node,
-        };
-        let Node::Host(metadata) = &resolved.node else {
-            return Err(Errno::EIO);
-        };
-        let identity = super::attributes::identity(metadata);
-        let (is_directory, is_link) = (metadata.is_dir(), metadata.is_symlink());
-        let from = Attributes::of_host(metadata, self.owners);
+    /// Replaces the file or directory that was `seen` at a path of the host by a copy in memory,
+    /// with the same inode number, under all of its names and in all open files.
+    ///
+    /// # Errors
+    /// `ESTALE` if another file is there now, and the content is wanted.
+    pub(super) fn copy_up(
+        &mut self,
+        path: &[u8],
+        seen: &Metadata,
+        with_content: bool,
+    ) -> Answer<InodeRef> {
+        let identity = super::attributes::identity(seen);
+        let (is_directory, is_link) = (seen.is_dir(), seen.is_symlink());
+        let from = Attributes::of_host(seen, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
         if with_content {
             self.budget.check(from.size)?;
             let bytes = match is_link {
-                true => self.host.target(path)?,
-                false => self.read_whole(path)?,
+                true => self.host.target_of(path, seen)?,
+                // It may have grown.
+                false => self.read_up_to(path, seen, self.budget.left().saturating_add(1))?,
             };
             inode.borrow_mut().write(0, &bytes)?;
         }
@@ -87,7 +89,7 @@ impl Files {
         match resolved.node {
             Node::Memory(inode) => Ok(inode),
             Node::Host(metadata) if metadata.is_file() || metadata.is_symlink() => {
-                self.copy_up(&resolved.path, true)
+                self.copy_up(&resolved.path, &metadata, true)
             }
             _ => Err(Errno::EXDEV),
         }
@@ -116,7 +118,9 @@ impl Files {
         }
         let now = self.now;
         let inode = match &resolved.node {
-            Node::Host(metadata) if metadata.is_dir() => self.copy_up(&resolved.path, false)?,
+            Node::Host(metadata) if metadata.is_dir() => {
+                self.copy_up(&resolved.path, metadata, false)?
+            }
             _ => self.in_memory(resolved)?,
         };
         change(&mut inode.borrow_mut());
@@ -230,10 +234,11 @@ impl Files {
         if !self.allows(&self.attributes(&resolved), 2) {
             return Err(Errno::EACCES);
         }
-        if matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path) {
-            self.host
-                .open(&resolved.path, Access::WRITE)?
-                .set_len(size)?;
+        if let Node::Host(seen) = &resolved.node
+            && self.on_host(&resolved.path)
+        {
+            let file = self.host.open(&resolved.path, seen, Access::WRITE)?;
+            file.set_len(size)?;
             return Ok(0);
         }
         let now = self.now;

@@ -4,8 +4,10 @@
 //! itself. But other processes of the host may exchange a folder for a symbolic link, or a file for
 //! a FIFO, at any time. So no access follows a link anywhere on its path, and none leaves the root:
 //! each begins at a descriptor of the root. What is not a regular file is not opened, since opening
-//! a FIFO can wait, and opening a device can do anything.
+//! a FIFO can wait, and opening a device can do anything. Content is that of the file which was
+//! looked up, or there is an error: a path alone may name another one by then.
 
+use super::attributes::identity;
 #[cfg(target_os = "linux")]
 use super::attributes::{S_IFIFO, S_IFSOCK};
 use nix::dir::{Dir, Type};
@@ -147,19 +149,47 @@ impl Host {
         Ok(names)
     }
 
-    /// Opens a regular file.
+    /// The target of the symbolic link that was `seen` at a path.
     ///
     /// # Errors
-    /// `ENODEV` if it is another kind of file.
-    pub(super) fn open(&self, path: &[u8], access: Access) -> io::Result<File> {
-        let is_regular = |file: &File| match file.metadata()?.is_file() {
-            true => Ok(()),
-            false => Err(io::Error::from(nix::errno::Errno::ENODEV)),
+    /// `ESTALE` if another file is there now.
+    pub(super) fn target_of(&self, path: &[u8], seen: &Metadata) -> io::Result<Vec<u8>> {
+        #[cfg(target_os = "linux")]
+        {
+            let link = File::from(self.at(path, named(OFlag::empty()))?);
+            check_same(&link.metadata()?, seen)?;
+            Ok(fcntl::readlinkat(&link, "")?.into_vec())
+        }
+        // Such hosts cannot name a link without following it.
+        #[cfg(not(target_os = "linux"))]
+        {
+            let target = self.target(path)?;
+            let (folder, name) = self.parent(path)?;
+            let now = stat::fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            match (now.st_dev as u64, now.st_ino) == identity(seen) {
+                true => Ok(target),
+                false => Err(nix::errno::Errno::ESTALE.into()),
+            }
+        }
+    }
+
+    /// Opens the regular file that was `seen` at a path.
+    ///
+    /// # Errors
+    /// `ESTALE` if another file is there now; `ENODEV` if it is no regular file.
+    pub(super) fn open(&self, path: &[u8], seen: &Metadata, access: Access) -> io::Result<File> {
+        let check = |file: &File| {
+            let metadata = file.metadata()?;
+            check_same(&metadata, seen)?;
+            match metadata.is_file() {
+                true => Ok(()),
+                false => Err(io::Error::from(nix::errno::Errno::ENODEV)),
+            }
         };
         #[cfg(target_os = "linux")]
         {
             let name = File::from(self.at(path, named(OFlag::empty()))?);
-            is_regular(&name)?;
+            check(&name)?;
             let mut options = OpenOptions::new();
             options.read(access.reads).write(access.writes);
             match options.truncate(access.truncates).open(link_to(&name)) {
@@ -177,7 +207,7 @@ impl Host {
         let harmless = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = self.at(path, mode | harmless | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)?;
         let file = File::from(file);
-        is_regular(&file)?;
+        check(&file)?;
         if access.truncates {
             file.set_len(0)?;
         }
@@ -290,6 +320,17 @@ impl Host {
     }
 }
 
+/// Checks that a file is the one that was `seen`.
+///
+/// # Errors
+/// `ESTALE`.
+fn check_same(file: &Metadata, seen: &Metadata) -> io::Result<()> {
+    match identity(file) == identity(seen) {
+        true => Ok(()),
+        false => Err(nix::errno::Errno::ESTALE.into()),
+    }
+}
+
 /// The link of Linux that leads to an open file, whatever has its name now.
 #[cfg(target_os = "linux")]
 fn link_to(open: &File) -> String {
@@ -370,7 +411,8 @@ mod tests {
         assert!(!is_there(b"missing"));
         assert_eq!(host.target(b"/folder/link").ok(), Some(b"file".to_vec()));
         assert!(host.metadata(b"/link").is_ok_and(|m| m.is_symlink()));
-        assert!(host.open(b"/folder", Access::READ).is_err());
+        let folder = host.metadata(b"/folder").expect("it is there");
+        assert!(host.open(b"/folder", &folder, Access::READ).is_err());
         assert!(host.set_mode(b"/link", 0o700).is_err());
     }
 }

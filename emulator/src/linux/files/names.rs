@@ -222,7 +222,7 @@ impl Files {
             }
             // Other users of the file see that it has one name less.
             Node::Host(metadata) if metadata.is_file() && self.is_known_elsewhere(metadata) => {
-                inode = Some(self.copy_up(&resolved.path, true)?);
+                inode = Some(self.copy_up(&resolved.path, metadata, true)?);
             }
             _ => {}
         }

@@ -6,6 +6,7 @@ use super::host::Access;
 use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use crate::linux::handle::Sort;
+use std::fs::Metadata;
 use std::io::Read;
 use std::rc::Rc;
 use unwind_sim_unwind::image::Bytes;
@@ -152,20 +153,23 @@ impl Files {
             }
             // The program must not use devices and pipes of the host.
             Node::Host(metadata) if !metadata.is_file() => Err(Errno::ENODEV),
-            Node::Host(_) if writes && self.allow_write => {
+            Node::Host(metadata) if writes && self.allow_write => {
                 let access = Access {
                     reads: flags & o::ACCMODE != o::WRONLY,
                     writes: true,
                     truncates,
                 };
-                opened(Kind::Host(Rc::new(self.host.open(&path, access)?)), &path)
+                opened(
+                    Kind::Host(Rc::new(self.host.open(&path, &metadata, access)?)),
+                    &path,
+                )
             }
-            Node::Host(_) if writes => {
-                let inode = self.copy_up(&path, !truncates)?;
+            Node::Host(metadata) if writes => {
+                let inode = self.copy_up(&path, &metadata, !truncates)?;
                 opened(Kind::Memory(inode), &path)
             }
-            Node::Host(_) => {
-                let file = self.host.open(&path, Access::READ)?;
+            Node::Host(metadata) => {
+                let file = self.host.open(&path, &metadata, Access::READ)?;
                 opened(Kind::Host(Rc::new(file)), &path)
             }
         }
@@ -211,18 +215,28 @@ impl Files {
         self.open(resolved, o::RDONLY, 0, Vec::new()).ok()
     }
 
-    /// The content of a program on the host, shared with mappings of it; not more than `most` bytes.
-    pub(in crate::linux) fn read_program(&mut self, path: &[u8], most: u64) -> Answer<Bytes> {
-        let file = self.host.open(path, Access::READ)?;
+    /// The content of the program that was `seen` at a path of the host, shared with mappings of
+    /// it; not more than `most` bytes.
+    pub(in crate::linux) fn read_program(
+        &mut self,
+        path: &[u8],
+        seen: &Metadata,
+        most: u64,
+    ) -> Answer<Bytes> {
+        let file = self.host.open(path, seen, Access::READ)?;
         self.content(&file, 0, u64::MAX, most)
     }
 
-    /// The content of a file of the host that is not too large for memory.
-    pub(in crate::linux) fn read_whole(&self, path: &[u8]) -> Answer<Vec<u8>> {
+    /// The first `most` bytes of the file that was `seen` at a path of the host.
+    pub(in crate::linux) fn read_up_to(
+        &self,
+        path: &[u8],
+        seen: &Metadata,
+        most: u64,
+    ) -> Answer<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.host
-            .open(path, Access::READ)?
-            .read_to_end(&mut bytes)?;
+        let file = self.host.open(path, seen, Access::READ)?;
+        file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
