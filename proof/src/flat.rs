@@ -2,7 +2,6 @@
 //! external conformance suites, which set the state at the start and compare the whole state at the
 //! end with theirs.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unwind_sim_emulator::address_space::PAGE_SIZE;
@@ -64,7 +63,7 @@ pub enum FlatError {
 }
 
 /// Bytes at an address.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bytes {
     /// The address.
@@ -74,7 +73,7 @@ pub struct Bytes {
 }
 
 /// A range of addresses.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
     /// The first address.
@@ -85,7 +84,7 @@ pub struct Span {
 
 /// A case. Numbers are decimal, or hex with `0x`. Everything not set is zero, except rflags
 /// (0x202), mxcsr (0x1f80) and x87, which is as after finit.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Returned with the result.
@@ -114,7 +113,7 @@ pub struct Case {
 }
 
 /// The state at the end.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StateLine {
     schema: &'static str,
     #[serde(rename = "type")]
@@ -147,7 +146,7 @@ pub struct StateLine {
 }
 
 /// Memory at the end.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DumpLine {
     at: String,
     /// The bytes in hex, up to the first unmapped one.

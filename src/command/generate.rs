@@ -4,7 +4,6 @@ use super::output;
 use super::status::Status;
 use anyhow::Result;
 use clap_complete::Shell;
-use schemars::generate::SchemaSettings;
 use std::io::Write;
 
 /// The program, as shells know it.
@@ -45,12 +44,7 @@ pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
             out.write_all(&completions(args.shell, command))?;
         }
         What::JsonSchema => {
-            // For the lines as they are serialized: fields that may be left out are not required.
-            let settings = SchemaSettings::draft2020_12().for_serialize();
-            let generator = settings.into_generator();
-            let schema = generator.into_root_schema_for::<unwind_sim_view::json::Line>();
-            serde_json::to_writer_pretty(&mut out, &schema)?;
-            writeln!(out)?;
+            out.write_all(unwind_sim_view::json::JSON_SCHEMA.as_bytes())?;
         }
     }
     out.flush()?;

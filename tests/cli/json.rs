@@ -1,6 +1,6 @@
 //! `--json`: JSON Lines in the schema that `generate json-schema` prints.
 
-use crate::{SEED, THROWS, ends_with, run, snapshot, snapshot_text, stdout};
+use crate::{SEED, THROWS, ends_with, run, snapshot, stdout};
 use serde_json::Value;
 
 const COMMANDS: [&[&str]; 13] = [
@@ -163,89 +163,6 @@ fn lines_as_they_are() {
         "--json",
     ];
     snapshot("json-compare", &args);
-}
-
-/// The schema as a list: types with their members, whether they are optional, and what they are.
-#[test]
-fn the_schema_in_short() {
-    let text = ends_with(0, &["generate", "json-schema"]);
-    let schema: Value = serde_json::from_str(&text).expect("JSON");
-    let mut short = String::from("Line\n");
-    members(&mut short, &schema);
-    for (name, definition) in schema["$defs"].as_object().expect("definitions") {
-        short += &format!("\n{name}: {}\n", described(definition));
-        members(&mut short, definition);
-    }
-    snapshot_text(
-        "json-schema",
-        "unwind-sim generate json-schema, in short",
-        &short,
-    );
-}
-
-/// The first line of a description.
-fn described(schema: &Value) -> &str {
-    let text = schema["description"].as_str().unwrap_or_default();
-    text.lines().next().unwrap_or_default()
-}
-
-fn members(short: &mut String, schema: &Value) {
-    for (key, choices) in [("oneOf", &schema["oneOf"]), ("anyOf", &schema["anyOf"])] {
-        for choice in choices.as_array().into_iter().flatten() {
-            *short += &format!("  {key} {}: {}\n", shape(choice), described(choice));
-            if choice.get("$ref").is_none() {
-                members(short, choice);
-            }
-        }
-    }
-    let required: Vec<&Value> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .collect();
-    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
-        let optional = match required.iter().any(|wanted| **wanted == name.as_str()) {
-            true => "",
-            false => "?",
-        };
-        *short += format!(
-            "  {name}{optional}: {} {}",
-            shape(member),
-            described(member)
-        )
-        .trim_end();
-        short.push('\n');
-    }
-}
-
-/// The type of a value.
-fn shape(schema: &Value) -> String {
-    let of = |key: &str| Some(&schema[key]).filter(|value| !value.is_null());
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.rsplit('/').next().unwrap_or_default();
-        let tag = schema["properties"]["type"]["const"].as_str();
-        return tag.map_or(name.to_owned(), |tag| format!("{tag} = {name}"));
-    }
-    if let Some(value) = of("const") {
-        return value.to_string();
-    }
-    if let Some(choices) = of("anyOf").and_then(Value::as_array) {
-        return choices.iter().map(shape).collect::<Vec<_>>().join(" | ");
-    }
-    let base = match &schema["type"] {
-        Value::Array(types) => types
-            .iter()
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(" | "),
-        one => one.as_str().unwrap_or("any").to_owned(),
-    };
-    match (of("items"), of("additionalProperties"), of("format")) {
-        (Some(items), ..) => format!("{base} of {}", shape(items)),
-        (_, Some(values), _) => format!("{base} of {}", shape(values)),
-        (_, _, Some(format)) => format.as_str().unwrap_or_default().to_owned(),
-        _ => base,
-    }
 }
 
 /// Checks a value with the subset of JSON Schema that our schema uses.

@@ -60,6 +60,7 @@ pub use verification::{
 use crate::listing::found_by;
 use crate::text::event_line;
 use crate::timeline::Timeline;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -76,8 +77,12 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::row::{Row, RowSource};
 
+/// The JSON Schema (draft 2020-12) of [`Line`] as it is written, for all features of this package.
+pub const JSON_SCHEMA: &str = include_str!("json/v1.schema.json");
+
 /// One line of output.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
     /// One walk of one sample.
@@ -193,7 +198,8 @@ pub enum Line {
 }
 
 /// One walk of one sample.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ChainLine {
     schema: &'static str,
     /// The sample's number, from 0.
@@ -215,7 +221,8 @@ pub struct ChainLine {
 }
 
 /// A verdict.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct VerdictLine {
     /// The verdict's name.
     pub(crate) word: &'static str,
@@ -240,7 +247,8 @@ pub struct VerdictLine {
 }
 
 /// Why a chain is not judged.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct WhyLine {
     /// The reason's name.
     word: &'static str,
@@ -251,7 +259,8 @@ pub struct WhyLine {
 }
 
 /// The number of chains that were not judged for one reason.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct UnjudgedLine {
     #[serde(flatten)]
     why: WhyLine,
@@ -259,7 +268,8 @@ pub struct UnjudgedLine {
 }
 
 /// Why a walk ended.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct EndLine {
     pub(crate) code: &'static str,
     pub(crate) text: String,
@@ -269,7 +279,8 @@ pub struct EndLine {
 }
 
 /// A place in code.
-#[derive(Clone, Default, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Default, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct PlaceLine {
     pub(crate) pc: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -281,7 +292,8 @@ pub struct PlaceLine {
 }
 
 /// One frame.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FrameLine {
     #[serde(flatten)]
     pub(crate) place: PlaceLine,
@@ -301,7 +313,8 @@ pub struct FrameLine {
 }
 
 /// A row.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct RowLine {
     pub(crate) rule: String,
     pub(crate) table: &'static str,
@@ -319,7 +332,8 @@ pub struct RowLine {
 }
 
 /// What is to blame.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CauseLine {
     pub(crate) code: &'static str,
     /// The true frame to blame.
@@ -479,6 +493,28 @@ impl std::fmt::Display for PlaceLine {
             (Some(name), None) => write!(f, "{name}+{}", self.offset),
             (None, Some(image)) => write!(f, "{image}+{}", self.offset),
             (None, None) => f.write_str(&self.pc),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "machine"))]
+mod tests {
+    use super::{JSON_SCHEMA, Line};
+    use schemars::generate::SchemaSettings;
+
+    /// The schema is a file, so that nobody who builds the program compiles what derives it.
+    #[test]
+    fn the_schema_is_that_of_the_types() {
+        // For the lines as they are serialized: fields that may be left out are not required.
+        let settings = SchemaSettings::draft2020_12().for_serialize();
+        let schema = settings.into_generator().into_root_schema_for::<Line>();
+        let schema = serde_json::to_string_pretty(&schema).expect("JSON") + "\n";
+        if std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always") {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/json/v1.schema.json");
+            std::fs::write(path, &schema).expect("the schema is written");
+        } else {
+            let hint = "run INSTA_UPDATE=always cargo test -p unwind-sim-view --lib schema";
+            assert!(schema == JSON_SCHEMA, "src/json/v1.schema.json: {hint}");
         }
     }
 }

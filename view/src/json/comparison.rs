@@ -1,6 +1,7 @@
 //! The lines of `compare`.
 
 use super::{Line, RowLine, UnjudgedLine, source_line, why_line};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -9,7 +10,8 @@ use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
 use unwind_sim_unwind::verdict::Verdict;
 
 /// One column of a comparison.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ColumnLine {
     schema: &'static str,
     column: String,
@@ -36,7 +38,8 @@ pub struct ColumnLine {
 }
 
 /// One group of divergences.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DivergenceLine {
     schema: &'static str,
     column: String,
@@ -60,7 +63,8 @@ pub struct DivergenceLine {
 }
 
 /// The last line.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SummaryLine {
     schema: &'static str,
     samples: u64,

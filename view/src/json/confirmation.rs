@@ -1,6 +1,7 @@
 //! The lines of `replay --confirm`.
 
 use super::Line;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::chain::Frame;
 
 /// What happened when a sample's thread was resumed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ResumedLine {
     schema: &'static str,
     /// The sample's number, from 0.
@@ -35,7 +37,8 @@ pub struct ResumedLine {
 }
 
 /// Which frames of a chain were confirmed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ConfirmedLine {
     schema: &'static str,
     sample: u64,
@@ -49,7 +52,8 @@ pub struct ConfirmedLine {
 }
 
 /// The numbers of frames with each result.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CountsLine {
     /// All frames except the first.
     callers: u64,
@@ -62,7 +66,8 @@ pub struct CountsLine {
 }
 
 /// A frame that execution bypassed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct PassedLine {
     /// Its number in the chain.
     frame: usize,
@@ -75,7 +80,8 @@ pub struct PassedLine {
 }
 
 /// The last line of `replay --confirm`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ConfirmationLine {
     schema: &'static str,
     confirmed: u64,

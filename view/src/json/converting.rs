@@ -2,11 +2,13 @@
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
 use super::generating::GenerationComparisonLine;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a function lost for one reason when its table was converted.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ConversionLossLine {
     pub schema: &'static str,
     /// The name of the function; absent if it has no symbol.
@@ -28,7 +30,8 @@ pub struct ConversionLossLine {
 }
 
 /// A section that was written.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SectionLine {
     pub name: &'static str,
     pub address: String,
@@ -37,7 +40,8 @@ pub struct SectionLine {
 }
 
 /// The losses for one reason.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct LossCountLine {
     pub reason: &'static str,
     /// Whether rows are missing from the new table; if not, only parts of them are.
@@ -49,7 +53,8 @@ pub struct LossCountLine {
 }
 
 /// The last line of `tables convert`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ConversionLine {
     pub schema: &'static str,
     pub file: String,
@@ -77,7 +82,8 @@ pub struct ConversionLine {
 }
 
 /// Code of a section in no function.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct OutsideLine {
     pub section: String,
     /// Bytes in no function.
@@ -89,7 +95,8 @@ pub struct OutsideLine {
 }
 
 /// The last line of `tables merge`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MergeLine {
     pub schema: &'static str,
     pub file: String,

@@ -1,6 +1,7 @@
 //! The lines of a deadlock.
 
 use super::{EndLine, Line, PlaceLine, end_line};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -10,7 +11,8 @@ use unwind_sim_judge::verify::deadlock::{
 };
 
 /// A thread that waits for what cannot happen.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DeadlockLine {
     schema: &'static str,
     pid: u32,
@@ -43,7 +45,8 @@ pub struct DeadlockLine {
 }
 
 /// A futex that a thread waits for.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FutexLine {
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +61,8 @@ pub struct FutexLine {
 }
 
 /// A file that a thread waits for.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct WaitFileLine {
     descriptor: u64,
     what: String,
@@ -68,7 +72,8 @@ pub struct WaitFileLine {
 }
 
 /// What an unwinder makes of a stack.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct WalkedChainLine {
     unwinder: String,
     /// How it differs from the truth, if that is known.

@@ -1,5 +1,6 @@
 //! The lines of `doctor --json`.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -8,7 +9,8 @@ use unwind_sim_judge::doctor::{Author, Complaint, Report};
 use unwind_sim_judge::hex::hex;
 
 /// What broke stacks in one file in one way.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ComplaintLine {
     schema: &'static str,
     /// The unwinder whose chains are broken; `perf` for the recorded ones.
@@ -51,7 +53,8 @@ pub struct ComplaintLine {
 }
 
 /// Where a row is.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct PlacedRowLine {
     table: &'static str,
     /// Offset of the row in its section.
@@ -63,14 +66,16 @@ pub struct PlacedRowLine {
 }
 
 /// A function, and its number of broken stacks.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FunctionCountLine {
     function: String,
     stacks: u64,
 }
 
 /// How stacks turned out for one unwinder.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SubjectLine {
     unwinder: String,
     whole: u64,
@@ -78,7 +83,8 @@ pub struct SubjectLine {
 }
 
 /// The last line of `doctor`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DoctorLine {
     schema: &'static str,
     samples: u64,

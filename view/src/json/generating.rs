@@ -1,11 +1,13 @@
 //! The lines of `tables generate`; its last line is that of `tables convert`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A rule of the kernel that code breaks, as objtool would warn of it.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationWarningLine {
     pub schema: &'static str,
     pub file: String,
@@ -23,7 +25,8 @@ pub struct GenerationWarningLine {
 }
 
 /// A range where the generated table and that of the file differ, with `--compare`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationDifferenceLine {
     pub schema: &'static str,
     /// How they differ.
@@ -50,7 +53,8 @@ pub struct GenerationDifferenceLine {
 }
 
 /// How the generated table compares with that of the file.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationComparisonLine {
     /// The number of addresses compared.
     pub addresses: u64,
@@ -60,7 +64,8 @@ pub struct GenerationComparisonLine {
 }
 
 /// The addresses of one class.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct GenerationClassLine {
     pub class: &'static str,
     pub addresses: u64,

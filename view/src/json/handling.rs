@@ -1,11 +1,13 @@
 //! The lines of `perf bpf`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a handler wrote for user space.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct HandlerOutputLine {
     pub schema: &'static str,
     /// The time of the sample, in nanoseconds.
@@ -19,14 +21,16 @@ pub struct HandlerOutputLine {
 }
 
 /// What a handler printed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct HandlerPrintLine {
     pub schema: &'static str,
     pub text: String,
 }
 
 /// An entry of a map at the end.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MapEntryLine {
     pub schema: &'static str,
     pub map: String,
@@ -37,7 +41,8 @@ pub struct MapEntryLine {
 }
 
 /// A stack of a map of stacks at the end.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MapStackLine {
     pub schema: &'static str,
     pub map: String,
@@ -47,7 +52,8 @@ pub struct MapStackLine {
 }
 
 /// A frame of such a stack.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MapFrameLine {
     pub address: String,
     /// The function's name. Absent without symbols, or if processes have different names at this
@@ -57,7 +63,8 @@ pub struct MapFrameLine {
 }
 
 /// What a map did not accept or did not keep.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MapLossLine {
     pub map: String,
     /// The reason, as one word.
@@ -66,7 +73,8 @@ pub struct MapLossLine {
 }
 
 /// The last line of `perf bpf`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct HandlingLine {
     pub schema: &'static str,
     pub program: String,

@@ -1,6 +1,7 @@
 //! `struct unwind_state` and callchains as JSON.
 
 use super::Line;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -14,7 +15,8 @@ use unwind_sim_unwind::kernel::{
 };
 
 /// A state of one of a kernel's unwinders, with the names of its fields.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StateLine {
     /// The state was skipped, because it is not above the mark.
     skipped: bool,
@@ -28,7 +30,8 @@ pub struct StateLine {
 }
 
 /// A stack.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 struct StackLine {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -38,7 +41,8 @@ struct StackLine {
 }
 
 /// The fields that differ between the unwinders.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(untagged)]
 enum Fields {
     /// The fields of the ORC unwinder.
@@ -65,7 +69,8 @@ enum Fields {
 }
 
 /// The registers with which user space was left.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct UserRegsLine {
     /// The addresses at which the kernel keeps them (`struct pt_regs`); for a walk, the one it
     /// read.
@@ -75,7 +80,8 @@ pub struct UserRegsLine {
 }
 
 /// What a chain of a kernel's unwinder has beside its frames.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub(super) struct KernelPart {
     /// For a kernel's unwinder: its states, including skipped ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -204,7 +210,8 @@ fn states(events: &[Event]) -> Vec<StateLine> {
 }
 
 /// A callchain as perf records it in a sample.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallchainLine {
     schema: &'static str,
     /// The sample's number, from 0.
@@ -231,7 +238,8 @@ pub struct CallchainLine {
 }
 
 /// One word of a callchain.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CallchainEntryLine {
     value: String,
     /// The name of the marker, if the word is one.

@@ -1,11 +1,13 @@
 //! The lines of `lockstep`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Where the machine and the processor differ.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct DifferenceLine {
     pub schema: &'static str,
     /// The number of instructions before this one.
@@ -22,7 +24,8 @@ pub struct DifferenceLine {
 }
 
 /// A value that differs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ValueLine {
     /// A register, or `ended`.
     pub name: String,
@@ -31,7 +34,8 @@ pub struct ValueLine {
 }
 
 /// Memory that differs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct BytesLine {
     pub address: String,
     /// Bytes in hex.
@@ -40,7 +44,8 @@ pub struct BytesLine {
 }
 
 /// The last line of `lockstep`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct LockstepLine {
     pub schema: &'static str,
     /// How the program ended; absent if there was a difference.

@@ -2,6 +2,7 @@
 
 use super::tables::{InstructionLine, RuleLine, SectionPlaceLine};
 use crate::tables::code;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -15,7 +16,8 @@ use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::verdict::{Contradiction, Verdict};
 
 /// The file that a line is about.
-#[derive(Clone, Default, Serialize, JsonSchema)]
+#[derive(Clone, Default, Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct OfFile {
     /// Its path. What of it is not UTF-8 is U+FFFD.
     file: String,
@@ -65,7 +67,8 @@ impl OfFile {
 }
 
 /// A row that the code contradicts, from `tables check`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct WrongRowLine {
     schema: &'static str,
     #[serde(flatten)]
@@ -118,7 +121,8 @@ pub struct WrongRowLine {
 }
 
 /// A function, from `tables check`: how its rows turned out.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct FunctionLine {
     schema: &'static str,
     #[serde(flatten)]
@@ -159,7 +163,8 @@ pub struct FunctionLine {
 }
 
 /// A file that could not be checked, from a sweep.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct UnreadableLine {
     schema: &'static str,
     #[serde(flatten)]
@@ -171,7 +176,8 @@ pub struct UnreadableLine {
 }
 
 /// The first line of a part of a sweep.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SweepLine {
     pub(crate) schema: &'static str,
     /// The version of unwind-sim.
@@ -191,7 +197,8 @@ pub struct SweepLine {
 }
 
 /// The last line of a part of a sweep.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SweptLine {
     pub(crate) schema: &'static str,
     /// Files, with those that could not be checked.
@@ -206,7 +213,8 @@ pub struct SweptLine {
 }
 
 /// Numbers of functions, rows and bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CountLine {
     pub(crate) functions: u64,
     pub(crate) rows: u64,
@@ -214,7 +222,8 @@ pub struct CountLine {
 }
 
 /// The sums of `tables check` for a file.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CheckLine {
     schema: &'static str,
     #[serde(flatten)]

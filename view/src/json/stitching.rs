@@ -1,11 +1,13 @@
 //! The lines of `perf stitch`.
 #![allow(missing_docs, reason = "doc comments become the schema's descriptions")]
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A sample whose user frames were recorded later, or should have been.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StitchedSampleLine {
     pub schema: &'static str,
     pub tid: i32,
@@ -26,14 +28,16 @@ pub struct StitchedSampleLine {
 }
 
 /// A name with a count.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct NamedCountLine {
     pub name: &'static str,
     pub count: u64,
 }
 
 /// The last line of `perf stitch`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct StitchingLine {
     pub schema: &'static str,
     pub samples: u64,

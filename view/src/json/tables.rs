@@ -2,6 +2,7 @@
 
 use super::Line;
 use crate::tables::Shown;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 
 /// A row of a table, from `tables dump`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableRowLine {
     schema: &'static str,
     /// The kind of table: `eh_frame`, `debug_frame`, `sframe`, `orc`.
@@ -43,7 +45,8 @@ pub struct TableRowLine {
 }
 
 /// A place in a relocatable object.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SectionPlaceLine {
     /// The section's name.
     section: String,
@@ -52,7 +55,8 @@ pub struct SectionPlaceLine {
 }
 
 /// A rule: how to compute the caller's registers.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct RuleLine {
     /// `call`, `signal`, `pt_regs`, `iret` or `outermost`.
     kind: &'static str,
@@ -118,7 +122,8 @@ impl SectionPlaceLine {
 }
 
 /// The last line of `tables dump`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableDumpLine {
     schema: &'static str,
     file: String,
@@ -143,7 +148,8 @@ impl Line {
 }
 
 /// A maximal range of addresses in which two tables disagree, from `tables diff`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableDifferenceLine {
     schema: &'static str,
     /// The first address (svma), in the first file.
@@ -172,7 +178,8 @@ pub struct TableDifferenceLine {
 }
 
 /// What a table says.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ClaimLine {
     /// The kind of table.
     table: &'static str,
@@ -189,7 +196,8 @@ pub struct ClaimLine {
 }
 
 /// An instruction of a listing.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct InstructionLine {
     /// Address: svma, in `verify` that in the process.
     address: String,
@@ -265,7 +273,8 @@ impl ClaimLine {
 }
 
 /// What the format of a table has no word for, from `tables diff`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableLossLine {
     schema: &'static str,
     /// Which of the two tables, 0 or 1.
@@ -291,7 +300,8 @@ impl TableLossLine {
 }
 
 /// A function whose code differs between two builds, from `tables diff`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ChangedLine {
     schema: &'static str,
     /// The name as in the file.
@@ -311,7 +321,8 @@ impl ChangedLine {
 }
 
 /// The last line of `tables diff`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableDiffLine {
     schema: &'static str,
     files: [String; 2],

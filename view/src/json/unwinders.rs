@@ -1,13 +1,15 @@
 //! The lines of `unwinders`.
 
 use super::Line;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::unwinders::Described;
 
 /// An unwinder, and what it needs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct UnwinderLine {
     schema: &'static str,
     name: &'static str,

@@ -3,6 +3,7 @@
 use super::deadlock::deadlock;
 use super::tables::InstructionLine;
 use super::{Line, RowLine, row_line};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
@@ -11,7 +12,8 @@ use unwind_sim_judge::hex::hex;
 use unwind_sim_judge::verify::{self, listing::lines as lines_around};
 
 /// A contradiction that `verify` found.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct ContradictionLine {
     schema: &'static str,
     unwinder: String,
@@ -45,7 +47,8 @@ pub struct ContradictionLine {
 }
 
 /// The stores of one instruction into live slots of one kind.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct SlotStoreLine {
     schema: &'static str,
     /// The instruction.
@@ -78,7 +81,8 @@ pub struct SlotStoreLine {
 }
 
 /// A function of generated code for which the program registered no unwind table.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct JitLine {
     schema: &'static str,
     /// The name that the program told perf or gdb, or else the mapping.
@@ -90,7 +94,8 @@ pub struct JitLine {
 }
 
 /// The totals of one unwinder.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct VerifiedLine {
     schema: &'static str,
     unwinder: String,
@@ -118,7 +123,8 @@ pub struct VerifiedLine {
 }
 
 /// The last line of `verify`.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct VerificationLine {
     schema: &'static str,
     /// How the program ended.
@@ -145,7 +151,8 @@ pub struct VerificationLine {
 }
 
 /// What `verify` kept for the instructions that it saw, in bytes of heap.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MemoryLine {
     /// Decoded code of the machine.
     decoded: usize,

@@ -2,6 +2,7 @@
 
 use super::Hex;
 use iced_x86::{Decoder, DecoderOptions};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::disassembly::instruction;
@@ -21,7 +22,8 @@ const BEFORE_MAX: u64 = 1 << 14;
 const WHOLE_MAX: u64 = 1 << 12;
 
 /// An instruction.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct CodeLine {
     /// Its address.
     pub address: Hex,
@@ -35,7 +37,8 @@ pub struct CodeLine {
 }
 
 /// A piece of code: consecutive instructions of a function.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Code {
     /// The function, if it has a name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! The index of a run, as far as a window shows it.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use unwind_sim_judge::states::{EventKind, Index};
 const LISTED_MAX: usize = 10_000;
 
 /// What is of interest in a run.
-#[derive(Clone, Default, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Default, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct MarksLine {
     /// The number of states that are indexed, from the first one on.
     pub covered: u64,
@@ -31,7 +33,8 @@ pub struct MarksLine {
 }
 
 /// Something at a state.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Mark {
     /// The number of the state.
     pub number: u64,

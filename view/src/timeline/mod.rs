@@ -21,6 +21,7 @@ pub use steps::{Step, StepKind, TableBytes, Walk};
 pub use threads::Thread;
 pub(crate) use truth::of_truth;
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ impl Serialize for Hex {
     }
 }
 
+#[cfg(test)]
 impl JsonSchema for Hex {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Hex".into()
@@ -59,7 +61,8 @@ impl std::fmt::Display for Hex {
 }
 
 /// An unwinder, and the registers that its walks start from.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Walker {
     /// The unwinder's name, as on the command line.
     pub unwinder: String,
@@ -79,7 +82,8 @@ impl Walker {
 }
 
 /// What the states are of.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
     /// A recording: a state is a sample.
@@ -89,7 +93,8 @@ pub enum SourceKind {
 }
 
 /// A window of states.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Timeline {
     schema: &'static str,
     /// The recording, case or program.

@@ -2,6 +2,7 @@
 
 use super::Hex;
 use super::truth::of_truth;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::case::POISON;
@@ -20,7 +21,8 @@ const ABOVE: u64 = 64;
 const NOTED_MAX: usize = 256;
 
 /// The words of a stack, in the order of their addresses. Words without a note may be left out.
-#[derive(Clone, Default, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Default, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Stack {
     /// The stack pointer.
     pub rsp: Hex,
@@ -29,7 +31,8 @@ pub struct Stack {
 }
 
 /// A word of the stack.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Word {
     /// Its address.
     pub address: Hex,
@@ -42,7 +45,8 @@ pub struct Word {
 }
 
 /// What is known of a word.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Note {
     /// The pc of a true frame: its return address, or where it was interrupted.

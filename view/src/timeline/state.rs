@@ -7,6 +7,7 @@ use super::threads::Thread;
 use super::{Hex, Walker};
 use crate::json::{PlaceLine, place};
 use crate::listing::true_place;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -26,7 +27,8 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
 /// A state of a stack: before an instruction of a program, or a sample of a recording.
-#[derive(Clone, Default, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Default, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct State {
     /// Its number: of instructions executed before it, or of the sample.
     pub number: u64,
@@ -69,7 +71,8 @@ pub struct State {
 }
 
 /// A register.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Register {
     /// Its name.
     pub name: &'static str,
@@ -87,7 +90,8 @@ impl Register {
 }
 
 /// A frame of the true chain.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TrueFrame {
     /// Where it continues.
     pub place: PlaceLine,
@@ -104,7 +108,8 @@ pub struct TrueFrame {
 }
 
 /// The row of an unwinder is wrong at the instruction of a state.
-#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct RowFault {
     /// The unwinder.
     pub unwinder: String,

@@ -6,6 +6,7 @@ use crate::json::{
     CauseLine, EndLine, FrameLine, VerdictLine, cause_line, end_line, frame_line, verdict_line,
 };
 use crate::listing::{self, Row};
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::engine::{Engine, Outcome, Setting};
@@ -26,7 +27,8 @@ use unwind_sim_unwind::walk::Place;
 const TABLE_BYTES_MAX: usize = 16;
 
 /// A walk and its verdict.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Walk {
     /// The start variant.
     pub start: &'static str,
@@ -44,7 +46,8 @@ pub struct Walk {
 }
 
 /// What a step of a walk did.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// The walk started.
@@ -68,7 +71,8 @@ pub enum StepKind {
 }
 
 /// The bytes of a table that a row was made from.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct TableBytes {
     /// The section.
     pub section: &'static str,
@@ -79,7 +83,8 @@ pub struct TableBytes {
 }
 
 /// A step of a walk.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Step {
     /// What it did.
     pub kind: StepKind,

@@ -1,6 +1,7 @@
 //! The threads of a program at a state.
 
 use crate::json::PlaceLine;
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::states::ThreadState;
@@ -11,7 +12,8 @@ use unwind_sim_recordings::world::World;
 const FRAMES_MAX: usize = 32;
 
 /// A thread.
-#[derive(Clone, Serialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
 pub struct Thread {
     /// Process ID.
     pub pid: u32,
