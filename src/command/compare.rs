@@ -142,8 +142,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let command = output::command_line();
     if args.json {
         for line in json::comparison(&comparison, &columns, origin, &command) {
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
+            line.write(&mut out)?;
         }
     } else {
         let explain = |column: usize, sample: u64| {

@@ -126,8 +126,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
     if args.json {
         for line in json::doctor(&report, &output::command_line()) {
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
+            line.write(&mut out)?;
         }
     } else if let Some(main) = main {
         let limit = if args.all { usize::MAX } else { SHOWN };

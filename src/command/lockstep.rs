@@ -71,8 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::stdout();
     if args.json {
         for line in lockstep::lines(&run, &output::command_line()) {
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
+            line.write(&mut out)?;
         }
     } else {
         told_by(&run, &mut out)?;

@@ -225,8 +225,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
         let new = || json::ChainWriter::new(run);
         let comparison = run.write_on(threads, input, &filter, new, out)?;
         let line = json::summary(&comparison, None, &output::command_line());
-        serde_json::to_writer(&mut *out, &line)?;
-        writeln!(out)?;
+        line.write(out)?;
         comparison
     } else {
         let new = || ChainText {
@@ -314,8 +313,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             }
             if args.json {
                 let line = json::callchain(view, engine.name(), start, &chain);
-                serde_json::to_writer(&mut *out, &line)?;
-                writeln!(out)?;
+                line.write(out)?;
                 continue;
             }
             let event = format!("{}@{start}", engine.name());

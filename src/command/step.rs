@@ -126,8 +126,7 @@ fn json(args: &Args, shown: Shown<'_>, first: u64) -> Result<Status> {
         bail!(states::no_state(first, &states));
     }
     let mut out = output::raw_stdout();
-    serde_json::to_writer(&mut out, &Line::Timeline(Box::new(timeline)))?;
-    writeln!(out)?;
+    Line::Timeline(Box::new(timeline)).write(&mut out)?;
     out.flush()?;
     Ok(states::status(&states))
 }

@@ -25,8 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::stdout();
     for unwinder in unwinders::all() {
         if args.json {
-            serde_json::to_writer(&mut out, &Line::unwinder(&unwinder))?;
-            writeln!(out)?;
+            Line::unwinder(&unwinder).write(&mut out)?;
         } else {
             text(&unwinder, &mut out)?;
         }

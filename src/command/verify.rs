@@ -184,8 +184,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let mut out = output::stdout();
     if args.json {
         for line in json::verification(&names, &run, origin, &output::command_line()) {
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
+            line.write(&mut out)?;
         }
     } else {
         let again = |unwinder: &str, address: u64| {

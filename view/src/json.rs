@@ -63,6 +63,7 @@ use crate::timeline::Timeline;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::io::{self, Write};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::check::Contradiction;
 use unwind_sim_judge::diagnose::Diagnosis;
@@ -494,6 +495,20 @@ impl std::fmt::Display for PlaceLine {
             (None, Some(image)) => write!(f, "{image}+{}", self.offset),
             (None, None) => f.write_str(&self.pc),
         }
+    }
+}
+
+impl Line {
+    /// Writes the object and the end of the line.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        // All writers share the code of one: there is much of it.
+        let mut text = Vec::with_capacity(512);
+        serde_json::to_writer(&mut text, self)?;
+        text.push(b'\n');
+        out.write_all(&text)
     }
 }
 

@@ -126,13 +126,13 @@ impl Stitching {
                 sample.own
             };
             if show.json {
-                write_line(&self.json_sample(sample, shown), out)?;
+                self.json_sample(sample, shown).write(out)?;
             } else {
                 self.text_sample(sample, shown, out)?;
             }
         }
         if show.json {
-            write_line(&self.json_summary(&tally, command), out)
+            self.json_summary(&tally, command).write(out)
         } else {
             self.table(&tally, out)?;
             writeln!(out, "\n{command}")
@@ -253,9 +253,4 @@ impl Stitching {
 
 fn named(name: &'static str, count: u64) -> NamedCountLine {
     NamedCountLine { name, count }
-}
-
-fn write_line(line: &Line, out: &mut dyn Write) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    writeln!(out)
 }

@@ -55,10 +55,6 @@ pub(super) fn run(
     let root = tempfile::tempdir().context("cannot create an empty folder")?;
     let (mut last, mut resumed) = (None, None);
     let mut tally = confirm::Tally::default();
-    let line = |out: &mut dyn Write, line: &json::Line| -> std::io::Result<()> {
-        serde_json::to_writer(&mut *out, line)?;
-        writeln!(out)
-    };
     run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
         if last.replace(view.number) != Some(view.number) {
             let core = source.core_at(view).map_err(|error| error.to_string());
@@ -67,7 +63,7 @@ pub(super) fn run(
             let went = core.map(|s| confirm::resume(s, cpu, most, root.path()));
             if args.json {
                 let went = went.as_ref().map_err(Clone::clone);
-                line(out, &json::Line::resumed(view, went))?;
+                json::Line::resumed(view, went).write(out)?;
             } else {
                 writeln!(out, "{}", text::sample_line(view))?;
                 match &went {
@@ -80,7 +76,7 @@ pub(super) fn run(
         let unwinder = run.engines[columns[column].engine].name();
         let start = columns[column].variant_for(view).as_str();
         match args.json {
-            true => line(out, &json::chain(view, unwinder, start, outcome))?,
+            true => json::chain(view, unwinder, start, outcome).write(out)?,
             false => write!(
                 out,
                 "{}",
@@ -93,7 +89,7 @@ pub(super) fn run(
             tally.add(unwinder, &judged);
             if args.json {
                 let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
-                line(out, &confirmed)?;
+                confirmed.write(out)?;
             } else {
                 let told = confirmation::judgement_text(view.space, frames, &judged);
                 write!(out, "{told}")?;
@@ -103,7 +99,7 @@ pub(super) fn run(
     })?;
     if args.json {
         let sums = json::Line::confirmation(&tally, &output::command_line());
-        line(out, &sums)?;
+        sums.write(out)?;
     }
     Ok(match (tally.judged(), tally.unexpected()) {
         (false, _) => Status::NothingJudged,

@@ -102,8 +102,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
     let report = &written.converted.report;
     for loss in &report.losses {
         let line = json::Line::ConversionLoss(loss_line(file, loss));
-        serde_json::to_writer(&mut out, &line)?;
-        writeln!(out)?;
+        line.write(&mut out)?;
     }
     let counts = report.by_reason().into_iter();
     let losses = counts.map(|(lost, (functions, rows, bytes))| LossCountLine {
@@ -129,8 +128,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
         outside: Vec::new(),
         command: output::command_line(),
     });
-    serde_json::to_writer(&mut out, &line)?;
-    writeln!(out)?;
+    line.write(&mut out)?;
     out.flush()?;
     Ok(())
 }

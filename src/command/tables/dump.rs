@@ -125,8 +125,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     if args.json {
         let line = Line::table_dump(&file, rows, problem_count, output::command_line());
-        serde_json::to_writer(&mut out, &line)?;
-        writeln!(out)?;
+        line.write(&mut out)?;
     }
     out.flush()?;
     for problem in &problems {

@@ -178,7 +178,7 @@ impl Shown<'_> {
                     bytes: 0,
                     first: hex(first),
                 });
-                write_line(&mut out, &line)?;
+                line.write(&mut out)?;
             }
             if functions > 0 {
                 losses.push(LossCountLine {
@@ -200,7 +200,7 @@ impl Shown<'_> {
                 rule: breach.as_str(),
                 message: breach.to_string(),
             });
-            write_line(&mut out, &line)?;
+            line.write(&mut out)?;
         }
         self.write_differences(&mut out)?;
         let report = &written.report;
@@ -231,7 +231,7 @@ impl Shown<'_> {
             outside: self.generated.outside.iter().map(outside_line).collect(),
             command: output::command_line(),
         });
-        write_line(&mut out, &line)?;
+        line.write(&mut out)?;
         out.flush()?;
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Shown<'_> {
                 old: old.row_at(start).map(|row| row.rule.to_string()),
                 new: self.generated.rule_at(start).map(ToString::to_string),
             });
-            write_line(out, &line)?;
+            line.write(out)?;
         }
         Ok(())
     }
@@ -373,12 +373,6 @@ impl Shown<'_> {
 
 fn named(function: &Function) -> Option<String> {
     Some(function.name.clone()).filter(|name| !name.is_empty())
-}
-
-fn write_line(out: &mut dyn Write, line: &json::Line) -> Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 fn comparison_line(comparison: &Comparison) -> GenerationComparisonLine {

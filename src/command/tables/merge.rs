@@ -66,8 +66,7 @@ fn write_json(args: &Args, merged: &Merged) -> Result<()> {
         sections: written::section_lines(std::slice::from_ref(&merged.section)),
         command: output::command_line(),
     });
-    serde_json::to_writer(&mut out, &line)?;
-    writeln!(out)?;
+    line.write(&mut out)?;
     out.flush()?;
     Ok(())
 }

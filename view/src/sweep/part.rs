@@ -7,7 +7,6 @@
 use super::list::{Entry, List, Shard};
 use super::rows::{JsonRows, Sums};
 use crate::json::{CountLine, Line, OfFile, SweepLine};
-use crate::tables::proof::write_line;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -45,7 +44,8 @@ impl Plan<'_> {
             assume: self.assume.iter().map(|a| a.as_str()).collect(),
         });
         let mut text = Vec::new();
-        write_line(&line, &mut text).expect("writing to memory does not fail");
+        line.write(&mut text)
+            .expect("writing to memory does not fail");
         text
     }
 }

@@ -3,7 +3,7 @@
 use super::list::Entry;
 use super::run::{Piece, Swept};
 use crate::json::{CountLine, Line, OfFile, SweptLine, UnreadableLine};
-use crate::tables::proof::{Functions, lines, write_line};
+use crate::tables::proof::{Functions, lines};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_tables::check::Report;
 
@@ -100,7 +100,8 @@ impl Sums {
             rows_proven: self.rows_proven,
         });
         let mut text = Vec::new();
-        write_line(&line, &mut text).expect("writing to memory does not fail");
+        line.write(&mut text)
+            .expect("writing to memory does not fail");
         text
     }
 }
@@ -137,7 +138,7 @@ impl Piece for JsonRows {
             }
             Swept::Unreadable(why) => {
                 let line = UnreadableLine::new(of, why.cause.as_str(), why.error.clone());
-                let written = write_line(&Line::Unreadable(line), &mut text);
+                let written = Line::Unreadable(line).write(&mut text);
                 (written, Sums::UNREADABLE)
             }
         };

@@ -220,10 +220,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// # Errors
 /// Those of `out`.
 pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = |line: Line| -> io::Result<()> {
-        serde_json::to_writer(&mut *out, &line)?;
-        writeln!(out)
-    };
+    let mut line = |line: Line| line.write(out);
     let mut names = Names::new(compared.inputs[0].file);
     let diff = &compared.found.diff;
     for difference in &diff.differences {

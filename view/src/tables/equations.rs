@@ -45,8 +45,7 @@ pub fn write(
             rows += 1;
             if form == Form::Json {
                 let line = TableRowLine::new(file, table, &row, names.function(row.start));
-                serde_json::to_writer(&mut *out, &Line::TableRow(Box::new(line)))?;
-                writeln!(out)?;
+                Line::TableRow(Box::new(line)).write(out)?;
                 continue;
             }
             line(file, table, &row, &mut names, &mut texts, &mut text);

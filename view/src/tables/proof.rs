@@ -283,23 +283,17 @@ pub(crate) fn lines(
         let name = names.function(checked.range.start).map(|(name, _)| name);
         for wrong in &checked.verdict.contradictions {
             let wrong = WrongRowLine::new(of, file, checked, wrong, name);
-            write_line(&Line::WrongRow(Box::new(wrong)), out)?;
+            Line::WrongRow(Box::new(wrong)).write(out)?;
         }
         let function = || Box::new(FunctionLine::new(of, file, report, checked, name));
         match functions {
-            Functions::All => write_line(&Line::Function(function()), out)?,
+            Functions::All => Line::Function(function()).write(out)?,
             Functions::Unproven if checked.verdict.verdict() == Verdict::Unproven => {
-                write_line(&Line::Unproven(function()), out)?;
+                Line::Unproven(function()).write(out)?;
             }
             Functions::Unproven => {}
         }
     }
     let sums = CheckLine::new(of.clone(), report, &report.totals());
-    write_line(&Line::Check(Box::new(sums)), out)
-}
-
-/// Writes a line.
-pub(crate) fn write_line(line: &Line, out: &mut dyn Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
-    writeln!(out)
+    Line::Check(Box::new(sums)).write(out)
 }

@@ -22,10 +22,7 @@ impl Handled {
     /// # Errors
     /// If it cannot be written.
     pub fn write_json(&self, command: &str, out: &mut dyn Write) -> io::Result<()> {
-        let mut line = |line: &Line| {
-            serde_json::to_writer(&mut *out, line)?;
-            writeln!(out)
-        };
+        let mut line = |line: &Line| line.write(out);
         for output in &self.outputs {
             line(&Line::HandlerOutput(HandlerOutputLine {
                 schema: SCHEMA,
