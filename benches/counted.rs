@@ -181,6 +181,8 @@ fn main() {
                 }
             });
         }
-        _ => println!("counted by `cargo test --release --test counting` (UNWIND_SIM_SLOW=1)"),
+        _ => {
+            println!("counted by `cargo test --release --test suite counting` (UNWIND_SIM_SLOW=1)")
+        }
     }
 }

@@ -1,11 +1,8 @@
 //! Compares helpers of handlers with the running kernel's: a program runs in the kernel at page
 //! faults of this thread, and then here, and results and maps must be equal. One program asks for
 //! stacks and for their ids under all flags; one fills a ring buffer.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::io::Read;
 use unwind_sim_host::bpf::{BpfError, KernelMap, KernelProgram, PageFaults, ProgramType};
 use unwind_sim_perf_model::bpf::maps::{Storage, kind};

@@ -1,11 +1,8 @@
 //! Compares the eBPF interpreter with the running kernel's BPF: every arithmetic, comparison and
 //! atomic instruction on random numbers, with all changed registers folded into the result; and
 //! which accesses to a perf event's context the verifier allows.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use unwind_sim_host::bpf::{BpfError, KernelProgram, ProgramType};
 use unwind_sim_perf_model::bpf::{
     Context, Handlers, Insn, Limits, Object, PerfEventData, PlainEnv,

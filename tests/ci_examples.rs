@@ -2,7 +2,6 @@
 //! with a wrong row.
 //!
 //! Not here: the steps that install the tool from the network.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::Path;
 use std::process::{Command, Output};

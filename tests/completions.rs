@@ -1,8 +1,6 @@
 //! Completions in each supported shell, including those of subcommands and values.
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::process::Command;
 
 /// A command line whose last word is completed; words that must be offered; words that must not.

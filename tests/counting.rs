@@ -1,12 +1,9 @@
 //! The speed of our walks and imports, by counting: the instructions that they and their peers need
 //! for the same work, in one statically linked program (`benches/counted.rs`) in the emulated
 //! machine. The machine counts exactly, so a change is a change of the code.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::compiler::Scratch;
-use common::skip::skip;
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

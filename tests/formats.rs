@@ -1,10 +1,8 @@
 //! Profile formats: read back, all agree with the text of `perf script` for the same recording;
 //! other tools read them, where installed.
 
-mod common;
-
-use common::decode::{self, Stacks};
-use common::skip::skip;
+use crate::common::decode::{self, Stacks};
+use crate::common::skip::skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

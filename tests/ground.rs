@@ -1,9 +1,7 @@
 //! `--against proof`: the frames that the code proves are those of the shadow stack.
 
-mod common;
-
-use common::compiler::Scratch;
-use common::skip::skip;
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 use unwind_sim_judge::engine::Setting;

@@ -2,9 +2,7 @@
 //! `UNWIND_SIM_SLOW=1`, and a folder with `vmlinuz-VERSION` in `UNWIND_SIM_KERNELS`.
 //! `tests/kernel/boot.sh` does the work.
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 

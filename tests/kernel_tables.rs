@@ -4,9 +4,7 @@
 //! Needs `UNWIND_SIM_SLOW=1`. Reads every `vmlinux*` with both tables in the folder
 //! `UNWIND_SIM_KERNELS`, such as those of Debian's `linux-image-*-dbg` packages.
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,7 @@
 //! Runs whole programs in the emulated machine and on the processor, instruction by instruction, or
 //! compares what they print.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +10,7 @@ use unwind_sim_proof::lockstep::{self, Request, Run};
 use unwind_sim_record::program::{End, RunningProgram};
 
 fn may_trace(test: &str) -> bool {
-    match common::no_ptrace() {
+    match crate::common::no_ptrace() {
         None => true,
         Some(reason) => {
             skip(test, reason);

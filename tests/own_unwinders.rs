@@ -1,8 +1,6 @@
 //! External unwinders: the examples give the same chains as ours, and a process that misbehaves
 //! ends its chain, but never the run.
-#![cfg(unix)]
 
-mod common;
 #[allow(
     dead_code,
     unreachable_pub,
@@ -11,7 +9,7 @@ mod common;
 #[path = "../examples/own-unwinders/frame_pointer.rs"]
 mod frame_pointer;
 
-use common::skip::skip;
+use crate::common::skip::skip;
 use frame_pointer::ByHand;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

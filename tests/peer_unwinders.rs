@@ -1,11 +1,8 @@
 //! Checks what the page of the adapters for external unwinders promises
 //! (`examples/own-unwinders/peers`). The libraries may have any version, so only what every version
 //! can do is required.
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_judge::engine::{Setting, examine};

@@ -1,9 +1,7 @@
 //! Compares the options of `perf script` with perf's own output, where its versions agree: filters,
 //! depth of chains, input from pipes, and source lines.
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,10 +1,8 @@
 //! Profiles of perf.data: unwinding directly and through a trace, perf's own unwinder, and the
 //! formats must agree.
 
-mod common;
-
-use common::decode::{self, Stacks as Folded};
-use common::skip::skip;
+use crate::common::decode::{self, Stacks as Folded};
+use crate::common::skip::skip;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -23,7 +23,7 @@ fn first_seed() -> u64 {
 
 /// The command that tries a seed, and some after it, again.
 fn again(seed: u64) -> String {
-    format!("{SEED}={seed} cargo test --test random_programs right_tables")
+    format!("{SEED}={seed} cargo test --test suite random_programs::right_tables")
 }
 
 /// Tries programs; on a failure, panics with the smallest program that fails in the same way.

@@ -1,11 +1,7 @@
 //! Pages of `report` in a browser, which needs chromium, node, and the npm packages puppeteer-core and
 //! axe-core in the folder that `UNWIND_SIM_NODE_MODULES` names. `.ci/full` installs them.
-#![cfg(all(feature = "report", unix))]
 
-#[path = "common/skip.rs"]
-mod skip;
-
-use skip::skip;
+use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,6 +1,5 @@
 //! `verify` and stores into slots that are later returned through: each is reported with the
 //! instruction that stored.
-#![cfg(target_arch = "x86_64")]
 
 use std::process::Command;
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};

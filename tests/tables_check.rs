@@ -1,9 +1,6 @@
 //! `tables check`: wrong rows are found, right ones are proven.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::compiler::Scratch;
+use crate::common::compiler::Scratch;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

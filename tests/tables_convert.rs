@@ -3,9 +3,7 @@
 //!
 //! That the tables say the same at every address is tested in `tables/tests/convert.rs`.
 
-mod common;
-
-use common::skip::skip;
+use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use unwind_sim_unwind::elf::{ReadOptions, image_from_elf};

@@ -1,10 +1,7 @@
 //! `tables diff`: wrong rows that assemblers and linkers wrote, and two builds of a program.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::compiler::Scratch;
-use common::skip::skip;
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,7 +70,7 @@ const WRONG: &str = include_str!("tables_diff/wrong.s");
 
 /// The version of the SFrame section in a file, as readelf or objdump prints it.
 fn sframe_version(file: &Path) -> Option<u8> {
-    let text = common::compiler::text_of("objdump", &["--sframe=.sframe"], file)?;
+    let text = crate::common::compiler::text_of("objdump", &["--sframe=.sframe"], file)?;
     let (_, rest) = text.split_once("SFRAME_VERSION_")?;
     rest.chars().next()?.to_digit(10)?.try_into().ok()
 }

@@ -1,16 +1,11 @@
 //! `tables generate`: rows made from code alone, compared with those of the compiler and of objtool.
 
-#[path = "tables_generate/boundaries.rs"]
 mod boundaries;
-mod common;
-#[path = "tables_generate/hints.rs"]
 mod hints;
-#[path = "tables_generate/slow.rs"]
 mod slow;
-#[path = "tables_generate/warnings.rs"]
 mod warnings;
 
-use common::compiler::{Scratch, run, text_of};
+use crate::common::compiler::{Scratch, run, text_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;

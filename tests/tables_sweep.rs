@@ -1,10 +1,7 @@
 //! `tables check --files`: a row for everything, whatever is in the list and whatever happens.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::compiler::Scratch;
-use common::skip::skip;
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,11 +1,8 @@
 //! 1,000 threads, processes and executed programs at the same time, in little memory of the host,
 //! with `emulate` and with `verify` and four unwinders. A small number runs always.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::compiler::Scratch;
-use common::skip::skip;
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! `insn::classify` compared with objdump on all instructions of the libraries of this process.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::collections::BTreeSet;
 use std::process::Command;

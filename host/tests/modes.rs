@@ -1,9 +1,6 @@
 //! The recorder's ways to sample, to start and to end.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::{Built, Keeper, build, may_trace, options, run, word};
+use crate::common::{Built, Keeper, build, may_trace, options, run, word};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

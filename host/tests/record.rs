@@ -1,9 +1,6 @@
 //! The recorder and its shadow stack on programs compiled by the tests.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod common;
-
-use common::{Keeper, build, frame_pointers, may_trace, options, run, word};
+use crate::common::{Keeper, build, frame_pointers, may_trace, options, run, word};
 use std::collections::BTreeSet;
 use unwind_sim_host::{At, End, Point, ProgramEnd, Sample, StackRole, Summary};
 use unwind_sim_unwind::truth::{TrueKind, Truth};

@@ -1,8 +1,5 @@
 //! Tables of real files, converted to every format and compared with their source at every address.
 
-#[path = "../../tests/common/skip.rs"]
-mod skip;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,7 +104,7 @@ fn converted_tables_say_what_their_source_says() {
 #[test]
 fn what_was_converted_can_be_converted_back() {
     let Some((file, data)) = read(Path::new("/bin/sh")) else {
-        return skip::skip(
+        return crate::skip::skip(
             "what_was_converted_can_be_converted_back",
             "there is no /bin/sh",
         );
@@ -182,7 +179,7 @@ struct Sums {
 fn every_file_of_the_machine_is_converted_without_a_difference() {
     const NAME: &str = "every_file_of_the_machine_is_converted_without_a_difference";
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
-        return skip::skip(NAME, "slow; set UNWIND_SIM_SLOW=1");
+        return crate::skip::skip(NAME, "slow; set UNWIND_SIM_SLOW=1");
     }
     let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
     let mut faults = Vec::new();

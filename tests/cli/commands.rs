@@ -1,8 +1,8 @@
 //! Runs each printed command in a shell, and checks that it finds the same.
 
+use crate::cli::{SEED, THROWS, root, run, status, stderr, stdout, tool};
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
-use crate::{SEED, THROWS, root, run, status, stderr, stdout, tool};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -325,7 +325,7 @@ fn what_fuzzing_prints_breaks_the_same_rule() {
         "--mutant",
         "shared-buffer",
     ];
-    let text = crate::ends_with(0, &args);
+    let text = crate::cli::ends_with(0, &args);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].starts_with("unwind-sim perf fuzz "), "{text}");
     assert_eq!(stdout(&by_shell(lines[1], &root(""))), text);
@@ -334,7 +334,7 @@ fn what_fuzzing_prints_breaks_the_same_rule() {
 #[test]
 fn the_demo_can_be_gone_through_anywhere() {
     let folder = tempfile::tempdir().expect("a folder");
-    let text = crate::ends_with(0, &["demo", "seed-004"]);
+    let text = crate::cli::ends_with(0, &["demo", "seed-004"]);
     let commands: Vec<&str> = text
         .lines()
         .filter_map(|l| l.strip_prefix("  unwind-sim "))

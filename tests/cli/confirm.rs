@@ -1,9 +1,9 @@
 //! `replay --confirm`: what happens after a core was taken says which frames were true.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+use crate::cli::{ends_with, run, status, stderr, stdout};
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
-use crate::{ends_with, run, status, stderr, stdout};
 use std::path::Path;
 use std::process::Command;
 

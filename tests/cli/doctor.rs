@@ -2,7 +2,7 @@
 
 mod chains;
 
-use crate::{THROWS, ends_with, run, snapshot_text, status, stderr, without_places};
+use crate::cli::{THROWS, ends_with, run, snapshot_text, status, stderr, without_places};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -371,6 +371,6 @@ fn an_overflowed_stack_is_walked() {
     std::fs::write(&path, overflowed).expect("a core");
     let path = path.to_str().expect("text");
     let replayed = run(&["replay", path, "--unwinder", "fp"]);
-    let text = crate::stdout(&replayed);
+    let text = crate::cli::stdout(&replayed);
     assert!(text.contains("401020") && text.contains("401030"), "{text}");
 }

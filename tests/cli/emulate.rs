@@ -2,7 +2,7 @@
 //! programs are minimal; the kernel is tested in `emulator`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use crate::{run, status, stderr, stdout};
+use crate::cli::{run, status, stderr, stdout};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -162,7 +162,7 @@ fn an_instruction_of_another_level_is_invalid() {
 /// Runs a program whose input never comes, or whose output is never read.
 fn ends_by_itself(program: &str) -> (i32, String) {
     let arguments = ["emulate", "--timeout", "0.5", "--", program];
-    let mut command = crate::tool(&arguments);
+    let mut command = crate::cli::tool(&arguments);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -226,7 +226,7 @@ fn a_program_reads_no_more_than_it_asks_for() {
     let input = directory.path().join("input");
     std::fs::write(&input, "abcdef").expect("written");
     let mut file = std::fs::File::open(&input).expect("it is there");
-    let mut command = crate::tool(&["emulate", "--", &path]);
+    let mut command = crate::cli::tool(&["emulate", "--", &path]);
     command.stdin(file.try_clone().expect("a descriptor"));
     assert!(command.status().expect("the tool runs").success());
     let mut rest = String::new();
@@ -246,7 +246,7 @@ fn names_need_not_be_text() {
         .path()
         .join(std::ffi::OsStr::from_bytes(b"tr\xfface.bin"));
     for (command, wanted) in [("emulate", 0), ("record", 0), ("verify", 0)] {
-        let mut tool = crate::tool(&[command]);
+        let mut tool = crate::cli::tool(&[command]);
         if command == "record" {
             tool.args(["--engine", "emulator", "--at", "every:1", "-o"])
                 .arg(&trace);

@@ -1,6 +1,6 @@
 //! `extract -o case.s` turns a recorded sample into a program that has the same chain.
 
-use crate::{THROWS, ends_with, run, snapshot, status, stderr};
+use crate::cli::{THROWS, ends_with, run, snapshot, status, stderr};
 use std::path::Path;
 use unwind_sim_judge::case::Cell;
 use unwind_sim_judge::cases;
@@ -87,7 +87,7 @@ _start: .cfi_startproc
 /// The verdict on an unwinder's chain of a sample, and its reason.
 fn verdict(file: &str, sample: &str, unwinder: &str) -> (String, String) {
     let output = run(&["replay", file, "--sample", sample, "--unwinder", unwinder]);
-    let text = crate::stdout(&output);
+    let text = crate::cli::stdout(&output);
     let head = text
         .lines()
         .find_map(|l| l.strip_prefix(&format!("{unwinder}: ")));
@@ -216,7 +216,7 @@ fn what_cannot_be_written_is_told() {
     };
     let case = file("case.s");
     refused(&["extract", THROWS, "-o", &case], "--sample N");
-    let seed = crate::SEED;
+    let seed = crate::cli::SEED;
     refused(
         &["extract", seed, "--sample", "2", "-o", &case],
         "fake registers",
@@ -251,7 +251,7 @@ fn a_case_as_it_is_written() {
     let text = std::fs::read_to_string(path).expect("the case");
     let header: String = text.lines().take(7).map(|l| format!("{l}\n")).collect();
     insta::with_settings!({
-        snapshot_path => crate::root("snapshots"),
+        snapshot_path => crate::cli::root("snapshots"),
         prepend_module_to_snapshot => false,
         omit_expression => true,
     }, { insta::assert_snapshot!("cli-extracted-header", header.replace("sample-1000", "NAME")) });

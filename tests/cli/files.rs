@@ -1,7 +1,7 @@
 //! Files that commands write, whole or not at all, and ELF files that `inspect` reads.
 
+use crate::cli::{SEED, THROWS, ends_with, root, run, status};
 use crate::common::skip::skip;
-use crate::{SEED, THROWS, ends_with, root, run, status};
 use std::path::Path;
 use std::process::Command;
 

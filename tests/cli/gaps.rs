@@ -1,6 +1,6 @@
 //! What a recording lacks is told: its end, or samples that cannot be used.
 
-use crate::{THROWS, root, run, status, stderr, stdout};
+use crate::cli::{THROWS, root, run, status, stderr, stdout};
 use std::path::PathBuf;
 
 /// Files that were cut short, each with a part of the message about it.

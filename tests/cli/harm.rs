@@ -1,8 +1,8 @@
 //! Nothing is lost or harmed: output files, signals to a recorder, odd arguments.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+use crate::cli::{SEED, THROWS, ends_with, run, status, stderr, tool};
 use crate::common::skip::skip;
-use crate::{SEED, THROWS, ends_with, run, status, stderr, tool};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
@@ -343,7 +343,7 @@ fn an_output_that_fails_leaves_the_earlier_file_and_says_so() {
         // With the signal ignored, a write beyond the limit fails.
         let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"";
         shell.args(["-c", script, env!("CARGO_BIN_EXE_unwind-sim")]);
-        let output = shell.args(args).current_dir(crate::root("")).output();
+        let output = shell.args(args).current_dir(crate::cli::root("")).output();
         let output = output.expect("a shell");
         assert_eq!(status(&output), 2, "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(text(&path)), "{}", stderr(&output));

@@ -1,6 +1,6 @@
 //! Help texts, and the output of `generate`.
 
-use crate::{ends_with, snapshot};
+use crate::cli::{ends_with, snapshot};
 use unwind_sim_unwind::verdict::Verdict;
 
 /// The subcommands listed by `--help`.

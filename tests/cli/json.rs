@@ -1,6 +1,6 @@
 //! `--json`: JSON Lines in the schema that `generate json-schema` prints.
 
-use crate::{SEED, THROWS, ends_with, run, snapshot, stdout};
+use crate::cli::{SEED, THROWS, ends_with, run, snapshot, stdout};
 use serde_json::Value;
 
 const COMMANDS: [&[&str]; 13] = [

@@ -1,7 +1,7 @@
 //! Given a wrong file of any kind, every subcommand says what the file is and which subcommand
 //! takes it.
 
-use crate::{SEED, ends_with, root, run, status, stderr};
+use crate::cli::{SEED, ends_with, root, run, status, stderr};
 use std::path::Path;
 use unwind_sim_recordings::file_kind::{FileKind, file_kind};
 

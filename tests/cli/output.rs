@@ -1,6 +1,6 @@
 //! The readable output of commands.
 
-use crate::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
+use crate::cli::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
 use std::process::Stdio;
 use unwind_sim_unwind::reason::Code;
 

@@ -1,6 +1,6 @@
 //! `perf script` as people type it: filters, formats, and errors.
 
-use crate::{ends_with, run, snapshot, status, stderr};
+use crate::cli::{ends_with, run, snapshot, status, stderr};
 
 /// Two threads, and programs with source lines.
 const RECORDING: &str = "corpus/perfdata/threads4-switch-defer.data";

@@ -1,6 +1,6 @@
 //! `record --engine emulator`: the trace of a program in the emulated machine.
 
-use crate::{ends_with, run, status, stderr, stdout};
+use crate::cli::{ends_with, run, status, stderr, stdout};
 use std::path::Path;
 use unwind_sim_recordings::trace::{Engine, TimeUnit, Trace};
 

@@ -1,6 +1,6 @@
 //! `report`: pages of states and of findings, from good and bad input.
 
-use crate::{SEED, THROWS, ends_with, run, snapshot_text, status, stderr, stdout, tool};
+use crate::cli::{SEED, THROWS, ends_with, run, snapshot_text, status, stderr, stdout, tool};
 use std::path::Path;
 
 const CASE: &str = "corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s";
@@ -272,7 +272,7 @@ fn bad_input_leaves_no_page() {
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let lines = ends_with(1, &["verify", "--json", "--defect", DEFECT]);
     let compare = ends_with(1, &["compare", SEED, "--regs", "fake:v5.1", "--json"]);
-    let trace = std::fs::read(crate::root(SEED)).expect("a trace");
+    let trace = std::fs::read(crate::cli::root(SEED)).expect("a trace");
     let files: [(&str, &[u8]); 6] = [
         (
             "cut.json",

@@ -1,6 +1,6 @@
 //! Exit status and error messages.
 
-use crate::{SEED, THROWS, ends_with, root, run, snapshot, status, stderr, stdout};
+use crate::cli::{SEED, THROWS, ends_with, root, run, snapshot, status, stderr, stdout};
 
 #[test]
 fn nought_when_all_is_as_expected() {

@@ -1,7 +1,7 @@
 //! Demos, pictures and quizzes: what they show is what the corpus says, and what they tell to try
 //! works.
 
-use crate::{ends_with, root, run, status, stderr, stdout, tool};
+use crate::cli::{ends_with, root, run, status, stderr, stdout, tool};
 use std::io::Write as _;
 use std::process::Stdio;
 use unwind_sim_view::demo::ALL;
@@ -143,7 +143,7 @@ fn the_casts_are_current() {
         let stored = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             stored == image,
-            "docs/casts/{name}.svg: run INSTA_UPDATE=always cargo test --test cli casts"
+            "docs/casts/{name}.svg: run INSTA_UPDATE=always cargo test --test suite cli::teaching::casts"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! The pages of the reason codes: each shows the smallest case that covers its code, and the case
 //! gives the code.
 
-use crate::steps::steps;
+use crate::docs_commands::steps::steps;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::case::Case;
 use unwind_sim_judge::cases;
@@ -76,8 +76,9 @@ fn each_code_is_shown_by_its_smallest_case() {
             faults.push(format!("{code}: {name} does not give it:\n{given}"));
         }
         let tries = steps(section(&page, "Experiment"));
-        let is_shown =
-            |step: &crate::steps::Step| step.output.as_ref().is_some_and(|o| !o.is_empty());
+        let is_shown = |step: &crate::docs_commands::steps::Step| {
+            step.output.as_ref().is_some_and(|o| !o.is_empty())
+        };
         if !tries.iter().any(is_shown) {
             faults.push(format!("{code}: its experiment shows nothing"));
         }

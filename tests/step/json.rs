@@ -1,6 +1,6 @@
 //! `--json`: the window of states.
 
-use crate::{CASE, shown};
+use crate::step::{CASE, shown};
 use serde_json::Value;
 
 fn timeline(args: &[&str]) -> Value {

@@ -1,6 +1,6 @@
 //! Screens of programs, by scripts.
 
-use crate::{CASE, play, root, run, shown};
+use crate::step::{CASE, play, root, run, shown};
 
 #[track_caller]
 fn check(name: &str, text: &str) {

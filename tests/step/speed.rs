@@ -1,6 +1,6 @@
 //! Ten million instructions: time and memory (slow).
 
-use crate::{root, tool};
+use crate::step::{root, tool};
 use std::time::Instant;
 
 /// A shell that counts: more than ten million instructions, after which it is stopped.

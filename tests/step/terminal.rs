@@ -1,7 +1,7 @@
 //! The stepper in tmux, under a real pseudo-terminal.
 
-use crate::CASE;
 use crate::common::skip::skip;
+use crate::step::CASE;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ impl Tmux {
         let mut command = Command::new("tmux");
         command.args(["-L", &self.socket]).args(args);
         command
-            .current_dir(crate::root(""))
+            .current_dir(crate::step::root(""))
             // A user's own shell may be one that refuses, such as nologin.
             .env("SHELL", "/bin/bash")
             .env("TERM", "xterm-256color");

@@ -1,6 +1,6 @@
 //! What was executed and found, joined with what was proven of it.
 
-use crate::run::engines;
+use crate::tables_against_verify::run::engines;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;

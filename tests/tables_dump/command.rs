@@ -2,7 +2,7 @@
 
 use crate::common::compiler::Scratch;
 use crate::common::skip::skip;
-use crate::{corpus, open};
+use crate::tables_dump::{corpus, open};
 use std::process::{Command, Output};
 use unwind_sim_tables::table::Table;
 use unwind_sim_unwind::row::TableKind;

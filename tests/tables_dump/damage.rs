@@ -2,7 +2,7 @@
 
 use crate::common::compiler::Scratch;
 use crate::common::skip::skip;
-use crate::corpus;
+use crate::tables_dump::corpus;
 use std::sync::Arc;
 use unwind_sim_tables::diff::{Input, builds, diff};
 use unwind_sim_tables::dump::{Filter, orc, readelf, sframe};

@@ -6,7 +6,7 @@
 
 use crate::common::compiler::{Scratch, text_of};
 use crate::common::skip::skip;
-use crate::{first_difference, text};
+use crate::tables_dump::{first_difference, text};
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::dump::Dumped;
 use unwind_sim_tables::dump::orc::write;

@@ -2,7 +2,7 @@
 
 use crate::common::compiler::{Scratch, text_of};
 use crate::common::skip::skip;
-use crate::{first_difference, open, text};
+use crate::tables_dump::{first_difference, open, text};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::dump::readelf::write;

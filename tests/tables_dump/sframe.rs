@@ -2,7 +2,7 @@
 
 use crate::common::compiler::{Scratch, text_of};
 use crate::common::skip::skip;
-use crate::{corpus, first_difference, text};
+use crate::tables_dump::{corpus, first_difference, text};
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_tables::dump::sframe::write;
@@ -118,7 +118,7 @@ fn functions_of_an_object_start_where_its_symbols_do() {
         return skip(name, "as has no --gsframe");
     };
     let (ours, _) = ours(&path);
-    let file = crate::open(&path);
+    let file = crate::tables_dump::open(&path);
     for symbol in file.image().symbols() {
         let (_, offset) = file.place(symbol.address).expect("a section");
         let line = format!(": pc = {offset:#x}, size = {} bytes\n", symbol.size);

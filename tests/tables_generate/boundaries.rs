@@ -1,7 +1,7 @@
 //! Functions that no table and no symbol bounds: what enters them, and where they end.
 
-use super::common::compiler::{Scratch, run};
 use super::{open, unwind_sim};
+use crate::common::compiler::{Scratch, run};
 use std::process::Command;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;

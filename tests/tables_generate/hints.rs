@@ -1,9 +1,9 @@
 //! Unwind hints of the kernel in relocatable objects: those of the tests' own macros, which emit what
 //! the kernel's do, and those of installed kernel headers.
 
-use super::common::compiler::{Scratch, run};
-use super::common::skip::skip;
 use super::{against, same, told, unwind_sim};
+use crate::common::compiler::{Scratch, run};
+use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_tables::convert::Target;

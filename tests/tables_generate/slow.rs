@@ -1,8 +1,8 @@
 //! Whole kernels and programs. The debug build takes every fiftieth module and the smallest programs:
 //! the release build takes all.
 
-use super::common::skip::skip;
 use super::{against, open, same};
+use crate::common::skip::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! Code that breaks the kernel's rules: what `tables generate` says of it is what objtool says.
 
-use super::common::compiler::{Scratch, run};
-use super::common::skip::skip;
+use crate::common::compiler::{Scratch, run};
+use crate::common::skip::skip;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! Each code is reported in the situation that its page describes.
 
-use crate::folder::{Folder, text};
+use crate::verify_images::folder::{Folder, text};
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Check, Finding};

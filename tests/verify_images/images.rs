@@ -1,6 +1,6 @@
 //! Findings belong to the image that was mapped at the time.
 
-use crate::folder::{Folder, is, text};
+use crate::verify_images::folder::{Folder, is, text};
 use unwind_sim_judge::verify::{Check, groups};
 use unwind_sim_unwind::reason::Code;
 

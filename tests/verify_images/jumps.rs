@@ -1,6 +1,6 @@
 //! Rows that describe the frame of a jump's target.
 
-use crate::folder::{Folder, text};
+use crate::verify_images::folder::{Folder, text};
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Finding};

@@ -1,6 +1,6 @@
 //! Generated code with registered tables, right and wrong, and without.
 
-use crate::programs::{NAMES, Programs, text, verify, wrong_in};
+use crate::verify_programs::programs::{NAMES, Programs, text, verify, wrong_in};
 use std::path::Path;
 use unwind_sim_judge::verify::{GeneratedFunction, Run};
 

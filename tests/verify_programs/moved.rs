@@ -1,6 +1,6 @@
 //! The truth where code moves its return address: interpreters, adapters, tail calls.
 
-use crate::programs::{Programs, verify, wrong_in};
+use crate::verify_programs::programs::{Programs, verify, wrong_in};
 
 /// How often the program calls its interpreter.
 const RUNS: u64 = 19;

@@ -1,7 +1,7 @@
 //! The truth on stacks that programs switch, share, move between threads, abandon and use again.
 
-use crate::programs::{NAMES, Programs, verify, wrong_in};
-use crate::skip::skip;
+use crate::common::skip::skip;
+use crate::verify_programs::programs::{NAMES, Programs, verify, wrong_in};
 use unwind_sim_judge::verify::Run;
 
 /// Compiles and verifies a program. The compiler's rows of its functions must be right, except in

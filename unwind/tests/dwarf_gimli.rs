@@ -2,8 +2,6 @@
 //! address, rsp, callee-saved registers, the location of every expression. Unlike readelf, this
 //! distinguishes undefined, unchanged and unspecified.
 
-mod common;
-
 use gimli::{CfaRule, EhFrame, LittleEndian, Register, RegisterRule, UnwindSection};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf;
@@ -106,7 +104,7 @@ fn check(image: &Image) -> usize {
 
 #[test]
 fn every_row_equals_gimlis() {
-    let images = common::images("every_row_equals_gimlis");
+    let images = crate::common::images("every_row_equals_gimlis");
     let rows: usize = images.iter().map(|(_, image)| check(image)).sum();
     assert!(rows > 1000, "only {rows} rows were compared");
 }
@@ -116,7 +114,7 @@ fn every_row_equals_gimlis() {
 fn rows_found_one_by_one_are_the_rows_of_the_whole() {
     use unwind_sim_unwind::finder::Finder;
     use unwind_sim_unwind::image::Mapping;
-    let images = common::images("rows_found_one_by_one_are_the_rows_of_the_whole");
+    let images = crate::common::images("rows_found_one_by_one_are_the_rows_of_the_whole");
     let Some((_, image)) = images.into_iter().nth(1) else {
         return;
     };

@@ -1,8 +1,6 @@
 //! Compares every row of every FDE in this machine's files with
 //! `readelf --debug-dump=frames-interp`: CFA, return address, rsp and callee-saved registers.
 
-mod common;
-
 use std::collections::BTreeMap;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf;
@@ -147,8 +145,8 @@ fn ours(image: &Image, kind: TableKind) -> Table {
 fn every_row_equals_readelfs() {
     const TEST: &str = "every_row_equals_readelfs";
     let mut rows = 0;
-    for (path, image) in common::images(TEST) {
-        let Some(dump) = common::tool(TEST, "readelf", &["-wFN", path]) else {
+    for (path, image) in crate::common::images(TEST) {
+        let Some(dump) = crate::common::tool(TEST, "readelf", &["-wFN", path]) else {
             return;
         };
         let (expected, ours) = (parse(&dump, ".eh_frame"), ours(&image, TableKind::EhFrame));

@@ -1,8 +1,6 @@
 //! Real stacks of programs compiled here: the walk reaches the root, the fast path equals the
 //! generic one, and the pcs alone equal those of the full provenance.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -107,7 +105,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end) = fields[0].split_once('-')?;
     let (range, offset) = (hex(start)?..hex(end)?, hex(fields[2])?);
-    let image: Arc<Image> = common::image(path)?;
+    let image: Arc<Image> = crate::common::image(path)?;
     // Current linkers keep offset and address of the text congruent and, in these files, equal.
     Some(Mapping {
         bias: range.start - offset,
@@ -143,7 +141,7 @@ fn real_stacks() {
         for flags in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
             let snapshot = match snapshot(name, &[flags]) {
                 Ok(snapshot) => snapshot,
-                Err(reason) => return common::skip("real_stacks", &reason),
+                Err(reason) => return crate::common::skip("real_stacks", &reason),
             };
             for mask in [RegMask::CALLEE_SAVED, RegMask::FRAME] {
                 check(&snapshot, Dwarf::carrying(mask), name);

@@ -1,8 +1,6 @@
 //! Rows derived from `.eh_frame`: a derived row equals the original, and losses are counted.
 
-mod common;
-
-use common::image;
+use crate::common::image;
 use std::sync::Arc;
 use unwind_sim_unwind::cache::{Cache, RowId};
 use unwind_sim_unwind::derived::{self, Derived, Format, Loss, Tables};

@@ -2,8 +2,8 @@
 //! each call with good, odd and bad arguments, in the machine and natively, and must print the
 //! same, line by line. `calls/cases.h` hides by name what may differ.
 
-use super::skip::skip;
 use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
+use crate::skip::skip;
 use std::collections::BTreeSet;
 use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_call_name};
 use unwind_sim_emulator::machine::Executed;

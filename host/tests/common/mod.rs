@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 #[path = "../../../tests/common/skip.rs"]
-mod skip;
+pub(crate) mod skip;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;

@@ -67,7 +67,7 @@ fn upper_halves_of_vectors_do_not_stay() {
         return;
     };
     if !std::arch::is_x86_feature_detected!("avx") {
-        skip::skip("upper_halves_of_vectors_do_not_stay", "there is no AVX");
+        crate::common::skip::skip("upper_halves_of_vectors_do_not_stay", "there is no AVX");
         return;
     }
     // vinsertf128 ymm3, ymm3, xmm3, 1; vextractf128 xmm0, ymm3, 1
@@ -146,7 +146,7 @@ fn whole_vectors_are_loaded_and_stored() {
         let mut results = [(Outcome::Hung, NativeState::default())];
         let refused = native.run(&[case], &mut results);
         assert!(matches!(refused, Err(NativeError::NoAvx { index: 0 })));
-        skip::skip(test, "there is no AVX");
+        crate::common::skip::skip(test, "there is no AVX");
         return;
     }
     let pair = |low: f64, high: f64| u128::from(high.to_bits()) << 64 | u128::from(low.to_bits());

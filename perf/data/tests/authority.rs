@@ -3,11 +3,9 @@
 //! The expectations are the output of `perf script` for the recordings, written by
 //! `corpus/perfdata/expect-from-perf.py`.
 
-mod common;
-
 use std::fmt::Write as _;
 
-use common::{corpus, each, recording};
+use crate::common::{corpus, each, recording};
 use unwind_sim_perf_data::callchain::{Context, Entry};
 use unwind_sim_perf_data::regs;
 use unwind_sim_perf_data::{Event, Order, PerfFile, Record, Sample, Stop, flag};

@@ -1,10 +1,8 @@
 //! Malformed files: a clear error or a counted skip, never a panic, a hang or unbounded memory.
 
-mod common;
-
 use std::io::Read as _;
 
-use common::{Attr, file, le, pipe, record, recording};
+use crate::common::{Attr, file, le, pipe, record, recording};
 use unwind_sim_perf_data::{
     Order, PerfErrorKind, PerfFile, Record, Stop, Summary, record_type as rt, sample_type as st,
 };

@@ -1,12 +1,10 @@
 //! Stitching the cases of `corpus/perfdata/stitch`: perf's method is compared with the output of
 //! perf 7.2, our own with the truth stated by hand.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use common::{Attr, file, le, record, recording};
+use crate::common::{Attr, file, le, record, recording};
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, is_marker};
 use unwind_sim_perf_data::stitch::{
@@ -49,7 +47,7 @@ fn text(samples: &[Stitched]) -> String {
 
 /// Compares perf's method with the output of perf.
 fn check_perf(name: &str) -> Vec<Stitched> {
-    let expected = std::fs::read_to_string(common::corpus(&format!("{name}.perf-7.2.txt")));
+    let expected = std::fs::read_to_string(crate::common::corpus(&format!("{name}.perf-7.2.txt")));
     let expected = expected.unwrap_or_else(|error| panic!("{name}: {error}"));
     let (samples, counts) = stitch(Mode::Perf72, items_of(name));
     assert_eq!(text(&samples), expected, "{name}");

@@ -1,8 +1,6 @@
 //! Files built word by word: every field of a sample, every record, ordering, compression.
 
-mod common;
-
-use common::{Attr, each, file, le, pipe, record};
+use crate::common::{Attr, each, file, le, pipe, record};
 use quickcheck::quickcheck;
 use unwind_sim_perf_data::{
     MmapIdentity, Order, PerfErrorKind, PerfFile, Record, Stop, branch_sample_type, flag,

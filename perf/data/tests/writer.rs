@@ -1,10 +1,6 @@
 //! The writer compared with our own reader, on random records, and with perf.
 
-mod common;
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
-
-use common::each;
+use crate::common::each;
 use quickcheck::{Arbitrary, Gen, quickcheck};
 use std::process::Command;
 use unwind_sim_perf_data::write::{
@@ -342,7 +338,7 @@ fn perf_reads_what_is_written() {
         .output();
     std::fs::remove_file(&path).unwrap();
     let (Ok(script), Ok(report)) = (script, report) else {
-        return skip::skip("perf_reads_what_is_written", "perf is not installed");
+        return crate::skip::skip("perf_reads_what_is_written", "perf is not installed");
     };
     let text = String::from_utf8_lossy(&script.stdout);
     assert!(

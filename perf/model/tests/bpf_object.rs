@@ -1,9 +1,6 @@
 //! Reading objects: what the shipped ones hold, that they are what clang makes of their sources,
 //! and that corrupt ones are refused without a panic.
 
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_perf_model::bpf::maps::kind;
@@ -82,7 +79,7 @@ fn shipped_objects_hold_what_their_sources_say() {
 fn shipped_objects_are_what_clang_makes_of_their_sources() {
     let version = Command::new("clang-14").arg("--version").output();
     if !version.is_ok_and(|output| output.status.success()) {
-        return skip::skip(
+        return crate::skip::skip(
             "shipped_objects_are_what_clang_makes_of_their_sources",
             "there is no clang-14",
         );

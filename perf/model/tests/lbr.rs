@@ -1,9 +1,6 @@
 //! Branch records: the ring by the manual's words, the kernel's switches by the shape of what was
 //! reported in 2020, and `--stitch-lbr` by perf's text.
 
-#[path = "../../data/tests/common/mod.rs"]
-mod common;
-
 use unwind_sim_perf_data::lbr_stitch::{LbrStitcher, Stack};
 use unwind_sim_perf_data::{BranchEntry, Order, Record};
 use unwind_sim_perf_model::lbr::{
@@ -197,14 +194,14 @@ fn r002_5_memory_replaced_while_it_dies_is_freed_once() {
 /// The branch stacks of the recording, stitched.
 #[test]
 fn stitch_lbr_is_as_perf_does_it() {
-    let bytes = common::recording("LBR-stitch-grow.data");
+    let bytes = crate::common::recording("LBR-stitch-grow.data");
     let file = unwind_sim_perf_data::PerfFile::parse(&bytes).unwrap();
     let caps = file.features().cpu_pmu_caps().unwrap().unwrap();
     let (_, depth) = caps.iter().find(|(name, _)| *name == b"branches").unwrap();
     let depth: u32 = std::str::from_utf8(depth).unwrap().parse().unwrap();
     let mut stitcher: LbrStitcher<BranchEntry> = LbrStitcher::new(depth);
     let mut found = String::new();
-    common::each(&bytes, Order::Time, |event| {
+    crate::common::each(&bytes, Order::Time, |event| {
         let Record::Sample(sample) = event.record else {
             return;
         };

@@ -3,9 +3,6 @@
 //! Without deferral, which perf knows from 6.19 on, and without branch records, which perf prints
 //! in place of user frames.
 
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
-
 use std::path::Path;
 use std::process::Command;
 use unwind_sim_perf_data::callchain::is_marker;
@@ -87,7 +84,7 @@ fn perf_reads_the_runs_of_the_model() {
         let report = perf(&["report", "--stdio"], &path);
         std::fs::remove_file(&path).expect("it is there");
         let (Some(script), Some(dump), Some(report)) = (script, dump, report) else {
-            return skip::skip("perf_reads_the_runs_of_the_model", "perf is not installed");
+            return crate::skip::skip("perf_reads_the_runs_of_the_model", "perf is not installed");
         };
         for output in [&script, &dump, &report] {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -120,7 +117,7 @@ fn perf_knows_tracepoints_and_uprobes() {
     let script = perf(&["script", "-F", "event,trace"], &path);
     std::fs::remove_file(&path).expect("it is there");
     let Some(script) = script else {
-        return skip::skip(
+        return crate::skip::skip(
             "perf_knows_tracepoints_and_uprobes",
             "perf is not installed",
         );

@@ -1,8 +1,8 @@
 //! Code that compilers write: nothing in it may be contradicted.
 
-use crate::build::{Scratch, compile, open};
-use crate::expect::subject;
-use crate::random_c::{Dice, program};
+use crate::proof::build::{Scratch, compile, open};
+use crate::proof::expect::subject;
+use crate::proof::random_c::{Dice, program};
 use crate::skip::skip;
 use std::path::Path;
 use unwind_sim_tables::check::{Options, check};

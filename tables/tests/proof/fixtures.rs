@@ -1,7 +1,7 @@
 //! Functions written by hand, each with the verdict that is right for it.
 
-use crate::build::{Scratch, compile, open};
-use crate::expect::{Expectations, found, gaps, read};
+use crate::proof::build::{Scratch, compile, open};
+use crate::proof::expect::{Expectations, found, gaps, read};
 use crate::skip::skip;
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::check::{Options, Report, check};

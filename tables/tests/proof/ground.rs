@@ -1,6 +1,6 @@
 //! What is ground: only what holds on every way, and behind a call only where there is one.
 
-use crate::build::{Scratch, compile, open};
+use crate::proof::build::{Scratch, compile, open};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::ground::{Prover, Why};
 use unwind_sim_tables::proof::program::Program;

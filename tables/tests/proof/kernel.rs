@@ -1,8 +1,8 @@
 //! Kernel modules: one made by hand, and those of a folder.
 
-use crate::build::{Scratch, compile, open};
-use crate::expect::of;
-use crate::fixtures::faults_of;
+use crate::proof::build::{Scratch, compile, open};
+use crate::proof::expect::of;
+use crate::proof::fixtures::faults_of;
 use crate::skip::skip;
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::check::{Options, check};

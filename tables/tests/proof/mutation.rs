@@ -1,6 +1,6 @@
 //! Wrong rows put into the tables of this machine's files.
 
-use crate::build::open;
+use crate::proof::build::open;
 use crate::skip::skip;
 use std::path::Path;
 use unwind_sim_tables::selftest::{Kind, Options, Score, run};

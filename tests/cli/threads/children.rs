@@ -1,8 +1,8 @@
 //! `--children`.
 
 use super::{lines, of_type, program, run, text};
+use crate::cli::{status, stderr, stdout};
 use crate::common::compiler::Scratch;
-use crate::{status, stderr, stdout};
 
 const CALLS: &str = include_str!("programs/calls.c");
 

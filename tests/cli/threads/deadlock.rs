@@ -1,8 +1,8 @@
 //! Deadlocks: who waits, where, and for what.
 
 use super::{lines, of_type, program, run, text};
+use crate::cli::{status, stderr, stdout};
 use crate::common::compiler::Scratch;
-use crate::{status, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

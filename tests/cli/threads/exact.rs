@@ -2,8 +2,8 @@
 //! of the command, unless it is not passed on.
 
 use super::{program, text};
+use crate::cli::{stdout, tool};
 use crate::common::compiler::Scratch;
-use crate::{stdout, tool};
 use std::process::Output;
 
 const RACE: &str = include_str!("programs/race.c");

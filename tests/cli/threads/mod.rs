@@ -9,8 +9,8 @@ mod places;
 mod schedule;
 mod timeout;
 
+use crate::cli::{stderr, stdout, tool};
 use crate::common::compiler::Scratch;
-use crate::{stderr, stdout, tool};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;

@@ -1,8 +1,8 @@
 //! `record --engine emulator --at SYMBOL` and `--lbr` in all threads and processes.
 
 use super::{lines, of_type, program, run, text};
+use crate::cli::{status, stderr};
 use crate::common::compiler::Scratch;
-use crate::{status, stderr};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

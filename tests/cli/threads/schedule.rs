@@ -1,8 +1,8 @@
 //! `--schedule` and `--print-schedule`.
 
 use super::{program, run, text};
+use crate::cli::{status, stderr, stdout, tool};
 use crate::common::compiler::Scratch;
-use crate::{status, stderr, stdout, tool};
 use std::io::Write;
 use std::process::Stdio;
 

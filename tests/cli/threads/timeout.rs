@@ -1,7 +1,7 @@
 //! `--timeout` ends every command that runs the machine, whatever the program waits for.
 
+use crate::cli::{stderr, stdout, tool};
 use crate::common::compiler::Scratch;
-use crate::{stderr, stdout, tool};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,6 @@ fn a_fifo_of_the_host_is_not_opened() {
     );
     let program = super::program(&scratch, "opens", &source);
     let output = super::run(&["emulate", "--timeout", "60", "--", &program]);
-    assert_eq!(crate::status(&output), 3, "{}", stderr(&output));
+    assert_eq!(crate::cli::status(&output), 3, "{}", stderr(&output));
     assert!(stderr(&output).contains("FIFOs"), "{}", stderr(&output));
 }

@@ -1,6 +1,5 @@
 //! Single instructions on the processor: their results, their faults, and that no case affects the
 //! next. The expected values come from the Intel SDM, volumes 1 and 2.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use unwind_sim_host::native::{
     CODE_RANGE, Mode, Native, NativeCase, NativeError, NativeState, Outcome, WINDOW, WINDOW_PAGE,
@@ -9,8 +8,6 @@ use unwind_sim_host::native::{
 
 mod endings;
 mod integer;
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
 mod vector;
 
 const RAX: usize = 0;
@@ -49,7 +46,7 @@ fn spawn(test: &str) -> Option<Native> {
     match Native::spawn() {
         Ok(native) => Some(native),
         Err(error) if error.is_denied() => {
-            skip::skip(
+            crate::common::skip::skip(
                 test,
                 format_args!("single instructions are denied: {error}"),
             );

@@ -1,5 +1,4 @@
 //! The static proof, on code whose right verdicts are known without it.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod build;
 mod compiled;
@@ -9,6 +8,3 @@ mod ground;
 mod kernel;
 mod mutation;
 mod random_c;
-
-#[path = "../../../tests/common/skip.rs"]
-mod skip;

@@ -2,10 +2,6 @@
 //!
 //! `UNWIND_SIM_SLOW=1` compares every ELF file of /usr/bin and /usr/lib/x86_64-linux-gnu with
 //! readelf, and says how many files, functions and rows there were.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod command;
 mod damage;

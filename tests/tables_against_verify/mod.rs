@@ -4,15 +4,12 @@
 //! `UNWIND_SIM_SLOW=1` runs ordinary programs of this machine, and programs compiled at every level
 //! of optimization. Without optimization (`cargo test` without `--release`), each is followed for
 //! fewer instructions.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod join;
 mod run;
 
-use common::compiler::{Scratch, run as output_of};
-use common::skip::skip;
+use crate::common::compiler::{Scratch, run as output_of};
+use crate::common::skip::skip;
 use join::{Joined, Known};
 use std::path::Path;
 use std::process::Command;

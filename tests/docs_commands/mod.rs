@@ -5,12 +5,10 @@
 //! command ends with status 0, or as a comment after it says: `# exit status 1`, `# exit status 0
 //! or 1`. The blocks of one page run in order, in one copy of the repository.
 //!
-//! `INSTA_UPDATE=always cargo test --test docs_commands` writes into the pages what their commands
+//! `INSTA_UPDATE=always cargo test --test suite docs_commands` writes into the pages what their commands
 //! print now, except where a line `...` stands.
 
 mod codes;
-#[path = "../common/mod.rs"]
-mod common;
 mod steps;
 
 use std::path::{Path, PathBuf};
@@ -91,8 +89,8 @@ fn faults_of(name: &str, directory: &Path) -> Vec<String> {
             continue;
         }
         let traces = TRACES.iter().any(|prefix| command.contains(prefix));
-        if traces && let Some(reason) = common::no_ptrace() {
-            common::skip::skip(&format!("docs_commands: {name}: {command}"), reason);
+        if traces && let Some(reason) = crate::common::no_ptrace() {
+            crate::common::skip::skip(&format!("docs_commands: {name}: {command}"), reason);
             continue;
         }
         let run = Command::new("bash")

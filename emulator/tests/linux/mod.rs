@@ -1,14 +1,11 @@
 //! Compares programs in the emulated machine with the same programs run natively: what they print
 //! and how they end. They use no C library, so that they test the kernel.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod calls;
 mod escapes;
 mod exceptions;
 mod files;
 mod limits;
-#[path = "../../../tests/common/skip.rs"]
-mod skip;
 mod snapshots;
 mod written;
 

@@ -1,8 +1,4 @@
 //! `step` on programs of the emulated machine: screens, JSON, and a real terminal.
-#![cfg(all(unix, feature = "terminal"))]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod json;
 mod screens;

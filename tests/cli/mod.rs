@@ -1,8 +1,4 @@
 //! The command line of the built binary: help, output, exit status, files.
-#![cfg(unix)]
-
-#[path = "../common/mod.rs"]
-mod common;
 
 mod commands;
 mod confirm;

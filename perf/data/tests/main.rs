@@ -1,0 +1,13 @@
+//! Tests of the package from outside: files of perf's and files that its writer made.
+
+mod common;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
+#[cfg(feature = "zstd")]
+mod authority;
+mod hostile;
+mod stitch;
+mod stitch_properties;
+mod synthetic;
+mod writer;

@@ -1,0 +1,17 @@
+//! Tests of the model from outside: scenarios, BPF programs, and what perf reads of its runs.
+
+#[path = "../../data/tests/common/mod.rs"]
+mod common;
+#[path = "../../../tests/common/skip.rs"]
+mod skip;
+
+mod bpf_handlers;
+mod bpf_insns;
+mod bpf_object;
+mod bpf_rings;
+mod hostile_scenarios;
+mod lbr;
+mod model;
+mod model_perf;
+mod stitch_model;
+mod walks;

@@ -1,0 +1,9 @@
+//! Tests of the workshop from outside: compiled programs, kernels, damaged files.
+
+#[path = "../../tests/common/skip.rs"]
+mod skip;
+
+mod convert;
+mod damage;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod proof;

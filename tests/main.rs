@@ -1,0 +1,63 @@
+//! Tests of the command line and of several packages together.
+//!
+//! They are one program, because each program would be linked with every package: the suite had 95
+//! of them, and linking took longer than most ran. Not here: `cases` and `programs`, which have a
+//! test for each of their files, and `tidy`, which needs none of the packages.
+
+mod common;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod bpf_events_kernel;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod bpf_kernel;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ci_examples;
+#[cfg(unix)]
+mod cli;
+mod completions;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod counting;
+mod docs_commands;
+mod formats;
+mod ground;
+mod kernel_boot;
+mod kernel_tables;
+mod kernel_traces;
+mod lbr;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod lockstep;
+#[cfg(unix)]
+mod own_unwinders;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod peer_unwinders;
+mod perf_fields;
+mod perf_options;
+mod perf_script;
+mod profile;
+mod quick_compare;
+mod random_programs;
+#[cfg(all(feature = "report", unix))]
+mod report;
+mod scenarios;
+#[cfg(target_arch = "x86_64")]
+mod slot_stores;
+#[cfg(all(unix, feature = "terminal"))]
+mod step;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tables_against_verify;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tables_check;
+mod tables_convert;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tables_diff;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tables_dump;
+mod tables_generate;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod tables_sweep;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod thousand;
+mod threads;
+mod verify;
+mod verify_images;
+mod verify_programs;

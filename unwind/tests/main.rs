@@ -1,0 +1,14 @@
+//! Tests of the package from outside, on files of this machine and of the corpus.
+
+mod common;
+
+mod dwarf_gimli;
+mod dwarf_readelf;
+mod dwarf_walk;
+mod elf_files;
+mod orc;
+mod sframe;
+mod sframe_orc_derived;
+mod sframe_orc_walk;
+mod small_values;
+mod verdict_rules;
