@@ -22,7 +22,8 @@ Examples:
   unwind-sim cases run fp-loses-the-caller-before-push-rbp
   unwind-sim cases bless fp-loses-the-caller-before-push-rbp
   unwind-sim cases show popped-slot-lies-outside-a-copy --unwinder dwarf,fp
-  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp --answer 'leaf < mid < _start'")]
+  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp \\
+      --answer 'leaf < mid < _start'")]
 pub(crate) struct Args {
     /// What to do.
     #[arg(value_enum)]

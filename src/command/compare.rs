@@ -53,9 +53,9 @@ Examples:
   unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
   unwind-sim compare perf.data --against perf
 
-Verdicts, with their letters in the matrix (N frames, @K the first true frame concerned):
+Verdicts, with their letters in the matrix (N frames; @K, the first true frame):
   ok           .     the true chain
-  ok-unproven  ~     the true chain, by a rule that did not apply: luck, never counted as right
+  ok-unproven  ~     the true chain, by a rule that did not apply: not right
   missing      mN@K  N true frames inside the chain are absent
   extra        xN@K  N frames that are not true
   wrong        w@K   frame K differs from the true one

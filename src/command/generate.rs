@@ -1,10 +1,11 @@
-//! `generate`: man page, shell completions, JSON schema.
+//! `generate`: manual pages, shell completions, JSON schema.
 
-use super::output;
 use super::status::Status;
-use anyhow::Result;
+use super::{man, output};
+use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// The program, as shells know it.
 const NAME: &str = "unwind-sim";
@@ -12,7 +13,7 @@ const NAME: &str = "unwind-sim";
 /// What to generate.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum What {
-    /// The manual page, in roff.
+    /// The manual page, in roff; with --folder, one for each subcommand, too.
     Man,
     /// Completions for a shell.
     Completions,
@@ -20,11 +21,12 @@ enum What {
     JsonSchema,
 }
 
-/// Generate the man page, shell completions or the JSON schema.
+/// Generate the manual pages, shell completions or the JSON schema.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim generate man > unwind-sim.1
+  unwind-sim generate man --folder man1
   unwind-sim generate completions --shell zsh > _unwind-sim
   unwind-sim generate json-schema")]
 pub(crate) struct Args {
@@ -34,14 +36,33 @@ pub(crate) struct Args {
     /// For completions: the shell.
     #[arg(long, value_enum, default_value = "bash")]
     shell: Shell,
+    /// For man: write the pages of the program and of all its subcommands to files in this folder,
+    /// which is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args, command: &mut clap::Command) -> Result<Status> {
+/// `command` is the whole command line, without what is added to its help.
+pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
+    if let Some(folder) = &args.folder {
+        if !matches!(args.what, What::Man) {
+            bail!("--folder is for `generate man`");
+        }
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        for page in man::pages(command) {
+            output::write_file(&folder.join(&page.file), &page.roff)?;
+        }
+        return Ok(Status::AsExpected);
+    }
     let mut out = output::raw_stdout();
     match args.what {
-        What::Man => clap_mangen::Man::new(command.clone()).render(&mut out)?,
+        What::Man => {
+            let pages = man::pages(command);
+            let first = pages.first().context("no page")?;
+            out.write_all(&first.roff)?;
+        }
         What::Completions => {
-            out.write_all(&completions(args.shell, command))?;
+            out.write_all(&completions(args.shell, &mut command))?;
         }
         What::JsonSchema => {
             out.write_all(unwind_sim_view::json::JSON_SCHEMA.as_bytes())?;

@@ -38,11 +38,13 @@ const EVERY_DEFAULT: u64 = 1000;
 #[command(after_help = "\
 Examples:
   unwind-sim record --truth --at every:100 -o trace.bin -- /bin/ls
-  unwind-sim record --truth --from main --max-instructions 200000 --at every:100 -o trace.bin -- git log
+  unwind-sim record --truth --from main --max-instructions 200000 \\
+      --at every:100 -o trace.bin -- git log
   unwind-sim record --engine emulator --at every:1000 -o trace.bin -- /bin/ls
   unwind-sim record --at freq:500 -o trace.bin -p 1234
   unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls
-  unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth --from vfs_read --at every:1 --max-instructions 5000")]
+  unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth \\
+      --from vfs_read --at every:1 --max-instructions 5000")]
 pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]

@@ -34,10 +34,7 @@ Examples:
   unwind-sim tables check --baseline known.json ./prog
   unwind-sim tables check --sarif ./prog > prog.sarif
   unwind-sim tables check --self-test 1000 /usr/bin/git
-  unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl
-
-Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
-there was nothing to prove.")]
+  unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl")]
 pub(crate) struct Args {
     /// Executables, shared objects, relocatable objects.
     #[arg(value_name = "ELF", required_unless_present = "files")]

@@ -37,7 +37,8 @@ Examples:
   unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables generate module.ko --to orc:5.12 --compare -o new.ko
   unwind-sim tables generate vmlinux --to orc --compare -o new
-  unwind-sim tables generate /usr/bin/git --to sframe-v3 --functions table -o git")]
+  unwind-sim tables generate /usr/bin/git --to sframe-v3 \\
+      --functions table -o git")]
 pub(crate) struct Args {
     /// The executable, shared object, relocatable object or kernel module.
     #[arg(value_name = "ELF")]
