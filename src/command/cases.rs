@@ -4,13 +4,14 @@ mod quiz;
 mod show;
 
 use super::machine::CpuArgs;
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::similar;
 use unwind_sim_unwind::reason::Code;
 
 /// List, run, bless or show the cases of the corpus, or be asked for the chain of one.
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "corpus/cases")]
     folder: PathBuf,
     /// list: only cases that cover this code.
-    #[arg(long, value_name = "USnnn")]
+    #[arg(long, value_name = "USnnn", hide_possible_values = true, value_parser = suggest::codes())]
     covers: Option<String>,
     #[command(flatten)]
     cpu: CpuArgs,
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         None => None,
         Some(name) => match Code::from_name(name) {
             Some(code) => Some(code),
-            None => bail!("unknown reason code {name}"),
+            None => bail!("{}", suggest::unknown_code(name)),
         },
     };
     if let Some(path) = args.name.as_deref().map(Path::new)
@@ -102,14 +103,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     };
     if paths.is_empty() {
-        bail!(
-            "no case{} in {}",
-            args.name
-                .as_ref()
-                .map(|n| format!(" `{n}`"))
-                .unwrap_or_default(),
-            args.folder.display()
-        );
+        let folder = args.folder.display();
+        let Some(name) = &args.name else {
+            bail!("no case in {folder}");
+        };
+        let all = cases::find(&args.folder)?;
+        let known = all.iter().filter_map(|path| path.file_stem()?.to_str());
+        bail!("no case `{name}` in {folder}{}", similar::hint(name, known));
     }
     let mut out = output::stdout();
     if let What::Show | What::Quiz = args.what {

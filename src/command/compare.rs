@@ -2,8 +2,8 @@
 
 use super::again::{EXPLAIN, Given};
 use super::args::{InputArgs, JudgeArgs, WalkArgs, threads};
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
@@ -72,7 +72,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     judge: JudgeArgs,
     /// Group divergences by cause, function or insn.
-    #[arg(long, value_name = "BY", default_value = "cause")]
+    #[arg(
+        long,
+        value_name = "BY",
+        default_value = "cause",
+        hide_possible_values = true,
+        value_parser = suggest::groups()
+    )]
     group_by: String,
     /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
@@ -118,8 +124,11 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::from_name(against)?,
-        group_by: GroupBy::from_name(&args.group_by)
-            .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
+        group_by: GroupBy::from_name(&args.group_by).with_context(|| {
+            let known = GroupBy::ALL.map(GroupBy::as_str);
+            let told = suggest::not_one_of(&args.group_by, &known);
+            format!("--group-by {}: {told}", args.group_by)
+        })?,
     };
     let filter = args.input.filter();
     let origin = Origin {

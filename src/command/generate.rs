@@ -75,14 +75,86 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
 fn completions(shell: Shell, command: &mut clap::Command) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, NAME, &mut script);
-    if shell != Shell::Bash {
-        return script;
-    }
-    // clap_complete 4.6 names the state of a subcommand in two ways if the program's name has a
-    // dash, and completes nothing behind it.
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let script = match shell {
+        Shell::Bash => for_bash(&script),
+        Shell::Zsh => for_zsh(&script, command),
+        Shell::Fish => for_fish(script, command),
+        _ => script,
+    };
+    script.into_bytes()
+}
+
+/// clap_complete 4.6 names the state of a subcommand in two ways if the program's name has a dash,
+/// and completes nothing behind it.
+fn for_bash(script: &str) -> String {
     let dash = format!("{}__subcmd__", NAME.replace('-', "__subcmd__"));
     let underscores = format!("{}__subcmd__", NAME.replace('-', "__"));
-    String::from_utf8_lossy(&script)
-        .replace(&dash, &underscores)
-        .into_bytes()
+    script.replace(&dash, &underscores)
+}
+
+/// An argument that is not an option, and for which names are offered.
+struct Named {
+    command: String,
+    id: String,
+    names: Vec<String>,
+    /// Whether it may be a path, too.
+    is_path: bool,
+}
+
+/// Those of the subcommands; nested subcommands have none.
+fn named(command: &clap::Command) -> Vec<Named> {
+    let mut found = Vec::new();
+    for sub in command.get_subcommands() {
+        for arg in sub.get_positionals() {
+            let values = arg.get_possible_values();
+            if !values.is_empty() {
+                let path = std::any::TypeId::of::<PathBuf>();
+                found.push(Named {
+                    command: sub.get_name().to_owned(),
+                    id: arg.get_id().to_string(),
+                    names: values.iter().map(|v| v.get_name().to_owned()).collect(),
+                    is_path: arg.get_value_parser().type_id() == path,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// clap_complete 4.6 offers either names or files.
+fn for_zsh(script: &str, command: &clap::Command) -> String {
+    let paths: Vec<Named> = named(command).into_iter().filter(|n| n.is_path).collect();
+    let line = |line: &str| {
+        for named in &paths {
+            let names = format!(":({})'", named.names.join(" "));
+            let starts = [
+                format!("'::{} -- ", named.id),
+                format!("':{} -- ", named.id),
+            ];
+            if starts.iter().any(|start| line.starts_with(start)) && line.contains(&names) {
+                let both = format!(
+                    ":{{_alternative \"names:name:({})\" \"files:file:_files\"}}'",
+                    named.names.join(" ")
+                );
+                return line.replace(&names, &both) + "\n";
+            }
+        }
+        format!("{line}\n")
+    };
+    script.lines().map(line).collect()
+}
+
+/// clap_complete 4.6 offers no names for arguments that are not options.
+fn for_fish(mut script: String, command: &clap::Command) -> String {
+    let function = NAME.replace('-', "_");
+    for named in named(command) {
+        let no_files = if named.is_path { "" } else { " -f" };
+        script += &format!(
+            "complete -c {NAME} -n \"__fish_{function}_using_subcommand {}\"{no_files} -a \"{}\"\n",
+            named.command,
+            named.names.join(" ")
+        );
+    }
+    script
 }

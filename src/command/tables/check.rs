@@ -3,6 +3,7 @@
 use super::super::args::threads;
 use super::super::output;
 use super::super::status::Status;
+use super::super::suggest::not_one_of;
 use super::{open, sweep};
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -112,8 +113,9 @@ fn assumptions(names: &[String]) -> Result<Assumptions> {
             name => {
                 let known = Assumption::ALL.into_iter().find(|a| a.as_str() == name);
                 let known = known.ok_or_else(|| {
-                    let names = Assumption::ALL.map(Assumption::as_str).join(", ");
-                    anyhow::anyhow!("--assume: `{name}` is not all, none or one of {names}")
+                    let names = Assumption::ALL.map(Assumption::as_str);
+                    let known = [&["all", "none"][..], &names].concat();
+                    anyhow::anyhow!("--assume: `{name}` is {}", not_one_of(name, &known))
                 })?;
                 set.add(known);
             }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use unwind_sim_recordings::names::demangle;
+use unwind_sim_recordings::similar::Nearest;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::Symbol;
 
@@ -9,7 +10,8 @@ use unwind_sim_unwind::image::Symbol;
 const SIMILAR_MAX: usize = 8;
 
 /// The addresses (svma) of all functions called `name`, mangled or not. A symbol without a size
-/// stands for its first byte. If there is none, the names that contain `name`.
+/// stands for its first byte. If there is none, the names that contain `name`, or else the one that is
+/// most like it.
 pub fn ranges(file: &File, name: &str) -> Result<Vec<Range<u64>>, Vec<String>> {
     let symbols = file.image().symbols();
     let is_it = |s: &&Symbol| s.name == name || demangle(&s.name) == name;
@@ -26,5 +28,11 @@ pub fn ranges(file: &File, name: &str) -> Result<Vec<Range<u64>>, Vec<String>> {
     similar.sort_unstable();
     similar.dedup();
     similar.truncate(SIMILAR_MAX);
+    if similar.is_empty() {
+        let mut nearest = Nearest::new(name);
+        let names = symbols.iter().map(|s| demangle(&s.name));
+        let nearer = names.filter(|n| nearest.is_nearer(n)).last();
+        similar.extend(nearer.map(|n| n.to_string()));
+    }
     Err(similar)
 }
