@@ -5,6 +5,9 @@ use strsim::osa_distance;
 /// Of so many characters of a name, one may be wrong.
 const CHARACTERS_PER_ERROR: usize = 3;
 
+/// The maximum number of names that contain a given one.
+const CONTAINING_MAX: usize = 8;
+
 /// The name in `known` that is most like `name`, if one is like it: with one character in three
 /// missing, added, changed or swapped with the next, whether capital or not. Of two that are equally
 /// like it, the first.
@@ -27,6 +30,37 @@ pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String 
 /// The same piece, for a name that was found before.
 pub fn question(found: Option<&str>) -> String {
     found.map_or_else(String::new, |found| format!(" (did you mean `{found}`?)"))
+}
+
+/// The names, at most a few, that contain `name`; or else the one that is most like it.
+pub fn containing<T: AsRef<str>>(name: &str, known: impl IntoIterator<Item = T>) -> Vec<String> {
+    let mut nearest = Nearest::new(name);
+    let mut like = None;
+    let mut found = Vec::new();
+    for other in known {
+        let other = other.as_ref();
+        if other.contains(name) {
+            found.push(other.to_owned());
+        } else if nearest.is_nearer(other) {
+            like = Some(other.to_owned());
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(CONTAINING_MAX);
+    if found.is_empty() {
+        found.extend(like);
+    }
+    found
+}
+
+/// A piece of an error message with the names that [`containing`] gives.
+pub fn question_among(found: &[String]) -> String {
+    match found {
+        [] => String::new(),
+        [one] => question(Some(one)),
+        many => format!("; similar: {}", many.join(", ")),
+    }
 }
 
 /// The search for the name that is most like a given one, among names that come one by one.
@@ -69,7 +103,7 @@ impl Nearest {
 
 #[cfg(test)]
 mod tests {
-    use super::{hint, similar};
+    use super::{containing, hint, question_among, similar};
 
     const NAMES: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
 
@@ -87,6 +121,19 @@ mod tests {
             assert_eq!(similar(wrong, NAMES), Some(meant), "{wrong}");
         }
         assert_eq!(hint("dwrf", NAMES), " (did you mean `dwarf`?)");
+    }
+
+    #[test]
+    fn names_that_contain_the_word_come_first() {
+        let names = ["main", "domain", "main", "mian", "exit"];
+        assert_eq!(containing("mai", names), ["domain", "main"]);
+        assert_eq!(containing("exot", names), ["exit"]);
+        assert_eq!(containing("other", names), [""; 0]);
+        let many = question_among(&containing("mai", names));
+        assert_eq!(many, "; similar: domain, main");
+        let one = question_among(&containing("exot", names));
+        assert_eq!(one, " (did you mean `exit`?)");
+        assert_eq!(question_among(&[]), "");
     }
 
     #[test]
