@@ -4,7 +4,7 @@ use crate::common::skip::skip;
 use std::process::Command;
 
 /// A command line whose last word is completed; words that must be offered; words that must not.
-const LINES: [(&[&str], &[&str], &[&str]); 7] = [
+const LINES: [(&[&str], &[&str], &[&str]); 13] = [
     (&["rep"], &["replay"], &["compare"]),
     (&["replay", "--unw"], &["--unwinder"], &["--regs"]),
     (
@@ -17,6 +17,21 @@ const LINES: [(&[&str], &[&str], &[&str]); 7] = [
         &["compare", "--against", ""],
         &["truth", "perf"],
         &["sframe"],
+    ),
+    (
+        &["compare", "--group-by", ""],
+        &["cause", "function", "insn"],
+        &["dwarf"],
+    ),
+    (&["demo", ""], &["deadlock", "seed-004"], &["US103"]),
+    (&["demo", "wr"], &["wrong-row"], &["deadlock"]),
+    (&["explain", "US10"], &["US103", "US107"], &["US203"]),
+    // A recording, too.
+    (&["explain", "zsh"], &["zsh.zsh"], &["US103"]),
+    (
+        &["cases", "list", "--covers", "US20"],
+        &["US203"],
+        &["US103"],
     ),
     (&["perf", "script", "--sy"], &["--symfs"], &["--strict"]),
     (

@@ -2,6 +2,7 @@
 """Writes threads.core.zst and threads.expected.txt: a core that gdb makes of threads.c, and what
 gdb then says of it. Run in this directory; needs cc, gdb and zstd."""
 
+import os
 import re
 import subprocess
 
@@ -21,10 +22,13 @@ def gdb(*arguments):
 
 def main():
     subprocess.run(
-        ["cc", "-O1", "-g", "-pthread", "-Wl,--build-id=sha1", "threads.c", "-o", PROGRAM],
+        ["cc", "-O1", "-g", "-ffile-prefix-map=" + os.getcwd() + "=.", "-pthread",
+         "-Wl,--build-id=sha1", "threads.c", "-o", PROGRAM],
         check=True,
     )
-    gdb("-ex", "handle SIGUSR1 nostop noprint pass", "-ex", "break in_handler", "-ex", "run",
+    # Without the environment, which would be on the first stack for everybody to read.
+    gdb("-ex", "set startup-with-shell off", "-ex", "unset environment",
+        "-ex", "handle SIGUSR1 nostop noprint pass", "-ex", "break in_handler", "-ex", "run",
         "-ex", f"generate-core-file {CORE}", PROGRAM)
     registers = {}
     said = gdb("-ex", "thread apply all info registers " + " ".join(REGISTERS), PROGRAM, CORE)

@@ -26,6 +26,9 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
+    /// All of them.
+    pub const ALL: [GroupBy; 3] = [GroupBy::Cause, GroupBy::Function, GroupBy::Instruction];
+
     /// Parses `cause`, `function` or `insn`.
     pub fn from_name(name: &str) -> Option<GroupBy> {
         match name {

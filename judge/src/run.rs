@@ -79,6 +79,9 @@ impl Proof {
 }
 
 impl Against {
+    /// The names besides those of unwinders.
+    pub const NAMES: [&str; 4] = ["truth", "proof", "perf", "kernel"];
+
     /// Parses `truth`, `perf`, `kernel`, `proof`, or the name of an unwinder.
     ///
     /// # Errors
@@ -89,7 +92,10 @@ impl Against {
             "perf" => Against::Perf,
             "kernel" => Against::Kernel,
             "proof" => Against::Proof(Box::default()),
-            unwinder => Against::Engine(spec::engine(unwinder)?),
+            unwinder => Against::Engine(spec::engine(unwinder).map_err(|error| match error {
+                SpecError::Unknown { name, .. } => SpecError::unknown(&name, &Self::NAMES),
+                error => error,
+            })?),
         })
     }
 }

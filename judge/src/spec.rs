@@ -2,7 +2,8 @@
 
 use crate::engine::Engine;
 use crate::own::{CommandUnwinder, StartError};
-use crate::unwinders::{self, ALL};
+use crate::unwinders::{self, ALL, Entry};
+use unwind_sim_recordings::similar::hint;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::WithFallback;
 
@@ -11,15 +12,17 @@ use unwind_sim_unwind::unwinder::WithFallback;
 pub enum SpecError {
     /// There is no such unwinder.
     #[error(
-        "unknown unwinder `{name}`; expected one of {}, or cmd:PROGRAM for your own",
+        "unknown unwinder `{name}`{hint}; expected one of {}, or cmd:PROGRAM for your own",
         ALL.join(", ")
     )]
     Unknown {
         /// The name given.
         name: String,
+        /// The name that was meant, or nothing.
+        hint: String,
     },
     /// The unwinder has no such profile.
-    #[error("unwinder `{name}` has no profile `{profile}`; it has {known}")]
+    #[error("unwinder `{name}` has no profile `{profile}`{hint}; it has {known}")]
     Profile {
         /// The unwinder.
         name: String,
@@ -27,6 +30,8 @@ pub enum SpecError {
         profile: String,
         /// The profiles that it has.
         known: String,
+        /// The profile that was meant, or nothing.
+        hint: String,
     },
     /// The unwinder cannot be or have a fallback.
     #[error("`{name}` reads no table, so it cannot be or have a fallback")]
@@ -37,6 +42,17 @@ pub enum SpecError {
     /// The program cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+impl SpecError {
+    /// Nothing is called `name`, neither an unwinder nor what is allowed in its place.
+    pub(crate) fn unknown(name: &str, allowed: &[&'static str]) -> SpecError {
+        let unwinders = unwinders::all().into_iter().map(|unwinder| unwinder.name);
+        SpecError::Unknown {
+            name: name.to_owned(),
+            hint: hint(name, unwinders.chain(allowed.iter().copied())),
+        }
+    }
 }
 
 /// The unwinder with the name `spec`. A kernel's unwinder without a version takes that of the
@@ -87,13 +103,18 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
         Some((entry, Some(version)))
     });
     let found = kernel.or_else(|| Some((unwinders::entry(name)?, profile)));
-    let (entry, wanted) = found.ok_or_else(|| SpecError::Unknown {
-        name: name.to_owned(),
-    })?;
-    entry.engine(wanted).map_err(|known| SpecError::Profile {
-        name: name.to_owned(),
-        profile: profile.unwrap_or_default().to_owned(),
-        known,
+    let (entry, wanted) = found.ok_or_else(|| SpecError::unknown(name, &["all"]))?;
+    entry.engine(wanted).map_err(|known| {
+        let profile = profile.unwrap_or_default();
+        let kernels = unwinders::entry(&format!("{name}:kernel"));
+        let entries = std::iter::once(entry).chain(kernels);
+        let profiles: Vec<String> = entries.flat_map(Entry::profiles).collect();
+        SpecError::Profile {
+            name: name.to_owned(),
+            profile: profile.to_owned(),
+            known,
+            hint: hint(profile, profiles.iter().map(String::as_str)),
+        }
     })
 }
 

@@ -191,6 +191,11 @@ pub(crate) fn entry(name: &str) -> Option<&'static Entry> {
 }
 
 impl Entry {
+    /// The profiles as listed.
+    pub(crate) fn profiles(&self) -> Vec<String> {
+        (self.profiles)()
+    }
+
     /// Makes the unwinder with a profile.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ mod rings;
 pub mod shadow;
 mod state;
 
-pub use linked::not_linked;
+pub use linked::{NotLinked, not_linked};
 pub use unwind_sim_host::plan::{self, At, FetchFrame, Plan, Point};
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

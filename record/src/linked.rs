@@ -4,7 +4,7 @@
 //! maps everything that a program needs, and exits (`ld.so(8)`). Images that a program loads later,
 //! and those of other programs that it starts, are not known here.
 
-use super::{At, MAIN, locate};
+use super::{At, MAIN, locate, parse_number};
 use crate::program::RunningProgram;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use unwind_sim_emulator::linux::{Input, Kernel, MappedFile, Outcome, Output, Pro
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::{Access, Core, Observer, Permissions};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
-use unwind_sim_recordings::names::file_name;
+use unwind_sim_recordings::names::{demangle, file_name};
+use unwind_sim_recordings::similar::Nearest;
 
 /// The variable that makes glibc's dynamic linker exit before the program starts.
 const TRACE_ONLY: &[u8] = b"LD_TRACE_LOADED_OBJECTS=1";
@@ -30,7 +31,7 @@ pub fn not_linked(
     at: &At,
     from: Option<&str>,
     finder: FinderOptions,
-) -> Vec<String> {
+) -> Vec<NotLinked> {
     let mut names: Vec<&str> = from.into_iter().collect();
     for point in at.points() {
         names.push(&point.name);
@@ -38,26 +39,63 @@ pub fn not_linked(
     }
     // An address needs no image, and a program's first function needs no symbol.
     names.retain(|name| !name.starts_with("0x") && *name != MAIN);
-    let mut missing: Vec<String> = names.into_iter().map(str::to_owned).collect();
-    missing.sort();
-    missing.dedup();
-    if missing.is_empty() {
-        return missing;
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Vec::new();
     }
+    let missing = names.into_iter().map(Missing::new).collect();
     let mut search = Search {
         finder: ImageFinder::new(finder),
         missing,
         files: Vec::new(),
     };
     match search.run(program) {
-        true => search.missing,
+        true => search.missing.into_iter().map(|m| m.found).collect(),
         false => Vec::new(),
+    }
+}
+
+/// A place that no linked image has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotLinked {
+    /// As it was given.
+    pub name: String,
+    /// A symbol that may have been meant.
+    pub similar: Option<String>,
+}
+
+/// A place that no image had so far.
+struct Missing {
+    found: NotLinked,
+    /// For the symbol of the place, without an offset.
+    nearest: Nearest,
+}
+
+impl Missing {
+    fn new(name: &str) -> Missing {
+        let with_offset = name.rsplit_once('+');
+        let with_offset = with_offset.filter(|(_, offset)| parse_number(offset).is_some());
+        let symbol = with_offset.map_or(name, |(symbol, _)| symbol);
+        Missing {
+            found: NotLinked {
+                name: name.to_owned(),
+                similar: None,
+            },
+            nearest: Nearest::new(symbol),
+        }
+    }
+
+    fn compare(&mut self, symbol: &str) {
+        if self.nearest.is_nearer(symbol) {
+            self.found.similar = Some(symbol.to_owned());
+        }
     }
 }
 
 struct Search {
     finder: ImageFinder,
-    missing: Vec<String>,
+    missing: Vec<Missing>,
     /// File names of the mapped files so far, without duplicates.
     files: Vec<String>,
 }
@@ -125,7 +163,12 @@ impl ProcessObserver for Search {
             build_id: &[],
         };
         let (image, bias) = self.finder.mapping_for(&request);
-        let lacks = |name: &String| locate(image.as_deref(), bias, &range, name).is_empty();
+        let lacks = |m: &Missing| locate(image.as_deref(), bias, &range, &m.found.name).is_empty();
         self.missing.retain(lacks);
+        let Some(image) = image else { return };
+        for symbol in image.symbols() {
+            let name = demangle(&symbol.name);
+            self.missing.iter_mut().for_each(|m| m.compare(&name));
+        }
     }
 }

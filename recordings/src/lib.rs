@@ -4,6 +4,7 @@
 //! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
 //!   turns them into traces.
 //! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
+//! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
 
 pub mod branches;
@@ -22,6 +23,7 @@ pub mod output_file;
 pub mod parts;
 pub mod progress;
 pub mod recording;
+pub mod similar;
 pub mod symbols;
 pub mod trace;
 pub mod view;

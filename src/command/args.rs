@@ -93,8 +93,8 @@ fn parse_address(text: &str) -> Result<u64, String> {
 }
 
 fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = || Layout::ALL.map(Layout::as_str).join(", ");
-    Layout::from_name(text).ok_or_else(|| format!("`{text}` is not one of {}", names()))
+    let names = Layout::ALL.map(Layout::as_str);
+    Layout::from_name(text).ok_or_else(|| suggest::not_one_of(text, &names))
 }
 
 /// The version that a value of `--kernel` names; `None` if the value is a file.
@@ -304,9 +304,10 @@ impl WalkArgs {
     pub(crate) fn variants(&self) -> Result<Vec<Variant>> {
         let parse = |name: &String| {
             Variant::from_name(name).with_context(|| {
+                let known = Variant::ALL.map(Variant::as_str);
                 format!(
-                    "unknown start `{name}`; expected one of {}",
-                    Variant::ALL.map(Variant::as_str).join(", ")
+                    "unknown start `{name}`: {}",
+                    suggest::not_one_of(name, &known)
                 )
             })
         };

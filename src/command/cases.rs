@@ -4,13 +4,14 @@ mod quiz;
 mod show;
 
 use super::machine::CpuArgs;
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::similar;
 use unwind_sim_unwind::reason::Code;
 
 /// List, run, bless or show the cases of the corpus, or be asked for the chain of one.
@@ -22,7 +23,8 @@ Examples:
   unwind-sim cases run fp-loses-the-caller-before-push-rbp
   unwind-sim cases bless fp-loses-the-caller-before-push-rbp
   unwind-sim cases show popped-slot-lies-outside-a-copy --unwinder dwarf,fp
-  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp --answer 'leaf < mid < _start'")]
+  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp \\
+      --answer 'leaf < mid < _start'")]
 pub(crate) struct Args {
     /// What to do.
     #[arg(value_enum)]
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "corpus/cases")]
     folder: PathBuf,
     /// list: only cases that cover this code.
-    #[arg(long, value_name = "USnnn")]
+    #[arg(long, value_name = "USnnn", hide_possible_values = true, value_parser = suggest::codes())]
     covers: Option<String>,
     #[command(flatten)]
     cpu: CpuArgs,
@@ -79,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         None => None,
         Some(name) => match Code::from_name(name) {
             Some(code) => Some(code),
-            None => bail!("unknown reason code {name}"),
+            None => bail!("{}", suggest::unknown_code(name)),
         },
     };
     if let Some(path) = args.name.as_deref().map(Path::new)
@@ -101,14 +103,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     };
     if paths.is_empty() {
-        bail!(
-            "no case{} in {}",
-            args.name
-                .as_ref()
-                .map(|n| format!(" `{n}`"))
-                .unwrap_or_default(),
-            args.folder.display()
-        );
+        let folder = args.folder.display();
+        let Some(name) = &args.name else {
+            bail!("no case in {folder}");
+        };
+        let all = cases::find(&args.folder)?;
+        let known = all.iter().filter_map(|path| path.file_stem()?.to_str());
+        bail!("no case `{name}` in {folder}{}", similar::hint(name, known));
     }
     let mut out = output::stdout();
     if let What::Show | What::Quiz = args.what {

@@ -2,8 +2,8 @@
 
 use super::again::{EXPLAIN, Given};
 use super::args::{InputArgs, JudgeArgs, WalkArgs, threads};
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
@@ -53,9 +53,9 @@ Examples:
   unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
   unwind-sim compare perf.data --against perf
 
-Verdicts, with their letters in the matrix (N frames, @K the first true frame concerned):
+Verdicts, with their letters in the matrix (N frames; @K, the first true frame):
   ok           .     the true chain
-  ok-unproven  ~     the true chain, by a rule that did not apply: luck, never counted as right
+  ok-unproven  ~     the true chain, by a rule that did not apply: not right
   missing      mN@K  N true frames inside the chain are absent
   extra        xN@K  N frames that are not true
   wrong        w@K   frame K differs from the true one
@@ -72,7 +72,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     judge: JudgeArgs,
     /// Group divergences by cause, function or insn.
-    #[arg(long, value_name = "BY", default_value = "cause")]
+    #[arg(
+        long,
+        value_name = "BY",
+        default_value = "cause",
+        hide_possible_values = true,
+        value_parser = suggest::groups()
+    )]
     group_by: String,
     /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
@@ -118,8 +124,11 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
         against: Against::from_name(against)?,
-        group_by: GroupBy::from_name(&args.group_by)
-            .with_context(|| format!("--group-by {}: cause, function or insn", args.group_by))?,
+        group_by: GroupBy::from_name(&args.group_by).with_context(|| {
+            let known = GroupBy::ALL.map(GroupBy::as_str);
+            let told = suggest::not_one_of(&args.group_by, &known);
+            format!("--group-by {}: {told}", args.group_by)
+        })?,
     };
     let filter = args.input.filter();
     let origin = Origin {

@@ -1,7 +1,7 @@
 //! `demo`: built-in recordings, which need no file.
 
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ Examples:
   unwind-sim demo seed-004 -o seed-004.bin")]
 pub(crate) struct Args {
     /// The demo to play. Without it all are listed, and the first is played.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", hide_possible_values = true, value_parser = suggest::demos())]
     name: Option<String>,
     /// Write the recording to this file instead.
     #[arg(long, short, value_name = "FILE", requires = "name")]
@@ -87,9 +87,12 @@ fn list(out: &mut dyn Write) -> Result<()> {
 }
 
 fn named(name: &str) -> Result<&'static Demo> {
-    let names = || ALL.iter().map(|d| d.name).collect::<Vec<_>>().join(", ");
-    match ALL.iter().find(|d| d.name == name) {
-        Some(demo) => Ok(demo),
-        None => bail!("unknown demo `{name}`; expected one of {}", names()),
+    if let Some(demo) = ALL.iter().find(|demo| demo.name == name) {
+        return Ok(demo);
     }
+    let names: Vec<&str> = ALL.iter().map(|demo| demo.name).collect();
+    bail!(
+        "unknown demo `{name}`: {}",
+        suggest::not_one_of(name, &names)
+    )
 }

@@ -36,10 +36,7 @@ const SHOWN: usize = 5;
 Examples:
   unwind-sim doctor perf.data
   unwind-sim doctor perf.data --unwinder dwarf --all
-  unwind-sim doctor core --json
-
-Exit status: 0 no stack is broken; 1 one is; 2 usage error, I/O error or malformed input; 3 there
-was no stack to judge.")]
+  unwind-sim doctor core --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: InputArgs,

@@ -1,8 +1,8 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
 use super::args::{InputArgs, JudgeArgs, KernelArgs, WalkArgs};
-use super::output;
 use super::status::Status;
+use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,7 +24,12 @@ Examples:
   unwind-sim explain trace.bin --sample 12 --unwinder dwarf --frame 3")]
 pub(crate) struct Args {
     /// A reason code such as US203, or a trace, case, perf.data or core.
-    #[arg(value_name = "USnnn|TRACE|CASE", required_unless_present = "list")]
+    #[arg(
+        value_name = "USnnn|TRACE|CASE",
+        required_unless_present = "list",
+        hide_possible_values = true,
+        value_parser = suggest::codes_or_recordings()
+    )]
     what: Option<PathBuf>,
     /// List the reason codes.
     #[arg(long, conflicts_with = "what")]
@@ -68,12 +73,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     let is_code = name.get(..2).is_some_and(|s| s.eq_ignore_ascii_case("us"))
         && name[2..].bytes().all(|b| b.is_ascii_digit());
-    if is_code && !what.exists() {
-        let codes: Vec<_> = Code::ALL.iter().map(|c| c.as_str()).collect();
-        bail!(
-            "unknown reason code {name}; expected one of {}",
-            codes.join(" ")
-        );
+    if (is_code || suggest::is_like_a_code(&name)) && !what.exists() {
+        bail!("{}", suggest::unknown_code(&name));
     }
     let input = InputArgs {
         path: what.to_owned(),

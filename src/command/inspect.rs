@@ -3,6 +3,7 @@
 use super::args::text_file;
 use super::output;
 use super::status::Status;
+use super::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,8 +35,8 @@ pub(crate) struct Args {
 }
 
 fn layout(name: &str) -> Result<Layout, String> {
-    let known = || Layout::ALL.map(Layout::as_str).join(", ");
-    Layout::from_name(name).ok_or_else(|| format!("not one of {}", known()))
+    let known = Layout::ALL.map(Layout::as_str);
+    Layout::from_name(name).ok_or_else(|| not_one_of(name, &known))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

@@ -21,7 +21,8 @@ use unwind_sim_recordings::progress::Progress;
 #[command(after_help = "\
 Examples:
   unwind-sim lockstep -- /bin/true
-  unwind-sim lockstep --stats --max-instructions 1000000 -- /usr/bin/python3 -c 'print(1)'
+  unwind-sim lockstep --stats --max-instructions 1000000 -- \\
+      /usr/bin/python3 -c 'print(1)'
   unwind-sim lockstep --timeout 60 --report-every 100000 -- ./prog")]
 pub(crate) struct Args {
     /// Print the speed, and the speed of bare single-stepping on this computer.

@@ -22,6 +22,7 @@ mod inspect;
 mod lockstep;
 #[cfg(feature = "machine")]
 mod machine;
+mod man;
 mod output;
 mod paint;
 #[cfg(feature = "perf")]
@@ -36,6 +37,7 @@ mod schedule;
 #[cfg(feature = "machine")]
 mod states;
 mod status;
+mod statuses;
 #[cfg(feature = "machine")]
 mod step;
 mod suggest;
@@ -52,7 +54,13 @@ use std::process::ExitCode;
 
 /// Compare stack unwinders with the true call chain, and explain where they are wrong.
 #[derive(Parser)]
-#[command(name = "unwind-sim", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(
+    name = "unwind-sim",
+    version,
+    propagate_version = true,
+    after_help = EXAMPLES,
+    max_term_width = HELP_COLUMNS
+)]
 struct Cli {
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
@@ -61,15 +69,15 @@ struct Cli {
     command: Command,
 }
 
+/// Help is as wide as the terminal, but not wider than this.
+const HELP_COLUMNS: usize = 80;
+
 const EXAMPLES: &str = "\
 Examples:
   unwind-sim demo seed-004
-  unwind-sim record --truth --from main --at every:100 -o trace.bin -- /usr/bin/git log --oneline -3
+  unwind-sim record --truth --from main --at every:100 -o trace.bin -- /bin/ls
   unwind-sim replay trace.bin --unwinder orc
-  unwind-sim compare trace.bin
-
-Exit status: 0 something was judged and all is as expected; 1 a difference or contradiction was
-found; 2 usage error, I/O error or malformed input; 3 not modelled, or nothing could be judged.";
+  unwind-sim compare trace.bin";
 
 #[derive(Subcommand)]
 enum Command {
@@ -105,7 +113,7 @@ enum Command {
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
-    let mut tool = Cli::command();
+    let mut tool = statuses::described(Cli::command());
     // Propagates the global options to the subcommands.
     tool.build();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -160,7 +168,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Unwinders(args) => unwinders::run(&args),
-        Command::Generate(args) => generate::run(&args, &mut Cli::command()),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
     };
     match result {
         Ok(status) => status.into(),

@@ -100,7 +100,6 @@ pub(crate) fn to_file_or<T>(
     Ok(done)
 }
 
-#[cfg(feature = "machine")]
 /// Writes a whole file with [`output_file::write`].
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     unwind_sim_recordings::output_file::write(path, bytes)

@@ -21,6 +21,7 @@ use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::similar;
 use unwind_sim_recordings::trace::Meta;
 
 /// Samples per second, without `--at`.
@@ -38,11 +39,13 @@ const EVERY_DEFAULT: u64 = 1000;
 #[command(after_help = "\
 Examples:
   unwind-sim record --truth --at every:100 -o trace.bin -- /bin/ls
-  unwind-sim record --truth --from main --max-instructions 200000 --at every:100 -o trace.bin -- git log
+  unwind-sim record --truth --from main --max-instructions 200000 \\
+      --at every:100 -o trace.bin -- git log
   unwind-sim record --engine emulator --at every:1000 -o trace.bin -- /bin/ls
   unwind-sim record --at freq:500 -o trace.bin -p 1234
   unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls
-  unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth --from vfs_read --at every:1 --max-instructions 5000")]
+  unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth \\
+      --from vfs_read --at every:1 --max-instructions 5000")]
 pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
@@ -266,10 +269,12 @@ impl Args {
     /// linked with. That is not an error yet: it may load a library, or start a program, that has
     /// them.
     fn warn_of_places(&self, at: &At, program: &RunningProgram, finder: FinderOptions) {
-        for name in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
+        for place in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
+            let hint = similar::question(place.similar.as_deref());
             anstream::eprintln!(
-                "unwind-sim: neither the program nor a library it is linked with has {name}; \
-                 running it, since it may load one that does"
+                "unwind-sim: neither the program nor a library it is linked with has {}{hint}; \
+                 running it, since it may load one that does",
+                place.name
             );
         }
     }

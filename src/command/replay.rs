@@ -84,7 +84,8 @@ Examples:
   unwind-sim replay trace.bin --unwinder dwarf,fp --sample 12
   unwind-sim replay seed.bin --unwinder orc --regs fake:v5.1
   unwind-sim replay perf.data --unwinder dwarf --format folded
-  unwind-sim replay perf.data --unwinder dwarf,fp --format firefox -o profile.json.gz
+  unwind-sim replay perf.data --unwinder dwarf,fp --format firefox \\
+      -o profile.json.gz
   unwind-sim replay core --unwinder all --confirm
   unwind-sim replay capture.json --kernel vmlinuz --as perf --max-stack 16
   unwind-sim replay trace.bin --unwinder cmd:./fp.py --json")]

@@ -19,12 +19,17 @@ use unwind_sim_view::timeline;
 ///
 /// The page is one file of at most 2 MB that loads nothing else. It says which states it left out.
 #[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "unwind-sim report [OPTIONS] -o <FILE> [TRACE|CASE|JSON] [-- <PROG>...]"
+)]
 #[command(after_help = "\
 Examples:
-  unwind-sim report corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s -o report.html
+  unwind-sim report corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s \\
+      -o report.html
   unwind-sim report --from 100 trace.bin -o report.html
   unwind-sim report -o report.html --from main -- ./prog
-  unwind-sim verify --json -- ./prog >verify.json; unwind-sim report verify.json -o report.html")]
+  unwind-sim verify --json -- ./prog >verify.json
+  unwind-sim report verify.json -o report.html")]
 pub(crate) struct Args {
     /// The page to write.
     #[arg(long, short, value_name = "FILE", required = true)]

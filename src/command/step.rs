@@ -28,7 +28,8 @@ Examples:
   unwind-sim step --from main -- /bin/ls
   unwind-sim step trace.bin --unwinder orc --regs hw,fake:v5.2
   unwind-sim step --json --from 10 --count 5 trace.bin
-  echo 's s c' | unwind-sim step --script - --size 80x24 corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s")]
+  echo 's s c' | unwind-sim step --script - --size 80x24 \\
+      corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s")]
 pub(crate) struct Args {
     /// The first state: a number of instructions executed or of a sample, or a function.
     #[arg(long, value_name = "N|FUNCTION")]

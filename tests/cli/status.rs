@@ -116,6 +116,89 @@ fn two_for_what_cannot_be_done() {
     assert!(stderr(&output).contains("cut.bin"), "{}", stderr(&output));
 }
 
+/// For each family of names, the one that was meant is named.
+#[test]
+fn a_name_that_was_meant_is_named() {
+    let rows = "corpus/sframe/t_2.46";
+    let own = ["-o", "x", "--", "/bin/true"];
+    let cases: &[(&[&str], &str)] = &[
+        (&["compare", SEED, "-u", "dwrf"], "dwarf"),
+        (&["compare", SEED, "-u", "alll"], "all"),
+        (&["compare", SEED, "-u", "sframe:kernel-3"], "kernel-v3"),
+        (&["compare", SEED, "-u", "orc:kernl-6.4"], "kernel-6.4"),
+        (&["compare", SEED, "--against", "thruth"], "truth"),
+        (&["compare", SEED, "--group-by", "functoin"], "function"),
+        (&["compare", SEED, "--regs", "fake:v52"], "fake:v5.2"),
+        (&["compare", SEED, "--orc-layout", "6.5"], "6.3"),
+        (&["demo", "ded-lock"], "deadlock"),
+        (
+            &["cases", "run", "fp-looses-the-caller-before-push-rbp"],
+            "fp-loses-the-caller-before-push-rbp",
+        ),
+        (&["cases", "list", "--covers", "US2003"], "US203"),
+        (
+            &[
+                "cases",
+                "show",
+                "popped-slot-lies-outside-a-copy",
+                "--at",
+                "poped",
+            ],
+            "popped",
+        ),
+        (&["explain", "US2O3"], "US203"),
+        (&["explain", "us1003"], "US103"),
+        (
+            &["tables", "convert", rows, "-o", "x", "--to", "sframe-v4"],
+            "sframe-v1",
+        ),
+        (
+            &[
+                "tables", "convert", rows, "-o", "x", "--to", "orc", "--from", "ehframe",
+            ],
+            "eh_frame",
+        ),
+        (
+            &["tables", "generate", rows, "-o", "x", "--to", "orc:6.5"],
+            "orc:6.3",
+        ),
+        (&["tables", "check", rows, "--assume", "calees"], "callees"),
+        (&["tables", "dump", rows, "--function", "man"], "main"),
+        (&["inspect", rows, "--orc-layout", "6.5"], "6.3"),
+        (
+            &["perf", "fuzz", "--seeds", "0..1", "--mutant", "stalecache"],
+            "stale-cache",
+        ),
+        (&["perf", "run", "x", "--lbr-storage", "cpus"], "cpu"),
+        (&["perf", "stitch", "x", "--like", "rfc-2023"], "rfc2023"),
+        // clap knows these.
+        (&["compere"], "compare"),
+        (&["compare", SEED, "--unwindr", "fp"], "--unwinder"),
+        (&["tables", "dump", rows, "--as", "readelv"], "readelf"),
+        (&["replay", SEED, "--format", "foldd"], "folded"),
+    ];
+    let mut faults = Vec::new();
+    for (args, meant) in cases {
+        let output = run(args);
+        assert_eq!(status(&output), 2, "{args:?}");
+        let told = stderr(&output);
+        let ours = told.contains(&format!("(did you mean `{meant}`?)"));
+        let claps = told.contains("similar") && told.contains(&format!("'{meant}'"));
+        if !ours && !claps {
+            faults.push(format!("{args:?}: {told}"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    // A symbol is only warned of, since the program may load a library that has it.
+    let recorded = run(&[
+        &["record", "--engine", "emulator", "--from", "exitt"][..],
+        &own,
+    ]
+    .concat());
+    let told = stderr(&recorded);
+    assert!(told.contains("has exitt (did you mean `"), "{told}");
+}
+
 /// A truncated trace is read to its end, and a damaged one up to the damage.
 #[test]
 fn a_truncated_trace_is_read_to_its_last_whole_block() {

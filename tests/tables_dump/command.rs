@@ -76,7 +76,10 @@ fn what_cannot_be_shown_is_said() {
     let path = corpus("sframe/t_2.46");
     let path = path.to_str().expect("text");
     let (_, err) = ends_with(2, &[path, "--function", "mai"]);
-    assert!(err.contains("has no function mai; similar: main"), "{err}");
+    assert!(
+        err.contains("has no function mai (did you mean `main`?)"),
+        "{err}"
+    );
     let (_, err) = ends_with(2, &[path, "--as", "readelf", "--table", "orc"]);
     assert!(
         err.contains("--as readelf shows eh_frame and debug_frame only"),

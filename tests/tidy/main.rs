@@ -7,6 +7,7 @@
 mod arrows;
 mod cases;
 mod circles;
+mod machine;
 mod pages;
 mod repository;
 mod source;

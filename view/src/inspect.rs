@@ -20,6 +20,7 @@ use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
 use unwind_sim_recordings::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
+use unwind_sim_recordings::similar::question_among;
 use unwind_sim_recordings::trace::{Trace, TraceError};
 use unwind_sim_unwind::elf::ElfError;
 
@@ -94,7 +95,7 @@ fn near(similar: &[String]) -> String {
     if similar.is_empty() {
         return "; is it stripped?".to_owned();
     }
-    format!("; similar names: {}", similar.join(", "))
+    question_among(similar)
 }
 
 /// Describes the file at `path`. With `rows`, lists every row in every table of the functions with

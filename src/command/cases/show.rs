@@ -9,6 +9,7 @@ use unwind_sim_judge::cases::{self, Recorded};
 use unwind_sim_judge::engine::{Engine, Outcome};
 use unwind_sim_judge::spec;
 use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
@@ -57,10 +58,14 @@ impl ShowArgs {
         });
         match found {
             Some(found) => Ok(found),
-            None => bail!(
-                "the case has no point `{name}`; it has {}",
-                points(recorded).join(", ")
-            ),
+            None => {
+                let all: Vec<String> = recorded.points.iter().map(|p| p.key.to_string()).collect();
+                bail!(
+                    "the case has no point `{name}`{}; it has {}",
+                    hint(name, all.iter().map(String::as_str)),
+                    points(recorded).join(", ")
+                )
+            }
         }
     }
 

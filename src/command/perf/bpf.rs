@@ -20,7 +20,8 @@ use unwind_sim_recordings::symbols::Places;
 #[command(after_help = "\
 Examples:
   unwind-sim perf bpf corpus/bpf/profile.bpf.o perf.data
-  unwind-sim perf bpf --kallsyms /proc/kallsyms --symfs / profile.bpf.o perf.data
+  unwind-sim perf bpf --kallsyms /proc/kallsyms --symfs / \\
+      profile.bpf.o perf.data
   unwind-sim perf bpf --program cache_lines lines.bpf.o perf.data")]
 pub(crate) struct Args {
     /// The object file.

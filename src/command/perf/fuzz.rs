@@ -3,6 +3,7 @@
 use crate::command::again::{FUZZ, Given};
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
 use std::ops::Range;
@@ -51,7 +52,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 fn mutant(name: &str) -> Result<Mutant, String> {
     Mutant::from_name(name).ok_or_else(|| {
         let all: Vec<_> = Mutant::ALL.iter().map(|mutant| mutant.as_str()).collect();
-        format!("not one of {}", all.join(", "))
+        not_one_of(name, &all)
     })
 }
 

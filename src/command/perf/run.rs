@@ -2,6 +2,7 @@
 
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::suggest::not_one_of;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ pub(crate) struct Args {
 }
 
 fn storage(name: &str) -> Result<Storage, String> {
-    Storage::from_name(name).ok_or_else(|| "not one of cpu, task, cgroup".to_owned())
+    Storage::from_name(name).ok_or_else(|| not_one_of(name, &["cpu", "task", "cgroup"]))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

@@ -40,7 +40,8 @@ struct Ids(Vec<i32>);
 #[command(after_help = "\
 Examples:
   unwind-sim perf script perf.data
-  unwind-sim perf script -i perf.data -F comm,tid,time,event,ip,sym --comms cc1,as
+  unwind-sim perf script -i perf.data -F comm,tid,time,event,ip,sym \\
+      --comms cc1,as
   perf record -g -o - -- ls | unwind-sim perf script -i -
   unwind-sim perf script --time 10%-20% --max-stack 16 perf.data
   unwind-sim perf script --format speedscope -o perf.speedscope.json perf.data")]

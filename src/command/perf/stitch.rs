@@ -2,6 +2,7 @@
 
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ fn like(name: &str) -> Result<Mode, String> {
     match name {
         "perf-7.2" => Ok(Mode::Perf72),
         "rfc2023" => Ok(Mode::Rfc2023),
-        _ => Err("not one of perf-7.2, rfc2023".to_owned()),
+        _ => Err(not_one_of(name, &["perf-7.2", "rfc2023"])),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::args::threads;
 use super::super::output;
 use super::super::status::Status;
+use super::super::suggest::not_one_of;
 use super::{open, sweep};
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -34,10 +35,7 @@ Examples:
   unwind-sim tables check --baseline known.json ./prog
   unwind-sim tables check --sarif ./prog > prog.sarif
   unwind-sim tables check --self-test 1000 /usr/bin/git
-  unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl
-
-Exit status: 0 no row is contradicted; 1 one is; 2 usage error, I/O error or malformed input; 3
-there was nothing to prove.")]
+  unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl")]
 pub(crate) struct Args {
     /// Executables, shared objects, relocatable objects.
     #[arg(value_name = "ELF", required_unless_present = "files")]
@@ -115,8 +113,9 @@ fn assumptions(names: &[String]) -> Result<Assumptions> {
             name => {
                 let known = Assumption::ALL.into_iter().find(|a| a.as_str() == name);
                 let known = known.ok_or_else(|| {
-                    let names = Assumption::ALL.map(Assumption::as_str).join(", ");
-                    anyhow::anyhow!("--assume: `{name}` is not all, none or one of {names}")
+                    let names = Assumption::ALL.map(Assumption::as_str);
+                    let known = [&["all", "none"][..], &names].concat();
+                    anyhow::anyhow!("--assume: `{name}` is {}", not_one_of(name, &known))
                 })?;
                 set.add(known);
             }

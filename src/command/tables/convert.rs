@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::super::suggest::not_one_of;
 use super::written;
 use anyhow::Result;
 use std::io::Write;
@@ -62,21 +63,19 @@ pub(crate) struct Args {
 const LISTED_MAX: usize = 10;
 
 fn target(name: &str) -> Result<Target, String> {
-    let known = || Target::ALL.map(Target::as_str).join(", ");
-    Target::from_name(name).ok_or_else(|| format!("not one of {}", known()))
+    let known = Target::ALL.map(Target::as_str);
+    Target::from_name(name).ok_or_else(|| not_one_of(name, &known))
 }
 
 fn source(name: &str) -> Result<TableKind, String> {
     let kinds = unwind_sim_tables::table::KINDS;
-    let known = || kinds.map(TableKind::as_str).join(", ");
     let found = kinds.into_iter().find(|kind| kind.as_str() == name);
-    found.ok_or_else(|| format!("not one of {}", known()))
+    found.ok_or_else(|| not_one_of(name, &kinds.map(TableKind::as_str)))
 }
 
 fn encoding(name: &str) -> Result<Encoding, String> {
-    let known = || Encoding::ALL.map(Encoding::as_str).join(", ");
     let found = Encoding::ALL.into_iter().find(|e| e.as_str() == name);
-    found.ok_or_else(|| format!("not one of {}", known()))
+    found.ok_or_else(|| not_one_of(name, &Encoding::ALL.map(Encoding::as_str)))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

@@ -18,17 +18,15 @@ use unwind_sim_view::tables::{Compared, write_differences, write_differences_jso
 /// return address or a callee-saved register.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-With one file, its tables are compared with its .eh_frame, or with TABLE. With two files, functions
-are matched by name and compared if their code is the same. What a format cannot express is counted
-as a loss. TABLE is eh_frame, debug_frame, sframe or orc.
+With one file, its tables are compared with its .eh_frame, or with TABLE. With two files, \
+functions are matched by name and compared if their code is the same. What a format cannot \
+express is counted as a loss. TABLE is eh_frame, debug_frame, sframe or orc.
 
 Examples:
   unwind-sim tables diff corpus/sframe/t_2.46
-  unwind-sim tables diff corpus/sframe/t_2.46:eh_frame corpus/sframe/t_2.46:sframe
-  unwind-sim tables diff corpus/sframe/t_2.40:sframe corpus/sframe/t_2.46:sframe
-
-Exit status: 0 no contradiction; 1 the tables contradict each other; 2 usage error, I/O error or
-malformed input; 3 nothing could be compared.")]
+  unwind-sim tables diff corpus/sframe/t_2.46:eh_frame \\
+      corpus/sframe/t_2.46:sframe
+  unwind-sim tables diff corpus/sframe/t_2.40:sframe corpus/sframe/t_2.46:sframe")]
 pub(crate) struct Args {
     /// The file, and its first table.
     #[arg(value_name = "ELF[:TABLE]")]

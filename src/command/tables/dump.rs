@@ -6,6 +6,7 @@ use super::{TableName, open};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::similar::question_among;
 use unwind_sim_tables::dump::{self, Dumped, Filter, PROBLEMS_MAX};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{KINDS, Table};
@@ -174,10 +175,7 @@ fn filter(args: &Args, file: &File) -> Result<Filter> {
         Ok(ranges) => Ok(Filter::ranges(ranges)),
         Err(similar) => {
             let path = args.path.display();
-            let hint = match similar.is_empty() {
-                true => String::new(),
-                false => format!("; similar: {}", similar.join(", ")),
-            };
+            let hint = question_among(&similar);
             bail!("{path} has no function {name}{hint}")
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::super::suggest::not_one_of;
 use super::written;
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -37,7 +38,8 @@ Examples:
   unwind-sim tables generate module.ko --to orc:6.4 -o new.ko
   unwind-sim tables generate module.ko --to orc:5.12 --compare -o new.ko
   unwind-sim tables generate vmlinux --to orc --compare -o new
-  unwind-sim tables generate /usr/bin/git --to sframe-v3 --functions table -o git")]
+  unwind-sim tables generate /usr/bin/git --to sframe-v3 \\
+      --functions table -o git")]
 pub(crate) struct Args {
     /// The executable, shared object, relocatable object or kernel module.
     #[arg(value_name = "ELF")]
@@ -86,8 +88,8 @@ fn outside_line(outside: &Outside) -> OutsideLine {
 /// How many functions are listed for each reason; the rest are counted.
 const LISTED_MAX: usize = 10;
 fn target(name: &str) -> Result<Target, String> {
-    let known = || Target::ALL.map(Target::as_str).join(", ");
-    Target::from_name(name).ok_or_else(|| format!("not one of {}", known()))
+    let known = Target::ALL.map(Target::as_str);
+    Target::from_name(name).ok_or_else(|| not_one_of(name, &known))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::demangle;
+use unwind_sim_recordings::similar::containing;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::Tables;
 use unwind_sim_unwind::dwarf::{self, Dwarf};
@@ -22,9 +23,6 @@ use unwind_sim_unwind::step::find_row;
 pub const FUNCTIONS_MAX: usize = 16;
 /// The maximum number of bytes of a function that are shown.
 const FUNCTION_BYTES_MAX: u64 = 1 << 22;
-/// The maximum number of similar names that are listed for a name that does not exist.
-const SIMILAR_MAX: usize = 8;
-
 /// The rows of the functions called `name` in the file at `path`.
 pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
     let parts = elf::open(path)?.parts;
@@ -69,11 +67,7 @@ fn functions<'i>(image: &'i Image, name: &str) -> Vec<&'i Symbol> {
 
 fn similar(image: &Image, name: &str) -> Vec<String> {
     let names = image.symbols().iter().map(|s| demangle(&s.name));
-    let mut found: Vec<String> = names.filter(|n| n.contains(name)).collect();
-    found.sort_unstable();
-    found.dedup();
-    found.truncate(SIMILAR_MAX);
-    found
+    containing(name, names)
 }
 
 /// The addresses of the function, or those of its FDE if the symbol has no size.

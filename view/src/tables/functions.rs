@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 use unwind_sim_recordings::names::demangle;
+use unwind_sim_recordings::similar::containing;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::Symbol;
 
-/// The maximum number of similar names that are suggested.
-const SIMILAR_MAX: usize = 8;
-
 /// The addresses (svma) of all functions called `name`, mangled or not. A symbol without a size
-/// stands for its first byte. If there is none, the names that contain `name`.
+/// stands for its first byte. If there is none, the names that contain `name`, or else the one that is
+/// most like it.
 pub fn ranges(file: &File, name: &str) -> Result<Vec<Range<u64>>, Vec<String>> {
     let symbols = file.image().symbols();
     let is_it = |s: &&Symbol| s.name == name || demangle(&s.name) == name;
@@ -19,12 +18,5 @@ pub fn ranges(file: &File, name: &str) -> Result<Vec<Range<u64>>, Vec<String>> {
         return Ok(found);
     }
     let names = symbols.iter().map(|s| demangle(&s.name));
-    let mut similar: Vec<String> = names
-        .filter(|n| n.contains(name))
-        .map(|n| n.to_string())
-        .collect();
-    similar.sort_unstable();
-    similar.dedup();
-    similar.truncate(SIMILAR_MAX);
-    Err(similar)
+    Err(containing(name, names))
 }
