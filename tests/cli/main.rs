@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod carried;
 mod commands;
 mod confirm;
 mod doctor;
