@@ -1,6 +1,6 @@
 //! Tables of real files, converted to every format and compared with their source at every address.
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ mod escapes;
 mod exceptions;
 mod files;
 mod limits;
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../common/skip.rs"]
 mod skip;
 mod snapshots;
 mod written;

@@ -9,7 +9,7 @@ use unwind_sim_host::native::{
 
 mod endings;
 mod integer;
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../common/skip.rs"]
 mod skip;
 mod vector;
 

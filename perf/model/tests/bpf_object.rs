@@ -1,7 +1,7 @@
 //! Reading objects: what the shipped ones hold, that they are what clang makes of their sources,
 //! and that corrupt ones are refused without a panic.
 
-#[path = "../../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const NAMES: [&str; 7] = [
 ];
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/bpf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/bpf")
 }
 
 fn shipped(name: &str) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Branch records: the ring by the manual's words, the kernel's switches by the shape of what was
 //! reported in 2020, and `--stitch-lbr` by perf's text.
 
-#[path = "../../data/tests/common/mod.rs"]
+#[path = "common/perf_data.rs"]
 mod common;
 
 use unwind_sim_perf_data::lbr_stitch::{LbrStitcher, Stack};

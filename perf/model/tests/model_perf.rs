@@ -3,7 +3,7 @@
 //! Without deferral, which perf knows from 6.19 on, and without branch records, which perf prints
 //! in place of user frames.
 
-#[path = "../../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 use std::path::Path;

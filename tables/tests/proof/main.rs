@@ -10,5 +10,5 @@ mod kernel;
 mod mutation;
 mod random_c;
 
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../common/skip.rs"]
 mod skip;
