@@ -1,4 +1,4 @@
-# Shared by .ci/run and .ci/full, which source it at the top of the repository and set NAME for
+# Shared by the scripts beside it, which source it at the top of the repository and set NAME for
 # messages.
 
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-always}
@@ -16,23 +16,70 @@ as_root() {
     fi
 }
 
+# PACKAGE: prints the name that the system's package manager has for a package of Debian. Nothing if
+# it has none, or if this is not known.
+package_of() {
+    if has apt-get; then
+        printf '%s' "$1"
+        return
+    fi
+    # Fedora.
+    case $1 in
+    clang-14 | libc6-dev-arm64-cross) ;;
+    g++) printf gcc-c++ ;;
+    golang-go) printf golang ;;
+    libboost-context-dev) printf boost-devel ;;
+    libc6-dev) printf glibc-devel ;;
+    libdw-dev) printf elfutils-devel ;;
+    libjson-c-dev) printf json-c-devel ;;
+    libunwind-dev) printf libunwind-devel ;;
+    libzstd-dev) printf libzstd-devel ;;
+    linux-perf) printf perf ;;
+    musl-tools) printf musl-gcc ;;
+    pkg-config) printf pkgconf-pkg-config ;;
+    xz-utils) printf xz ;;
+    *) printf '%s' "$1" ;;
+    esac
+}
+# PACKAGE: whether the system's package manager has it.
+is_package() {
+    [ -n "$1" ] || return
+    if has apt-get; then
+        [ -n "${updated:-}" ] || { as_root apt-get update -qq; updated=yes; }
+        apt-cache show "$1" >/dev/null 2>&1
+    else
+        dnf --quiet info "$1" >/dev/null 2>&1
+    fi
+}
+
+# Packages to install, by the names of Debian.
 packages=()
 # COMMAND PACKAGE: marks the package for installation unless the command exists.
 needs() { has "$1" || packages+=("$2"); }
 # The same for an optional tool: does nothing if the system has no such package.
 wants() {
     has "$1" && return
-    has apt-get || return 0
-    [ -n "${updated:-}" ] || { as_root apt-get update -qq; updated=yes; }
-    apt-cache show "$2" >/dev/null 2>&1 && packages+=("$2")
+    has apt-get || has dnf || return 0
+    is_package "$(package_of "$2")" && packages+=("$2")
     return 0
 }
 install_packages() {
     [ ${#packages[@]} -gt 0 ] || return 0
-    has apt-get || fail "missing, and there is no apt-get to install it with: ${packages[*]}"
-    export DEBIAN_FRONTEND=noninteractive
-    [ -n "${updated:-}" ] || { as_root apt-get update -qq; updated=yes; }
-    as_root apt-get install -y -qq --no-install-recommends "${packages[@]}"
+    local package named=()
+    for package in "${packages[@]}"; do
+        # Unquoted: a package without a name here is left out, and what needs it says so.
+        # shellcheck disable=SC2207
+        named+=($(package_of "$package"))
+    done
+    if has apt-get; then
+        export DEBIAN_FRONTEND=noninteractive
+        [ -n "${updated:-}" ] || { as_root apt-get update -qq; updated=yes; }
+        as_root apt-get install -y -qq --no-install-recommends "${named[@]}"
+    elif has dnf; then
+        as_root dnf install -y --quiet --setopt=install_weak_deps=False "${named[@]}"
+    else
+        fail "missing, and there is no apt-get or dnf to install it with: ${packages[*]}"
+    fi
     packages=()
 }
 
@@ -44,6 +91,13 @@ component() {
     has rustup || fail "the component $name is missing, and there is no rustup to add it with"
     rustup component add "$name"
 }
+
+# The version of all packages.
+version() { sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml; }
+# The folder of a release.
+dist() { printf '%s/dist' "$CARGO_TARGET_DIR"; }
+# The time of the commit, seconds since 1970.
+date_of_commit() { git log -1 --format=%ct; }
 
 # PREFIX: prints the first line of README.md that starts with it.
 readme() {

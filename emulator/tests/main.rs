@@ -1,6 +1,6 @@
 //! Tests of the machine from outside: whole programs, memory, snapshots.
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 mod fused;

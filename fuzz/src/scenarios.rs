@@ -16,7 +16,7 @@ const LINES_MAX: usize = 64;
 const FRAMES: [u64; 2] = [0x40_1000, 0x40_2000];
 
 /// The handler for every object file that a scenario requests.
-const OBJECT: &[u8] = include_bytes!("../../corpus/bpf/lines.bpf.o");
+const OBJECT: &[u8] = include_bytes!("../objects/lines.bpf.o");
 
 /// A scenario: without an injected defect its run breaks no rule, its text parses as the same
 /// scenario, and its perf.data can be read.

@@ -36,7 +36,7 @@ mod recorder;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signals;
 #[cfg(test)]
-#[path = "../../tests/common/skip.rs"]
+#[path = "../tests/common/skip.rs"]
 mod skip;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod stepper;

@@ -8,8 +8,18 @@ use std::ptr;
 
 pub(crate) type Registers = libc::user_regs_struct;
 
+/// A request as the C library declares it: unsigned with glibc, signed with musl.
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+/// A request as the C library declares it.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+
+/// From Linux `include/uapi/linux/ptrace.h`; libc does not define them for musl.
+const PTRACE_GET_SYSCALL_INFO: Request = 0x420e;
+const PTRACE_SYSCALL_INFO_ENTRY: u8 = 1;
 /// From Linux `arch/x86/include/uapi/asm/ptrace-abi.h`; libc does not define it on every target.
-const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
+const PTRACE_SYSEMU_SINGLESTEP: Request = 32;
 
 /// How to resume a stopped thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +35,7 @@ pub(crate) enum Resume {
 }
 
 impl Resume {
-    const fn request(self) -> libc::c_uint {
+    const fn request(self) -> Request {
         match self {
             Resume::Step => libc::PTRACE_SINGLESTEP,
             Resume::StepWithoutSyscall => PTRACE_SYSEMU_SINGLESTEP,
@@ -46,7 +56,7 @@ impl Resume {
 
 /// A request whose `data` is a number.
 fn request(
-    what: libc::c_uint,
+    what: Request,
     name: &'static str,
     tid: i32,
     address: u64,
@@ -165,7 +175,7 @@ pub(crate) fn set_xstate(tid: i32, area: &mut [u8]) -> Result<(), HostError> {
 const NT_X86_XSTATE: usize = 0x202;
 
 fn regset(
-    request: libc::c_uint,
+    request: Request,
     call: &'static str,
     tid: i32,
     part: &mut libc::iovec,
@@ -265,22 +275,21 @@ pub(crate) fn event_message(tid: i32) -> Result<i32, HostError> {
 
 /// Whether a thread stopped at a system call is entering it, not leaving it.
 pub(crate) fn is_syscall_entry(tid: i32) -> Result<bool, HostError> {
-    let mut info = std::mem::MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
-    let size = size_of::<libc::ptrace_syscall_info>();
-    // SAFETY: PTRACE_GET_SYSCALL_INFO writes at most `size` bytes to `data`, which is as large.
+    // The first byte of `struct ptrace_syscall_info`. The kernel writes as much as is asked for.
+    let mut op = 0_u8;
+    // SAFETY: PTRACE_GET_SYSCALL_INFO writes at most the given number of bytes, which is 1.
     let result = unsafe {
         libc::ptrace(
-            libc::PTRACE_GET_SYSCALL_INFO,
+            PTRACE_GET_SYSCALL_INFO,
             tid,
-            size as *mut libc::c_void,
-            info.as_mut_ptr(),
+            size_of_val(&op) as *mut libc::c_void,
+            ptr::from_mut(&mut op),
         )
     };
     if result == -1 {
         return Err(HostError::last("PTRACE_GET_SYSCALL_INFO", tid));
     }
-    // SAFETY: `info` was zeroed, and zeros are valid for all its fields.
-    Ok(unsafe { info.assume_init() }.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
+    Ok(op == PTRACE_SYSCALL_INFO_ENTRY)
 }
 
 /// How a thread stopped or ended.

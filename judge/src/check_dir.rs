@@ -155,10 +155,10 @@ impl fmt::Display for Report {
 }
 
 /// The folder of recordings with known truth that comes with this package (`cases`, `traces` and
-/// more), for [`check_dir`]. It exists if the package is a git or path dependency.
+/// more), for [`check_dir`].
 #[cfg(feature = "corpus")]
 pub fn corpus() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus"))
 }
 
 /// Runs `unwinder` on every case (`.s`, which is assembled and run) and every trace (`.bin`) at or
@@ -173,7 +173,7 @@ pub fn corpus() -> &'static Path {
 /// use unwind_sim_judge::check_dir;
 /// use unwind_sim_unwind::dwarf::Dwarf;
 ///
-/// let report = check_dir("../corpus/traces/seed-004.bin", &Dwarf::new()).unwrap();
+/// let report = check_dir("corpus/traces/seed-004.bin", &Dwarf::new()).unwrap();
 /// assert_eq!((report.judged, report.wrong.len()), (3, 0));
 /// report.assert_ok();
 /// ```
@@ -184,7 +184,7 @@ pub fn corpus() -> &'static Path {
 /// use unwind_sim_judge::check_dir;
 /// use unwind_sim_unwind::fp::FramePointer;
 ///
-/// let report = check_dir("../corpus/traces/seed-004.bin", &FramePointer).unwrap();
+/// let report = check_dir("corpus/traces/seed-004.bin", &FramePointer).unwrap();
 /// assert!(!report.is_ok());
 /// let report = report.except(|wrong| wrong.file.ends_with("seed-004.bin"));
 /// report.assert_ok();
@@ -315,7 +315,7 @@ fn judge(
 
 /// Tests the snippets of the page.
 #[cfg(all(doctest, feature = "corpus"))]
-#[doc = include_str!("../../docs/own-unwinders.md")]
+#[doc = include_str!("../docs/own-unwinders.md")]
 struct OwnUnwinders;
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
     /// Everything that `check_dir("corpus", ..)` takes is a case that parses, or a trace.
     #[test]
     fn nothing_of_our_corpus_is_unreadable() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
         let files = recordings(&corpus).expect("a folder");
         assert!(files.len() > 150, "{}", files.len());
         for file in files {

@@ -71,15 +71,35 @@ pub const RECORDINGS: [FileKind; 5] = [
     FileKind::Case,
 ];
 
-/// The kind of the file at `path`.
+/// The kind of the file at `path`, or of the case that the program carries under that name.
 ///
 /// # Errors
 /// If the file cannot be opened.
 pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
+    #[cfg(feature = "machine")]
+    if crate::cases::carried::text(path).is_some() {
+        return Ok(FileKind::Case);
+    }
     file_kind::file_kind(path).map_err(|source| InputError::Open {
         path: path.into(),
         source,
     })
+}
+
+/// Checks that the file at `path` can be replayed. Returns its kind.
+///
+/// # Errors
+/// If the file cannot be opened or is of another kind.
+pub fn recording_kind(path: &Path) -> Result<FileKind, InputError> {
+    let kind = file_kind(path)?;
+    if RECORDINGS.contains(&kind) {
+        return Ok(kind);
+    }
+    Err(InputError::Kind(WrongKind {
+        path: path.into(),
+        kind,
+        wanted: RECORDING,
+    }))
 }
 
 /// The recording of a case, which is run for it.
@@ -113,17 +133,9 @@ impl Input {
     /// # Errors
     /// If the file cannot be read, cannot be replayed, or is damaged before its first sample.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
-        let kind = file_kind(path)?;
-        let recording = match kind {
+        let recording = match recording_kind(path)? {
             FileKind::Case => trace_of(path)?.into(),
-            kind if RECORDINGS.contains(&kind) => Recording::open(path, kind, options)?,
-            _ => {
-                return Err(InputError::Kind(WrongKind {
-                    path: path.into(),
-                    kind,
-                    wanted: RECORDING,
-                }));
-            }
+            kind => Recording::open(path, kind, options)?,
         };
         let symfs = options.symfs.clone();
         Ok(Input { recording, symfs })

@@ -2,7 +2,7 @@
 //! and those saved in `corpus/instructions`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 use iced_x86::{Code, Instruction, Register, RflagsBits};
@@ -81,7 +81,7 @@ fn text(failure: &Failure) -> String {
 
 /// The saved cases, by name.
 fn files() -> Vec<(String, CaseFile)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../corpus/instructions");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus/instructions");
     let mut files: Vec<_> = fs::read_dir(folder)
         .expect("the folder is there")
         .map(|entry| {
@@ -262,7 +262,7 @@ fn instructions_that_are_not_executed() {
 }
 
 fn snapshot(name: &str, text: &str) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../snapshots");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("snapshots");
     insta::with_settings!({
         snapshot_path => folder,
         prepend_module_to_snapshot => false,

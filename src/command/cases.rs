@@ -9,7 +9,7 @@ use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use unwind_sim_judge::cases;
+use unwind_sim_judge::cases::{self, carried};
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::similar;
 use unwind_sim_unwind::reason::Code;
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// one case.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// The folder that holds the cases.
+    /// The folder that holds the cases. Where there is no corpus/cases, those in the program are
+    /// used.
     #[arg(long, value_name = "DIR", default_value = "corpus/cases")]
     folder: PathBuf,
     /// list: only cases that cover this code.
@@ -84,14 +85,22 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => bail!("{}", suggest::unknown_code(name)),
         },
     };
+    let is_carried = args.folder == Path::new(carried::FOLDER) && carried::are_used();
+    let has_folder = args.folder.is_dir() || is_carried;
     if let Some(path) = args.name.as_deref().map(Path::new)
         && !args.folder.is_dir()
         && path.exists()
     {
         FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
-    } else if !args.folder.is_dir() {
+    } else if !has_folder {
         let folder = args.folder.display();
         bail!("no folder {folder} here; name the folder of the cases with --folder");
+    } else if is_carried && args.what == What::Bless {
+        bail!(
+            "there is no folder {} here, and cases in the program cannot be blessed; name a case, \
+             or the folder of your cases with --folder",
+            carried::FOLDER
+        );
     }
     let paths = match &args.name {
         Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],

@@ -3,6 +3,8 @@
 mod again;
 mod args;
 #[cfg(feature = "machine")]
+mod carried;
+#[cfg(feature = "machine")]
 mod cases;
 #[cfg(feature = "machine")]
 mod children;
@@ -113,6 +115,8 @@ enum Command {
 
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
+    #[cfg(feature = "machine")]
+    unwind_sim_judge::cases::carried::carry(carried::load);
     let mut tool = statuses::described(Cli::command());
     // Propagates the global options to the subcommands.
     tool.build();

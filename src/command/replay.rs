@@ -13,7 +13,7 @@ use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::input::{FileKind, Input, RECORDING, RECORDINGS};
+use unwind_sim_judge::input::{Input, recording_kind};
 use unwind_sim_judge::run::{Against, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         group_by: GroupBy::Cause,
     };
     folder(args.input.symfs.as_deref())?;
-    FileKind::expect(&args.input.path, RECORDING, &RECORDINGS)?;
+    recording_kind(&args.input.path)?;
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {

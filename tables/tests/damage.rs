@@ -78,7 +78,7 @@ fn try_all(data: &[u8], seed: u64) -> u64 {
 
 #[test]
 fn damage_never_panics_and_never_changes_what_a_table_says() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/sframe");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/sframe");
     let slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     let copies = if slow { COPIES_SLOW } else { COPIES };
     for name in ["t_2.40", "t_2.46", "v3flex"] {
@@ -94,7 +94,7 @@ fn damage_never_panics_and_never_changes_what_a_table_says() {
 
 #[test]
 fn damage_never_stops_the_proof() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/sframe");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/sframe");
     let slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     let copies = if slow { COPIES_SLOW } else { COPIES };
     for name in ["t_2.40", "t_2.46", "v3flex"] {

@@ -1,6 +1,6 @@
 //! Tests of the workshop from outside: compiled programs, kernels, damaged files.
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 mod convert;

@@ -27,7 +27,7 @@ fn cut_files(folder: &std::path::Path) -> Vec<(String, &'static str)> {
         ),
         (
             "core",
-            read("fuzz/corpus/core/small"),
+            read("corpus/cores/small"),
             700,
             "PT_LOAD at offset 0x260: 36 bytes from here on lie outside the file of 700 bytes",
         ),

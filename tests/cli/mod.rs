@@ -1,5 +1,6 @@
 //! The command line of the built binary: help, output, exit status, files.
 
+mod carried;
 mod commands;
 mod confirm;
 mod doctor;

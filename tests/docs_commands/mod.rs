@@ -52,7 +52,12 @@ fn copy(from: &Path, to: &Path) {
         {
             continue;
         }
-        if entry.file_type().expect("the kind of the entry").is_dir() {
+        let kind = entry.file_type().expect("the kind of the entry");
+        // Links are there for the archives of packages.
+        if kind.is_symlink() {
+            continue;
+        }
+        if kind.is_dir() {
             copy(&entry.path(), &to.join(&name));
         } else {
             std::fs::copy(entry.path(), to.join(&name)).expect("a file of the copy");

@@ -1,5 +1,5 @@
 //! Rules for the repository as a whole: sizes of files, forbidden words, dependencies between
-//! packages, unused cases and snapshots, links.
+//! packages, complete packages, unused cases and snapshots, links.
 //!
 //! Not here: format and lints, which `.ci/run` checks with cargo, and the commands in the pages,
 //! which `docs_commands` runs.
@@ -8,6 +8,7 @@ mod arrows;
 mod cases;
 mod circles;
 mod machine;
+mod packages;
 mod pages;
 mod repository;
 mod source;

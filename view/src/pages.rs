@@ -18,7 +18,7 @@ macro_rules! pages {
         /// The page of `code` as the book has it, in Markdown.
         pub fn markdown(code: Code) -> &'static str {
             match code.as_str() {
-                $($code => include_str!(concat!("../../docs/book/src/codes/", $code, ".md")),)*
+                $($code => include_str!(concat!("../docs/book/src/codes/", $code, ".md")),)*
                 _ => "",
             }
         }

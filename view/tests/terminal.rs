@@ -1,7 +1,7 @@
 //! The terminal after a panic, in tmux.
 #![cfg(all(unix, feature = "terminal"))]
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 use ratatui::widgets::Paragraph;

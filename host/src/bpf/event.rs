@@ -15,7 +15,7 @@ const ATTR_SIZE: usize = 72;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_BPF`.
-const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
+const IOC_SET_BPF: libc::Ioctl = 0x4004_2408;
 
 /// The first fields of `struct perf_event_attr`. No flag is set, so the event counts at once and in
 /// both modes.

@@ -24,8 +24,15 @@ const SIGNALS: [i32; 7] = [
     libc::SIGVTALRM,
 ];
 
+/// A limit's number as the C library declares it: unsigned with glibc, signed with musl.
+#[cfg(not(target_env = "musl"))]
+type Resource = u32;
+/// A limit's number as the C library declares it.
+#[cfg(target_env = "musl")]
+type Resource = i32;
+
 /// Limits that are set to zero.
-const NO_MORE: [u32; 5] = [
+const NO_MORE: [Resource; 5] = [
     libc::RLIMIT_CORE,
     libc::RLIMIT_FSIZE,
     libc::RLIMIT_NOFILE,
@@ -173,7 +180,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
     }
     let none = data.push([0, 0]);
     for resource in NO_MORE {
-        let arguments = [u64::from(resource), none];
+        let arguments = [resource as u64, none];
         calls.push(call("setrlimit", libc::SYS_setrlimit, &arguments));
     }
     let stack = data.push([STACKS, 0, SIGNAL_STACK_SIZE]);

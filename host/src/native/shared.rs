@@ -271,7 +271,7 @@ const _: () = assert!(CODE_MAX + JUMP_SIZE <= CODE_USED && CODE_USED <= CODE_STR
 /// FUTEX_WAIT or FUTEX_WAKE. The result does not matter: whoever waits checks again.
 fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) {
     let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let timeout = timeout

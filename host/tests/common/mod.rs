@@ -2,7 +2,6 @@
 //! reports.
 #![allow(dead_code)]
 
-#[path = "../../../tests/common/skip.rs"]
 pub(crate) mod skip;
 
 use object::{Object, ObjectSegment, ObjectSymbol};

@@ -32,7 +32,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     visit(
         &Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../corpus")
+            .join("corpus")
             .join(folder),
         extension,
         &mut found,

@@ -1,5 +1,6 @@
 //! Assembles cases with the system's `cc`.
 
+use super::carried;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,6 +59,8 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase,
         .prefix("unwind-sim-case-")
         .tempdir()
         .map_err(ToolError::Folder)?;
+    let carried = carried::copy(path, folder.path()).map_err(ToolError::Folder)?;
+    let path = carried.as_deref().unwrap_or(path);
     let program = folder.path().join(&case.name);
     let mut command = Command::new("cc");
     command

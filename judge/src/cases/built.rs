@@ -1,6 +1,7 @@
 //! A case that was read and assembled, and the engines that can execute it.
 
 use super::build::{self, BuiltCase};
+use super::carried;
 use super::failure::CaseFailure;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
@@ -37,11 +38,15 @@ impl Engine {
 /// # Errors
 /// If the file cannot be read or is malformed.
 pub fn read(path: &Path) -> Result<Case, CaseFailure> {
+    let name = path.to_string_lossy();
+    if let Some(text) = carried::text(path) {
+        return Ok(Case::parse(&name, text)?);
+    }
     let text = std::fs::read_to_string(path).map_err(|source| CaseFailure::Io {
         path: path.into(),
         source,
     })?;
-    Ok(Case::parse(&path.to_string_lossy(), &text)?)
+    Ok(Case::parse(&name, &text)?)
 }
 
 /// A case that was built.

@@ -9,6 +9,7 @@
 mod bless;
 mod build;
 mod built;
+pub mod carried;
 mod claims;
 mod emulated;
 mod engines;
@@ -47,11 +48,14 @@ pub fn build_case(path: &Path, defect: bool) -> Result<BuiltCase, CaseFailure> {
     Ok(build::build(&case, path, defect)?)
 }
 
-/// All case files below `folder`, sorted by path.
+/// All case files below `folder`, sorted by path; those that the program carries if it is their folder.
 ///
 /// # Errors
 /// If a folder cannot be read.
 pub fn find(folder: &Path) -> Result<Vec<PathBuf>, CaseFailure> {
+    if let Some(carried) = carried::find(folder) {
+        return Ok(carried);
+    }
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -12,9 +12,9 @@ use unwind_sim_perf_model::bpf::{
     Object, PerfEventData, PlainEnv, SampleChain, Task, Verdict, raw_payload,
 };
 
-const IPRANGE: &[u8] = include_bytes!("../../../corpus/bpf/iprange.bpf.o");
-const PROFILE: &[u8] = include_bytes!("../../../corpus/bpf/profile.bpf.o");
-const LINES: &[u8] = include_bytes!("../../../corpus/bpf/lines.bpf.o");
+const IPRANGE: &[u8] = include_bytes!("../corpus/bpf/iprange.bpf.o");
+const PROFILE: &[u8] = include_bytes!("../corpus/bpf/profile.bpf.o");
+const LINES: &[u8] = include_bytes!("../corpus/bpf/lines.bpf.o");
 
 fn load(bytes: &[u8]) -> Handlers {
     let object = Object::parse(bytes).unwrap();

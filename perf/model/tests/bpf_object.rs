@@ -19,7 +19,7 @@ const NAMES: [&str; 7] = [
 ];
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/bpf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/bpf")
 }
 
 fn shipped(name: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@ use unwind_sim_perf_model::bpf::{
     PlainEnv,
 };
 
-const RING: &[u8] = include_bytes!("../../../corpus/bpf/ring.bpf.o");
+const RING: &[u8] = include_bytes!("../corpus/bpf/ring.bpf.o");
 
 fn def(kind: u32, sizes: [u32; 3]) -> MapDef {
     MapDef {

@@ -1,8 +1,8 @@
 //! Tests of the model from outside: scenarios, BPF programs, and what perf reads of its runs.
 
-#[path = "../../data/tests/common/mod.rs"]
+#[path = "common/perf_data.rs"]
 mod common;
-#[path = "../../../tests/common/skip.rs"]
+#[path = "common/skip.rs"]
 mod skip;
 
 mod bpf_handlers;

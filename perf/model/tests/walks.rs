@@ -6,9 +6,9 @@ use unwind_sim_perf_model::{
     Body, Found, Pointers, Rule, Run, Scenario, UserMemory, UserStack, World, join,
 };
 
-const WALK: &[u8] = include_bytes!("../../../corpus/bpf/walk.bpf.o");
+const WALK: &[u8] = include_bytes!("../corpus/bpf/walk.bpf.o");
 /// It writes an instruction pointer.
-const IP_RANGE: &[u8] = include_bytes!("../../../corpus/bpf/iprange.bpf.o");
+const IP_RANGE: &[u8] = include_bytes!("../corpus/bpf/iprange.bpf.o");
 /// Frames that the program has room for.
 const FRAMES_MAX: usize = 15;
 

@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_child_has_its_parents_name_and_mappings_and_goes_its_own_way() {
-        let bytes = include_bytes!("../../../corpus/perfdata/dwarf.data");
+        let bytes = include_bytes!("../corpus/perfdata/dwarf.data");
         let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
         let name = |pid, tid, name| Comm {
             pid,

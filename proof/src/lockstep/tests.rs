@@ -6,7 +6,7 @@ use super::step::Lockstep;
 use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessOptions};
 use unwind_sim_emulator::{Core, Permissions};
 
-#[path = "../../../tests/common/skip.rs"]
+#[path = "../../tests/common/skip.rs"]
 mod skip;
 
 const CODE: u64 = 0x40_0000;

@@ -14,7 +14,7 @@ use unwind_sim_unwind::truth::Truth;
 
 fn corpus(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../corpus")
+        .join("corpus")
         .join(name)
 }
 

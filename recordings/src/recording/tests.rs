@@ -7,7 +7,7 @@ use unwind_sim_perf_data::PerfFile;
 
 fn corpus(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../corpus")
+        .join("corpus")
         .join(name);
     let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{name}: {error}"));
     match name.ends_with(".zst") {

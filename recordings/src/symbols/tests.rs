@@ -10,7 +10,7 @@ type Elf64 = FileHeader64<Endianness>;
 /// A file with all sections that are read, and one with `.gnu_debugdata`.
 fn files() -> [Vec<u8>; 2] {
     ["root/tchain_fp", "opt/minidebug"].map(|name| {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/perfdata/script/symfs");
         std::fs::read(folder.join(name)).expect("the corpus is readable")
     })
 }

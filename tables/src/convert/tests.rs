@@ -11,9 +11,9 @@ use unwind_sim_unwind::rule::{Rule, Value};
 use unwind_sim_unwind::sframe::{Profile, Version};
 
 /// A small C program, its SFrame table by binutils 2.46.
-const PROGRAM: &[u8] = include_bytes!("../../../corpus/sframe/t_2.46");
+const PROGRAM: &[u8] = include_bytes!("../../corpus/sframe/t_2.46");
 /// Functions with a realigned frame and an undefined return address, by binutils 2.47.
-const FLEXIBLE: &[u8] = include_bytes!("../../../corpus/sframe/v3flex");
+const FLEXIBLE: &[u8] = include_bytes!("../../corpus/sframe/v3flex");
 
 fn options(to: Target) -> Options {
     Options {

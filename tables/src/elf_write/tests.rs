@@ -4,8 +4,8 @@ use super::*;
 
 /// A position-independent executable, and a static one at a fixed address.
 const FILES: [(&str, &[u8]); 2] = [
-    ("t_2.46", include_bytes!("../../../corpus/sframe/t_2.46")),
-    ("v3flex", include_bytes!("../../../corpus/sframe/v3flex")),
+    ("t_2.46", include_bytes!("../../corpus/sframe/t_2.46")),
+    ("v3flex", include_bytes!("../../corpus/sframe/v3flex")),
 ];
 
 fn section(name: &'static str, address: u64, len: usize, program: Option<u32>) -> NewSection {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, Value};
 
-const PROGRAM: &[u8] = include_bytes!("../../../corpus/sframe/t_2.46");
+const PROGRAM: &[u8] = include_bytes!("../../corpus/sframe/t_2.46");
 /// Where the program has code.
 const CODE: u64 = 0x1020;
 

@@ -23,7 +23,7 @@ fn names_are_unique_and_recordings_sound() {
 
 #[test]
 fn the_sources_exist() {
-    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for demo in &ALL {
         assert!(
             corpus.join(demo.source).is_file(),

@@ -6,7 +6,7 @@ use unwind_sim_recordings::view::MemoryView;
 
 macro_rules! trace {
     ($name:literal) => {
-        include_bytes!(concat!("../../../corpus/traces/", $name, ".bin"))
+        include_bytes!(concat!("../../corpus/traces/", $name, ".bin"))
     };
 }
 
@@ -71,7 +71,7 @@ pub static ALL: [Demo; 11] = [
     Demo {
         name: "deferral",
         about: "user frames that are recorded later, and joined by a cookie",
-        recording: include_bytes!("../../../corpus/perfdata/A-two-samples-one-record.data"),
+        recording: include_bytes!("../../corpus/perfdata/A-two-samples-one-record.data"),
         source: "perfdata/A-two-samples-one-record.data",
         text: Text::Deferral,
     },

@@ -6,7 +6,7 @@ use unwind_sim_unwind::image::SectionKind;
 
 fn corpus(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../corpus")
+        .join("corpus")
         .join(path)
 }
 
@@ -105,7 +105,7 @@ fn damaged_files_are_withstood() {
 
 #[test]
 fn dumps_say_what_they_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/vmcore");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/vmcore");
     let text = |name| inspect(&folder.join(name), None, &OpenOptions::default()).unwrap();
     let (cr3, info) = (text("cr3"), text("info"));
     assert!(cr3.starts_with("a kernel's dump\n"), "{cr3}");

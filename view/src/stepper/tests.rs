@@ -24,7 +24,7 @@ use unwind_sim_unwind::truth::Truth;
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../corpus")
+        .join("corpus")
         .join(name)
 }
 
@@ -67,7 +67,7 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (200, 60), (40, 10)];
 #[track_caller]
 fn check(name: &str, shown: &str) {
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true,
-        snapshot_path => "../../../snapshots" }, {
+        snapshot_path => "../../snapshots" }, {
         insta::assert_snapshot!(format!("step-{name}"), shown);
     });
 }

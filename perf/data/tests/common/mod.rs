@@ -8,7 +8,7 @@ use unwind_sim_perf_data::{Event, Order, PerfFile, Summary};
 /// The path of a file in `corpus/perfdata`.
 pub(crate) fn corpus(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../corpus/perfdata")
+        .join("corpus/perfdata")
         .join(name)
 }
 

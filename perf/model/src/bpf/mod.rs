@@ -9,7 +9,7 @@
 //! use unwind_sim_perf_model::bpf::{Context, Handlers, Limits, Object, PerfEventData, PlainEnv};
 //! use unwind_sim_perf_data::regs::PERF_REG_X86_IP;
 //!
-//! let object = Object::parse(include_bytes!("../../../../corpus/bpf/iprange.bpf.o"))?;
+//! let object = Object::parse(include_bytes!("../../corpus/bpf/iprange.bpf.o"))?;
 //! let mut handlers = Handlers::load(&object, Limits::default())?;
 //! handlers.maps.open_outputs(1);
 //! let mut env = PlainEnv::default();

@@ -83,7 +83,7 @@ impl Symbols for OneSymbol {
 /// places that differ only in their object or only in their bias.
 #[test]
 fn each_place_has_its_own_line_of_any_length() {
-    let bytes = include_bytes!("../../../../corpus/perfdata/dwarf.data");
+    let bytes = include_bytes!("../../corpus/perfdata/dwarf.data");
     let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
     let mut maps = Vec::new();
     for length in 0..200 {

@@ -4,7 +4,7 @@ use super::*;
 use std::time::Duration;
 
 fn corpus(name: &str) -> Vec<u8> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/perfdata/");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/perfdata/");
     std::fs::read(format!("{folder}{name}.data")).unwrap()
 }
 

@@ -11,7 +11,7 @@ use unwind_sim_unwind::truth::{TrueKind, Truth};
 
 /// A kernel of version 6.1.0 with ORC tables.
 fn vmlinux() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/kernel_image/vmlinux")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/kernel_image/vmlinux")
 }
 
 fn options() -> ImportOptions {

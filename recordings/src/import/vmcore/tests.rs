@@ -5,8 +5,8 @@ use super::*;
 use crate::kernel::KernelSymbols;
 use std::sync::Arc;
 
-const CR3: &[u8] = include_bytes!("../../../../fuzz/corpus/vmcore/cr3");
-const INFO: &[u8] = include_bytes!("../../../../fuzz/corpus/vmcore/info");
+const CR3: &[u8] = include_bytes!("../../../fuzz/corpus/vmcore/cr3");
+const INFO: &[u8] = include_bytes!("../../../fuzz/corpus/vmcore/info");
 const MAP: &str = "ffffffff80e01000 D init_top_pgt\nffffffff81000000 T _text\n\
     ffffffff81000100 D linux_banner\nffffffff81000200 D init_task\n\
     ffffffff810003c0 D __per_cpu_offset\n0000000000000010 D current_task\n";

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::orc::Index;
 
-#[path = "../../../../tests/common/skip.rs"]
+#[path = "../../../tests/common/skip.rs"]
 mod skip;
 
 const SLOW: &str = "UNWIND_SIM_SLOW";

@@ -15,7 +15,7 @@ fn owned(bytes: &[u8]) -> Owner {
 }
 
 fn program(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus/perfdata/script/symfs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/perfdata/script/symfs");
     std::fs::read(folder.join(name)).expect("the corpus")
 }
 

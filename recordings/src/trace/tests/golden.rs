@@ -9,10 +9,7 @@ use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-const PAGE: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../docs/trace-format.md"
-));
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/trace-format.md"));
 
 /// The bytes of the page's dump `number`; each line is `OFFSET BYTES | COMMENT`.
 fn dump(number: usize) -> Vec<u8> {

@@ -49,7 +49,7 @@ fn seen(text: &str, threads: usize) -> Vec<Seen> {
 
 #[test]
 fn files_come_in_the_lists_order_whatever_the_threads() {
-    let elf = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/sframe/t_2.46");
+    let elf = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/sframe/t_2.46");
     let folder = env!("CARGO_MANIFEST_DIR");
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let damaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../target-of-no-link");

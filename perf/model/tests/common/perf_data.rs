@@ -1,0 +1,1 @@
+../../../data/tests/common/mod.rs
