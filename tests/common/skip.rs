@@ -1,7 +1,7 @@
 //! The only way for a test to report that it cannot run on this machine.
 //!
-//! `.ci/run` collects the skips and compares them with `tests/skips.txt`, so that no test
-//! disappears unnoticed. Not here: deciding that something is missing.
+//! `cargo test-all` collects the skips and sums them up by the classes of `tests/skips.txt`, so that
+//! no test disappears unnoticed. Not here: deciding that something is missing.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -10,8 +10,8 @@ use std::io::Write;
 /// The environment variable that names the file to append skips to.
 const FILE: &str = "UNWIND_SIM_SKIPS";
 
-/// Reports that the test `name`, or a part of a test, is skipped, and why. The text must be the
-/// same on every run.
+/// Reports that the test `name`, or a part of a test, is skipped, and why: a constant text, without
+/// versions or paths, that contains one of `tests/skips.txt`.
 pub(crate) fn skip(name: &str, reason: impl Display) {
     eprintln!("skipped: {name}: {reason}");
     let Some(path) = std::env::var_os(FILE) else {

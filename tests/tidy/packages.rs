@@ -131,7 +131,7 @@ fn every_package_has_its_licences_and_a_readme() {
             faults.push(format!("{path}: does not start with # {name}"));
         }
         let test = match folder.as_str() {
-            "" => "cargo test --workspace".to_owned(),
+            "" => "cargo test-all".to_owned(),
             _ => format!("cargo test -p {name}"),
         };
         if !page.contains(&test) {

@@ -1,0 +1,152 @@
+//! `cargo test-all`: runs every test of the workspace, also behind one that fails, and ends with one
+//! line that says how many passed, failed and were skipped, and why.
+//!
+//! `cargo test-all ARGS` passes its arguments on to `cargo test --workspace`, such as `--release` or
+//! `-p PACKAGE`. `cargo test-all --skips FILE` only sums up the skips that tests wrote into FILE.
+//! With `UNWIND_SIM_ALL_TOOLS=1`, as in `.ci/run`, a skip fails whose class says that its tools are
+//! there. Not here: deciding that a test cannot run (`tests/common/skip.rs`).
+
+mod counts;
+mod skips;
+
+use counts::Counts;
+use skips::{Classes, Skip};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// The file that tests append their skips to.
+const SKIPS: &str = "UNWIND_SIM_SKIPS";
+
+/// Set where every tool that the tests use was installed.
+const ALL_TOOLS: &str = "UNWIND_SIM_ALL_TOOLS";
+
+/// The repository's top folder.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("--skips") if args.len() == 2 => sum_up(&args.remove(1)),
+        Some("--skips") => Err("--skips takes one file".into()),
+        _ => run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn classes() -> Result<Classes, String> {
+    let path = top().join("tests/skips.txt");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Classes::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Sums up the skips of tests that somebody else ran; whether all may be.
+fn sum_up(file: &str) -> Result<bool, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let classes = classes()?;
+    let skips = skips::read(&text);
+    println!("skipped: {}", classes.sum_up(&skips));
+    Ok(report_unexpected(&classes, &skips))
+}
+
+/// Lists the skips that should not be; whether there is none.
+fn report_unexpected(classes: &Classes, skips: &[Skip]) -> bool {
+    let all_tools = std::env::var_os(ALL_TOOLS).is_some();
+    let unexpected = classes.unexpected(skips, all_tools);
+    for skip in &unexpected {
+        println!(
+            "skipped, but not for a reason in tests/skips.txt: {}: {}",
+            skip.name, skip.reason
+        );
+    }
+    unexpected.is_empty()
+}
+
+/// Builds and runs all tests; whether none failed.
+fn run(args: &[String]) -> Result<bool, String> {
+    let classes = classes()?;
+
+    // A file of the caller's is kept, since its other steps read it, too.
+    let own = std::env::temp_dir().join(format!("unwind-sim-skips-{}", std::process::id()));
+    let (file, is_own) = match std::env::var_os(SKIPS) {
+        Some(file) => (PathBuf::from(file), false),
+        None => (own, true),
+    };
+    let before = std::fs::read_to_string(&file).map_or(0, |text| text.len());
+
+    let mut counts = Counts::default();
+    let outcome = run_all(args, &file, &mut counts);
+
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    if is_own {
+        // It may not exist: a test that is skipped makes it.
+        let _ = std::fs::remove_file(&file);
+    }
+    outcome?;
+
+    let skips = skips::read(text.get(before..).unwrap_or_default());
+    for failed in &counts.failed_tests {
+        println!("failed: {failed}");
+    }
+    let is_expected = report_unexpected(&classes, &skips);
+    println!("{}", counts.last_line(&classes, &skips));
+    Ok(counts.is_good() && is_expected)
+}
+
+/// Builds the test programs, runs them one after the other, then the examples in documentation.
+fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(&cargo);
+    build
+        .args([
+            "test",
+            "--workspace",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ])
+        .args(args)
+        .current_dir(top())
+        .stdout(Stdio::piped());
+    let mut build = build.spawn().map_err(|e| format!("cargo: {e}"))?;
+    let mut programs = Vec::new();
+    for line in BufReader::new(build.stdout.take().expect("it is piped")).lines() {
+        let line = line.map_err(|e| format!("cargo: {e}"))?;
+        programs.extend(counts::program(&line));
+    }
+    let built = build.wait().map_err(|e| format!("cargo: {e}"))?;
+    if !built.success() {
+        return Err("the tests do not build".into());
+    }
+    if programs.is_empty() {
+        return Err("cargo built no test program".into());
+    }
+
+    for (folder, program) in programs {
+        println!("     Running {program}");
+        let mut command = Command::new(&program);
+        // As Cargo runs it.
+        command
+            .current_dir(&folder)
+            .env("CARGO_MANIFEST_DIR", &folder)
+            .env("CARGO", &cargo);
+        counts.run(&program, &mut command, skips)?;
+    }
+
+    println!("     Running examples in documentation");
+    let mut examples = Command::new(&cargo);
+    examples
+        .args(["test", "--workspace", "--doc", "--no-fail-fast"])
+        .args(args)
+        .current_dir(top());
+    counts.run("examples in documentation", &mut examples, skips)?;
+    std::io::stdout().flush().map_err(|e| e.to_string())
+}
