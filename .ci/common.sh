@@ -127,6 +127,6 @@ main_job() {
 # Fails if a test that wrote into $UNWIND_SIM_SKIPS was skipped for a reason that tests/skips.txt does
 # not have, or for want of a tool that was installed.
 check_skips() {
-    UNWIND_SIM_ALL_TOOLS=1 cargo run --locked --quiet -p unwind-sim-runner -- --skips "$UNWIND_SIM_SKIPS" ||
+    UNWIND_SIM_ALL_TOOLS=1 cargo run --locked --quiet -p unwind-sim-tests-runner -- --skips "$UNWIND_SIM_SKIPS" ||
         fail "tests were skipped that should have run"
 }

@@ -5,6 +5,7 @@
 //! which `docs_commands` runs.
 
 mod arrows;
+mod builds;
 mod cases;
 mod circles;
 mod machine;
