@@ -113,14 +113,19 @@ fn is_canonical(screen: &str) -> bool {
     screen.lines().any(|line| line.trim_end() == "1")
 }
 
-/// Whether there is no tmux, which is a skip.
+/// Whether there is no tmux, or no pseudo-terminal for it, which is a skip.
 fn is_missing(name: &str) -> bool {
     let asked = Command::new("tmux").arg("-V").output();
-    let is_missing = !asked.is_ok_and(|output| output.status.success());
-    if is_missing {
+    let has_tmux = asked.is_ok_and(|output| output.status.success());
+    let mut open = std::fs::OpenOptions::new();
+    // Without a mounted devpts this fails, although the file is there.
+    let has_terminals = open.read(true).write(true).open("/dev/ptmx").is_ok();
+    if !has_tmux {
         skip(name, "tmux is not installed");
+    } else if !has_terminals {
+        skip(name, "no pseudo-terminals here");
     }
-    is_missing
+    !has_tmux || !has_terminals
 }
 
 /// Keys, a resize, the mouse, and the terminal afterwards.
