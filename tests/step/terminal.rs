@@ -1,6 +1,7 @@
 //! The stepper in tmux, under a real pseudo-terminal.
 
 use crate::common::skip::skip;
+use crate::common::tools::has_no_terminals;
 use crate::step::CASE;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -116,16 +117,11 @@ fn is_canonical(screen: &str) -> bool {
 /// Whether there is no tmux, or no pseudo-terminal for it, which is a skip.
 fn is_missing(name: &str) -> bool {
     let asked = Command::new("tmux").arg("-V").output();
-    let has_tmux = asked.is_ok_and(|output| output.status.success());
-    let mut open = std::fs::OpenOptions::new();
-    // Without a mounted devpts this fails, although the file is there.
-    let has_terminals = open.read(true).write(true).open("/dev/ptmx").is_ok();
-    if !has_tmux {
+    if !asked.is_ok_and(|output| output.status.success()) {
         skip(name, "tmux is not installed");
-    } else if !has_terminals {
-        skip(name, "no pseudo-terminals here");
+        return true;
     }
-    !has_tmux || !has_terminals
+    has_no_terminals(name)
 }
 
 /// Keys, a resize, the mouse, and the terminal afterwards.

@@ -7,6 +7,7 @@
 mod arrows;
 mod cases;
 mod circles;
+mod environment;
 mod machine;
 mod packages;
 mod pages;
