@@ -83,6 +83,36 @@ install_packages() {
     packages=()
 }
 
+# Marks what the tests need or can use.
+tools_of_the_tests() {
+    local header
+    needs cc gcc
+    needs c++ g++
+    needs as binutils
+    needs readelf binutils
+    needs objdump binutils
+    needs gdb gdb
+    needs git git
+    needs perl perl
+    needs perf linux-perf
+    needs tmux tmux
+    # Some tests read the system's own files, so a python3 elsewhere is not enough.
+    [ -e /usr/bin/python3 ] || packages+=(python3)
+    [ -e /usr/include/stdio.h ] || packages+=(libc6-dev)
+    [ -e /usr/lib/x86_64-linux-gnu/libcrypto.so.3 ] || packages+=(openssl)
+    # Other implementations: the tests that need them are skipped if the system has no such package.
+    wants clang-14 clang-14
+    wants go golang-go
+    wants zsh zsh
+    wants fish fish
+    for header in libunwind:libunwind.h libdw:elfutils/libdwfl.h libjson-c:json-c/json.h; do
+        [ -e "/usr/include/${header#*:}" ] || [ -e "/usr/include/x86_64-linux-gnu/${header#*:}" ] ||
+            wants no-such-command "${header%%:*}-dev"
+    done
+    [ -e /usr/include/boost/context/fiber.hpp ] || wants no-such-command libboost-context-dev
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || wants no-such-command python3-jsonschema
+}
+
 # NAME COMMAND..: adds a component to the toolchain unless the command works.
 component() {
     local name=$1

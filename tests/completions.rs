@@ -1,6 +1,7 @@
 //! Completions in each supported shell, including those of subcommands and values.
 
 use crate::common::skip::skip;
+use crate::common::tools::has_no_terminals;
 use std::process::Command;
 
 /// A command line whose last word is completed; words that must be offered; words that must not.
@@ -45,6 +46,10 @@ const LINES: [(&[&str], &[&str], &[&str]); 13] = [
 fn check(shell: &str, program: &[&str]) {
     if Command::new(shell).arg("--version").output().is_err() {
         skip("completions", format!("{shell} is not installed"));
+        return;
+    }
+    // zsh completes only on a terminal.
+    if shell == "zsh" && has_no_terminals("completions_work_in_zsh") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -70,7 +70,8 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
 #[test]
 fn proven_frames_of_the_corpus_are_true() {
     let path = Path::new("corpus/traces/throws.bin");
-    // Only what is in the trace: the same on every machine.
+    // Whole files of the machine count where they are those of the recording: with Debian 12's
+    // libraries there are 3.63 frames a sample, without any of them 1.18.
     let tally = check(path, FinderOptions::default());
     assert_eq!(tally.samples, 2920);
     // 1 is the sampled frame itself.
@@ -81,8 +82,8 @@ fn proven_frames_of_the_corpus_are_true() {
     check(path, FinderOptions::system());
 }
 
-/// The least mean depth of `throws.bin`, in hundredths of a frame.
-const DEPTH_OF_THROWS_MIN: u64 = 130;
+/// The least mean depth of `throws.bin` where there are no files of it, in hundredths of a frame.
+const DEPTH_OF_THROWS_MIN: u64 = 115;
 
 /// Recursion, a frame of variable size, callbacks, and a function without a row.
 const PROGRAM: &str = r#"

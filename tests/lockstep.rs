@@ -46,7 +46,7 @@ fn lockstep_with(path: &Path, arguments: &[&str], instructions_max: u64) -> Run 
     let request = Request {
         skip: 0,
         instructions_max,
-        timeout: Some(Duration::from_secs(600)),
+        timeout: Some(PATIENCE),
         measure: false,
     };
     lockstep::run(program, &request, &mut |_| ()).expect("it runs")
@@ -115,6 +115,9 @@ fn a_program_of_the_system_library_agrees_to_its_end() {
     agrees(&run, 0);
     assert!(run.compared > 10_000, "{}", run.compared);
 }
+
+/// Only a hang takes this long, on the busiest machine too; alone it takes minutes at most.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Compiles a program of `tests/lockstep`, whose library is linked when it starts.
 fn compile_shared(directory: &Path, name: &str) -> PathBuf {

@@ -15,7 +15,7 @@ use unwind_sim_judge::spec;
 use unwind_sim_judge::stacks::{self, Source};
 use unwind_sim_judge::stacks::{Consumer, Taken};
 use unwind_sim_perf_data::PerfFile;
-use unwind_sim_perf_data::Record;
+use unwind_sim_perf_data::{Record, record_type};
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::view::Filter;
@@ -42,6 +42,17 @@ fn record(name: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     record_into(name, dir, &["sh", "-c", WORK])
 }
 
+/// Whether the file is a perf.data with at least one sample.
+fn has_samples(path: &Path) -> bool {
+    let Ok(owner) = map_file(path) else {
+        return false;
+    };
+    PerfFile::parse((*owner).as_ref()).is_ok_and(|file| {
+        let mut records = file.records().map_while(Result::ok);
+        records.any(|record| record.kind == record_type::SAMPLE)
+    })
+}
+
 fn record_into(
     name: &str,
     dir: tempfile::TempDir,
@@ -66,7 +77,8 @@ fn record_into(
         .stderr(Stdio::null())
         .status();
     match done {
-        Ok(status) if status.success() => Some((dir, path)),
+        // It ends with 0 and without a sample where it cannot read the kernel's list of events.
+        Ok(status) if status.success() && has_samples(&path) => Some((dir, path)),
         _ => {
             skip(name, "perf record does not work here");
             None

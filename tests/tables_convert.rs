@@ -244,7 +244,8 @@ fn objdump_shows_the_rows_of_v1() {
         return skip(NAME, "there is no objdump");
     };
     let shown = stdout(&shown);
-    if !shown.contains("SFRAME_VERSION_1") {
+    // Newer ones name the version, but show only the header.
+    if !shown.contains("SFRAME_VERSION_1") || objdump_rows(&shown).is_empty() {
         return skip(NAME, "objdump does not read SFrame V1");
     }
     same_rows(&own_rows(&new), &objdump_rows(&shown));

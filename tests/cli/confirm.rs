@@ -4,6 +4,7 @@
 use crate::cli::{ends_with, run, status, stderr, stdout};
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
+use crate::common::tools::is_missing;
 use std::path::Path;
 use std::process::Command;
 
@@ -59,6 +60,9 @@ fn frames_that_execution_returns_to_are_confirmed() {
     if let Some(why) = no_ptrace() {
         return skip("frames_that_execution_returns_to_are_confirmed", why);
     }
+    if is_missing("frames_that_execution_returns_to_are_confirmed", "gdb") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let core_path = core(folder.path(), 32);
     let right = ["replay", &core_path, "--unwinder", "dwarf", "--confirm"];
@@ -84,6 +88,9 @@ fn frames_that_execution_returns_to_are_confirmed() {
 fn a_frame_that_execution_passes_by_is_contradicted() {
     if let Some(why) = no_ptrace() {
         return skip("a_frame_that_execution_passes_by_is_contradicted", why);
+    }
+    if is_missing("a_frame_that_execution_passes_by_is_contradicted", "gdb") {
+        return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let core = core(folder.path(), 16);
@@ -145,6 +152,9 @@ int main(void) {
 fn threads_that_sleep_in_the_kernel_go_on() {
     if let Some(why) = no_ptrace() {
         return skip("threads_that_sleep_in_the_kernel_go_on", why);
+    }
+    if is_missing("threads_that_sleep_in_the_kernel_go_on", "gdb") {
+        return;
     }
     let calls = [
         "read(pipes[0], &byte, 1)",

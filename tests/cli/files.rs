@@ -31,7 +31,9 @@ fn an_output_file_is_what_standard_output_is() {
         assert!(output.stdout.is_empty());
         let without_command = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes).into_owned();
+            // In quotes where the folder's name has a space.
             text.replace(&format!(" -o {file}"), "")
+                .replace(&format!(" -o '{file}'"), "")
         };
         let written = std::fs::read(&path).expect("the file");
         assert_eq!(

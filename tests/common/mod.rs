@@ -4,6 +4,7 @@
 pub(crate) mod compiler;
 pub(crate) mod decode;
 pub(crate) mod skip;
+pub(crate) mod tools;
 
 /// Why this machine does not allow tracing a child; `None` if it does.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

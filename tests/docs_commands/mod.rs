@@ -11,6 +11,7 @@
 mod codes;
 mod steps;
 
+use crate::common::tools::is_missing;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use steps::{matches, steps, with_output};
@@ -40,6 +41,9 @@ const TRACES: [&str; 3] = [
     "unwind-sim cases run",
     "unwind-sim lockstep",
 ];
+
+/// Parts of commands that need another program, and that program.
+const NEEDS: [(&str, &str); 1] = [("cmd:examples/own-unwinders/fp.py", "python3")];
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder of the copy");
@@ -96,6 +100,12 @@ fn faults_of(name: &str, directory: &Path) -> Vec<String> {
         let traces = TRACES.iter().any(|prefix| command.contains(prefix));
         if traces && let Some(reason) = crate::common::no_ptrace() {
             crate::common::skip::skip(&format!("docs_commands: {name}: {command}"), reason);
+            continue;
+        }
+        let other = NEEDS.iter().find(|(text, _)| command.contains(text));
+        if let Some((text, tool)) = other
+            && is_missing(&format!("docs_commands: {name}: {text}"), tool)
+        {
             continue;
         }
         let run = Command::new("bash")

@@ -1,6 +1,7 @@
 //! The stepper in tmux, under a real pseudo-terminal.
 
 use crate::common::skip::skip;
+use crate::common::tools::has_no_terminals;
 use crate::step::CASE;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -113,14 +114,14 @@ fn is_canonical(screen: &str) -> bool {
     screen.lines().any(|line| line.trim_end() == "1")
 }
 
-/// Whether there is no tmux, which is a skip.
+/// Whether there is no tmux, or no pseudo-terminal for it, which is a skip.
 fn is_missing(name: &str) -> bool {
     let asked = Command::new("tmux").arg("-V").output();
-    let is_missing = !asked.is_ok_and(|output| output.status.success());
-    if is_missing {
+    if !asked.is_ok_and(|output| output.status.success()) {
         skip(name, "tmux is not installed");
+        return true;
     }
-    is_missing
+    has_no_terminals(name)
 }
 
 /// Keys, a resize, the mouse, and the terminal afterwards.

@@ -8,6 +8,7 @@ mod arrows;
 mod builds;
 mod cases;
 mod circles;
+mod environment;
 mod machine;
 mod packages;
 mod pages;

@@ -1,6 +1,7 @@
 //! The truth on stacks that programs switch, share, move between threads, abandon and use again.
 
 use crate::common::skip::skip;
+use crate::common::tools::is_missing;
 use crate::verify_programs::programs::{NAMES, Programs, verify, wrong_in};
 use unwind_sim_judge::verify::Run;
 
@@ -40,6 +41,9 @@ fn coroutines_move_between_threads() {
 
 #[test]
 fn fibers_of_boost_move_between_threads() {
+    if is_missing("fibers_of_boost_move_between_threads", "c++") {
+        return;
+    }
     let programs = Programs::new();
     match programs.compile("boost.cpp", &[]) {
         Ok(program) => {

@@ -25,7 +25,7 @@ FUNC by_rbx
         .cfi_offset rbx, -16
         mov     %rsp, %rbx
         .cfi_def_cfa_register rbx
-        and     $-64, %rsp
+        sub     $48, %rsp
         call    leaf
         mov     %rbx, %rsp
         .cfi_def_cfa_register rsp

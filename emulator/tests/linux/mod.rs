@@ -92,11 +92,17 @@ fn same_as_native_but<O: ProcessObserver>(
     ours
 }
 
+/// What the machine starts with, whatever the caller of the tests left: the usual umask, and no
+/// descriptors but the first three. POSIX shells close only those of one digit, which are also the
+/// ones that a program would see in place of the next free number.
+const AS_THE_MACHINE: &str = "umask 022
+exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+exec \"$0\" \"$@\"";
+
 /// Runs a program natively.
 fn native(program: &Path, arguments: &[&str], cwd: &Path) -> std::process::Output {
-    // The machine starts with the usual umask, whatever the umask of the tests is.
     Command::new("sh")
-        .args(["-c", "umask 022; exec \"$0\" \"$@\""])
+        .args(["-c", AS_THE_MACHINE])
         .arg(program)
         .args(arguments)
         .current_dir(cwd)

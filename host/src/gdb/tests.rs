@@ -124,12 +124,15 @@ fn a_description_says_where_registers_are() {
     assert_eq!(Layout::from_description(include, &mut |_| None), None);
 }
 
+/// Only a hang takes this long, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Connecting must fail with the expected error, and soon.
 fn ends(answers: Answers, is_expected: fn(&GdbError) -> bool) {
     let begin = Instant::now();
     let error = Client::connect(&stub(answers), options()).expect_err("no stub");
     assert!(is_expected(&error), "{error}");
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < PATIENCE);
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn turns(answers: Answers, is_expected: fn(&GdbError) -> bool) {
         let begin = Instant::now();
         let error = ask(&mut client).expect("an error");
         assert!(is_expected(&error), "{error}");
-        assert!(begin.elapsed() < Duration::from_secs(5), "{error}");
+        assert!(begin.elapsed() < PATIENCE, "{error}");
     }
 }
 
@@ -409,7 +412,7 @@ fn a_stub_that_dies_is_an_error() {
     died.join().expect("it is dead");
     assert!(is_dead(client.step("02", Others::Run).expect_err("nobody")));
     assert!(is_dead(client.registers().expect_err("nobody")));
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < PATIENCE);
 }
 
 /// Whatever arrives, the decoder does not panic, stays bounded, and terminates.

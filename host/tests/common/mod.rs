@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod skip;
+pub(crate) mod tools;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;

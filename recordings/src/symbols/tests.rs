@@ -41,11 +41,14 @@ fn bound(bytes: &[u8]) -> usize {
     2 * 2 * 4 * bytes.len()
 }
 
+/// Quadratic work would take longer, and nothing else does on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn check(bytes: &[u8]) {
     let begin = Instant::now();
     let (_, names) = use_all(bytes);
     assert!(names <= bound(bytes), "{names} bytes of names");
-    assert!(begin.elapsed() < Duration::from_secs(5));
+    assert!(begin.elapsed() < PATIENCE);
 }
 
 #[test]
