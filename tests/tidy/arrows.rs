@@ -98,7 +98,9 @@ fn dependencies(text: &str) -> impl Iterator<Item = (&str, &str)> {
             inside = table.ends_with("dependencies") && table != "workspace.dependencies";
             return None;
         }
-        let end = line.find(['.', ' ', '=']).filter(|_| inside)?;
+        let end = line
+            .find(['.', ' ', '='])
+            .filter(|_| inside && !line.starts_with('#'))?;
         Some(line.split_at(end))
     })
 }
@@ -173,7 +175,7 @@ fn crates_promise_what_they_must() {
 
 #[test]
 fn dependencies_are_found_in_every_table() {
-    let manifest = "[workspace.dependencies]\na = \"1\"\n[dependencies]\nb.workspace = true\n\
+    let manifest = "[workspace.dependencies]\na = \"1\"\n[dependencies]\n# e = 1\nb.workspace = true\n\
                     [target.'cfg(unix)'.dev-dependencies]\nc = \"2\"\n[lints]\nd = 1\n";
     let found: Vec<_> = dependencies(manifest).collect();
     assert_eq!(found, [("b", ".workspace = true"), ("c", " = \"2\"")]);
