@@ -110,8 +110,10 @@ fn number_before(text: &str, word: &str) -> Option<u64> {
 
 /// The package's folder and the path of a test program that Cargo built, from a line of its messages.
 pub(crate) fn program(message: &str) -> Option<(String, String)> {
-    if !message.contains("\"reason\":\"compiler-artifact\"") || !message.contains("\"test\":true}")
-    {
+    // A program has `"test":true` as a target, too: it could be built as a test.
+    let (_, profile) = message.split_once("\"profile\":{")?;
+    let (profile, _) = profile.split_once('}')?;
+    if !profile.contains("\"test\":true") {
         return None;
     }
     let program = string(message, "executable")?;
@@ -190,10 +192,13 @@ mod tests {
 
     #[test]
     fn test_programs_are_found_in_messages() {
-        let message = r#"{"reason":"compiler-artifact","manifest_path":"/a b/x/Cargo.toml","profile":{"opt_level":"0","test":true},"executable":"/t/x-1"}"#;
+        let message = r#"{"reason":"compiler-artifact","manifest_path":"/a b/x/Cargo.toml","target":{"name":"x","test":true},"profile":{"opt_level":"0","test":true},"executable":"/t/x-1"}"#;
         let found = Some(("/a b/x".to_owned(), "/t/x-1".to_owned()));
         assert_eq!(program(message), found);
-        assert_eq!(program(&message.replace("true", "false")), None);
+        assert_eq!(
+            program(&message.replace("\"0\",\"test\":true", "\"0\",\"test\":false")),
+            None
+        );
         assert_eq!(program(&message.replace("\"/t/x-1\"", "null")), None);
     }
 }
