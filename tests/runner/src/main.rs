@@ -1,8 +1,8 @@
 //! `cargo test-all`: runs every test of the workspace, also behind one that fails, and ends with one
 //! line that says how many passed, failed and were skipped, and why.
 //!
-//! `cargo test-all ARGS` passes its arguments on to `cargo test --workspace`, such as `--release` or
-//! `-p PACKAGE`. `cargo test-all --skips FILE` only sums up the skips that tests wrote into FILE.
+//! `cargo test-all ARGS` passes its arguments on to `cargo test`, such as `--release` or
+//! `-p PACKAGE`; without a package it is the whole workspace. `cargo test-all --skips FILE` only sums up the skips that tests wrote into FILE.
 //! With `UNWIND_SIM_ALL_TOOLS=1`, as in `.ci/run`, a skip fails whose class says that its tools are
 //! there. Not here: deciding that a test cannot run (`tests/common/skip.rs`).
 
@@ -11,7 +11,7 @@ mod skips;
 
 use counts::Counts;
 use skips::{Classes, Skip};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -105,14 +105,19 @@ fn run(args: &[String]) -> Result<bool, String> {
 /// Builds the test programs, runs them one after the other, then the examples in documentation.
 fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let chooses = |options: &[&str]| args.iter().any(|arg| options.contains(&arg.as_str()));
+    let everything = match chooses(&["-p", "--package"]) {
+        true => &[][..],
+        false => &["--workspace"][..],
+    };
     let mut build = Command::new(&cargo);
     build
         .args([
             "test",
-            "--workspace",
             "--no-run",
             "--message-format=json-render-diagnostics",
         ])
+        .args(everything)
         .args(args)
         .current_dir(top())
         .stdout(Stdio::piped());
@@ -141,12 +146,16 @@ fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), Str
         counts.run(&program, &mut command, skips)?;
     }
 
+    // Cargo refuses --doc beside a choice of test programs.
+    if chooses(&["--lib", "--bins", "--tests", "--test", "--examples"]) {
+        return Ok(());
+    }
     println!("     Running examples in documentation");
     let mut examples = Command::new(&cargo);
     examples
-        .args(["test", "--workspace", "--doc", "--no-fail-fast"])
+        .args(["test", "--doc", "--no-fail-fast"])
+        .args(everything)
         .args(args)
         .current_dir(top());
-    counts.run("examples in documentation", &mut examples, skips)?;
-    std::io::stdout().flush().map_err(|e| e.to_string())
+    counts.run("examples in documentation", &mut examples, skips)
 }
