@@ -116,8 +116,8 @@ fn a_program_of_the_system_library_agrees_to_its_end() {
     assert!(run.compared > 10_000, "{}", run.compared);
 }
 
-/// Only a hang takes this long, on the busiest machine too; alone it takes minutes at most.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// More than any of the programs takes on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Compiles a program of `tests/lockstep`, whose library is linked when it starts.
 fn compile_shared(directory: &Path, name: &str) -> PathBuf {

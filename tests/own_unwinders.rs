@@ -179,7 +179,7 @@ fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
 }
 
 /// Far longer than the allowed silence, far shorter than a hang.
-const SOON: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(8);
 
 #[test]
 fn garbage_ends_the_chain() {

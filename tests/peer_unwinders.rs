@@ -117,7 +117,7 @@ fn gdb_is_right_where_we_are() {
     if let Some(own) = adapter("gdb", folder.path()) {
         is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "seed-004.bin", 0);
         // gdb also reads the code before a pc, from whole files.
-        if has_libc_of_throws() {
+        if crate::common::has_libc_of_throws() {
             is_right_where_we_are(&own, RegMask::CALLEE_SAVED, "throws.bin", 0);
         } else {
             skip(
@@ -126,17 +126,6 @@ fn gdb_is_right_where_we_are() {
             );
         }
     }
-}
-
-/// The build ID of the C library with which `throws.bin` was recorded.
-const LIBC_OF_THROWS: [u8; 20] = [
-    0x93, 0xac, 0x61, 0xec, 0x5a, 0x8e, 0xb1, 0x39, 0x6f, 0x9f, 0xbd, 0x35, 0x0e, 0x31, 0x69, 0xa5,
-    0x58, 0x52, 0x8a, 0x40,
-];
-
-fn has_libc_of_throws() -> bool {
-    let libc = std::fs::read("/usr/lib/x86_64-linux-gnu/libc.so.6").unwrap_or_default();
-    memchr::memmem::find(&libc, &LIBC_OF_THROWS).is_some()
 }
 
 /// framehop carries only rip, rsp and rbp.

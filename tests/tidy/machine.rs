@@ -37,7 +37,7 @@ const VARIABLES: [&str; 20] = [
 ];
 
 /// Folders that are a person's or a machine's own.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 8] = [
     "/Users/",
     "/home/",
     "/mnt/",
@@ -45,7 +45,6 @@ const FOLDERS: [&str; 9] = [
     "/root:",
     "/tmp/",
     "/var/tmp/",
-    "/work/",
     "/workspace",
 ];
 
