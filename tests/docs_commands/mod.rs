@@ -14,6 +14,7 @@ mod steps;
 use crate::common::tools::is_missing;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use steps::{matches, steps, with_output};
 
 /// Commands that are not run here. `.ci/run` or another test runs the first ones; the others would
@@ -45,28 +46,50 @@ const TRACES: [&str; 3] = [
 /// Parts of commands that need another program, and that program.
 const NEEDS: [(&str, &str); 1] = [("cmd:examples/own-unwinders/fp.py", "python3")];
 
-fn copy(from: &Path, to: &Path) {
+/// Gives each file of a folder, and of those of its folders that `is_wanted`, to `place`, with its
+/// place below another folder.
+fn each_file(
+    from: &Path,
+    to: &Path,
+    is_wanted: &dyn Fn(&Path) -> bool,
+    place: &dyn Fn(&Path, &Path) -> std::io::Result<()>,
+) {
     std::fs::create_dir_all(to).expect("a folder of the copy");
     for entry in std::fs::read_dir(from).expect("a folder of the repository") {
         let entry = entry.expect("an entry");
-        let name = entry.file_name();
-        if ["target", ".git", "fuzz"]
-            .iter()
-            .any(|skipped| name == *skipped)
-        {
-            continue;
-        }
+        let (path, copied) = (entry.path(), to.join(entry.file_name()));
         let kind = entry.file_type().expect("the kind of the entry");
-        // Links are there for the archives of packages.
-        if kind.is_symlink() {
-            continue;
-        }
-        if kind.is_dir() {
-            copy(&entry.path(), &to.join(&name));
-        } else {
-            std::fs::copy(entry.path(), to.join(&name)).expect("a file of the copy");
+        if kind.is_dir() && is_wanted(&path) {
+            each_file(&path, &copied, is_wanted, place);
+        } else if kind.is_file() {
+            // Links are there for the archives of packages.
+            place(&path, &copied).expect("a file of the copy");
         }
     }
+}
+
+/// The one copy of the repository that tests which run at the same time share: to make and delete
+/// thousands of files for each page took longer than its commands.
+fn shared_copy() -> Arc<tempfile::TempDir> {
+    static SHARED: Mutex<Weak<tempfile::TempDir>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        let is_wanted = |folder: &Path| {
+            let name = folder.file_name().unwrap_or_default();
+            !["target", ".git", "fuzz"]
+                .iter()
+                .any(|skipped| name == *skipped)
+        };
+        each_file(
+            Path::new(env!("CARGO_MANIFEST_DIR")),
+            directory.path(),
+            &is_wanted,
+            &|from, to| std::fs::copy(from, to).map(drop),
+        );
+        *shared = Arc::downgrade(&directory);
+        directory
+    })
 }
 
 /// Whether pages are rewritten instead of compared.
@@ -74,11 +97,15 @@ fn is_updating() -> bool {
     std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always")
 }
 
-/// A copy of the repository.
-fn repository() -> tempfile::TempDir {
+/// A copy of the repository, of links to the shared one: a command that changes a file in place
+/// changes it for the pages that are checked at the same time, but not in the repository.
+fn repository() -> (tempfile::TempDir, Arc<tempfile::TempDir>) {
+    let shared = shared_copy();
     let directory = tempfile::tempdir().expect("a temporary directory");
-    copy(Path::new(env!("CARGO_MANIFEST_DIR")), directory.path());
-    directory
+    each_file(shared.path(), directory.path(), &|_| true, &|from, to| {
+        std::fs::hard_link(from, to)
+    });
+    (directory, shared)
 }
 
 /// Runs the commands of a page in this copy of the repository. Returns what differs.
@@ -152,11 +179,6 @@ fn faults_of(name: &str, directory: &Path) -> Vec<String> {
     faults
 }
 
-fn check_page(name: &str) {
-    let faults = faults_of(name, repository().path());
-    assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
-}
-
 /// The pages in `folder`, but not those below it.
 fn pages(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
@@ -171,11 +193,9 @@ fn pages(folder: &str) -> Vec<String> {
     names
 }
 
-/// Checks the pages of a part of the book. They share a copy of the repository, since there are many
-/// and they write nothing that the others read.
-fn check_chapters(folder: &str) {
-    let directory = repository();
-    let pages = pages(folder);
+/// Checks pages, in one copy of the repository: they write nothing that the others read.
+fn check(pages: &[String]) {
+    let (directory, _shared) = repository();
     let faults: Vec<String> = pages
         .iter()
         .flat_map(|name| faults_of(name, directory.path()))
@@ -185,23 +205,20 @@ fn check_chapters(folder: &str) {
 
 #[test]
 fn readme() {
-    check_page("README.md");
+    check(&["README.md".into()]);
 }
 
 #[test]
 fn contributing() {
-    check_page("CONTRIBUTING.md");
-    check_page("ARCHITECTURE.md");
+    check(&["CONTRIBUTING.md".into(), "ARCHITECTURE.md".into()]);
 }
 
 /// Each part takes as long as the longest test elsewhere.
 const DOCS_PARTS: usize = 4;
 
 fn check_docs(part: usize) {
-    let pages = pages("docs");
-    for name in pages.iter().skip(part).step_by(DOCS_PARTS) {
-        check_page(name);
-    }
+    let pages = pages("docs").into_iter();
+    check(&pages.skip(part).step_by(DOCS_PARTS).collect::<Vec<_>>());
 }
 
 #[test]
@@ -226,10 +243,10 @@ fn docs_fourth() {
 
 #[test]
 fn book() {
-    check_chapters("docs/book/src");
+    check(&pages("docs/book/src"));
 }
 
 #[test]
 fn reason_codes() {
-    check_chapters("docs/book/src/codes");
+    check(&pages("docs/book/src/codes"));
 }
