@@ -18,6 +18,7 @@ use unwind_sim_judge::check_dir::CheckError;
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::Input;
 use unwind_sim_judge::own::CommandUnwinder;
+use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::{check_dir, run::Column, spec};
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::view::Filter;
@@ -81,7 +82,7 @@ fn fp_py() -> Option<String> {
         return None;
     }
     let path = root("examples/own-unwinders/fp.py");
-    Some(format!("python3 {}", path.display()))
+    Some(format!("python3 {}", quoted_path(&path)))
 }
 
 /// Checks that `own` finds what our frame pointer unwinder finds, and ends where it ends.
@@ -169,7 +170,7 @@ fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&path, mode).expect("a mode");
-    let command = format!("sh {}", path.display());
+    let command = format!("sh {}", quoted_path(&path));
     let own = CommandUnwinder::start(&command).expect("it starts");
     let own = own.with_silence_max(SILENCE_MAX);
     let since = Instant::now();
@@ -274,4 +275,25 @@ fn a_program_that_does_not_exist_is_named() {
     };
     let text = error.to_string();
     assert!(text.contains("/no/such/program"), "{text}");
+    let Err(error) = spec::engine("cmd:'/no/such program") else {
+        panic!("it started");
+    };
+    let text = error.to_string();
+    assert!(text.contains("a quote or a backslash has no end"), "{text}");
+}
+
+/// Quoted as for a shell, any path and argument is one word.
+#[test]
+fn a_quoted_path_with_spaces_is_one_word() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("it's my own.sh");
+    let script = r#"[ "$1" = "two  words" ] || exit
+while read line; do echo "{\"type\":\"frame\",\"pc\":$#}"; echo '{"type":"end"}'; done
+"#;
+    std::fs::write(&path, script).expect("a script");
+    let command = format!("sh {} 'two  words' 2", quoted_path(&path));
+    let own = CommandUnwinder::start(&command).expect("it starts");
+    let chains = chains(&trace("seed-004.bin"), &own, true);
+    assert_eq!(own.fault(), None);
+    assert_eq!(pcs(&chains[0]), [2]);
 }

@@ -9,6 +9,7 @@ use unwind_sim_judge::engine::{Setting, examine};
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::own::CommandUnwinder;
 use unwind_sim_judge::run::Column;
+use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::view::{Filter, View};
 use unwind_sim_unwind::cache::Cache;
@@ -44,7 +45,7 @@ fn adapter(name: &str, folder: &Path) -> Option<CommandUnwinder> {
     assert!(output.status.success(), "{said}");
     assert_eq!(said, "", "the compiler's warnings");
     let path = folder.join(format!("unwind-sim-unwinder-{name}"));
-    Some(CommandUnwinder::start(&path.display().to_string()).expect("it starts"))
+    Some(CommandUnwinder::start(&quoted_path(&path)).expect("it starts"))
 }
 
 /// The verdicts on the chains of the first samples of a trace.
@@ -141,7 +142,7 @@ fn framehop_is_right_where_three_registers_are_enough() {
         built.is_file(),
         "cargo builds it with the tests: cargo build --example framehop_unwinder"
     );
-    let own = CommandUnwinder::start(&built.display().to_string()).expect("it starts");
+    let own = CommandUnwinder::start(&quoted_path(&built)).expect("it starts");
     // In the first instructions of a function framehop assumes that it was called, whatever the
     // table says. The PLT's target `_dl_runtime_resolve_xsavec` has two more words on the stack.
     is_right_where_we_are(&own, RegMask::FRAME, "throws.bin", 4);

@@ -38,7 +38,10 @@ const REQUESTS_MAX: u32 = 1 << 20;
 
 /// Why an own unwinder cannot be started.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start the unwinder `{command}`: {source}; is the path right, and executable?")]
+#[error(
+    "cannot start the unwinder `{command}`: {source}; is the path right, and executable? \
+     Spaces in a path are quoted: cmd:'my folder/own.py'"
+)]
 pub struct StartError {
     command: String,
     source: std::io::Error,
@@ -143,20 +146,22 @@ pub struct CommandUnwinder {
 }
 
 impl CommandUnwinder {
-    /// Starts `command`, which is split at spaces.
+    /// Starts `command`, which is split at spaces that are not quoted, as a POSIX shell does.
     ///
     /// # Errors
-    /// If the program cannot be started.
+    /// If the program cannot be started, or a quote does not end.
     pub fn start(command: &str) -> Result<Self, StartError> {
         let error = |source| StartError {
             command: command.to_owned(),
             source,
         };
-        let mut words = command.split_whitespace();
+        let words = shlex::split(command)
+            .ok_or_else(|| error(std::io::Error::other("a quote or a backslash has no end")))?;
+        let mut words = words.into_iter();
         let program = words
             .next()
             .ok_or_else(|| error(std::io::ErrorKind::NotFound.into()))?;
-        let mut child = Command::new(adapter(program).as_deref().unwrap_or(Path::new(program)))
+        let mut child = Command::new(adapter(&program).unwrap_or_else(|| program.into()))
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
