@@ -185,7 +185,7 @@ const SOON: Duration = Duration::from_secs(8);
 #[test]
 fn garbage_ends_the_chain() {
     let frame = r#"{"type":"frame","pc":"0x401000"}"#;
-    let script = format!("read line; echo '{frame}'; echo 'what is this'; sleep 60");
+    let script = format!("read line; echo '{frame}'; echo 'what is this'; exec sleep 60");
     let (chains, fault, took) = misbehave(&script);
     assert!(fault.contains("`what is this`"), "{fault}");
     // The frames it gave before count; it gets no later stacks.
@@ -209,7 +209,7 @@ fn silence_ends_the_process() {
 
 #[test]
 fn an_early_end_is_told() {
-    for script in ["exit 3", "read line; exit 0", "exec 1>&-; sleep 60"] {
+    for script in ["exit 3", "read line; exit 0", "exec 1>&-; exec sleep 60"] {
         let (_, fault, took) = misbehave(script);
         assert!(
             ["it exited", "it stopped reading"].contains(&&*fault),
