@@ -12,11 +12,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use skip::skip;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use unwind_sim_emulator::Processor;
 use unwind_sim_judge::case::Machine;
-use unwind_sim_judge::cases::{self, Built, Engine, Recorded};
+use unwind_sim_judge::cases::{self, Built, CaseFailure, Engine, Recorded, ToolError};
 use unwind_sim_judge::confirm::{self, Judgement, Source};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
@@ -24,40 +24,25 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 
-/// Cases about the rows that an assembler writes, and its version.
-const OF_AN_ASSEMBLER: [(&str, &str); 1] =
-    [("sframe-of-gas-2-40-is-wrong-on-other-cfa-registers", "2.40")];
-
 /// What the tests of one case share.
 struct Shared {
     path: PathBuf,
-    built: OnceLock<Result<Built, String>>,
+    built: OnceLock<Result<Built, CaseFailure>>,
     /// The result of the first engine that this machine has.
     first: OnceLock<Result<Recorded, String>>,
 }
 
 impl Shared {
-    fn built(&self) -> Result<&Built, Failed> {
-        let built = || Built::new(&self.path).map_err(|e| e.to_string());
-        Ok(self.built.get_or_init(built).as_ref()?)
-    }
-
-    /// Whether the case is about the rows of an assembler that this machine does not have, which is
-    /// a skip. Linkers read no `.sframe` of another version, so the section cannot be brought along.
-    fn is_of_another_assembler(&self) -> bool {
-        let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let Some((_, version)) = OF_AN_ASSEMBLER.iter().find(|(case, _)| *case == name) else {
-            return false;
-        };
-        let said = Command::new("as").arg("--version").output();
-        let said = said.map(|output| output.stdout).unwrap_or_default();
-        let first = String::from_utf8_lossy(&said);
-        let first = first.lines().next().unwrap_or_default();
-        let is_another = !first.split([' ', ')']).any(|word| word == *version);
-        if is_another {
-            skip(&name, "another assembler than the case's");
+    /// `None` if only another assembler makes what the case is about.
+    fn built(&self) -> Result<Option<&Built>, Failed> {
+        match self.built.get_or_init(|| Built::new(&self.path)) {
+            Ok(built) => Ok(Some(built)),
+            Err(CaseFailure::Tool(error @ ToolError::Assembler { .. })) => {
+                skip("cases", format!("another assembler: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(error.to_string().into()),
         }
-        is_another
     }
 
     fn first(&self, built: &Built) -> Result<&Recorded, Failed> {
@@ -66,10 +51,9 @@ impl Shared {
     }
 
     fn check(&self, engine: Engine) -> Result<(), Failed> {
-        if self.is_of_another_assembler() {
+        let Some(built) = self.built()? else {
             return Ok(());
-        }
-        let built = self.built()?;
+        };
         let first = self.first(built)?;
         if engine == built.engines()[0] {
             return Ok(());
@@ -81,9 +65,12 @@ impl Shared {
 
     /// Fails if the case can be emulated, so that the header's key is removed then.
     fn check_not_emulated(&self) -> Result<(), Failed> {
-        match self.built()?.record(Engine::Emulator) {
-            Ok(_) => Err("the case can be emulated: remove not-emulated from its header".into()),
-            Err(_) => Ok(()),
+        let built = self.built()?;
+        match built.map(|built| built.record(Engine::Emulator)) {
+            Some(Ok(_)) => {
+                Err("the case can be emulated: remove not-emulated from its header".into())
+            }
+            Some(Err(_)) | None => Ok(()),
         }
     }
 }

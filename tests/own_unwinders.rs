@@ -251,9 +251,9 @@ fn an_image_is_given_as_a_file_or_refused_with_a_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let said = folder.path().join("said");
     let script = format!(
-        r#"ask() {{ echo "{{\"type\":\"image\",\"index\":$1}}"; read answer; echo "$answer" >>{}; }}
+        r#"ask() {{ echo "{{\"type\":\"image\",\"index\":$1}}"; read answer; echo "$answer" >>{0}; }}
         read line; ask 0; ask 0; ask 99; cp "$(sed -n 's/.*"path":"\([^"]*\)".*/\1/p;q' {0})" {0}.elf; exit 0"#,
-        said.display()
+        quoted_path(&said)
     );
     let (_, fault, _) = misbehave(&script);
     assert_eq!(fault, "it exited");

@@ -88,7 +88,7 @@ fn agrees(said: Said, insn: Insn) -> bool {
 fn images() -> BTreeSet<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("our own mappings");
     let paths = maps.lines().filter(|l| l.contains(" r-xp "));
-    let paths = paths.filter_map(|l| l.split_whitespace().nth(5));
+    let paths = paths.filter_map(|l| l.find('/').map(|at| &l[at..]));
     paths
         .filter(|p| p.contains("/libc.so") || p.contains("/ld-linux") || p.contains("/libm.so"))
         .map(str::to_owned)

@@ -39,8 +39,8 @@ const REQUESTS_MAX: u32 = 1 << 20;
 /// Why an own unwinder cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot start the unwinder `{command}`: {source}; is the path right, and executable? \
-     Spaces in a path are quoted: cmd:'my folder/own.py'"
+    "cannot start the unwinder `{command}`: {source}; is the path right, and executable?{}",
+    if command.contains(' ') { " A path with spaces is quoted: \"cmd:'my folder/own.py'\"" } else { "" }
 )]
 pub struct StartError {
     command: String,

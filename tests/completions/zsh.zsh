@@ -6,9 +6,11 @@ shift
 folder=$(mktemp -d)
 trap 'rm -rf $folder' EXIT
 cp $script $folder/_unwind-sim
+# The path as a word of the inner shell.
+fpath_word=${(q)folder}
 zpty shell zsh -f -i
 # Ctrl-T shows a mark that is not among what was typed: all before it has been drawn then.
-zpty -w shell "PROMPT=; fpath=($folder \$fpath); autoload -U compinit; compinit -u -D
+zpty -w shell "PROMPT=; fpath=($fpath_word \$fpath); autoload -U compinit; compinit -u -D
 LISTMAX=10000; bindkey '^I' list-choices
 drawn() { zle -M all-\$((6 * 7))-drawn }; zle -N drawn; bindkey '^T' drawn"
 zpty -n -w shell "$*"$'\t\C-t'

@@ -98,10 +98,12 @@ fn load(bytes: &[u8]) -> Snapshot {
 
 /// Parses an executable file mapping in `/proc/PID/maps`.
 fn mapping(line: &str) -> Option<Mapping> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let path = fields
-        .get(5)
-        .filter(|p| p.starts_with('/') && fields[1].contains('x'))?;
+    // A path may have spaces.
+    let (fields, path) = line.split_at(line.find('/')?);
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    if !fields[1].contains('x') {
+        return None;
+    }
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end) = fields[0].split_once('-')?;
     let (range, offset) = (hex(start)?..hex(end)?, hex(fields[2])?);

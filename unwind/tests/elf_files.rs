@@ -175,7 +175,7 @@ fn files() -> Vec<std::path::PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let libraries = maps
         .lines()
-        .filter_map(|line| line.split_whitespace().nth(5));
+        .filter_map(|line| line.find('/').map(|at| &line[at..]));
     let libraries: BTreeSet<_> = libraries.filter(|path| path.contains(".so")).collect();
     out.extend(libraries.into_iter().map(Into::into));
     let programs = [

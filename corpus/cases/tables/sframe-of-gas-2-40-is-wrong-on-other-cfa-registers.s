@@ -4,6 +4,7 @@
 #! group: tables
 #! tables: eh_frame sframe
 #! cflags: -Wa,--gsframe
+#! assembler: 2.40
 #! right: dwarf
 #! wrong: sframe(US501)
 #@ in_leaf: leaf < by_rbx < outer < _start

@@ -21,6 +21,11 @@ FRAMES_MAX = 1 << 16
 PT_LOAD, PT_NOTE, PF_X, PF_W, PF_R = 1, 4, 1, 2, 4
 
 
+def quoted(path):
+    """A path as one word of gdb's command line."""
+    return "".join("\\" + c if c in " \t'\"\\" else c for c in path)
+
+
 def send(**line):
     ANSWERS.write(json.dumps(line) + "\n")
     ANSWERS.flush()
@@ -112,7 +117,7 @@ class Images:
             if path is None or (path, bias) in known:
                 continue
             known.add((path, bias))
-            gdb.execute(f"add-symbol-file {path} -o {bias:#x}", to_string=True)
+            gdb.execute(f"add-symbol-file {quoted(path)} -o {bias:#x}", to_string=True)
             self.code += code_of(path, bias)
 
 
@@ -160,7 +165,11 @@ def main():
                 images.load(stack["images"])
                 with open(path, "wb") as file:
                     file.write(core(registers, recorded(low, high), images.code))
-                gdb.execute(f"core-file {path}", to_string=True)
+                try:
+                    gdb.execute(f"core-file {path}", to_string=True)
+                except gdb.error:
+                    # gdb 16 splits this command's argument into words, too.
+                    gdb.execute(f"core-file {quoted(path)}", to_string=True)
                 reason = frames(int(stack["first_frame"] or "-1", 16))
             except gdb.error as error:
                 print(error)

@@ -10,7 +10,7 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 
 /// All keys, in the order in which a case should have them.
-pub const KEYS: [&str; 21] = [
+pub const KEYS: [&str; 22] = [
     "claim",
     "source",
     "group",
@@ -19,6 +19,7 @@ pub const KEYS: [&str; 21] = [
     "covers",
     "link",
     "cflags",
+    "assembler",
     "regs",
     "config",
     "view",
@@ -280,6 +281,8 @@ pub struct Header {
     pub view: View,
     /// `tables`; empty for `none`.
     pub tables: Vec<Table>,
+    /// `assembler`: the version of the only GNU assembler whose rows the case is about.
+    pub assembler: Option<String>,
     /// `inject`.
     pub inject: Option<Inject>,
     /// `memory` and `set`, in the order of the file.
@@ -308,6 +311,7 @@ impl Default for Header {
             group: String::new(),
             link: link.map(str::to_owned).to_vec(),
             cflags: Vec::new(),
+            assembler: None,
             right: Vec::new(),
             wrong: Vec::new(),
             covers: Vec::new(),
@@ -358,6 +362,13 @@ impl Header {
             }
             "link" => self.link = words(value),
             "cflags" => self.cflags = words(value),
+            "assembler" => {
+                let is_version = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+                if !is_version {
+                    return Err(bad(value, "a version of the GNU assembler, such as 2.40"));
+                }
+                self.assembler = Some(value.to_owned());
+            }
             "right" => self.right = Claim::parse_list(false, value)?,
             "wrong" => self.wrong = Claim::parse_list(true, value)?,
             "covers" => {

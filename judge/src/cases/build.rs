@@ -28,6 +28,16 @@ pub enum ToolError {
         /// The compiler's messages.
         stderr: String,
     },
+    /// The case is about another assembler's rows.
+    #[error("{path}: the case is about what GNU as {wanted} writes, and {found}")]
+    Assembler {
+        /// The case.
+        path: PathBuf,
+        /// The version in the case's header.
+        wanted: String,
+        /// What is here instead.
+        found: String,
+    },
     /// The folder for the program cannot be created.
     #[error("cannot make a temporary folder: {0}")]
     Folder(std::io::Error),
@@ -53,8 +63,34 @@ fn include_folder(path: &Path) -> PathBuf {
         .to_path_buf()
 }
 
+/// Linkers read no `.sframe` of another version, so that what such a case is about cannot be brought
+/// along as an object file.
+fn check_assembler(case: &Case, path: &Path) -> Result<(), ToolError> {
+    let Some(wanted) = &case.header.assembler else {
+        return Ok(());
+    };
+    let said = Command::new("as").arg("--version").output();
+    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let found = match &said {
+        Ok(said) => said.lines().next().unwrap_or_default(),
+        Err(_) => "",
+    };
+    if found.split([' ', ')']).any(|word| word == wanted) {
+        return Ok(());
+    }
+    Err(ToolError::Assembler {
+        path: path.into(),
+        wanted: wanted.clone(),
+        found: match found.is_empty() {
+            true => "there is no `as` here".to_owned(),
+            false => format!("this is {found}"),
+        },
+    })
+}
+
 /// Assembles and links `case`, with its wrong tables if `defect` is set.
 pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
+    check_assembler(case, path)?;
     let folder = tempfile::Builder::new()
         .prefix("unwind-sim-case-")
         .tempdir()

@@ -5,6 +5,7 @@ use crate::cli::{status, stderr, stdout, tool};
 use crate::common::compiler::Scratch;
 use std::io::Write;
 use std::process::Stdio;
+use unwind_sim_judge::shell::quoted;
 
 const RACE: &str = include_str!("programs/race.c");
 const PROCESSES: &str = include_str!("programs/processes.c");
@@ -128,7 +129,7 @@ fn every_command_follows_a_schedule() {
     assert_eq!(status(&checked), 0, "{}", stderr(&checked));
     assert_eq!(read(one), read(two));
     // What is printed to repeat a finding follows the schedule, too.
-    let again = format!("--schedule {one}");
+    let again = format!("--schedule {}", quoted(one));
     assert!(stdout(&checked).contains(&again), "{}", stdout(&checked));
     let recorded = run(&[
         "record",

@@ -2,7 +2,9 @@
 //! line that says how many passed, failed and were skipped, and why.
 //!
 //! `cargo test-all ARGS` passes its arguments on to `cargo test`, such as `--release` or
-//! `-p PACKAGE`; without a package it is the whole workspace. `cargo test-all --skips FILE` only sums up the skips that tests wrote into FILE.
+//! `-p PACKAGE`; without a package it is the whole workspace. `cargo test-all --skips FILE` only sums
+//! up the skips that tests wrote into FILE, and `cargo test-all --list` builds the test programs and
+//! prints for each its package's folder, a tab and its path.
 //! With `UNWIND_SIM_ALL_TOOLS=1`, as in `.ci/run`, a skip fails whose class says that its tools are
 //! there. Not here: deciding that a test cannot run (`tests/common/skip.rs`).
 
@@ -11,6 +13,7 @@ mod skips;
 
 use counts::Counts;
 use skips::{Classes, Skip};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match args.first().map(String::as_str) {
         Some("--skips") if args.len() == 2 => sum_up(&args.remove(1)),
         Some("--skips") => Err("--skips takes one file".into()),
+        Some("--list") => list(&args[1..]),
         _ => run(&args),
     };
     match outcome {
@@ -102,22 +106,40 @@ fn run(args: &[String]) -> Result<bool, String> {
     Ok(counts.is_good() && is_expected)
 }
 
-/// Builds the test programs, runs them one after the other, then the examples in documentation.
-fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let chooses = |options: &[&str]| args.iter().any(|arg| options.contains(&arg.as_str()));
-    let everything = match chooses(&["-p", "--package"]) {
-        true => &[][..],
-        false => &["--workspace"][..],
-    };
-    let mut build = Command::new(&cargo);
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn chooses(args: &[String], options: &[&str]) -> bool {
+    args.iter().any(|arg| options.contains(&arg.as_str()))
+}
+
+/// The argument for all packages, if `args` choose none.
+fn everything(args: &[String]) -> &'static [&'static str] {
+    match chooses(args, &["-p", "--package"]) {
+        true => &[],
+        false => &["--workspace"],
+    }
+}
+
+/// Prints the test programs.
+fn list(args: &[String]) -> Result<bool, String> {
+    for (folder, program) in programs(args)? {
+        println!("{folder}\t{program}");
+    }
+    Ok(true)
+}
+
+/// Builds the test programs; the folders of their packages, and the programs.
+fn programs(args: &[String]) -> Result<Vec<(String, String)>, String> {
+    let mut build = Command::new(cargo());
     build
         .args([
             "test",
             "--no-run",
             "--message-format=json-render-diagnostics",
         ])
-        .args(everything)
+        .args(everything(args))
         .args(args)
         .current_dir(top())
         .stdout(Stdio::piped());
@@ -135,26 +157,34 @@ fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), Str
         return Err("cargo built no test program".into());
     }
 
-    for (folder, program) in programs {
+    Ok(programs)
+}
+
+/// Runs the test programs one after the other, then the examples in documentation.
+fn run_all(args: &[String], skips: &Path, counts: &mut Counts) -> Result<(), String> {
+    for (folder, program) in programs(args)? {
         println!("     Running {program}");
         let mut command = Command::new(&program);
         // As Cargo runs it.
         command
             .current_dir(&folder)
             .env("CARGO_MANIFEST_DIR", &folder)
-            .env("CARGO", &cargo);
+            .env("CARGO", cargo());
         counts.run(&program, &mut command, skips)?;
     }
 
     // Cargo refuses --doc beside a choice of test programs.
-    if chooses(&["--lib", "--bins", "--tests", "--test", "--examples"]) {
+    if chooses(
+        args,
+        &["--lib", "--bins", "--tests", "--test", "--examples"],
+    ) {
         return Ok(());
     }
     println!("     Running examples in documentation");
-    let mut examples = Command::new(&cargo);
+    let mut examples = Command::new(cargo());
     examples
         .args(["test", "--doc", "--no-fail-fast"])
-        .args(everything)
+        .args(everything(args))
         .args(args)
         .current_dir(top());
     counts.run("examples in documentation", &mut examples, skips)
