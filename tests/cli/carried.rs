@@ -80,3 +80,22 @@ fn a_carried_case_cannot_be_blessed() {
         stderr(&output)
     );
 }
+
+/// It is not judged by rows that it is not about.
+#[test]
+fn a_case_about_another_assembler_says_so() {
+    let folder = empty();
+    let text = std::fs::read_to_string(root(CASE)).expect("a case");
+    let text = text.replacen("#! right", "#! assembler: 0.1\n#! right", 1);
+    let path = folder.path().join("old.s");
+    std::fs::write(&path, text).expect("a file");
+    std::fs::copy(
+        root("corpus/cases/prelude.inc"),
+        folder.path().join("prelude.inc"),
+    )
+    .expect("the prelude");
+    let output = run_in(&folder, &["cases", "run", "old.s"]);
+    assert_eq!(status(&output), 2, "{}", stdout(&output));
+    let said = stderr(&output);
+    assert!(said.contains("what GNU as 0.1 writes, and "), "{said}");
+}

@@ -1,6 +1,6 @@
 //! Runs each printed command in a shell, and checks that it finds the same.
 
-use crate::cli::{SEED, THROWS, root, run, status, stderr, stdout, tool};
+use crate::cli::{SEED, THROWS, root, run, status, stderr, stdout, tool, without_terminal};
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
 use std::ffi::OsStr;
@@ -14,6 +14,7 @@ fn by_shell(command: &str, folder: &Path) -> Output {
     let mut bash = Command::new("bash");
     bash.args(["-c", &script])
         .env("TOOL", env!("CARGO_BIN_EXE_unwind-sim"));
+    without_terminal(&mut bash);
     bash.current_dir(folder).stdin(std::process::Stdio::null());
     bash.output().expect("bash runs")
 }

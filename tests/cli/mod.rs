@@ -36,6 +36,12 @@ fn tool(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(args).current_dir(root(""));
     command.stdin(Stdio::null());
+    without_terminal(&mut command);
+    command
+}
+
+/// Takes the variables away that the terminal of whoever runs the tests has set.
+fn without_terminal(command: &mut Command) {
     for name in [
         "COLUMNS",
         "NO_COLOR",
@@ -45,7 +51,6 @@ fn tool(args: &[&str]) -> Command {
     ] {
         command.env_remove(name);
     }
-    command
 }
 
 fn run(args: &[&str]) -> Output {

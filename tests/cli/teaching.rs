@@ -4,6 +4,7 @@
 use crate::cli::{ends_with, root, run, status, stderr, stdout, tool};
 use std::io::Write as _;
 use std::process::Stdio;
+use unwind_sim_judge::shell::quoted;
 use unwind_sim_view::demo::ALL;
 
 /// The casts of the pages, as `docs/casts/NAME.svg`.
@@ -107,7 +108,7 @@ fn what_a_demo_tells_to_try_works() {
             let command = match command.starts_with("cases quiz ") {
                 true => format!(
                     "{command} --answer x --folder {}",
-                    root("corpus/cases").display()
+                    quoted(root("corpus/cases"))
                 ),
                 false => (*command).to_owned(),
             };

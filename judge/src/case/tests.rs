@@ -91,6 +91,7 @@ fn every_key_of_a_full_header_is_kept() {
 #! covers: US301 US203
 #! link: -no-pie
 #! cflags: -Wa,--gsframe
+#! assembler: 2.40
 #! regs: hw fake:v5.2
 #! config: FRAME_POINTER=y
 #! view: copy:0x40
@@ -115,6 +116,7 @@ own: ret
         Some(Variant::Fake(FakeVariant::V5_2))
     );
     assert_eq!(header.right[1].unwinder, "sframe:kernel-v3+fp");
+    assert_eq!(header.assembler.as_deref(), Some("2.40"));
     assert_eq!(header.view, View::CopyBytes(64));
     assert_eq!(header.tables, [Table::EhFrame, Table::Sframe]);
     assert!(header.frame_pointer_config && case.samples[1].is_fake());

@@ -199,7 +199,14 @@ static void hangup(void) {
     SYS(close, channel[0]); SYS(close, channel[1]);
 }
 
+/* Whoever started this may have a terminal, and the machine has none. */
+static void leave_terminal(void) {
+    int tty = SYS(open, "/dev/tty", O_RDWR);
+    if (tty >= 0) { SYS(ioctl, tty, TIOCNOTTY, 0); SYS(close, tty); }
+}
+
 static void cases(void) {
+    leave_terminal();
     open_pair(); controlling(); close_pair();
     open_pair(); keys(); close_pair();
     open_pair(); background(); close_pair();
