@@ -153,6 +153,7 @@ fn subcommand<'a>(command: &'a clap::Command, name: &[&str]) -> Option<&'a clap:
     name.iter().try_fold(command, down)
 }
 
+#[cfg(feature = "perf")]
 #[cfg(test)]
 mod tests {
     use super::*;

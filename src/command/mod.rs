@@ -1,5 +1,6 @@
 //! Subcommands: parsing, output and exit status. Nothing here knows how to unwind.
 
+mod absent;
 mod again;
 mod args;
 #[cfg(feature = "machine")]
@@ -117,7 +118,7 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     #[cfg(feature = "machine")]
     unwind_sim_judge::cases::carried::carry(carried::load);
-    let mut tool = statuses::described(Cli::command());
+    let mut tool = statuses::described(absent::named(Cli::command()));
     // Propagates the global options to the subcommands.
     tool.build();
     let words: Vec<OsString> = std::env::args_os().collect();
