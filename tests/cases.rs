@@ -37,8 +37,9 @@ impl Shared {
     fn built(&self) -> Result<Option<&Built>, Failed> {
         match self.built.get_or_init(|| Built::new(&self.path)) {
             Ok(built) => Ok(Some(built)),
-            Err(CaseFailure::Tool(error @ ToolError::Assembler { .. })) => {
-                skip("cases", format!("another assembler: {error}"));
+            Err(CaseFailure::Tool(ToolError::Assembler { .. })) => {
+                let name = self.path.file_stem().unwrap_or_default();
+                skip(&name.to_string_lossy(), "another assembler than the case's");
                 Ok(None)
             }
             Err(error) => Err(error.to_string().into()),

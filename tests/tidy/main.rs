@@ -13,6 +13,8 @@ mod machine;
 mod packages;
 mod pages;
 mod repository;
+#[path = "../common/skip.rs"]
+mod skip;
 mod source;
 
 /// Fails with one line for each of `faults`.
