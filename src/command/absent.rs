@@ -2,35 +2,57 @@
 
 use clap::Command;
 
-/// What is absent, and what it would need.
-const ABSENT: &[(&str, &str)] = &[
-    #[cfg(not(feature = "machine"))]
-    (
-        "record, extract, verify, emulate, lockstep, cases, step",
-        "the feature machine",
-    ),
-    #[cfg(all(
-        feature = "machine",
-        not(all(target_os = "linux", target_arch = "x86_64"))
-    ))]
-    (
-        "lockstep, and recording by ptrace or from a gdb stub",
-        "Linux on x86-64; `--engine emulator` is here",
-    ),
-    #[cfg(not(feature = "perf"))]
-    ("perf", "the feature perf"),
-    #[cfg(not(feature = "report"))]
-    ("report", "the feature report"),
-    #[cfg(all(feature = "machine", not(feature = "terminal")))]
-    (
-        "step in a terminal",
-        "the feature terminal; `--json` is here",
-    ),
+/// What only some builds have.
+struct Part {
+    is_here: bool,
+    /// The subcommands that are there only with it.
+    subcommands: &'static [&'static str],
+    /// What else is.
+    besides: &'static str,
+    /// What the build would need.
+    needs: &'static str,
+}
+
+const MACHINE: bool = cfg!(feature = "machine");
+/// Where programs can be traced.
+const TRACES: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
+const PARTS: [Part; 5] = [
+    Part {
+        is_here: MACHINE,
+        subcommands: &["record", "extract", "verify", "emulate", "cases", "step"],
+        besides: "",
+        needs: "the feature machine",
+    },
+    Part {
+        is_here: MACHINE && TRACES,
+        subcommands: &["lockstep"],
+        besides: "recording by ptrace or from a gdb stub",
+        needs: "the feature machine, and Linux on x86-64",
+    },
+    Part {
+        is_here: cfg!(feature = "perf"),
+        subcommands: &["perf"],
+        besides: "",
+        needs: "the feature perf",
+    },
+    Part {
+        is_here: cfg!(feature = "report"),
+        subcommands: &["report"],
+        besides: "",
+        needs: "the feature report",
+    },
+    Part {
+        is_here: cfg!(feature = "terminal"),
+        subcommands: &[],
+        besides: "step in a terminal",
+        needs: "the feature terminal",
+    },
 ];
 
 /// Adds to the help what is not in this build.
 pub(crate) fn named(command: Command) -> Command {
-    let Some(text) = text(ABSENT) else {
+    let Some(text) = text(PARTS.iter().filter(|part| !part.is_here)) else {
         return command;
     };
     let above = command.get_after_help().map(ToString::to_string);
@@ -38,12 +60,14 @@ pub(crate) fn named(command: Command) -> Command {
     command.after_help(above + &text)
 }
 
-fn text(absent: &[(&str, &str)]) -> Option<String> {
-    let lines: Vec<String> = absent
-        .iter()
-        .map(|(what, needs)| format!("\n  {what}\n      needs {needs}"))
-        .collect();
-    (!lines.is_empty()).then(|| format!("Not in this build:{}", lines.concat()))
+fn text<'a>(absent: impl Iterator<Item = &'a Part>) -> Option<String> {
+    let line = |part: &Part| {
+        let mut what = part.subcommands.to_vec();
+        what.extend(Some(part.besides).filter(|text| !text.is_empty()));
+        format!("\n  {}\n      needs {}", what.join(", "), part.needs)
+    };
+    let lines: String = absent.map(line).collect();
+    (!lines.is_empty()).then(|| format!("Not in this build:{lines}"))
 }
 
 #[cfg(test)]
@@ -53,26 +77,22 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_named_with_what_it_needs() {
-        assert_eq!(text(&[]), None);
-        let text = text(&[("perf", "the feature perf"), ("report", "a page")]);
-        let text = text.expect("two are absent");
+        assert_eq!(text([].into_iter()), None);
         assert_eq!(
-            text,
-            "Not in this build:\n  perf\n      needs the feature perf\n  report\n      needs a page"
+            text(PARTS[1..3].iter()).expect("two are absent"),
+            "Not in this build:\n  lockstep, recording by ptrace or from a gdb stub\n      \
+             needs the feature machine, and Linux on x86-64\n  perf\n      needs the feature perf"
         );
     }
 
-    /// Each subcommand is in the help or named as absent.
     #[test]
-    fn every_subcommand_is_there_or_named() {
+    fn a_subcommand_is_there_if_its_part_is() {
         let tool = super::super::Cli::command();
-        let help = named(tool.clone()).render_help().to_string();
-        for name in [
-            "record", "extract", "verify", "emulate", "lockstep", "cases", "step", "perf", "report",
-        ] {
-            let is_here = tool.find_subcommand(name).is_some();
-            let absent = help.split("Not in this build:").nth(1).unwrap_or_default();
-            assert!(is_here || absent.contains(name), "{name}: {help}");
+        for part in &PARTS {
+            for name in part.subcommands {
+                let found = tool.find_subcommand(name).is_some();
+                assert_eq!(found, part.is_here, "{name}");
+            }
         }
     }
 }

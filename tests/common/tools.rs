@@ -1,7 +1,7 @@
 //! Which programs of the system there are, and which of its devices.
-#![allow(dead_code, reason = "every test uses a part of it")]
 //!
 //! Not here: compiling with them, which `compiler.rs` does.
+#![allow(dead_code, reason = "every test uses a part of it")]
 
 use super::skip::skip;
 use std::process::{Command, Stdio};

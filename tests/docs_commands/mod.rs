@@ -97,15 +97,31 @@ fn is_updating() -> bool {
     std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always")
 }
 
+/// A copy of the repository.
+struct Repository {
+    directory: tempfile::TempDir,
+    /// Whose files its files are.
+    _shared: Arc<tempfile::TempDir>,
+}
+
+impl Repository {
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
 /// A copy of the repository, of links to the shared one: a command that changes a file in place
 /// changes it for the pages that are checked at the same time, but not in the repository.
-fn repository() -> (tempfile::TempDir, Arc<tempfile::TempDir>) {
+fn repository() -> Repository {
     let shared = shared_copy();
     let directory = tempfile::tempdir().expect("a temporary directory");
     each_file(shared.path(), directory.path(), &|_| true, &|from, to| {
         std::fs::hard_link(from, to)
     });
-    (directory, shared)
+    Repository {
+        directory,
+        _shared: shared,
+    }
 }
 
 /// Runs the commands of a page in this copy of the repository. Returns what differs.
@@ -193,10 +209,20 @@ fn pages(folder: &str) -> Vec<String> {
     names
 }
 
-/// Checks pages, in one copy of the repository: they write nothing that the others read.
+/// Checks pages, each in a copy of the repository of its own.
 fn check(pages: &[String]) {
-    let (directory, _shared) = repository();
     let faults: Vec<String> = pages
+        .iter()
+        .flat_map(|name| faults_of(name, repository().path()))
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
+}
+
+/// Checks the pages of a part of the book. They share a copy of the repository, since there are many
+/// and they write nothing that the others read.
+fn check_chapters(folder: &str) {
+    let directory = repository();
+    let faults: Vec<String> = pages(folder)
         .iter()
         .flat_map(|name| faults_of(name, directory.path()))
         .collect();
@@ -243,10 +269,10 @@ fn docs_fourth() {
 
 #[test]
 fn book() {
-    check(&pages("docs/book/src"));
+    check_chapters("docs/book/src");
 }
 
 #[test]
 fn reason_codes() {
-    check(&pages("docs/book/src/codes"));
+    check_chapters("docs/book/src/codes");
 }

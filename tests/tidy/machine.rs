@@ -36,32 +36,33 @@ const VARIABLES: [&str; 20] = [
     "XDG_",
 ];
 
-/// Folders that are a person's or a machine's own.
-const FOLDERS: [&str; 8] = [
-    "/Users/",
-    "/home/",
-    "/mnt/",
-    "/root/",
-    "/root:",
-    "/tmp/",
-    "/var/tmp/",
-    "/workspace",
+/// Folders that are a person's or a machine's own, behind the first slash of their paths.
+const FOLDERS: [&str; 9] = [
+    "Users/",
+    "home/",
+    "mnt/",
+    "root/",
+    "root:",
+    "tmp/",
+    "var/tmp/",
+    "work/",
+    "workspace",
 ];
 
 /// Texts with such a folder that tell nothing, and what they are.
 const ALLOWED: [(&str, &str); 5] = [
-    ("/root/deep", "a program in a virtual machine's initramfs"),
-    ("/root/tchain_fp", "another one"),
+    ("root/deep", "a program in a virtual machine's initramfs"),
+    ("root/tchain_fp", "another one"),
     (
-        "/tmp/perf-PID.map",
+        "tmp/perf-PID.map",
         "perf's name for a map of compiled code, in the source line of a case",
     ),
     (
-        "/tmp/unwind-sim-case-",
+        "tmp/unwind-sim-case-",
         "where a case is built; six random letters follow",
     ),
     (
-        "/tmp/unwind-sim-threads",
+        "tmp/unwind-sim-threads",
         "where corpus/cores/make-from-gdb.py builds its program",
     ),
 ];
@@ -194,8 +195,8 @@ fn telling(text: &str) -> Option<&'static str> {
         return Some(variable);
     }
     FOLDERS.into_iter().find(|folder| {
-        let found = text.match_indices(folder);
-        let mut told = found.map(|(at, _)| &text[at..]);
+        let below = text.match_indices('/').map(|(at, _)| &text[at + 1..]);
+        let mut told = below.filter(|path| path.starts_with(folder));
         // A text may be cut.
         let is = |path: &str, known: &str| path.starts_with(known) || known.starts_with(path);
         told.any(|path| path.len() > folder.len() && !ALLOWED.iter().any(|(k, _)| is(path, k)))
@@ -254,13 +255,23 @@ fn what_tells_of_a_machine_is_found() {
         "HOME=/x",
         "x PATH=/bin",
         "a/home/me",
-        "/root/deep:/root/else",
+        "/root:/bin",
         "/tmp/me",
+        "/workspaces/me",
     ] {
         assert!(telling(told).is_some(), "{told}");
     }
-    for nothing in ["a == b", "/root/deep", "/root/de", "/usr/bin/perf", "/tmp/"] {
+    for nothing in ["a == b", "/usr/bin/perf", "/tmp/", "/workspace"] {
         assert_eq!(telling(nothing), None, "{nothing}");
+    }
+    // All that is allowed may be cut; what stands behind it may not be told.
+    for (allowed, _) in ALLOWED {
+        let path = format!("/{allowed}");
+        assert_eq!(telling(&path), None, "{path}");
+        assert_eq!(telling(&path[..path.len() - 1]), None, "{path}");
+        let folder = FOLDERS.iter().find(|folder| allowed.starts_with(**folder));
+        let behind = format!("{path}:/{}me", folder.expect("a folder"));
+        assert!(telling(&behind).is_some(), "{behind}");
     }
     assert!(sets_a_variable("AWS_CA_BUNDLE=/etc/ssl") && sets_a_variable("TERM="));
     assert!(!sets_a_variable("ABC=1") && !sets_a_variable("path=1") && !sets_a_variable("PATH"));

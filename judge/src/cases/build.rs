@@ -63,38 +63,45 @@ fn include_folder(path: &Path) -> PathBuf {
         .to_path_buf()
 }
 
-/// Linkers read no `.sframe` of another version, so that what such a case is about cannot be brought
-/// along as an object file.
-fn check_assembler(case: &Case, path: &Path) -> Result<(), ToolError> {
+/// Fails if the case is about the rows of another assembler than `cc` starts. Linkers read no `.sframe`
+/// of another version, so that these rows cannot be brought along as an object file.
+fn check_assembler(case: &Case, path: &Path, folder: &Path) -> Result<(), ToolError> {
     let Some(wanted) = &case.header.assembler else {
         return Ok(());
     };
-    let said = Command::new("as").arg("--version").output();
-    let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let found = match &said {
-        Ok(said) => said.lines().next().unwrap_or_default(),
-        Err(_) => "",
-    };
+    let mut command = Command::new("cc");
+    command.args(["-c", "-Wa,--version", "-x", "assembler", "-o"]);
+    command.arg(folder.join("version.o")).arg("/dev/null");
+    let said = command.output().map_err(missing)?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let found = said.lines().next().unwrap_or_default();
     if found.split([' ', ')']).any(|word| word == wanted) {
         return Ok(());
     }
     Err(ToolError::Assembler {
         path: path.into(),
         wanted: wanted.clone(),
-        found: match found.is_empty() {
-            true => "there is no `as` here".to_owned(),
-            false => format!("this is {found}"),
+        found: match found {
+            "" => "`cc` starts no GNU as here".to_owned(),
+            found => format!("this is {found}"),
         },
     })
 }
 
+fn missing(source: std::io::Error) -> ToolError {
+    ToolError::Missing {
+        tool: "cc".to_owned(),
+        source,
+    }
+}
+
 /// Assembles and links `case`, with its wrong tables if `defect` is set.
 pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
-    check_assembler(case, path)?;
     let folder = tempfile::Builder::new()
         .prefix("unwind-sim-case-")
         .tempdir()
         .map_err(ToolError::Folder)?;
+    check_assembler(case, path, folder.path())?;
     let carried = carried::copy(path, folder.path()).map_err(ToolError::Folder)?;
     let path = carried.as_deref().unwrap_or(path);
     let program = folder.path().join(&case.name);
@@ -114,10 +121,7 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase,
         command.arg("-Wa,--defsym,DEFECT=1");
     }
     command.arg(path).arg("-o").arg(&program);
-    let output = command.output().map_err(|source| ToolError::Missing {
-        tool: "cc".to_owned(),
-        source,
-    })?;
+    let output = command.output().map_err(missing)?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(ToolError::Failed {
