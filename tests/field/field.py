@@ -1,0 +1,294 @@
+"""Makes situations, asks the doctor, and judges what it says."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCES = HERE / "src"
+# Seconds until a situation counts as one that cannot be made, and an answer as one that never comes.
+MAKE_SECONDS_MAX = 120
+DOCTOR_SECONDS_MAX = 120
+# A complaint about fewer of the broken stacks than this is not judged.
+SHARE_MIN = 0.05
+# What counts as whole, and the most that may be called whole where something is broken.
+WHOLE_MIN = 0.98
+WHOLE_MAX = 0.1
+# Words of an answer that says that it does not know.
+UNKNOWN = r"\bunknown\b|not known|cannot be seen|look at one|does not say|cannot tell"
+
+
+def program():
+    """The program to judge."""
+    named = os.environ.get("UNWIND_SIM")
+    top = HERE.parent.parent
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", top / "target"))
+    return str(pathlib.Path(named or target / "debug" / "unwind-sim").resolve())
+
+
+def situations():
+    with open(HERE / "situations.toml", "rb") as file:
+        return tomllib.load(file)["situation"]
+
+
+def environment():
+    own = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    own["S"] = str(SOURCES)
+    own["FIELD_PYTHON"] = os.environ.get("FIELD_PYTHON", "python3")
+    own["UNWIND_SIM"] = program()
+    # rustup and pyenv find their toolchains by these.
+    for name in ("RUSTUP_HOME", "CARGO_HOME", "PYENV_ROOT", "PYENV_VERSION", "JAVA_HOME"):
+        if name in os.environ:
+            own[name] = os.environ[name]
+    return own
+
+
+def shell(text, folder, seconds):
+    """Runs `text` behind the prelude in `folder`. Its status, and what it wrote."""
+    script = f". {HERE}/prelude.sh\n{text}"
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return -1, f"not done after {seconds} s"
+    return process.returncode, output
+
+
+_probed = {}
+
+
+def missing(needs):
+    """Why a situation with these needs cannot be made here; None if it can."""
+    for need in needs:
+        if need not in _probed:
+            with tempfile.TemporaryDirectory() as folder:
+                _, output = shell(f"probe {need}", folder, 60)
+            _probed[need] = output.strip().splitlines()
+        if _probed[need]:
+            return _probed[need][0]
+    return None
+
+
+def make(situation, folder):
+    """Makes the situation in `folder`. Why it could not be made; None if it was."""
+    status, output = shell(situation["make"], folder, MAKE_SECONDS_MAX)
+    if status == 0 and (pathlib.Path(folder) / "recording").exists():
+        return None
+    last = output.strip().splitlines()[-1:] or ["no recording"]
+    return f"cannot be made: status {status}, {last[0][:120]}"
+
+
+def ask(situation, folder, *options):
+    """What the doctor says of the recording: its status, its lines, its standard error."""
+    command = [program(), "doctor", "recording", *options, *situation.get("options", [])]
+    if "as" in situation:
+        user = situation["as"]
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=DOCTOR_SECONDS_MAX,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+class Answer:
+    """The doctor's answer about one recording."""
+
+    def __init__(self, situation, folder):
+        start = time.monotonic()
+        self.status, output, self.errors = ask(situation, folder, "--json")
+        self.seconds = time.monotonic() - start
+        _, self.text, _ = ask(situation, folder, "--color", "never")
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        self.last = lines[-1] if lines else {}
+        self.subject = situation.get("subject")
+        for found in self.last.get("unwinders", []):
+            walked = found["whole"] + found["broken"] + found.get("unknown", 0)
+            if walked and self.subject in (None, found["unwinder"]):
+                self.subject = found["unwinder"]
+                self.counts = found
+                break
+        else:
+            self.counts = {"whole": 0, "broken": 0}
+        complaints = [line for line in lines if "advice" in line]
+        own = [line for line in complaints if line.get("unwinder") == self.subject]
+        self.complaints = sorted(own, key=lambda line: -line["stacks"])
+        self.whole, self.broken = self.counts["whole"], self.counts["broken"]
+        self.unknown = self.counts.get("unknown", 0)
+        self.stacks = self.whole + self.broken + self.unknown
+
+    def summary(self):
+        """One line: the counts and the largest complaints."""
+        parts = [f"{self.subject}: {self.whole} whole, {self.broken} broken, {self.unknown} unknown"]
+        for line in self.complaints[:2]:
+            functions = ",".join(f["function"] for f in line["functions"][:2])
+            parts.append(
+                f"{line['stacks']} {line['kind']} {line.get('image', '-')} [{functions}] "
+                f"{line.get('author')}: {line['advice']}"
+            )
+        return " | ".join(parts)
+
+
+def has(pattern, text):
+    return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+def said(complaint):
+    """What a complaint says besides its kind and its place."""
+    notes = " ".join(complaint.get("notes", []))
+    return f"{complaint['advice']} {notes} {complaint.get('author_text', '')}"
+
+
+def sizes_fault(situation, folder, advice):
+    """Whether the copy that the advice names is too short."""
+    need = int((pathlib.Path(folder) / situation["copy"]).read_text())
+    named = [int(size) for size in re.findall(r"dwarf,(\d+)", advice)]
+    if named and max(named) < need:
+        return f"a copy of {max(named)} bytes is too short, {need} are needed"
+    return None
+
+
+def complaint_fault(situation, folder, complaint):
+    """What is wrong with the complaint; None if it is right."""
+    kind = complaint["kind"]
+    if not has(f"^({situation.get('accept', situation['kind'])})", kind) and not has(
+        situation.get("accept", situation["kind"]), kind
+    ):
+        return f"the kind is {kind}"
+    if "image" in situation and not has(situation["image"], complaint.get("image", "")):
+        return f"the place is {complaint.get('image', 'none')}"
+    functions = [line["function"] for line in complaint["functions"]]
+    if "function" in situation and not any(has(situation["function"], f) for f in functions[:5]):
+        return f"the functions are {', '.join(functions[:3]) or 'not named'}"
+    lost, known = complaint.get("lost_frames", 0), complaint.get("lost_known", 0)
+    if situation.get("lost") and known and lost < known * len(situation["lost"]):
+        return f"{lost / known:.1f} frames are said to be lost, not {len(situation['lost'])} or more"
+    for pattern in situation.get("never", []):
+        if has(pattern, complaint["advice"]):
+            return f"the advice has what cannot help, /{pattern}/"
+    for pattern in situation.get("advice", []):
+        if not has(pattern, said(complaint)):
+            return f"the advice lacks /{pattern}/"
+    if "copy" in situation:
+        return sizes_fault(situation, folder, complaint["advice"])
+    return None
+
+
+def is_honest(situation, complaint):
+    """Whether a complaint that is not right says that it does not know, and gives no false advice."""
+    if any(has(pattern, complaint["advice"]) for pattern in situation.get("never", [])):
+        return False
+    return complaint.get("end") == "unknown" or has("unknown", complaint["kind"]) or (
+        complaint["kind"] == "other" and has(UNKNOWN, f"{said(complaint)}")
+    )
+
+
+def judge_whole(situation, answer):
+    """The verdict where nothing is broken."""
+    least = situation.get("whole_min", WHOLE_MIN)
+    if answer.stacks == 0:
+        return "wrong", "no stack is judged"
+    if answer.whole >= least * answer.stacks:
+        return "right", ""
+    if answer.broken > (1 - least) * answer.stacks:
+        others = [c for c in answer.complaints if not has(situation.get("also", "$^"), c["kind"])]
+        if sum(c["stacks"] for c in others) > (1 - least) * answer.stacks or not answer.complaints:
+            return "wrong", f"{answer.broken} of {answer.stacks} are called broken, none is"
+        return "wrong", f"only {answer.whole} of {answer.stacks} are whole"
+    return "honest", f"{answer.unknown} of {answer.stacks} are unknown"
+
+
+def judge(situation, folder, answer):
+    """`right`, `honest` or `wrong`, and why."""
+    if answer.status not in (0, 1, 3):
+        return "wrong", f"status {answer.status}: {answer.errors.strip()[-160:]}"
+    whole = answer.text + answer.errors + json.dumps(answer.complaints)
+    unsaid = [p for p in situation.get("says", []) if not has(p, whole)]
+    accept = situation.get("accept", situation["kind"])
+    if accept == "whole":
+        verdict, why = judge_whole(situation, answer)
+        return verdict, why
+    if answer.stacks and answer.whole > situation.get("whole_max", WHOLE_MAX) * answer.stacks:
+        return "wrong", f"{answer.whole} of {answer.stacks} are called whole"
+    if answer.stacks == 0 or not answer.complaints:
+        lacking = [p for p in situation.get("advice", []) if not has(p, answer.text + answer.errors)]
+        if has("whole", accept) and answer.whole and not unsaid:
+            return "right", ""
+        if answer.stacks == 0 and not lacking and not unsaid:
+            return "right", ""
+        if answer.unknown and not answer.broken:
+            return "honest", f"{answer.unknown} of {answer.stacks} are unknown"
+        if situation.get("whole_max") == 1.0 and answer.whole and not unsaid:
+            return "right", ""
+        return "wrong", f"nothing is said of it: {answer.text.strip()[:120]}"
+    broken = sum(line["stacks"] for line in answer.complaints)
+    faults, honest = [], []
+    for number, complaint in enumerate(answer.complaints):
+        if complaint["stacks"] < SHARE_MIN * broken and number:
+            continue
+        fault = complaint_fault(situation, folder, complaint)
+        if fault is None:
+            continue
+        if number and has(situation.get("also", "$^"), complaint["kind"]):
+            continue
+        place = complaint.get("image", "")
+        fault = f"{complaint['stacks']} of {broken} {complaint['kind']} {place}: {fault}"
+        (honest if is_honest(situation, complaint) else faults).append(fault)
+    if faults:
+        return "wrong", faults[0]
+    if unsaid:
+        return ("honest" if honest else "wrong"), f"it does not say /{unsaid[0]}/"
+    if honest:
+        return "honest", honest[0]
+    return "right", ""
+
+
+def tried(situation, keep=None, look=None):
+    """Makes the situation and judges the answer: the verdict, why, and the answer if there is one."""
+    why = missing(situation["needs"])
+    if why:
+        return "skipped", why, None
+    folder = pathlib.Path(keep) / situation["name"] if keep else pathlib.Path(tempfile.mkdtemp())
+    if keep:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    try:
+        folder.chmod(0o755)
+        why = make(situation, folder)
+        if why:
+            return "skipped", why, None
+        if look:
+            return look(situation, folder)
+        try:
+            answer = Answer(situation, folder)
+        except subprocess.TimeoutExpired:
+            return "wrong", f"no answer after {DOCTOR_SECONDS_MAX} s", None
+        verdict, why = judge(situation, folder, answer)
+        return verdict, why, answer
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)

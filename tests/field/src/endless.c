@@ -1,0 +1,27 @@
+/* Recursion without an end. With MUTUAL, two functions call each other. */
+volatile long sink;
+long even(long n);
+
+__attribute__((noinline)) long odd(long n)
+{
+    volatile char room[100];
+    room[n & 63] = 1;
+    return even(n + 1) + room[1];
+}
+
+__attribute__((noinline)) long even(long n)
+{
+    volatile char room[100];
+    room[n & 63] = 1;
+#ifdef MUTUAL
+    return odd(n + 1) + room[1];
+#else
+    return even(n + 1) + room[1];
+#endif
+}
+
+int main(void)
+{
+    sink = even(0);
+    return 0;
+}

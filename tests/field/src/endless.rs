@@ -1,0 +1,11 @@
+// Recursion without an end. Rust's own handler of SIGSEGV, on a stack of its own, aborts.
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn again(n: u64) -> u64 {
+    let room = std::hint::black_box([n; 20]);
+    again(n + 1) + room[3]
+}
+
+fn main() {
+    std::hint::black_box(again(0));
+}
