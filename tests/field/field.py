@@ -1,5 +1,6 @@
 """Makes situations, asks the doctor, and judges what it says."""
 
+import functools
 import json
 import os
 import pathlib
@@ -122,7 +123,6 @@ class Answer:
         start = time.monotonic()
         self.status, output, self.errors = ask(situation, folder, "--json")
         self.seconds = time.monotonic() - start
-        _, self.text, _ = ask(situation, folder, "--color", "never")
         lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         self.last = lines[-1] if lines else {}
         self.subject = situation.get("subject")
@@ -136,6 +136,10 @@ class Answer:
             self.counts = {"whole": 0, "broken": 0}
         complaints = [line for line in lines if "advice" in line]
         own = [line for line in complaints if line.get("unwinder") == self.subject]
+        # What a person reads, where the lines do not say all.
+        self.text = ""
+        if "says" in situation or not own:
+            _, self.text, _ = ask(situation, folder, "--color", "never")
         self.complaints = sorted(own, key=lambda line: -line["stacks"])
         self.whole, self.broken = self.counts["whole"], self.counts["broken"]
         self.unknown = self.counts.get("unknown", 0)
@@ -172,30 +176,71 @@ def sizes_fault(situation, folder, advice):
     return None
 
 
-def complaint_fault(situation, folder, complaint):
-    """What is wrong with the complaint; None if it is right."""
-    kind = complaint["kind"]
-    if not has(f"^({situation.get('accept', situation['kind'])})", kind) and not has(
-        situation.get("accept", situation["kind"]), kind
-    ):
-        return f"the kind is {kind}"
+def chain_of(folder, unwinder, sample):
+    """The functions of a sample's chain, innermost first, by one unwinder."""
+    named = "fp" if unwinder == "perf" else unwinder.split("@")[0]
+    command = [program(), "replay", "recording", "--json", "--unwinder", named]
+    command += ["--sample", str(sample)]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, errors="replace"
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    chains = [line for line in lines if line.get("type") == "chain"]
+    return [frame.get("function", "?") for line in chains for frame in line["frames"]]
+
+
+def is_in_order(wanted, functions):
+    """Whether the functions of a true chain are in a chain, in their order."""
+    rest = iter(functions)
+    return all(any(has(f"(^|[:. _]){re.escape(w)}([(.:_ @]|$)", f) for f in rest) for w in wanted)
+
+
+def unwinder_fault(situation, folder, complaint):
+    """Whether the advice names an unwinder that does not give the true chain of the example."""
+    if "chain" not in situation:
+        return None
+    for named in re.findall(r"--unwinder ([\w+:]+)", complaint["advice"]):
+        functions = chain_of(folder, named, complaint["sample"])
+        if not is_in_order(situation["chain"], functions):
+            shown = " < ".join(functions[:12])
+            return f"`--unwinder {named}` is advised, but lacks true frames: {shown}"
+    return None
+
+
+def complaint_faults(situation, folder, complaint):
+    """What is wrong with the complaint: nothing if it is right."""
+    kind, advice = complaint["kind"], complaint["advice"]
+    faults = []
+    if not has(situation.get("accept", situation["kind"]), kind):
+        faults.append(f"the kind is {kind}")
     if "image" in situation and not has(situation["image"], complaint.get("image", "")):
-        return f"the place is {complaint.get('image', 'none')}"
+        faults.append(f"the place is {complaint.get('image', 'none')}")
     functions = [line["function"] for line in complaint["functions"]]
     if "function" in situation and not any(has(situation["function"], f) for f in functions[:5]):
-        return f"the functions are {', '.join(functions[:3]) or 'not named'}"
+        faults.append(f"the functions are {', '.join(functions[:3]) or 'not named'}")
+    # Where the proof ends with the chain, no lost frame is known, and the count is 0.
     lost, known = complaint.get("lost_frames", 0), complaint.get("lost_known", 0)
-    if situation.get("lost") and known and lost < known * len(situation["lost"]):
-        return f"{lost / known:.1f} frames are said to be lost, not {len(situation['lost'])} or more"
-    for pattern in situation.get("never", []):
-        if has(pattern, complaint["advice"]):
-            return f"the advice has what cannot help, /{pattern}/"
+    if lost and lost < known * len(situation.get("lost", [])):
+        faults.append(f"{lost / known:.1f} lost frames, not {len(situation['lost'])} or more")
+    never = list(situation.get("never", []))
+    if not is_intel():
+        never.append("call-graph lbr")
+    for pattern in never:
+        if has(pattern, advice):
+            faults.append(f"the advice has what cannot help, /{pattern}/")
     for pattern in situation.get("advice", []):
         if not has(pattern, said(complaint)):
-            return f"the advice lacks /{pattern}/"
+            faults.append(f"the advice lacks /{pattern}/")
     if "copy" in situation:
-        return sizes_fault(situation, folder, complaint["advice"])
-    return None
+        faults.append(sizes_fault(situation, folder, advice))
+    faults.append(unwinder_fault(situation, folder, complaint))
+    return [fault for fault in faults if fault]
+
+
+@functools.cache
+def is_intel():
+    """Whether the processor has branch records that perf can use as call chains."""
+    return "GenuineIntel" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
 def is_honest(situation, complaint):
@@ -250,13 +295,13 @@ def judge(situation, folder, answer):
     for number, complaint in enumerate(answer.complaints):
         if complaint["stacks"] < SHARE_MIN * broken and number:
             continue
-        fault = complaint_fault(situation, folder, complaint)
-        if fault is None:
+        found = complaint_faults(situation, folder, complaint)
+        if not found:
             continue
         if number and has(situation.get("also", "$^"), complaint["kind"]):
             continue
         place = complaint.get("image", "")
-        fault = f"{complaint['stacks']} of {broken} {complaint['kind']} {place}: {fault}"
+        fault = f"{complaint['stacks']} of {broken} {complaint['kind']} {place}: {'; '.join(found)}"
         (honest if is_honest(situation, complaint) else faults).append(fault)
     if faults:
         return "wrong", faults[0]
@@ -267,18 +312,20 @@ def judge(situation, folder, answer):
     return "right", ""
 
 
-def tried(situation, keep=None, look=None):
-    """Makes the situation and judges the answer: the verdict, why, and the answer if there is one."""
+def tried(situation, keep=None, look=None, again=False):
+    """Makes the situation and judges the answer: the verdict, why, and the answer if there is one.
+    `again`: takes what is kept if it is there."""
     why = missing(situation["needs"])
     if why:
         return "skipped", why, None
     folder = pathlib.Path(keep) / situation["name"] if keep else pathlib.Path(tempfile.mkdtemp())
-    if keep:
+    again = again and (folder / "recording").exists()
+    if keep and not again:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     try:
         folder.chmod(0o755)
-        why = make(situation, folder)
+        why = None if again else make(situation, folder)
         if why:
             return "skipped", why, None
         if look:

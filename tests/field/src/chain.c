@@ -1,10 +1,14 @@
-/* main < top < mid < leaf. Spins, or aborts in leaf with an argument. */
+/* main < top < mid < leaf. Spins, or aborts in leaf with an argument. With ROOM leaf uses the stack. */
 #include <stdlib.h>
 
 static int is_crash;
 
 __attribute__((noinline)) long leaf(long n)
 {
+#ifdef ROOM
+    volatile char room[200];
+    room[n & 7] = 1;
+#endif
     if (is_crash)
         abort();
     while (n--)

@@ -1,5 +1,6 @@
 /* A coroutine made by hand: the word above its first frame is no return address (WORD), and nothing
-   marks the end. With FINISH it is the start of a function. It aborts in deep. */
+   marks the end. With FINISH it is the start of a function. With MARKED the
+   first frame is that of assembly whose row says that it is the last. It aborts in deep. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,17 @@ __attribute__((noinline)) static void deep(int n)
     room[0] = 2;
 }
 
-__attribute__((noinline)) static void entry(void)
+__attribute__((noinline)) void entry(void)
 {
     deep(3);
     abort();
 }
+
+#ifdef MARKED
+void marked(void);
+__asm__("marked:\n .cfi_startproc\n .cfi_undefined %rip\n nop\n call entry\n hlt\n .cfi_endproc\n");
+#define entry marked
+#endif
 
 __attribute__((noinline)) static void drive(void)
 {

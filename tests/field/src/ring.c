@@ -1,4 +1,4 @@
-/* 40 functions that call each other in a ring, 4,000 calls deep; the innermost aborts. */
+/* 40 functions that call each other in a ring, 100,000 calls deep; the innermost aborts. */
 #include <stdlib.h>
 
 volatile long sink;
@@ -6,7 +6,7 @@ volatile long sink;
     long next(long); \
     __attribute__((noinline)) long here(long n) \
     { \
-        volatile char room[24]; \
+        volatile char room[8]; \
         room[n & 7] = 1; \
         if (!n) \
             abort(); \
@@ -20,6 +20,6 @@ TEN(0, 1) TEN(1, 2) TEN(2, 3) TEN(3, 0)
 
 int main(void)
 {
-    sink = f00(4000);
+    sink = f00(100000);
     return 0;
 }
