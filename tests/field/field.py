@@ -22,6 +22,7 @@ SHARE_MIN = 0.05
 # What counts as whole, and the most that may be called whole where something is broken.
 WHOLE_MIN = 0.98
 WHOLE_MAX = 0.1
+VERDICTS = ["right", "honest", "wrong", "skipped"]
 # Words of an answer that says that it does not know.
 UNKNOWN = r"\bunknown\b|not known|cannot be seen|look at one|does not say|cannot tell"
 
@@ -191,8 +192,12 @@ def chain_of(folder, unwinder, sample):
 
 def is_in_order(wanted, functions):
     """Whether the functions of a true chain are in a chain, in their order."""
+
+    def pattern(name):
+        return name[1:] if name.startswith("/") else f"(^|[:. _]){re.escape(name)}([(.:_ @]|$)"
+
     rest = iter(functions)
-    return all(any(has(f"(^|[:. _]){re.escape(w)}([(.:_ @]|$)", f) for f in rest) for w in wanted)
+    return all(any(has(pattern(name), f) for f in rest) for name in wanted)
 
 
 def unwinder_fault(situation, folder, complaint):

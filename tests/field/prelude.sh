@@ -5,17 +5,18 @@ ulimit -c unlimited
 # Situations are small; nothing of them may run for long.
 ulimit -t 60
 
+# Nothing goes into the cache of build ids (-N), where a file that is deleted would be found.
 # COMMAND..: records it with perf's frame-pointer chains, stack copies of SIZE bytes, or more often.
-fp() { perf record -q -e cpu-clock -F 499 --call-graph fp -o recording -- "$@" >output 2>&1 || recorded; }
+fp() { perf record -q -N -e cpu-clock -F 499 --call-graph fp -o recording -- "$@" >output 2>&1 || recorded; }
 dwarf() {
     local size=$1
     shift
-    perf record -q -e cpu-clock -F 199 --call-graph "dwarf,$size" -o recording -- "$@" >output 2>&1 || recorded
+    perf record -q -N -e cpu-clock -F 199 --call-graph "dwarf,$size" -o recording -- "$@" >output 2>&1 || recorded
 }
 fast() {
     local size=$1
     shift
-    perf record -q -e cpu-clock -F 999 --call-graph "dwarf,$size" -o recording -- "$@" >output 2>&1 || recorded
+    perf record -q -N -e cpu-clock -F 999 --call-graph "dwarf,$size" -o recording -- "$@" >output 2>&1 || recorded
 }
 # perf ends with the status of the program; only the recording counts.
 recorded() { [ -s recording ] || { cat output >&2; exit 1; }; }
@@ -39,10 +40,10 @@ probe() {
         ;;
     perf)
         command -v perf >/dev/null || echo "perf is not installed"
-        perf record -q -e cpu-clock -o probed true >/dev/null 2>&1 || echo "no perf events here"
+        perf record -q -N -e cpu-clock -o probed true >/dev/null 2>&1 || echo "no perf events here"
         ;;
     lbr)
-        perf record -q -e cycles:u --call-graph lbr -o probed true >/dev/null 2>&1 ||
+        perf record -q -N -e cycles:u --call-graph lbr -o probed true >/dev/null 2>&1 ||
             echo "no branch records on this processor"
         ;;
     root) [ "$(id -u)" = 0 ] || echo "root is needed" ;;

@@ -1,5 +1,6 @@
 /* `rec` calls itself DEPTH times with FRAME bytes each, then leaf. Writes the distance from leaf's
-   frame to main's into the file `distance`. With an argument it aborts in leaf. */
+   frame to main's into the file `distance`. With an argument it aborts in leaf. With ROOM leaf uses the
+   stack, so GCC gives it a frame pointer if asked. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,10 @@ __attribute__((noinline)) void note(void)
 
 __attribute__((noinline)) long leaf(long n)
 {
+#ifdef ROOM
+    volatile char room[200];
+    room[n & 7] = 1;
+#endif
     if (is_crash)
         abort();
     while (n--)

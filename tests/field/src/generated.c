@@ -1,7 +1,8 @@
 /* Copies a function into memory of the kind MODE and calls it; it calls spin:
    main < drive < generated code < spin. 0: memfd, 1: shared anonymous (/dev/zero), 2: private anonymous,
    3: System V shared memory, 4: a temporary file that is deleted. With a second argument spin aborts. The
-   function sets up rbp, and /tmp/perf-PID.map names it. */
+   function sets up rbp, and /tmp/perf-PID.map names it. With ROOM spin uses
+   the stack. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,6 +26,10 @@ static const unsigned char code[] = {
 
 __attribute__((noinline)) long spin(long n)
 {
+#ifdef ROOM
+    volatile char room[200];
+    room[n & 7] = 1;
+#endif
     if (is_crash)
         abort();
     while (n--)

@@ -3,7 +3,7 @@ import Data.IORef
 import System.CPUTime
 h :: Int -> Int -> Int
 h 0 s = s
-h n s = h (n - 1) ((s * 31 + n) `mod` 1000003)
+h n s = h (n - 1) ((s * 31 + n) `rem` 1000003)
 {-# NOINLINE h #-}
 f :: Int -> Int -> Int
 f 0 s = h 200000 s
