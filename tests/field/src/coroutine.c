@@ -18,6 +18,7 @@ __attribute__((noinline)) static void deep(int n)
 __attribute__((noinline)) static void body(void)
 {
     deep(3);
+    __asm__ volatile("");
 }
 
 __attribute__((noinline)) static void drive(void)

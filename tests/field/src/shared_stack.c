@@ -22,6 +22,7 @@ __attribute__((noinline)) static void deep(int n)
 static void body(void)
 {
     deep(3);
+    __asm__ volatile("");
 }
 
 int main(int count, char **arguments)
