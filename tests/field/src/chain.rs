@@ -1,8 +1,7 @@
-// main < top < mid < leaf, which spins.
+//! main < top < mid < leaf, which spins.
 use std::hint::black_box;
 
 #[inline(never)]
-#[unsafe(no_mangle)]
 fn leaf(n: u64) -> u64 {
     let mut sum = 0;
     for i in 0..n {
@@ -12,14 +11,12 @@ fn leaf(n: u64) -> u64 {
 }
 
 #[inline(never)]
-#[unsafe(no_mangle)]
 fn mid(n: u64) -> u64 {
     let room = black_box([n; 5]);
     leaf(n) + room[1]
 }
 
 #[inline(never)]
-#[unsafe(no_mangle)]
 fn top(n: u64) -> u64 {
     (0..60).map(|i| mid(n) ^ i).fold(0, u64::wrapping_add)
 }

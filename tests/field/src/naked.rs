@@ -1,14 +1,13 @@
-// A naked function without directives: main < outer < bare < boom.
+//! A naked function without directives: main < outer < bare < boom.
 use std::arch::naked_asm;
 
-#[unsafe(no_mangle)]
 pub extern "C" fn boom() {
     std::process::abort();
 }
 
 #[cfg(not(rows))]
+// SAFETY: the assembly keeps the callee-saved registers and the alignment of the stack.
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
 pub extern "C" fn bare() {
     naked_asm!(
         "push rbp", "push rbx", "sub rsp, 40", "call {f}", "add rsp, 40", "pop rbx", "pop rbp", "ret",
@@ -17,8 +16,8 @@ pub extern "C" fn bare() {
 }
 
 #[cfg(rows)]
+// SAFETY: the assembly keeps the callee-saved registers and the alignment of the stack.
 #[unsafe(naked)]
-#[unsafe(no_mangle)]
 pub extern "C" fn bare() {
     naked_asm!(
         ".cfi_startproc",
