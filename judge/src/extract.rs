@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
+use unwind_sim_recordings::convert::ReadByWalks;
 use unwind_sim_recordings::model::{Region, Sample};
 use unwind_sim_recordings::trace::{Meta, TraceWriter, WriteError};
 use unwind_sim_recordings::view::Filter;
@@ -43,6 +44,7 @@ pub struct Extracted {
 /// If the recording is damaged.
 pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extracted, RunError> {
     let mut samples = Vec::new();
+    let mut walks = ReadByWalks::new();
     let filter = Filter {
         sample: number,
         ..Filter::default()
@@ -52,6 +54,7 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
     let mut caches: Vec<Cache> = std::iter::repeat_with(Cache::new).take(count).collect();
     input.for_each::<RunError>(&filter, &mut |view| {
         let mut sample = owned(view.sample);
+        walks.complete(&mut sample, view.space);
         if let Some(run) = &run {
             let read = words_read(view, run, &mut caches);
             for region in &mut sample.regions {
@@ -113,6 +116,7 @@ fn owned(sample: &Sample<'_>) -> Sample<'static> {
         recorded: sample.recorded.clone(),
         branches: sample.branches.clone(),
         kernel: sample.kernel.clone(),
+        process_memory: sample.process_memory.clone(),
         ..*sample
     }
 }

@@ -3,6 +3,7 @@
 mod carried;
 mod commands;
 mod confirm;
+mod cores;
 mod doctor;
 mod emulate;
 mod extract;

@@ -256,5 +256,6 @@ pub fn with_truth<'a>(sample: &'a Sample<'_>, truth: Truth) -> Sample<'a> {
         recorded: sample.recorded.clone(),
         branches: sample.branches.clone(),
         kernel: sample.kernel.clone(),
+        process_memory: sample.process_memory.clone(),
     }
 }

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId};
 
+/// Default of [`ImportOptions::stack_bytes_max`], and the most of one stack that is read as a region.
+pub(crate) const STACK_BYTES_MAX: u64 = 16 << 20;
+
 /// What to import, and where to find images.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
@@ -35,7 +38,7 @@ impl Default for ImportOptions {
     fn default() -> Self {
         ImportOptions {
             files: FinderOptions::system(),
-            stack_bytes_max: 16 << 20,
+            stack_bytes_max: STACK_BYTES_MAX,
             kernel: None,
             kernel_files: kernel::OpenOptions::default(),
             kaslr: None,

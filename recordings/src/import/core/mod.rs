@@ -15,7 +15,7 @@ pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
 use super::error::{CoreErrorKind, ImportError};
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::{ImageFinder, MappingRequest};
-use crate::model::{Event, Item, Region, RegionRole, Sample};
+use crate::model::{Event, Item, ProcessMemory, Region, RegionRole, Sample};
 use memory::{Memory, Segment};
 use notes::{FileMapping, Notes, Thread};
 use std::borrow::Cow;
@@ -23,7 +23,8 @@ use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use unwind_sim_unwind::elf;
-use unwind_sim_unwind::image::{Image, Owner};
+use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind};
+use unwind_sim_unwind::memory::MappedMemory;
 use unwind_sim_unwind::regs::{Reg, X86_EFLAGS_FIXED};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -36,12 +37,16 @@ const STACK_GUARD_GAP: u64 = 256 << 12;
 const IMAGE_SIZE_MAX: u64 = 256 << 20;
 /// Selector of 32-bit user code (`__USER32_CS`).
 const USER32_CS: u64 = 0x23;
+/// Selector of 64-bit user code (`__USER_CS`).
+const USER_CS: u64 = 0x33;
 /// Address of the kernel's vsyscall page, if there is one.
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 /// Offsets from the start of `ucontext` in an `rt_sigframe` to its `uc_stack` and to its saved rsp
 /// (Linux `arch/x86/include/uapi/asm/sigcontext.h`, `ucontext.h`).
 const UC_STACK: usize = 16;
 const UC_RSP: usize = 160;
+/// Offset of the saved segment selectors, of which cs is the lowest (`struct sigcontext_64`).
+const UC_CS: usize = 184;
 /// How far above rsp to look for a signal frame, bytes.
 const SIGNAL_FRAME_SEARCH: usize = 64 << 10;
 
@@ -77,6 +82,8 @@ pub fn import(
         options,
         output,
         build_ids: HashMap::new(),
+        owner: owner.clone(),
+        files: HashMap::new(),
         // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
@@ -93,6 +100,10 @@ struct Importer<'c, 'm, 'o, 's> {
     output: Output<'o, 's>,
     /// Build IDs by the start address of a file.
     build_ids: HashMap<u64, Vec<u8>>,
+    /// The core.
+    owner: Owner,
+    /// The files on this system that were found, by name.
+    files: HashMap<String, Owner>,
     stack_bytes_left: u64,
 }
 
@@ -115,13 +126,32 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 self.map_unlisted(pid, file)?;
             }
         }
+        let process = ProcessMemory(Arc::new(self.process_memory()));
         for thread in &notes.threads {
-            match self.sample(pid, thread) {
+            match self.sample(pid, thread, &process) {
                 Ok(sample) => self.output.item(Item::Sample(sample))?,
                 Err(skip) => self.output.skip(skip, 1),
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// All memory of the process: the core's, and what it omits because a file has it.
+    fn process_memory(&self) -> MappedMemory {
+        let files = &self.notes.files;
+        let bytes = |address: u64| {
+            let mapping = files.find(address)?;
+            let owner = self.files.get(&mapping.name)?;
+            let start = usize::try_from(mapping.offset_of(address)).ok()?;
+            let size = usize::try_from(mapping.range.end - address).ok()?;
+            let end = start.checked_add(size)?.min((**owner).as_ref().len());
+            Bytes::new(owner.clone(), start..end)
+        };
+        let unlisted = files.iter().map(|f| f.range.start);
+        let unlisted: Vec<u64> = unlisted
+            .filter(|&start| self.memory.segment(start).is_none())
+            .collect();
+        self.memory.process(&self.owner, &bytes, &unlisted)
     }
 
     /// Maps an executable segment: a part of a file, the vdso, or anonymous memory.
@@ -232,6 +262,11 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let build_id = self.build_id(file);
         let offset = file.offset_of(range.start);
         let found = self.find(pid, range, &file.name, offset, &build_id);
+        // The bytes of a file's code are a part of the file.
+        if let Some(text) = found.as_ref().and_then(|f| f.0.section(SectionKind::Text)) {
+            let owner = text.data.owner().clone();
+            self.files.entry(file.name.clone()).or_insert(owner);
+        }
         if found.is_some() || memory.bytes(range.start, 1).is_empty() {
             return found;
         }
@@ -243,7 +278,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     }
 
     /// The sample of one thread.
-    fn sample(&mut self, pid: u32, thread: &Thread) -> Result<Sample<'m>, Skip> {
+    fn sample(
+        &mut self,
+        pid: u32,
+        thread: &Thread,
+        process: &ProcessMemory,
+    ) -> Result<Sample<'m>, Skip> {
         let mut regs = thread.regs;
         if regs.get(Reg::Cs) == Some(USER32_CS) {
             return Err(Skip::Bits32);
@@ -268,6 +308,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: None,
+            process_memory: Some(process.clone()),
         })
     }
 
@@ -319,7 +360,11 @@ fn interrupted_rsp(stack: &Region<'_>) -> Option<u64> {
         let here = stack.address.checked_add(at as u64)?;
         let holds = first <= here && here < first.checked_add(size)? && size != 0;
         let rsp = word(at + UC_RSP)?;
+        let holds = holds && word(at + UC_CS)? & 0xffff == USER_CS;
         let outside = rsp < first || rsp >= first.saturating_add(size);
         (holds && outside && rsp != 0).then_some(rsp)
     })
 }
+
+#[cfg(test)]
+mod tests;

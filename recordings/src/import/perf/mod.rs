@@ -176,6 +176,7 @@ fn convert<'a>(
             .collect(),
         branches: branches.into_iter().collect(),
         kernel: None,
+        process_memory: None,
     })
 }
 

@@ -1,0 +1,91 @@
+//! The memory of a process as a core and its files give it.
+
+use super::*;
+use crate::files::FinderOptions;
+use crate::import::{ImportItem, import_bytes};
+use std::path::PathBuf;
+use unwind_sim_unwind::memory::Memory as _;
+
+const PROGRAM: &str = "/usr/local/bin/stacks";
+
+/// A file of `corpus/cores`, unpacked.
+fn corpus(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus/cores")
+        .join(name);
+    let packed = std::fs::read(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    zstd::decode_all(&packed[..]).expect("zstd")
+}
+
+/// A folder with `bytes` as the program of the core.
+fn files(bytes: &[u8]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(&PROGRAM[1..]);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+    std::fs::write(path, bytes).expect("written");
+    folder
+}
+
+/// The first sample of `core`, whose files are below `symfs`.
+fn first(core: Vec<u8>, symfs: &std::path::Path) -> Sample<'static> {
+    let options = ImportOptions {
+        files: FinderOptions {
+            symfs: Some(symfs.into()),
+            ..FinderOptions::default()
+        },
+        ..ImportOptions::default()
+    };
+    let mut found = None;
+    import_bytes(Arc::new(core), &options, &mut |item| {
+        if let ImportItem::Item(Item::Sample(sample)) = item {
+            found = Some(sample.into_owned());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("a core");
+    found.expect("a sample")
+}
+
+/// Offset of the program header of the segment at `address`.
+fn header_of(core: &[u8], address: u64) -> usize {
+    let is = |at: &usize| {
+        core[*at..*at + 4] == [1, 0, 0, 0] && core[*at + 16..*at + 24] == address.to_le_bytes()
+    };
+    (64..).step_by(56).take(64).find(is).expect("a segment")
+}
+
+#[test]
+fn all_segments_are_memory_of_every_sample() {
+    let sample = first(corpus("stacks.core.zst"), files(b"").path());
+    let memory = sample.memory();
+    // The text, and a return address on a stack below rsp that the thread left by a signal.
+    assert_eq!(memory.read_u64(0x40_0000), Ok(0x0001_0102_464c_457f));
+    assert_eq!(memory.read_u64(0x40_2ff8), Ok(0x40_0194));
+    assert!(sample.regions[0].address > 0x40_3000);
+    let unmapped = 0x1000;
+    assert!(memory.read_u64(unmapped).is_err());
+}
+
+/// A kernel omits pages that are as in the file; gdb reads those from the file, too. What could be
+/// written is not read from there.
+#[test]
+fn pages_that_a_core_omits_are_read_from_the_file() {
+    let program = corpus("stacks.elf.zst");
+    let mut core = corpus("stacks.core.zst");
+    let text = header_of(&core, 0x40_0000);
+    core[text + 32..text + 40].fill(0);
+    let symfs = files(&program);
+    let sample = first(core.clone(), symfs.path());
+    let word = |sample: &Sample<'_>, address| sample.memory().read_u64(address).ok();
+    let in_file = u64::from_le_bytes(program[0x1b0..0x1b8].try_into().expect("eight bytes"));
+    assert_eq!(word(&sample, 0x40_01b0), Some(in_file));
+    assert_eq!(
+        word(&first(core.clone(), files(b"").path()), 0x40_01b0),
+        None
+    );
+
+    // The same pages, if the program could write them.
+    core[text + 4] |= 2;
+    assert_eq!(word(&first(core, symfs.path()), 0x40_01b0), None);
+}
