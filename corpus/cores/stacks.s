@@ -1,7 +1,7 @@
 # A program on three stacks, without a C library: main calls a function on a stack of its own, a
 # fault there is handled on an alternate signal stack, and the handler aborts.
 #
-#   as stacks.s -o stacks.o && ld -z noseparate-code --build-id stacks.o -o /usr/local/bin/stacks
+#   as stacks.s -o stacks.o && ld -z noseparate-code --build-id --eh-frame-hdr stacks.o -o /usr/local/bin/stacks
 
         .text
         .globl  _start

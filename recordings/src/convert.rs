@@ -24,6 +24,8 @@ pub struct OpenOptions {
     /// Folder in which paths are looked up first. What is not there is taken from its original
     /// path if the build ID is the recorded one.
     pub symfs: Option<PathBuf>,
+    /// The program that wrote a core, if its file is not at the path that the core names.
+    pub exe: Option<PathBuf>,
     /// The kernel image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
     /// Options for opening the kernel image.
@@ -126,6 +128,7 @@ fn convert<W: Write>(
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
     import.files.recorded = options.recorded_at(path);
+    import.exe.clone_from(&options.exe);
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);
     import.kaslr = options.kaslr;

@@ -29,7 +29,7 @@ pub(crate) struct InputArgs {
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     pub(crate) symfs: Option<PathBuf>,
     /// Only this sample, counted from 0.
     #[arg(long, value_name = "N")]
@@ -44,7 +44,28 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
     pub(crate) kernel: KernelArgs,
+}
+
+/// The program of a core.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ProgramArgs {
+    /// For a core: the program that wrote it, if its file is not at the path that the core names.
+    #[arg(long, value_name = "FILE")]
+    exe: Option<PathBuf>,
+}
+
+impl ProgramArgs {
+    /// Sets the program in the options for opening a recording.
+    pub(crate) fn set(&self, options: &mut OpenOptions) -> Result<()> {
+        if let Some(exe) = &self.exe {
+            FileKind::expect(exe, "a program (ELF)", &[FileKind::Elf])?;
+        }
+        options.exe.clone_from(&self.exe);
+        Ok(())
+    }
 }
 
 /// Options for kernel stacks.
@@ -126,6 +147,7 @@ impl KernelArgs {
         }
         Ok(OpenOptions {
             symfs,
+            exe: None,
             kernel: image.map(PathBuf::from),
             kernel_files: unwind_sim_recordings::kernel::OpenOptions {
                 system_map: self.system_map.clone(),
@@ -175,6 +197,7 @@ impl InputArgs {
 
     fn options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
         let mut options = self.kernel.options(self.symfs.clone())?;
+        self.program.set(&mut options)?;
         change(&mut options);
         Ok(options)
     }

@@ -1,6 +1,6 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
-use super::args::{InputArgs, JudgeArgs, KernelArgs, WalkArgs};
+use super::args::{InputArgs, JudgeArgs, KernelArgs, ProgramArgs, WalkArgs};
 use super::status::Status;
 use super::{output, suggest};
 use anyhow::{Result, bail};
@@ -46,8 +46,10 @@ pub(crate) struct Args {
     all: bool,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    program: ProgramArgs,
     #[command(flatten)]
     walk: WalkArgs,
     #[command(flatten)]
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         tid: None,
         time: None,
         limit: None,
+        program: args.program.clone(),
         kernel: args.kernel.clone(),
     };
     input.read(|recording| walk(args, &input, recording, &mut out))

@@ -1,7 +1,7 @@
 //! `import`: converts other tools' recordings to a trace.
 
 use super::again::{COMPARE, Given};
-use super::args::KernelArgs;
+use super::args::{KernelArgs, ProgramArgs};
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result};
@@ -30,15 +30,18 @@ pub(crate) struct Args {
     output: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    program: ProgramArgs,
     #[command(flatten)]
     kernel: KernelArgs,
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
-    let options = args.kernel.options(args.symfs.clone())?;
+    let mut options = args.kernel.options(args.symfs.clone())?;
+    args.program.set(&mut options)?;
     let mut meta = convert::meta(&args.path, kind);
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {

@@ -1,6 +1,6 @@
 //! Cores on the command line: every stack that a core has is walked, and what it lacks is said.
 
-use crate::cli::{ends_with, root};
+use crate::cli::{ends_with, root, run, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 /// A core of the corpus and its program, unpacked.
@@ -93,11 +93,47 @@ fn a_walk_goes_through_every_stack_that_the_core_has() {
     let trace = core.text("trace.bin");
     ends_with(0, &["import", &path, "--symfs", &files, "-o", &trace]);
     check(&["replay", &trace, "--unwinder", "dwarf"]);
+    // The core has the first page of the program, with its code and tables, but no symbols.
     let extracted = core.text("extracted.bin");
     for scrub in [&[][..], &["--scrub"]] {
-        // The core has the first page of the program, which is all of it.
         let args = ["extract", &path, "--sample", "0", "-o", &extracted];
         ends_with(0, &[&args[..], scrub].concat());
-        check(&["replay", &extracted, "--unwinder", "dwarf"]);
+        let replayed = ends_with(3, &["replay", &extracted, "--unwinder", "dwarf"]);
+        assert_eq!(names(&replayed).concat().len(), 8, "{replayed}");
     }
+}
+
+/// `stacks` without NT_FILE, as qemu and valgrind write cores. Its path is that of the auxiliary
+/// vector; a program elsewhere is given.
+#[test]
+fn a_core_without_a_list_of_files_is_walked_and_says_so() {
+    let core = Unpacked::new("stacks", "/elsewhere/stacks");
+    let mut bytes = std::fs::read(core.path("core")).expect("ours");
+    let note = bytes.windows(4).position(|word| word == b"ELIF");
+    bytes[note.expect("NT_FILE")] = 0;
+    // And without the page that has the program's header and all of its code.
+    let mut words = bytes.chunks_exact(8);
+    let segment = words.position(|word| word == 0x40_0000_u64.to_le_bytes());
+    let size = 8 * segment.expect("its program header") + 16;
+    bytes[size..size + 8].fill(0);
+    std::fs::write(core.path("core"), bytes).expect("ours");
+    let (path, exe) = (core.text("core"), core.text("files/elsewhere/stacks"));
+    let empty = core.text("files/elsewhere");
+    let replayed = |more: &[&str]| {
+        let args = ["replay", &path, "--unwinder", "dwarf", "--sysroot", &empty];
+        let output = run(&[&args[..], more].concat());
+        assert!(
+            stderr(&output).contains("no NT_FILE note"),
+            "{}",
+            stderr(&output)
+        );
+        names(stdout(&output)).concat().len()
+    };
+    assert_eq!((replayed(&[]), replayed(&["--exe", &exe])), (1, 8));
+    let wrong = run(&["replay", &path, "--exe", &path]);
+    assert!(
+        stderr(&wrong).contains("a program (ELF)"),
+        "{}",
+        stderr(&wrong)
+    );
 }

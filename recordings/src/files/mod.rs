@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use unwind_sim_unwind::elf::{self, Elf};
-use unwind_sim_unwind::image::{Image, ImageParts, Owner, Symbol};
+use unwind_sim_unwind::image::{Image, ImageParts, Owner, SectionKind, Symbol};
 
 /// Maximum number of cached files; above it, those not in use elsewhere are dropped.
 const LOADED_MAX: usize = 4096;
@@ -46,6 +46,9 @@ const PROBLEMS_MAX: usize = 1000;
 pub struct FinderOptions {
     /// The root of all paths, as for `perf script --symfs`; `/` if `None`.
     pub symfs: Option<PathBuf>,
+    /// The program of a core: its name there, and its file if that was given. Such a name need not be
+    /// a path, and its file is looked for nowhere else if one was given.
+    pub program: Option<(String, Option<PathBuf>)>,
     /// What is not below `symfs` may also be at its original path, if its build ID was recorded.
     pub real_root: bool,
     /// When the recording was made. A file that was changed later, and has no recorded build ID, is
@@ -156,7 +159,7 @@ impl ImageFinder {
     pub fn mapping_for(&mut self, request: &MappingRequest<'_>) -> (Option<Arc<Image>>, u64) {
         let Range { start, end } = request.range;
         let no_image = (None, start.wrapping_sub(request.file_offset));
-        let found = if names_a_file(request.name) {
+        let found = if self.names_a_file(request.name) {
             self.find(request)
         } else {
             None
@@ -192,7 +195,7 @@ impl ImageFinder {
     /// The whole image of the file with this name and build ID, for a recording that has only parts
     /// of it. `None` without a build ID, since it could be another file.
     pub fn image_of(&mut self, name: &str, build_id: &[u8]) -> Option<Arc<Image>> {
-        if build_id.is_empty() || !names_a_file(name) {
+        if build_id.is_empty() || !self.names_a_file(name) {
             return None;
         }
         let found = self.find(&MappingRequest {
@@ -206,10 +209,42 @@ impl ImageFinder {
         found.map(|loaded| loaded.image.clone())
     }
 
+    /// Sets the program: see [`FinderOptions::program`].
+    pub(crate) fn set_program(&mut self, name: String, file: Option<PathBuf>) {
+        let mut options = FinderOptions::clone(&self.options);
+        options.program = Some((name, file));
+        self.options = Arc::new(options);
+    }
+
+    /// The bytes of the file with this name, if it can be found without its build ID.
+    pub(crate) fn file_bytes(&mut self, name: &str) -> Option<Owner> {
+        if !self.names_a_file(name) {
+            return None;
+        }
+        let found = self.find(&MappingRequest {
+            pid: 0,
+            name,
+            range: 0..0,
+            file_offset: 0,
+            executable: true,
+            build_id: &[],
+        });
+        let text = found?.image.section(SectionKind::Text)?.data.clone();
+        Some(text.owner().clone())
+    }
+
+    /// Does the name mean that the mapping has a file?
+    fn names_a_file(&self, name: &str) -> bool {
+        let is_program = |(program, _): &(String, Option<PathBuf>)| program == name;
+        names_a_file(name) || self.options.program.as_ref().is_some_and(is_program)
+    }
+
     /// Does the request map exactly the executable pages of its file, regardless of its
     /// `executable` flag? `None` if the file is not available.
     pub fn is_code(&mut self, request: &MappingRequest<'_>) -> Option<bool> {
-        let loaded = self.find(request).filter(|_| names_a_file(request.name))?;
+        let loaded = self
+            .find(request)
+            .filter(|_| self.names_a_file(request.name))?;
         let length = request.range.end.saturating_sub(request.range.start);
         Some(loaded.elf.is_code(length, request.file_offset))
     }
@@ -265,7 +300,10 @@ impl ImageFinder {
                 return found;
             }
         }
-        let mut seen = FileProblemKind::NotFound;
+        let mut seen = match request.name.starts_with(['/', '[']) {
+            true => FileProblemKind::NotFound,
+            false => FileProblemKind::NoPath,
+        };
         let options = self.options.clone();
         for path in candidates::candidates(&options, request) {
             match self.load(&path, request.name) {
@@ -273,6 +311,7 @@ impl ImageFinder {
                     Ok(()) => return Some(loaded),
                     Err(mismatch) => seen = mismatch,
                 },
+                Err(FileProblemKind::NotFound) => {}
                 Err(other) if seen == FileProblemKind::NotFound => seen = other,
                 Err(_) => {}
             }

@@ -35,6 +35,9 @@ pub enum FileProblemKind {
     /// The file was not found.
     #[error("not found; pass the directory that contains it with --symfs")]
     NotFound,
+    /// The recording has no path of the program's file.
+    #[error("the path of the program is not recorded; pass its file with --exe")]
+    NoPath,
     /// The file cannot be opened or mapped.
     #[error("cannot be read: {0}")]
     Io(io::ErrorKind),
@@ -130,6 +133,7 @@ impl FileProblemKind {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
+            Self::NoPath => "no-path",
             Self::Io(_) => "io",
             Self::Elf(_) => "elf",
             Self::BuildId { .. } => "build-id-mismatch",

@@ -100,6 +100,26 @@ pub enum CoreErrorKind {
         /// Bytes available.
         have: u64,
     },
+    /// There is no `NT_FILE`. The images were found otherwise.
+    #[error(
+        "no NT_FILE note, which lists the mapped files; {by_header} were found by ELF headers in \
+         memory, {by_name} by the dynamic linker's list"
+    )]
+    NoFiles {
+        /// Number of images found by their headers.
+        by_header: usize,
+        /// Number of images found by their names only.
+        by_name: usize,
+    },
+    /// `NT_FILE` states offsets that no file has. They were taken as bytes.
+    #[error(
+        "a file offset of {offset:#x} pages is impossible, like all others that are not 0; they were \
+         taken as bytes"
+    )]
+    FileOffset {
+        /// The first such offset, in pages.
+        offset: u64,
+    },
     /// There is no `NT_PRSTATUS`, and thus no thread.
     #[error("no thread (NT_PRSTATUS) in the core")]
     NoThread,

@@ -18,6 +18,8 @@ pub(crate) const STACK_BYTES_MAX: u64 = 16 << 20;
 pub struct ImportOptions {
     /// Where to find images.
     pub files: FinderOptions,
+    /// The program that wrote a core, if its file is not at the path that the core names.
+    pub exe: Option<PathBuf>,
     /// Maximum bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
     /// The kernel image, for captures and dumps of a machine.
@@ -38,6 +40,7 @@ impl Default for ImportOptions {
     fn default() -> Self {
         ImportOptions {
             files: FinderOptions::system(),
+            exe: None,
             stack_bytes_max: STACK_BYTES_MAX,
             kernel: None,
             kernel_files: kernel::OpenOptions::default(),

@@ -73,6 +73,12 @@ impl<'m> Memory<'m> {
         found.unwrap_or(&[])
     }
 
+    /// The word at `address`, if it was dumped.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let bytes = self.bytes(address, 8);
+        bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
     /// A copy of `size` bytes from `address`; bytes that were not dumped are zero.
     pub(super) fn copy(&self, address: u64, size: u64) -> Vec<u8> {
         let mut out = vec![0; usize::try_from(size).unwrap_or(0)];

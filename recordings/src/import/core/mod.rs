@@ -6,6 +6,7 @@
 //!
 //! ELF headers and notes are read in `notes`, memory in `memory`.
 
+mod images;
 mod memory;
 pub(super) mod notes;
 mod snapshot;
@@ -62,20 +63,21 @@ pub fn import(
     let bytes: &[u8] = (*owner).as_ref();
     let (segments, note_ranges) = notes::headers(bytes)?;
     let memory = Memory::new(bytes, segments);
-    let mut finder = ImageFinder::new(options.files.clone());
-    let mut output = Output::new(&mut finder, sink);
-    let notes = notes::read(bytes, &note_ranges, &mut output.imported.problems);
+    let mut problems = Vec::new();
+    let mut notes = notes::read(bytes, &note_ranges, &mut problems);
     if notes.threads.is_empty() {
-        let first = output.imported.problems.first().cloned();
+        let first = problems.first().cloned();
         return Err(first.unwrap_or(ImportError::Core {
             what: CoreErrorKind::NoThread,
             section: "notes",
             offset: 0,
         }));
     }
-    if let Some(problem) = memory.cut() {
-        output.imported.problems.push(problem);
-    }
+    problems.extend(memory.cut());
+    let mut finder = ImageFinder::new(options.files.clone());
+    problems.extend(complete_files(&mut notes, &memory, &mut finder, options));
+    let mut output = Output::new(&mut finder, sink);
+    output.imported.problems = problems;
     let mut importer = Importer {
         notes: &notes,
         memory: &memory,
@@ -90,6 +92,51 @@ pub fn import(
     // The sink may stop the import at any item; what was imported so far counts.
     let _ = importer.all();
     Ok(importer.output.finish())
+}
+
+/// Makes sure that the mapped files are listed, and that the program's file is the given one. Returns
+/// what was wrong with the list.
+fn complete_files(
+    notes: &mut Notes,
+    memory: &Memory<'_>,
+    finder: &mut ImageFinder,
+    options: &ImportOptions,
+) -> Option<ImportError> {
+    if !notes.files.is_empty() {
+        if let Some(name) = program(notes) {
+            finder.set_program(name, options.exe.clone());
+        }
+        return notes.offset_in_bytes.map(|offset| ImportError::Core {
+            what: CoreErrorKind::FileOffset { offset },
+            section: "NT_FILE",
+            offset: notes.offset,
+        });
+    }
+    if let Some(name) = images::program_name(memory, notes) {
+        finder.set_program(name, options.exe.clone());
+    }
+    let found = images::find(memory, notes, &mut |name| finder.file_bytes(name));
+    notes.files.set(found.files);
+    let (by_header, by_name) = (found.by_header, found.by_name);
+    Some(ImportError::Core {
+        what: CoreErrorKind::NoFiles { by_header, by_name },
+        section: "notes",
+        offset: notes.offset,
+    })
+}
+
+/// The name of the program among the mapped files.
+fn program(notes: &Notes) -> Option<String> {
+    let addresses = [notes.program_headers, notes.entry];
+    let mut by_vector = addresses.into_iter().flatten();
+    let by_vector = by_vector.find_map(|address| notes.files.find(address));
+    // Without a vector, by its name, of which the note has up to 15 bytes.
+    let by_name = || {
+        let name = notes.name.as_deref()?;
+        let is_named = |path: &str| path.rsplit('/').next().is_some_and(|f| f.starts_with(name));
+        notes.files.iter().find(|file| is_named(&file.name))
+    };
+    Some(by_vector.or_else(by_name)?.name.clone())
 }
 
 /// An import in progress.
@@ -110,8 +157,9 @@ struct Importer<'c, 'm, 'o, 's> {
 impl<'m> Importer<'_, 'm, '_, '_> {
     fn all(&mut self) -> ControlFlow<()> {
         let notes = self.notes;
-        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID.
-        let pid = notes.pid.unwrap_or(notes.threads[0].tid);
+        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID. Valgrind writes 0.
+        let pid = notes.pid.filter(|&pid| pid != 0);
+        let pid = pid.unwrap_or(notes.threads[0].tid);
         self.output.item(Item::Event(Event::Exec { pid }))?;
         if let Some(name) = notes.name.clone() {
             let tid = pid;

@@ -61,7 +61,7 @@ fn all_segments_are_memory_of_every_sample() {
     let memory = sample.memory();
     // The text, and a return address on a stack below rsp that the thread left by a signal.
     assert_eq!(memory.read_u64(0x40_0000), Ok(0x0001_0102_464c_457f));
-    assert_eq!(memory.read_u64(0x40_2ff8), Ok(0x40_0194));
+    assert_eq!(memory.read_u64(0x40_2ff8), Ok(0x40_01cc));
     assert!(sample.regions[0].address > 0x40_3000);
     let unmapped = 0x1000;
     assert!(memory.read_u64(unmapped).is_err());
@@ -88,4 +88,87 @@ fn pages_that_a_core_omits_are_read_from_the_file() {
     // The same pages, if the program could write them.
     core[text + 4] |= 2;
     assert_eq!(word(&first(core, symfs.path()), 0x40_01b0), None);
+}
+
+/// A core of gdb with NT_FILE, as `change` changes the note's type and data.
+fn with_files(change: impl FnOnce(&mut [u8], &mut [u8])) -> Vec<u8> {
+    let mut core = corpus("threads.core.zst");
+    let note = core
+        .windows(4)
+        .position(|word| word == b"ELIF")
+        .expect("NT_FILE");
+    let (head, data) = core.split_at_mut(note + 12);
+    // The type is followed by the name, CORE.
+    change(&mut head[note..note + 4], data);
+    core
+}
+
+/// What an import yields without any file, in the order of the core, and its problems.
+fn yielded(core: Vec<u8>) -> (Vec<Event>, Vec<String>) {
+    let options = ImportOptions {
+        files: FinderOptions {
+            symfs: Some("/nonexistent".into()),
+            ..FinderOptions::default()
+        },
+        ..ImportOptions::default()
+    };
+    let mut events = Vec::new();
+    let imported = import_bytes(Arc::new(core), &options, &mut |item| {
+        if let ImportItem::Item(Item::Event(event)) = item {
+            events.push(event);
+        }
+        ControlFlow::Continue(())
+    });
+    let problems = imported.expect("a core").problems;
+    (events, problems.iter().map(ToString::to_string).collect())
+}
+
+/// createdump of .NET writes bytes where the kernel writes pages.
+#[test]
+fn offsets_in_bytes_are_noticed_and_said() {
+    let (events, none) = yielded(corpus("threads.core.zst"));
+    assert!(none.is_empty(), "{none:?}");
+    // gdb writes bytes, too, but says so: its unit, the second word, is 1.
+    let in_bytes = with_files(|_, data| {
+        assert_eq!(data[8..16], 1_u64.to_le_bytes());
+        data[8..16].copy_from_slice(&4096_u64.to_le_bytes());
+    });
+    let (changed, problems) = yielded(in_bytes);
+    assert_eq!(changed, events);
+    let [said] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    assert!(said.starts_with("core: NT_FILE at offset 0x"), "{said}");
+    assert!(said.contains("pages is impossible"), "{said}");
+}
+
+/// The mappings that the list would name are found by headers in memory and the linker's list.
+#[test]
+fn a_missing_list_of_files_is_said_and_made_up_for() {
+    let (events, _) = yielded(corpus("threads.core.zst"));
+    let (changed, problems) = yielded(with_files(|kind, _| kind.copy_from_slice(b"none")));
+    let named = |events: &[Event]| {
+        let maps = events.iter().filter_map(|event| match event {
+            Event::Map {
+                range, name, bias, ..
+            } => {
+                // The same file has several paths.
+                let file = name.rsplit('/').next().unwrap_or(name);
+                Some((range.start, file.to_owned(), *bias))
+            }
+            _ => None,
+        });
+        let code: Vec<_> = maps.filter(|(_, name, _)| name != "anon").collect();
+        code
+    };
+    let (before, after) = (named(&events), named(&changed));
+    // gdb leaves the C library's header out, and its file is not here.
+    assert!(after.len() >= 3, "{after:x?}");
+    for map in &after {
+        assert!(before.contains(map), "{map:x?} in {before:x?}");
+    }
+    let [said] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    assert!(said.contains("no NT_FILE note"), "{said}");
 }
