@@ -36,16 +36,19 @@ pub struct OpenOptions {
     pub force: bool,
     /// Of a perf.data, also take samples that have a user callchain but no registers.
     pub chains: bool,
-    /// Report files without recorded build ID that were changed later than the recording.
+    /// Report files without recorded build ID that were changed later than the recording; of cores, they
+    /// always are.
     pub check_age: bool,
     /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }
 
 impl OpenOptions {
-    /// When the recording at `path` was last written, if files are to be compared with it.
-    pub(crate) fn recorded_at(&self, path: &Path) -> Option<std::time::SystemTime> {
-        let metadata = std::fs::metadata(path).ok().filter(|_| self.check_age)?;
+    /// When the recording at `path` was last written, if files are to be compared with it. Those of
+    /// cores always are: a core is of one program, which is often built again.
+    pub(crate) fn recorded_at(&self, path: &Path, kind: FileKind) -> Option<std::time::SystemTime> {
+        let is_wanted = self.check_age || kind == FileKind::Core;
+        let metadata = std::fs::metadata(path).ok().filter(|_| is_wanted)?;
         metadata.modified().ok()
     }
 }
@@ -127,7 +130,7 @@ fn convert<W: Write>(
     }
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
-    import.files.recorded = options.recorded_at(path);
+    import.files.recorded = options.recorded_at(path, kind);
     import.exe.clone_from(&options.exe);
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);

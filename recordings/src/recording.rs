@@ -67,7 +67,7 @@ impl Recording {
                 let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
-                    recorded: options.recorded_at(path),
+                    recorded: options.recorded_at(path, kind),
                     ..FinderOptions::system()
                 };
                 Ok(Recording::PerfData(Box::new(PerfData {

@@ -13,7 +13,9 @@ use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::trace::Engine as Recorder;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::kernel::Version;
@@ -206,6 +208,12 @@ impl InputArgs {
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Input) -> Result<R>) -> Result<R> {
         let input = self.open()?;
         let done = read(&input);
+        if input.meta().engine == Recorder::Core {
+            let problems = input.file_problems();
+            let of_build = problems.iter().filter(|p| p.kind.is_about_build());
+            let of_build: Vec<FileProblem> = of_build.cloned().collect();
+            output::tell_files(&of_build, of_build.len() as u64);
+        }
         let gaps = input.gaps();
         output::tell_left_out(&self.path, &gaps);
         if gaps.skipped.contains_key(&Skip::NoRegisters) {

@@ -410,6 +410,20 @@ impl ImageFinder {
         is_newer.then_some(FileProblemKind::Newer)
     }
 
+    /// Notes a file that no build ID identifies, and that begins otherwise than memory, which has its
+    /// first page.
+    pub(crate) fn check_start(&mut self, name: &str, image: &Image, memory: &[u8]) {
+        let Some(text) = image.section(SectionKind::Text) else {
+            return;
+        };
+        let file = (**text.data.owner()).as_ref();
+        let mut bytes = memory.iter().zip(file.iter().chain(std::iter::repeat(&0)));
+        if let Some(offset) = bytes.position(|(in_memory, in_file)| in_memory != in_file) {
+            let offset = offset as u64;
+            self.problem(name, &[], FileProblemKind::OtherStart { offset });
+        }
+    }
+
     /// Notes a problem, once: a file may be mapped many times.
     fn problem(&mut self, path: &str, build_id: &[u8], kind: FileProblemKind) {
         if kind.is_doubt()

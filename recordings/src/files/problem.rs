@@ -102,6 +102,15 @@ pub enum FileProblemKind {
     /// The file is used, but was changed after the recording was made.
     #[error("changed after the recording, which has no build id to check: it may be another build")]
     Newer,
+    /// The file is used, but its first page is not the one that a core has: it is another build.
+    #[error(
+        "its byte at offset {offset:#x} is not the one in memory, and no build id was recorded: it is \
+         another build"
+    )]
+    OtherStart {
+        /// Offset of the first byte that differs.
+        offset: u64,
+    },
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
@@ -126,7 +135,16 @@ impl FileProblemKind {
 
     /// Whether the file is used nevertheless, although it may be another one than was mapped.
     pub const fn is_doubt(&self) -> bool {
-        matches!(self, Self::OtherSegments { .. } | Self::Newer)
+        matches!(
+            self,
+            Self::OtherSegments { .. } | Self::Newer | Self::OtherStart { .. }
+        )
+    }
+
+    /// Whether it says which build a file is: another one, perhaps another one, or one that has to be
+    /// named. All else is about files that are missing or damaged.
+    pub const fn is_about_build(&self) -> bool {
+        self.is_doubt() || matches!(self, Self::BuildId { .. } | Self::Crc { .. } | Self::NoPath)
     }
 
     /// A stable name, for counting.
@@ -143,6 +161,7 @@ impl FileProblemKind {
             Self::NoSegment { .. } => "no-segment",
             Self::OtherSegments { .. } => "other-segments",
             Self::Newer => "newer",
+            Self::OtherStart { .. } => "other-start",
             Self::JitLine { .. } => "jit-line",
             Self::JitLimit { .. } => "jit-limit",
         }

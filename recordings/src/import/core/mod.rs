@@ -34,6 +34,8 @@ use unwind_sim_unwind::truth::Truth;
 const RED_ZONE: u64 = 128;
 /// How far below a stack nothing else is mapped, bytes (`stack_guard_gap`, Linux `mm/mmap.c`).
 const STACK_GUARD_GAP: u64 = 256 << 12;
+/// The part of a file that kernels dump although it is not changed: its ELF header, bytes.
+const FIRST_PAGE: u64 = 4096;
 /// Maximum size of an image read from a core's memory, bytes.
 const IMAGE_SIZE_MAX: u64 = 256 << 20;
 /// Selector of 32-bit user code (`__USER32_CS`).
@@ -310,10 +312,16 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let build_id = self.build_id(file);
         let offset = file.offset_of(range.start);
         let found = self.find(pid, range, &file.name, offset, &build_id);
-        // The bytes of a file's code are a part of the file.
-        if let Some(text) = found.as_ref().and_then(|f| f.0.section(SectionKind::Text)) {
-            let owner = text.data.owner().clone();
-            self.files.entry(file.name.clone()).or_insert(owner);
+        if let Some((image, _)) = &found {
+            // The bytes of a file's code are a part of the file.
+            if let Some(text) = image.section(SectionKind::Text) {
+                let owner = text.data.owner().clone();
+                self.files.entry(file.name.clone()).or_insert(owner);
+            }
+            if let Some(start) = file.file_start.filter(|_| build_id.is_empty()) {
+                let start = unchanged_start(memory, start);
+                self.output.finder.check_start(&file.name, image, start);
+            }
         }
         if found.is_some() || memory.bytes(range.start, 1).is_empty() {
             return found;
@@ -383,6 +391,22 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             bytes: Cow::Borrowed(bytes),
         })
     }
+}
+
+/// The first bytes of a file that is mapped at `start`, as far as nobody changes them in memory: a
+/// page, or only its headers if it has code, in which debuggers set breakpoints, or data.
+fn unchanged_start<'m>(memory: &Memory<'m>, start: u64) -> &'m [u8] {
+    const FILE_HEADER: usize = 64;
+    const PROGRAM_HEADER: usize = 56;
+    let page = memory.bytes(start, FIRST_PAGE);
+    let segment = memory.segment(start);
+    if segment.is_some_and(|s| !s.executable && !s.writable) {
+        return page;
+    }
+    let count = page.get(56..).and_then(<[u8]>::first_chunk);
+    let count = count.map_or(0, |count| usize::from(u16::from_le_bytes(*count)));
+    let size = FILE_HEADER + count * PROGRAM_HEADER;
+    &page[..size.min(page.len())]
 }
 
 /// The build ID of a file whose first bytes are mapped at `start`; empty if they were not dumped.

@@ -172,3 +172,47 @@ fn a_missing_list_of_files_is_said_and_made_up_for() {
     };
     assert!(said.contains("no NT_FILE note"), "{said}");
 }
+
+/// The problems with the program of the core, if neither has a build id and the file is `program`.
+fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
+    let mut core = corpus("stacks.core.zst");
+    for bytes in [&mut core, &mut program] {
+        // n_namesz, n_descsz, n_type, name of NT_GNU_BUILD_ID.
+        let head = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+        let note = bytes.windows(head.len()).position(|b| b == head);
+        bytes[note.expect("a build id") + 8] = 0x77;
+    }
+    let symfs = files(&program);
+    let options = ImportOptions {
+        files: FinderOptions {
+            symfs: Some(symfs.path().into()),
+            ..FinderOptions::default()
+        },
+        ..ImportOptions::default()
+    };
+    let imported = import_bytes(Arc::new(core), &options, &mut |_| ControlFlow::Continue(()));
+    let problems = imported.expect("a core").file_problems;
+    let of_program = problems.iter().filter(|p| p.path == PROGRAM);
+    assert!(of_program.clone().all(|p| p.kind.is_doubt()));
+    of_program.map(|p| p.kind.to_string()).collect()
+}
+
+/// The file's headers are in the core. Code may hold a debugger's breakpoints.
+#[test]
+fn a_file_that_begins_otherwise_than_memory_is_noted() {
+    let program = corpus("stacks.elf.zst");
+    assert!(problems_without_build_id(program.clone()).is_empty());
+    let changed = |at: usize| {
+        let mut program = program.clone();
+        program[at] ^= 1;
+        problems_without_build_id(program)
+    };
+    assert!(changed(0x1b0).is_empty());
+    let [said] = &changed(0x18)[..] else {
+        panic!("one note expected");
+    };
+    assert!(
+        said.starts_with("its byte at offset 0x18 is not the one in memory"),
+        "{said}"
+    );
+}
