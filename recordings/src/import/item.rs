@@ -5,7 +5,7 @@ use crate::files::{FileProblem, FinderOptions, ImageFinder};
 use crate::kernel;
 use crate::model::{ImageIndex, Item};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId};
@@ -146,6 +146,9 @@ pub struct Imported {
     pub file_problems: Vec<FileProblem>,
     /// Total number of problems with files.
     pub file_problem_count: u64,
+    /// Mappings of files that a core lists without describing them: whether they were executable is
+    /// not known, and the files are not available.
+    pub without_segment: Vec<Range<u64>>,
     /// Non-fatal problems with the recording. If its rest could not be read, the last one says why.
     pub problems: Vec<ImportError>,
 }

@@ -215,6 +215,8 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             let finder = &mut *self.output.finder;
             let image = finder.memory_image("[vdso]", range.start, Arc::new(bytes));
             ("[vdso]".to_owned(), image)
+        } else if let Some((name, found)) = self.remapped(pid, &range) {
+            (name, Some(found))
         } else {
             let is_vsyscall = range.start == VSYSCALL;
             let name = if is_vsyscall { "[vsyscall]" } else { "//anon" };
@@ -222,6 +224,21 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         };
         let offset = file.map_or(0, |f| f.offset_of(range.start));
         self.announce(pid, range, name, offset, found)
+    }
+
+    /// The image of anonymous code that lies between two mappings of a file, where that file has code:
+    /// a copy of its text, moved there to be in huge pages (BOLT's `--hugify`, V8, HHVM).
+    fn remapped(&mut self, pid: u32, range: &Range<u64>) -> Option<(String, (Arc<Image>, u64))> {
+        let notes = self.notes;
+        let (before, after) = notes.files.around(range)?;
+        if before.name != after.name || before.file_start != after.file_start {
+            return None;
+        }
+        let (image, bias) = self.file_image(pid, &before.range, before)?;
+        if !image.is_text(range.start.wrapping_sub(bias)) {
+            return None;
+        }
+        Some((before.name.clone(), (image, bias)))
     }
 
     /// Maps a file mapping without a segment in the core. gdb omits what it can read from the file,
@@ -240,7 +257,13 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let found = match is_code {
             Some(false) => return ControlFlow::Continue(()),
             Some(true) => self.file_image(pid, &file.range, file),
-            None => None,
+            None => {
+                self.output
+                    .imported
+                    .without_segment
+                    .push(file.range.clone());
+                None
+            }
         };
         let (range, name) = (file.range.clone(), file.name.clone());
         self.announce(pid, range, name, file.file_offset, found)

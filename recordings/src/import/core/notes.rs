@@ -82,6 +82,14 @@ impl Files {
         last.range.contains(&address).then_some(last)
     }
 
+    /// The last mapping below `range` and the first one above it, if none lies in it.
+    pub(super) fn around(&self, range: &Range<u64>) -> Option<(&FileMapping, &FileMapping)> {
+        let at = self.0.partition_point(|f| f.range.start < range.start);
+        let (before, after) = (self.0.get(at.checked_sub(1)?)?, self.0.get(at)?);
+        let apart = before.range.end <= range.start && range.end <= after.range.start;
+        apart.then_some((before, after))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &FileMapping> {
         self.0.iter()
     }

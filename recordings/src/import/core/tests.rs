@@ -216,3 +216,60 @@ fn a_file_that_begins_otherwise_than_memory_is_noted() {
         "{said}"
     );
 }
+
+/// Text that was copied to anonymous memory and moved back has no entry in the list of files.
+#[test]
+fn anonymous_code_between_mappings_of_a_file_is_the_files() {
+    let (events, _) = yielded(corpus("threads.core.zst"));
+    let text = 0x5555_5555_5000_u64;
+    // Zeroes the entries of mappings that start in this range.
+    let without = |range: std::ops::Range<u64>| {
+        with_files(|_, list| {
+            let count = u64::from_le_bytes(list[..8].try_into().expect("a word"));
+            let entries = list[16..].chunks_exact_mut(24);
+            for entry in entries.take(usize::try_from(count).expect("few")) {
+                let start = u64::from_le_bytes(entry[..8].try_into().expect("a word"));
+                if range.contains(&start) {
+                    entry[..16].fill(0);
+                }
+            }
+        })
+    };
+    let program = |events: &[Event]| {
+        let is_there =
+            |event: &&Event| matches!(event, Event::Map { range, .. } if range.start == text);
+        events.iter().find(is_there).cloned()
+    };
+    let found = program(&yielded(without(text..text + 1)).0);
+    assert_eq!(found, program(&events));
+    let has_image = |map: &Option<Event>| matches!(map, Some(Event::Map { image: Some(_), .. }));
+    assert!(has_image(&found), "{found:x?}");
+
+    // With no mapping of the file behind it, nothing says whose such memory is.
+    let alone = program(&yielded(without(text..text + 0x10_0000)).0);
+    assert!(alone.is_some() && !has_image(&alone), "{alone:x?}");
+}
+
+/// gdb leaves out what files have: the library's text, and its constants.
+#[test]
+fn mappings_without_a_segment_are_not_said_to_be_code() {
+    let options = ImportOptions {
+        files: FinderOptions {
+            symfs: Some("/nonexistent".into()),
+            ..FinderOptions::default()
+        },
+        ..ImportOptions::default()
+    };
+    let core = corpus("threads.core.zst");
+    let imported = import_bytes(Arc::new(core), &options, &mut |_| ControlFlow::Continue(()));
+    let starts: Vec<u64> = (imported.expect("a core").without_segment.iter())
+        .map(|range| range.start)
+        .collect();
+    let expected = [
+        0x5555_5555_6000,
+        0x7fff_f7df_b000,
+        0x7fff_f7f5_1000,
+        0x7fff_f7ff_1000,
+    ];
+    assert_eq!(starts, expected);
+}
