@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
+use unwind_sim_unwind::elf::unpack::{UNPACKED_MAX, UnpackErrorKind};
 
 /// Why a file, or a part of it, was not used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -126,6 +127,25 @@ pub enum FileProblemKind {
 }
 
 impl FileProblemKind {
+    /// Why a section, whose compressed bytes are at `offset`, could not be unpacked.
+    pub(super) fn unpack(
+        section: &'static str,
+        offset: u64,
+        what: UnpackErrorKind,
+    ) -> FileProblemKind {
+        match what {
+            UnpackErrorKind::Data(why) => FileProblemKind::Unpack {
+                section,
+                offset,
+                why,
+            },
+            _ => FileProblemKind::UnpackLimit {
+                section,
+                limit: UNPACKED_MAX,
+            },
+        }
+    }
+
     pub(super) fn from_io(error: io::Error) -> FileProblemKind {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileProblemKind::NotFound,

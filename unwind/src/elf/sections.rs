@@ -111,6 +111,7 @@ fn read_section(
         b".eh_frame" => SectionKind::EhFrame,
         b".eh_frame_hdr" => SectionKind::EhFrameHdr,
         b".debug_frame" => SectionKind::DebugFrame,
+        b".zdebug_frame" => return read_zdebug(file, header, SectionKind::DebugFrame, out),
         b".sframe" => SectionKind::Sframe,
         b".orc_unwind" => SectionKind::OrcUnwind,
         b".orc_unwind_ip" => SectionKind::OrcUnwindIp,
@@ -191,6 +192,35 @@ fn read_compressed(
         size: ch_size,
         offset: start,
         data: file.bytes(start, size, kind.as_str())?,
+    });
+    Ok(())
+}
+
+/// Reads a section in the format before `SHF_COMPRESSED` (binutils' zlib-gnu; Go up to 1.18): `ZLIB`, the
+/// size as a big-endian word, and zlib data. Without this header the section is not compressed.
+fn read_zdebug(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    kind: SectionKind,
+    out: &mut Elf,
+) -> Result<(), ElfError> {
+    const HEADER: usize = 12;
+    let Some(whole) = data(file, header, kind.as_str())? else {
+        return Ok(());
+    };
+    let size = whole.get(4..HEADER).and_then(<[u8]>::first_chunk);
+    let (Some(size), true) = (size, whole.starts_with(b"ZLIB")) else {
+        push(out, kind, header.sh_addr(LE), whole);
+        return Ok(());
+    };
+    let packed = whole.part(HEADER..whole.len());
+    out.compressed.push(Compressed {
+        kind,
+        address: header.sh_addr(LE),
+        compression: Compression::Zlib,
+        size: u64::from_be_bytes(*size),
+        offset: header.sh_offset(LE).saturating_add(HEADER as u64),
+        data: packed.unwrap_or_else(|| Bytes::from_vec(Default::default())),
     });
     Ok(())
 }

@@ -197,6 +197,32 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
     assert!(!ld.is_code(u64::MAX, 0x1000));
 }
 
+/// The first mapping of a PIE reserves room for all segments, also if the first one has the code.
+#[test]
+fn a_mapping_that_reserves_all_segments_is_the_files() {
+    let segment = |address, offset, file_size, flags| Segment {
+        address,
+        offset,
+        file_size,
+        memory_size: file_size,
+        align: PAGE,
+        flags,
+    };
+    let pie = Elf {
+        segments: vec![segment(0, 0, 0x930, 5), segment(0x1dd0, 0xdd0, 0x258, 6)],
+        ..Elf::default()
+    };
+    assert!(pie.has_room_for(0x1000, 0) && pie.has_room_for(0x3000, 0));
+    for (length, offset) in [(0x2000, 0), (0x4000, 0), (0x3000, 0x1000), (0x2000, 0x1000)] {
+        assert!(!pie.has_room_for(length, offset), "{length:#x} {offset:#x}");
+    }
+    let usual = Elf {
+        segments: vec![segment(0, 0, 0x930, 4), segment(0x1000, 0x1000, 0x258, 5)],
+        ..Elf::default()
+    };
+    assert!(!usual.has_room_for(0x2000, 0) && usual.has_room_for(0x1000, 0x1000));
+}
+
 #[test]
 fn of_several_segments_in_a_mapping_the_first_counts() {
     // Both lie in the mapped part of the file, but only the first starts there.
