@@ -20,6 +20,7 @@ mod tests;
 pub mod unpack;
 
 pub use error::{ElfError, ElfErrorKind};
+pub use symbols::symbol_rank;
 
 use crate::image::{Bytes, Image, ImageParts, Owner, SectionKind};
 use alloc::string::String;

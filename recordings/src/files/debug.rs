@@ -8,10 +8,11 @@ use super::{FileProblemKind, FinderOptions};
 use crate::mapped::map_file;
 use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
 use object::read::elf::CompressionHeader;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::elf::{self, Compression, Elf, unpack};
-use unwind_sim_unwind::image::{Owner, Section, SectionKind};
+use unwind_sim_unwind::image::{Owner, Section, SectionKind, Symbol};
 
 /// Maximum memory for the window of xz, KiB.
 const XZ_WINDOW_KIB_MAX: u32 = 128 << 10;
@@ -24,23 +25,40 @@ pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> V
     let name = path.to_string_lossy().into_owned();
     unpack_sections(elf, &name, &mut problems);
     if let Some(debug) = debug_file(elf, path, options, &mut problems) {
-        merge(elf, debug);
+        merge(elf, debug, Order::DebugFirst);
     }
     if let Some(data) = elf.debug_data.take().filter(|_| !elf.has_symtab) {
         match mini_debug_info(&data, options) {
-            Ok(debug) => merge(elf, debug),
+            // It has what is not in the dynamic table: local symbols.
+            Ok(debug) => merge(elf, debug, Order::OwnFirst),
             Err(kind) => problems.push((name, kind)),
         }
     }
     problems
 }
 
+/// Whose symbols come first at one address: an image prefers the first one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// A debug file's table has all symbols, the preferred ones in front.
+    DebugFirst,
+    OwnFirst,
+}
+
 /// Takes symbols and `.debug_frame` from `debug` if the file itself has none.
-fn merge(elf: &mut Elf, debug: Elf) {
+fn merge(elf: &mut Elf, debug: Elf, order: Order) {
     if debug.has_symtab && !elf.has_symtab {
-        elf.parts.symbols.extend(debug.parts.symbols);
-        elf.parts.symbols.sort();
-        elf.parts.symbols.dedup();
+        let own = std::mem::take(&mut elf.parts.symbols);
+        let (first, later) = match order {
+            Order::DebugFirst => (debug.parts.symbols, own),
+            Order::OwnFirst => (own, debug.parts.symbols),
+        };
+        let known: HashSet<(u64, &str)> =
+            first.iter().map(|s| (s.address, s.name.as_str())).collect();
+        let is_new = |s: &Symbol| !known.contains(&(s.address, s.name.as_str()));
+        let later: Vec<Symbol> = later.into_iter().filter(is_new).collect();
+        elf.parts.symbols = first;
+        elf.parts.symbols.extend(later);
         elf.has_symtab = true;
     }
     let is_frame = |s: &Section| s.kind == SectionKind::DebugFrame;

@@ -171,3 +171,24 @@ fn the_limit_of_plt_entries_is_exact() {
         assert_eq!(!read(".plt", &code, &slots).is_empty(), found, "{at}");
     }
 }
+
+/// The first entry of a `.plt` calls the dynamic linker; no relocation names it.
+#[test]
+fn the_first_entry_has_the_sections_name() {
+    let mut code = vec![
+        0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0,
+    ];
+    code.extend(entry(PLT + 16, &[], SLOTS, 16));
+    let mut table = sec(".dynsym", DYNSYM, ALLOC, 0, &symbol(0, 0, 0, 0));
+    table.link = 3;
+    let sections = [
+        sec(".plt", PROGBITS, ALLOC | EXEC, PLT, &code),
+        table,
+        sec(".dynstr", STRTAB, ALLOC, 0, b"\0"),
+    ];
+    let bytes = Arc::new(file(&sections, &[]));
+    let options = ReadOptions::default();
+    let elf = super::super::read("test", bytes, &options).expect("an ELF file");
+    assert_eq!(symbols(&elf), [(PLT, String::from(".plt"))]);
+    assert_eq!(elf.parts.symbols[0].size, 16);
+}
