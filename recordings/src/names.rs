@@ -232,7 +232,7 @@ mod tests {
                 name: name.into(),
             };
             let image = Image::new(ImageParts {
-                text: vec![0x1000..0x2000],
+                text: std::iter::once(0x1000..0x2000).collect(),
                 sections: vec![Section {
                     kind: SectionKind::Text,
                     address: 0x1010,

@@ -196,7 +196,7 @@ fn read_compressed(
     Ok(())
 }
 
-/// Reads a section in the format before `SHF_COMPRESSED` (binutils' zlib-gnu; Go up to 1.18): `ZLIB`, the
+/// Reads a section in the format before `SHF_COMPRESSED` (binutils' zlib-gnu): `ZLIB`, the
 /// size as a big-endian word, and zlib data. Without this header the section is not compressed.
 fn read_zdebug(
     file: &File<'_>,

@@ -362,7 +362,7 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
         .ok_or(count.saturating_mul(24).saturating_add(16))?;
     let mut names = data[names_at as usize..].split(|&b| b == 0);
     let mut files = Vec::new();
-    // createdump of .NET up to 7 writes bytes. All offsets of a program's files are then multiples of
+    // createdump of .NET was seen to write bytes. All offsets of a program's files are then multiples of
     // 4096, which in pages would be multiples of 16 MiB.
     let offsets = (0..count as usize).map(|index| word(data, 32 + 24 * index));
     let offsets = offsets.collect::<Result<Vec<u64>, u64>>()?;
@@ -375,9 +375,9 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
         Some(_) => 1,
         None => page_size,
     };
-    for index in 0..count as usize {
+    for (index, offset) in offsets.into_iter().enumerate() {
         let at = 16 + 24 * index;
-        let (start, end, offset) = (word(data, at)?, word(data, at + 8)?, offsets[index]);
+        let (start, end) = (word(data, at)?, word(data, at + 8)?);
         let name = names.next().ok_or(data.len() as u64 + 1)?;
         files.push(FileMapping {
             range: start..end,
