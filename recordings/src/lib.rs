@@ -14,6 +14,7 @@ pub mod file_kind;
 pub mod files;
 pub mod gaps;
 pub mod import;
+pub mod jitdump;
 pub mod kernel;
 pub mod made;
 pub mod mapped;

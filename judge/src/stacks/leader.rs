@@ -10,6 +10,7 @@ use unwind_sim_perf_data::{self as perf, PerfFile, Record, Sample};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::import::perf::{EventSink, Processes, ids};
+use unwind_sim_recordings::jitdump::{Clock, Layout};
 use unwind_sim_recordings::model::{Event, ImageIndex};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::world::World;
@@ -79,6 +80,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
     /// Takes the next record.
     #[inline]
     pub(super) fn event(&mut self, event: &perf::Event<'_>) {
+        let _ = self.processes.before(event, &mut self.gathering);
         match &event.record {
             Record::Sample(sample) => self.gathering.sample(sample, event),
             _ => self.other(event),
@@ -100,14 +102,20 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
 impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
     fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)> {
         let (image, bias) = self.finder.mapping_for(request);
-        let image = image.map(|image| {
-            let images = &mut self.images;
-            *self.indexes.entry(image.id()).or_insert_with(|| {
-                images.push(image);
-                ImageIndex((images.len() - 1) as u32)
-            })
-        });
+        let image = image.map(|image| self.index(&image));
         ControlFlow::Continue((image, bias))
+    }
+
+    fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: &dyn Fn(Clock) -> bool,
+    ) -> Option<Arc<Layout>> {
+        self.finder.jitdump(request, has_times)
+    }
+
+    fn image(&mut self, image: &Arc<Image>) -> ControlFlow<(), ImageIndex> {
+        ControlFlow::Continue(self.index(image))
     }
 
     fn event(&mut self, event: Event) -> ControlFlow<()> {
@@ -131,6 +139,14 @@ impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
 }
 
 impl<F: FnMut(Batch) -> Batch> Gathering<F> {
+    fn index(&mut self, image: &Arc<Image>) -> ImageIndex {
+        let images = &mut self.images;
+        *self.indexes.entry(image.id()).or_insert_with(|| {
+            images.push(image.clone());
+            ImageIndex((images.len() - 1) as u32)
+        })
+    }
+
     fn skip(&mut self, why: Skip, count: u64) {
         *self.skipped.entry(why).or_default() += count;
     }

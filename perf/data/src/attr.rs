@@ -28,6 +28,8 @@ pub mod flag {
     pub const MMAP2: u64 = 1 << 23;
     /// Task names set by execve are marked.
     pub const COMM_EXEC: u64 = 1 << 24;
+    /// Times are those of the clock `clock_id` (`use_clockid`).
+    pub const USE_CLOCKID: u64 = 1 << 25;
     /// Mapping records carry build IDs.
     pub const BUILD_ID: u64 = 1 << 34;
     /// The user part of callchains is deferred (Linux 6.19).
@@ -65,7 +67,7 @@ pub struct EventAttr {
     pub sample_regs_user: u64,
     /// `sample_stack_user`: requested bytes of user stack.
     pub sample_stack_user: u32,
-    /// `clockid` of the times; only used with `use_clockid` (flag bit 25).
+    /// `clockid` of the times; only used with [`flag::USE_CLOCKID`].
     pub clock_id: i32,
     /// `sample_regs_intr`: mask of registers at the interrupt.
     pub sample_regs_intr: u64,

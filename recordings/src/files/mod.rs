@@ -23,6 +23,7 @@ pub use problem::{FileProblem, FileProblemKind};
 pub use producer::{Producer, producer};
 pub use system::own_vdso;
 
+use crate::jitdump;
 use crate::mapped::map_open_file;
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use unwind_sim_unwind::elf::{self, Elf};
-use unwind_sim_unwind::image::{Image, ImageParts, Owner, Symbol};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner, Symbol};
 
 /// Maximum number of cached files; above it, those not in use elsewhere are dropped.
 const LOADED_MAX: usize = 4096;
@@ -123,6 +124,7 @@ pub struct ImageFinder {
     loaded: HashMap<FileKey, Arc<Loaded>>,
     answers: HashMap<(u32, String, Vec<u8>), Option<Arc<Loaded>>>,
     jit: HashMap<u32, Arc<Vec<Symbol>>>,
+    jitdumps: HashMap<(u32, String), Option<Arc<jitdump::Layout>>>,
     problems: Vec<FileProblem>,
     problem_count: u64,
 }
@@ -329,6 +331,64 @@ impl ImageFinder {
         Ok(loaded)
     }
 
+    /// The code that a JIT compiler wrote to the jitdump file of a mapping. `has_times` says which
+    /// clocks the times of the samples can be compared with.
+    pub fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: impl Fn(jitdump::Clock) -> bool,
+    ) -> Option<Arc<jitdump::Layout>> {
+        let key = (request.pid, request.name.to_owned());
+        if let Some(known) = self.jitdumps.get(&key) {
+            return known.clone();
+        }
+        let mut seen = FileProblemKind::NotFound;
+        let mut found = None;
+        let options = self.options.clone();
+        for path in candidates::candidates(&options, request) {
+            let bytes = File::open(&path).and_then(|file| {
+                let metadata = file.metadata()?;
+                map_open_file(&file, &metadata)
+            });
+            let parsed = match bytes.map_err(FileProblemKind::from_io) {
+                Ok(owner) => {
+                    let length = (*owner).as_ref().len();
+                    let bytes = Bytes::new(owner, 0..length);
+                    let bytes = bytes.ok_or(jitdump::Problem::Magic);
+                    let parsed = bytes.and_then(jitdump::Dump::parse);
+                    parsed.map_err(FileProblemKind::Jitdump)
+                }
+                Err(kind) => Err(kind),
+            };
+            match parsed {
+                Ok(dump) => {
+                    found = Some(dump);
+                    break;
+                }
+                Err(kind) if seen == FileProblemKind::NotFound => seen = kind,
+                Err(_) => {}
+            }
+        }
+        let layout = found.map(|dump| {
+            let has_times = has_times(dump.clock);
+            Arc::new(jitdump::Layout::new(&dump, request.name, has_times))
+        });
+        match &layout {
+            Some(layout) => {
+                for problem in &layout.problems {
+                    let kind = FileProblemKind::Jitdump(*problem);
+                    self.problem(request.name, &[], kind);
+                }
+            }
+            None => self.problem(request.name, &[], seen),
+        }
+        if self.jitdumps.len() >= LOADED_MAX {
+            self.jitdumps.clear();
+        }
+        self.jitdumps.insert(key, layout.clone());
+        layout
+    }
+
     /// An image of generated code: the symbols of `perf-PID.map` in the mapping.
     fn jit_image(&mut self, request: &MappingRequest<'_>) -> Option<Arc<Image>> {
         let pid = request.pid;
@@ -424,7 +484,7 @@ fn same_build_id(expected: &[u8], found: &[u8]) -> bool {
 
 /// Does the name mean that the mapping has a file? The vdso counts as one.
 fn names_a_file(name: &str) -> bool {
-    name == "[vdso]" || (name.starts_with('/') && !is_anonymous(name))
+    name == "[vdso]" || (name.starts_with('/') && !is_anonymous(name) && !jitdump::is_name(name))
 }
 
 /// Names that the kernel and perf use for memory without a file, although they look like paths.
@@ -433,7 +493,7 @@ fn is_anonymous(name: &str) -> bool {
 }
 
 /// Can the mapping contain generated code? JIT compilers also write it to unnamed files.
-fn may_be_jit(name: &str) -> bool {
+pub(crate) fn may_be_jit(name: &str) -> bool {
     !name.starts_with('/') && !matches!(name, "[vdso]" | "[vsyscall]" | "[vectors]" | "[sigpage]")
         || is_anonymous(name)
         || name.starts_with("/memfd:")

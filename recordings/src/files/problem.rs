@@ -1,5 +1,6 @@
 //! Problems with the files of mappings.
 
+use crate::jitdump;
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
@@ -99,6 +100,9 @@ pub enum FileProblemKind {
     /// The file is used, but was changed after the recording was made.
     #[error("changed after the recording, which has no build id to check: it may be another build")]
     Newer,
+    /// A jitdump file, or a part of it, cannot be used.
+    #[error("jitdump: {0}")]
+    Jitdump(jitdump::Problem),
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
@@ -139,6 +143,7 @@ impl FileProblemKind {
             Self::NoSegment { .. } => "no-segment",
             Self::OtherSegments { .. } => "other-segments",
             Self::Newer => "newer",
+            Self::Jitdump(_) => "jitdump",
             Self::JitLine { .. } => "jit-line",
             Self::JitLimit { .. } => "jit-limit",
         }
