@@ -409,10 +409,12 @@ impl ImageFinder {
         let inside = symbols
             .get(first..last)
             .filter(|inside| !inside.is_empty())?;
+        let mut inside = inside.to_vec();
+        jit::fill_sizes(&mut inside, end);
         Some(Arc::new(Image::new(ImageParts {
             name: format!("perf-{pid}.map"),
             text: std::iter::once(request.range.clone()).collect(),
-            symbols: inside.to_vec(),
+            symbols: inside,
             ..ImageParts::default()
         })))
     }

@@ -6,6 +6,7 @@ mod kallsyms;
 mod kernel_list;
 mod lines;
 mod objects;
+mod perf_map;
 mod plt;
 mod tree;
 
@@ -24,11 +25,9 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tree::{At, Entry, Name, Tree};
+use tree::Tree;
 use unwind_sim_unwind::image::{Bytes, Owner};
 
-/// Maximum bytes read from a `perf-PID.map`.
-const JIT_MAP_MAX: u64 = 256 << 20;
 /// Buffer size for a file of unknown length, bytes; enough for most kernels' symbol lists.
 const READ_AT_FIRST: usize = 16 << 20;
 
@@ -133,7 +132,9 @@ impl Symbols for Files {
             Object::File { path, build_id } => self.tree(path, build_id, |places| {
                 load_file(places, path, build_id).unwrap_or_else(Tree::new)
             }),
-            Object::Anonymous { path } => self.tree(path, b"", |places| jit_map(places, path)),
+            Object::Anonymous { path } => {
+                self.tree(path, b"", |places| perf_map::load(places, path))
+            }
         };
         let at = tree.find(address)?;
         Some(Symbol {
@@ -200,40 +201,6 @@ fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// The symbols of `/tmp/perf-PID.map`: lines of start, size and name.
-fn jit_map(places: &Places, path: &[u8]) -> Tree {
-    let mut tree = Tree::new();
-    let path = places.inside(Path::new(OsStr::from_bytes(path)));
-    let text: Owner = Arc::new(read(&path, JIT_MAP_MAX).unwrap_or_default());
-    let Some(source) = tree.add_source(&text, b'\n') else {
-        return tree;
-    };
-    let text = (*text).as_ref();
-    let mut next = 0;
-    for line in text.split(|&byte| byte == b'\n') {
-        next += line.len() + 1;
-        let mut words = line.splitn(3, |&byte| byte == b' ');
-        let mut number = || {
-            let word = std::str::from_utf8(words.next()?).ok()?;
-            u64::from_str_radix(word, 16).ok()
-        };
-        if let (Some(start), Some(size)) = (number(), number())
-            && let Some(name) = words.next()
-            && let Ok(offset) = u32::try_from(next - 1 - name.len())
-        {
-            tree.insert(Entry {
-                start,
-                end: start.saturating_add(size),
-                binding: 1,
-                kind: 2,
-                name: Name::Plain(At { source, offset }),
-            });
-        }
-    }
-    tree.fix();
-    tree
 }
 
 impl Places {
