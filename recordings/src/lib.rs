@@ -13,6 +13,7 @@ pub mod counted;
 pub mod file_kind;
 pub mod files;
 pub mod gaps;
+pub mod gdb_jit;
 pub mod import;
 pub mod jitdump;
 pub mod kernel;

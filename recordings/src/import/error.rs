@@ -2,6 +2,7 @@
 
 use super::capture::Problem;
 use super::vmcore::Problem as VmcoreProblem;
+use crate::gdb_jit;
 use crate::kernel::KernelError;
 use std::io;
 use unwind_sim_perf_data::PerfError;
@@ -31,6 +32,9 @@ pub enum ImportError {
     /// A dump of a machine, or a part of it, cannot be imported.
     #[error("vmcore: {0}")]
     Vmcore(#[from] VmcoreProblem),
+    /// What a program registered for gdb cannot be read.
+    #[error("core: {0}")]
+    GdbJit(#[from] gdb_jit::Problem),
     /// An ELF core that cannot be read.
     #[error("core: {section} at offset {offset:#x}: {what}")]
     Core {

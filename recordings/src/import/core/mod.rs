@@ -6,6 +6,7 @@
 //!
 //! ELF headers and notes are read in `notes`, memory in `memory`.
 
+mod generated;
 mod memory;
 pub(super) mod notes;
 mod snapshot;
@@ -15,11 +16,12 @@ pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
 use super::error::{CoreErrorKind, ImportError};
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::{ImageFinder, MappingRequest};
+use crate::gdb_jit;
 use crate::model::{Event, Item, Region, RegionRole, Sample};
 use memory::{Memory, Segment};
 use notes::{FileMapping, Notes, Thread};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use unwind_sim_unwind::elf;
@@ -77,6 +79,7 @@ pub fn import(
         options,
         output,
         build_ids: HashMap::new(),
+        descriptors: BTreeSet::new(),
         // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
@@ -93,6 +96,8 @@ struct Importer<'c, 'm, 'o, 's> {
     output: Output<'o, 's>,
     /// Build IDs by the start address of a file.
     build_ids: HashMap<u64, Vec<u8>>,
+    /// Addresses of gdb's JIT descriptors.
+    descriptors: BTreeSet<u64>,
     stack_bytes_left: u64,
 }
 
@@ -115,6 +120,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 self.map_unlisted(pid, file)?;
             }
         }
+        self.generated(pid)?;
         for thread in &notes.threads {
             match self.sample(pid, thread) {
                 Ok(sample) => self.output.item(Item::Sample(sample))?,
@@ -176,6 +182,9 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     ) -> ControlFlow<()> {
         let (image, bias) = match found {
             Some((image, bias)) => {
+                let descriptor = gdb_jit::descriptor(&image);
+                let descriptor = descriptor.map(|svma| svma.wrapping_add(bias));
+                self.descriptors.extend(descriptor);
                 let (index, flow) = self.output.index(image);
                 flow?;
                 (Some(index), bias)
