@@ -4,6 +4,8 @@
 //! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
 //!   turns them into traces.
 //! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
+//! - [`jitdump`] and [`gdb_jit`] read what programs say about their generated code, [`runtime`] tells
+//!   which runtime and which memory it is.
 //! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
 
@@ -25,6 +27,7 @@ pub mod output_file;
 pub mod parts;
 pub mod progress;
 pub mod recording;
+pub mod runtime;
 pub mod similar;
 pub mod symbols;
 pub mod trace;
