@@ -25,6 +25,7 @@ pub mod model;
 pub mod names;
 pub mod output_file;
 pub mod parts;
+mod perf_directory;
 pub mod progress;
 pub mod recording;
 pub mod runtime;
