@@ -309,6 +309,9 @@ impl ImageFinder {
             return Ok(loaded.clone());
         }
         let owner = map_open_file(&file, &metadata).map_err(FileProblemKind::from_io)?;
+        if let Some(format) = other_format((*owner).as_ref()) {
+            return Err(FileProblemKind::NotElf(format));
+        }
         let mut elf = elf::read(name, owner, &self.options.elf).map_err(FileProblemKind::Elf)?;
         for problem in std::mem::take(&mut elf.problems) {
             self.problem(name, &[], FileProblemKind::Elf(problem));
@@ -482,6 +485,26 @@ fn same_build_id(expected: &[u8], found: &[u8]) -> bool {
         || expected
             .strip_prefix(cut)
             .is_some_and(|rest| rest.iter().all(|&b| b == 0))
+}
+
+/// The format of a file that programs map executable, if it is known and not ELF.
+fn other_format(bytes: &[u8]) -> Option<&'static str> {
+    /// Where a PE file says where its signature is, and the signature (PE/COFF specification).
+    const PE_AT: usize = 0x3c;
+    const PE: &[u8] = b"PE\0\0";
+    let pe = || {
+        let at = u32::from_le_bytes(*bytes.get(PE_AT..)?.first_chunk()?);
+        bytes.get(at as usize..)?.starts_with(PE).then_some(())
+    };
+    match bytes {
+        [b'M', b'Z', ..] if pe().is_some() => Some("a PE file"),
+        // SBCL's `src/runtime/core.h`: the magic word as four characters, in the low half.
+        [b'L', b'C', b'B', b'S', 0, 0, 0, 0, ..] => Some("a heap image of SBCL"),
+        // HotSpot's `CDS_ARCHIVE_MAGIC`.
+        [0xa2, 0xab, 0x0b, 0xf0, ..] => Some("a class data archive of HotSpot"),
+        [0xcf, 0xfa, 0xed, 0xfe, ..] => Some("a Mach-O file"),
+        _ => None,
+    }
 }
 
 /// Does the name mean that the mapping has a file? The vdso counts as one.

@@ -42,6 +42,9 @@ pub enum FileProblemKind {
     /// The file is not the expected ELF file, or a part of it is invalid.
     #[error(transparent)]
     Elf(ElfError),
+    /// The file is of another format, so it has no tables that are read here.
+    #[error("{0}, not ELF: its unwind information is not read")]
+    NotElf(&'static str),
     /// The file is another build and was not used.
     #[error(
         "not used: build id {}, but {} was recorded",
@@ -136,6 +139,7 @@ impl FileProblemKind {
             Self::NotFound => "not-found",
             Self::Io(_) => "io",
             Self::Elf(_) => "elf",
+            Self::NotElf(_) => "not-elf",
             Self::BuildId { .. } => "build-id-mismatch",
             Self::Crc { .. } => "crc-mismatch",
             Self::Unpack { .. } => "unpack",

@@ -256,10 +256,29 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
         _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
     };
     let address = base.wrapping_add(value);
-    let (offset, bytes) = file
-        .at_address(address)
-        .ok_or_else(|| error(ElfErrorKind::Pointer(address)))?;
+    let Some((offset, bytes)) = file.at_address(address) else {
+        return match value == 0 && counts_none(&hdr.data) {
+            true => Ok(()),
+            false => Err(error(ElfErrorKind::Pointer(address))),
+        };
+    };
     let data = file.bytes(offset, bytes.len() as u64, ".eh_frame")?;
     push(out, SectionKind::EhFrame, address, data);
     Ok(())
+}
+
+/// Does an `.eh_frame_hdr` say that there is no FDE? V8 writes one with a pointer of 0 for code without
+/// unwind information (`EhFrameWriter::WriteEmptyEhFrame`), and perf copies it into an ELF file.
+fn counts_none(hdr: &[u8]) -> bool {
+    // Encodings of the pointer, as above, and of the count: omitted, or a plain number.
+    let pointer_size = match hdr.get(1).map(|encoding| encoding & 0x0f) {
+        Some(0x03 | 0x0b) => 4,
+        _ => 8,
+    };
+    let count = hdr.get(4 + pointer_size..).unwrap_or_default();
+    match hdr.get(2) {
+        Some(0x03 | 0x0b) => count.first_chunk() == Some(&[0; 4]),
+        Some(0x00 | 0x04 | 0x0c) => count.first_chunk() == Some(&[0; 8]),
+        _ => false,
+    }
 }

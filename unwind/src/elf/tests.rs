@@ -106,6 +106,24 @@ fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
 }
 
 #[test]
+fn the_empty_header_that_v8_writes_is_an_empty_table() {
+    // V8's header: its pointer and its counts are 0. perf puts it into a file without `.eh_frame`.
+    let mut bytes = program();
+    let segment_end = 0x220u64;
+    bytes[64 + 32..64 + 40].copy_from_slice(&segment_end.to_le_bytes());
+    bytes[64 + 40..64 + 48].copy_from_slice(&segment_end.to_le_bytes());
+    bytes[0x224..0x228].copy_from_slice(&[0; 4]);
+    let elf = parse(bytes.clone()).unwrap();
+    assert_eq!(elf.problems, []);
+    assert!(elf.into_image().section(SectionKind::EhFrame).is_none());
+
+    // One that counts an FDE must lead to it.
+    bytes[0x228] = 1;
+    let problem = parse(bytes).unwrap().problems[0];
+    assert_eq!(problem.what, ElfErrorKind::Pointer(0x1224));
+}
+
+#[test]
 fn a_cut_or_altered_file_yields_only_what_it_contains() {
     let whole = program();
     // The number of bytes in the sections of a file of `len` bytes.
