@@ -14,10 +14,10 @@ use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::kernel::ToldLayout;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::kernel::Version;
-use unwind_sim_unwind::orc::Layout;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::profile::Format;
 
@@ -59,10 +59,11 @@ pub(crate) struct KernelArgs {
     /// pointers or by guessing, it is enough without an image.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
-    /// The layout of ORC entries, named after the first kernel that had it: 4.14, 6.3, 6.4 or 7.1.
+    /// The layout of ORC entries, named after the first kernel that had it: 4.14, 5.12,
+    /// 6.3, 6.4 or 7.1.
     /// By default it is detected.
     #[arg(long, value_name = "VERSION", value_parser = parse_layout)]
-    orc_layout: Option<Layout>,
+    orc_layout: Option<ToldLayout>,
     /// The KASLR offset of the kernel, in hex. By default it is detected, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
@@ -92,9 +93,8 @@ fn parse_address(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hexadecimal number"))
 }
 
-fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = Layout::ALL.map(Layout::as_str);
-    Layout::from_name(text).ok_or_else(|| suggest::not_one_of(text, &names))
+fn parse_layout(text: &str) -> Result<ToldLayout, String> {
+    ToldLayout::from_name(text).ok_or_else(|| suggest::not_one_of(text, &ToldLayout::NAMES))
 }
 
 /// The version that a value of `--kernel` names; `None` if the value is a file.

@@ -7,8 +7,7 @@ use super::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim_recordings::kernel::OpenOptions;
-use unwind_sim_unwind::orc::Layout;
+use unwind_sim_recordings::kernel::{OpenOptions, ToldLayout};
 use unwind_sim_view::inspect;
 
 /// Show what is in a trace, a perf.data, a core, an ELF file's unwind tables, or a kernel image.
@@ -29,14 +28,14 @@ pub(crate) struct Args {
     /// For a kernel image: use the symbols of this System.map instead of the image's own.
     #[arg(long, value_name = "SYSTEM_MAP")]
     symbols: Option<PathBuf>,
-    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had it.
+    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had
+    /// it: 4.14, 5.12, 6.3, 6.4 or 7.1.
     #[arg(long, value_name = "LAYOUT", value_parser = layout)]
-    orc_layout: Option<Layout>,
+    orc_layout: Option<ToldLayout>,
 }
 
-fn layout(name: &str) -> Result<Layout, String> {
-    let known = Layout::ALL.map(Layout::as_str);
-    Layout::from_name(name).ok_or_else(|| not_one_of(name, &known))
+fn layout(name: &str) -> Result<ToldLayout, String> {
+    ToldLayout::from_name(name).ok_or_else(|| not_one_of(name, &ToldLayout::NAMES))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
