@@ -37,7 +37,6 @@ const MOVED_MIN: usize = 1 << 20;
 mod kind {
     pub(super) const CODE_LOAD: u32 = 0;
     pub(super) const CODE_MOVE: u32 = 1;
-    pub(super) const CODE_DEBUG_INFO: u32 = 2;
     pub(super) const CODE_CLOSE: u32 = 3;
     pub(super) const CODE_UNWINDING_INFO: u32 = 4;
 }
@@ -262,8 +261,8 @@ impl Dump {
                     }
                 }
                 kind::CODE_CLOSE => return None,
-                // Source lines are not used. Types of later versions are skipped, as perf does.
-                kind::CODE_DEBUG_INFO | _ => {}
+                // Source lines (type 2) are not used. Types of later versions are skipped, as perf does.
+                _ => {}
             }
             if self.functions.len() > FUNCTIONS_MAX {
                 self.functions.pop();
