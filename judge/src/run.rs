@@ -112,6 +112,18 @@ pub struct Column {
 }
 
 impl Column {
+    /// The column of an engine that is alone.
+    pub fn of(engine: &Engine, variant: Option<Variant>) -> Column {
+        Column {
+            engine: 0,
+            variant,
+            version: match engine {
+                Engine::Kernel(unwinder) => unwinder.version(),
+                Engine::Table(_) | Engine::Other(_) => None,
+            },
+        }
+    }
+
     /// The start variant for this sample.
     pub fn variant_for(&self, view: &View<'_>) -> Variant {
         let fake = || {
@@ -251,11 +263,7 @@ impl Run {
                 .iter()
                 .map(move |&variant| Column {
                     engine,
-                    variant,
-                    version: match &self.engines[engine] {
-                        Engine::Kernel(unwinder) => unwinder.version(),
-                        Engine::Table(_) | Engine::Other(_) => None,
-                    },
+                    ..Column::of(&self.engines[engine], variant)
                 })
                 .collect::<Vec<_>>()
         };

@@ -164,17 +164,22 @@ impl InputArgs {
 
     /// Opens the recording, with options that `change` changes.
     pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        open(&self.path, &self.options(change)?)
+        open(&self.path, &self.changed_options(change)?)
     }
 
     /// Opens the recording again: its problems were reported.
     pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        let options = self.options(change)?;
+        let options = self.changed_options(change)?;
         Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
     }
 
-    fn options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
-        let mut options = self.kernel.options(self.symfs.clone())?;
+    /// The options for opening it.
+    pub(crate) fn options(&self) -> Result<OpenOptions> {
+        self.kernel.options(self.symfs.clone())
+    }
+
+    fn changed_options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
+        let mut options = self.options()?;
         change(&mut options);
         Ok(options)
     }

@@ -6,11 +6,12 @@ use super::task::Task;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use unwind_sim_perf_data::{self as perf, PerfFile, Record, Sample};
+use unwind_sim_perf_data::{self as perf, PerfFile, Record, Sample, misc};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::import::perf::{EventSink, Processes, ids};
 use unwind_sim_recordings::model::{Event, ImageIndex};
+use unwind_sim_recordings::symbols::KernelCode;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageId, Mapping};
@@ -28,6 +29,7 @@ pub(super) struct Leader<F> {
 struct Gathering<F> {
     filter: Filter,
     world: World,
+    kernel: Arc<KernelCode>,
     finder: ImageFinder,
     images: Vec<Arc<Image>>,
     indexes: HashMap<ImageId, ImageIndex>,
@@ -52,12 +54,17 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         eager: bool,
         send: F,
     ) -> Self {
+        let mut kernel = KernelCode::default();
+        for id in file.build_ids().filter_map(Result::ok) {
+            kernel.build_id(&id);
+        }
         Leader {
             // If build ids cannot be read, files are found by their paths.
             processes: Processes::new(file, |_| {}),
             gathering: Gathering {
                 filter,
                 world: World::new(),
+                kernel: Arc::new(kernel),
                 finder: ImageFinder::new(options.clone()),
                 images: Vec::new(),
                 indexes: HashMap::new(),
@@ -87,7 +94,11 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
 
     #[inline(never)]
     fn other(&mut self, event: &perf::Event<'_>) {
+        self.gathering.kernel_code(event);
         let _ = self.processes.record(event, &mut self.gathering);
+        if let Record::Fork(task) = &event.record {
+            self.gathering.inherit_name(task);
+        }
     }
 
     /// Sends the last batch. Returns the finder of image files, and the skipped samples.
@@ -133,6 +144,30 @@ impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
 impl<F: FnMut(Batch) -> Batch> Gathering<F> {
     fn skip(&mut self, why: Skip, count: u64) {
         *self.skipped.entry(why).or_default() += count;
+    }
+
+    /// Gives a new thread the name of the one that made it, as the kernel does.
+    fn inherit_name(&mut self, task: &perf::Task) {
+        let (child, parent) = (ids(task.pid, task.tid), ids(task.ppid, task.ptid));
+        let (Some((pid, tid)), Some((ppid, ptid))) = (child, parent) else {
+            return;
+        };
+        let name = self.world.name(ppid, ptid).map(str::to_owned);
+        if let Some(name) = name.filter(|_| self.world.name(pid, tid).is_none()) {
+            self.world.apply(&Event::Comm { pid, tid, name }, &[]);
+        }
+    }
+
+    /// Follows the kernel's code. Tasks that wait in a batch keep what was there at their time.
+    fn kernel_code(&mut self, event: &perf::Event<'_>) {
+        let of_kernel = event.raw.misc & misc::CPUMODE_MASK == misc::CPUMODE_KERNEL;
+        match &event.record {
+            Record::Mmap(mmap) if of_kernel => Arc::make_mut(&mut self.kernel).mmap(mmap),
+            Record::Ksymbol(symbol) => Arc::make_mut(&mut self.kernel).ksymbol(symbol),
+            Record::HeaderBuildId(id) => Arc::make_mut(&mut self.kernel).build_id(id),
+            _ => return,
+        }
+        self.memo = [(0, 0, u32::MAX); MEMO];
     }
 
     /// Sends the gathered samples.
@@ -186,6 +221,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
             tid,
             name,
             space,
+            kernel: self.kernel.clone(),
         });
         (self.batch.tasks.len() - 1) as u32
     }

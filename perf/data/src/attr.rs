@@ -36,6 +36,15 @@ pub mod flag {
     pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
+/// `PERF_TYPE_SOFTWARE`.
+const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+const SW_CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK`.
+const SW_TASK_CLOCK: u64 = 1;
+/// `PERF_COUNT_SW_DUMMY`.
+const SW_DUMMY: u64 = 9;
+
 /// Size of the first published `perf_event_attr` (`PERF_ATTR_SIZE_VER0`).
 pub(crate) const ATTR_SIZE_VER0: usize = 64;
 /// Maximum size of an attribute, bytes; the kernel's own limit is a page.
@@ -121,6 +130,28 @@ impl EventAttr {
         };
         attr.layout = SampleLayout::new(&attr);
         Ok(attr)
+    }
+
+    /// Does the event count nanoseconds of CPU time (`cpu-clock`, `task-clock`)?
+    pub fn is_clock(&self) -> bool {
+        self.kind == TYPE_SOFTWARE && matches!(self.config, SW_CPU_CLOCK | SW_TASK_CLOCK)
+    }
+
+    /// Can the event have samples? A `dummy` event only carries records of tasks and mappings.
+    pub fn is_sampled(&self) -> bool {
+        !(self.kind == TYPE_SOFTWARE && self.config == SW_DUMMY)
+    }
+
+    /// The nanoseconds between two samples that the recorder asked for: of a clock its period, of
+    /// other events known only for a frequency. `None` if not known.
+    pub fn interval_ns(&self) -> Option<u64> {
+        let asked = self.sample_period;
+        let interval = match self.flags & flag::FREQ != 0 {
+            true => 1_000_000_000u64.checked_div(asked)?,
+            false if self.is_clock() => asked,
+            false => return None,
+        };
+        (interval != 0).then_some(interval)
     }
 
     /// Do records other than samples carry a sample ID trailer?

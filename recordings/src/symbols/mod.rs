@@ -2,18 +2,22 @@
 //! symbols it takes from them.
 
 mod elf;
+mod inlines;
 mod kallsyms;
+mod kernel_code;
 mod kernel_list;
 mod lines;
 mod objects;
 mod plt;
 mod tree;
 
+pub use kernel_code::{KernelCode, KernelMapping, is_core, module_name};
 pub use lines::{Lines, SourceLine};
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
 use crate::mapped::{huge, map_file};
+use inlines::Inlines;
 use kallsyms::Kallsyms;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
@@ -59,6 +63,8 @@ pub struct Files {
     recent: [Option<Numbered>; RECENT],
     /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
+    /// The inlined functions of files, likewise.
+    inlines: HashMap<(Vec<u8>, Vec<u8>), Option<Inlines>>,
     /// Name of the last generated code looked up.
     generated: Vec<u8>,
 }
@@ -73,6 +79,7 @@ impl Files {
             numbers: HashMap::new(),
             recent: [const { None }; RECENT],
             lines: HashMap::new(),
+            inlines: HashMap::new(),
             generated: Vec::new(),
         }
     }
@@ -140,6 +147,39 @@ impl Symbols for Files {
             range: tree.range(at),
             name: tree.name(at),
         })
+    }
+
+    fn mangled(&mut self, object: &Object<'_>, address: u64) -> Option<&[u8]> {
+        let Object::File { path, build_id } = *object else {
+            return None;
+        };
+        let tree = self.tree(path, build_id, |places| {
+            load_file(places, path, build_id).unwrap_or_else(Tree::new)
+        });
+        let at = tree.find(address)?;
+        tree.mangled(at)
+    }
+
+    fn build_id(&mut self, object: &Object<'_>) -> Option<Vec<u8>> {
+        let Object::File {
+            path,
+            build_id: b"",
+        } = *object
+        else {
+            return None;
+        };
+        let path = self.places.inside(Path::new(OsStr::from_bytes(path)));
+        own_build_id(&open(&path)?)
+    }
+
+    fn inlined(&mut self, object: &Object<'_>, address: u64) -> &[Vec<u8>] {
+        let Object::File { path, build_id } = *object else {
+            return &[];
+        };
+        let (key, places) = ((path.to_vec(), build_id.to_vec()), &self.places);
+        let known = self.inlines.entry(key);
+        let inlines = known.or_insert_with(|| load_inlines(places, path, build_id));
+        inlines.as_mut().map_or(&[], |inlines| inlines.at(address))
     }
 
     fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
@@ -345,6 +385,29 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
 fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
     let (owners, build_id) = open_candidates(places, path, build_id);
     lines_of(&owners, &build_id)
+}
+
+/// The inlined functions of a mapped file.
+fn load_inlines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Inlines> {
+    let (owners, build_id) = open_candidates(places, path, build_id);
+    match class(owners.last()?)? {
+        1 => inlines_among::<FileHeader32<Endianness>>(&owners, &build_id),
+        _ => inlines_among::<FileHeader64<Endianness>>(&owners, &build_id),
+    }
+}
+
+/// The inlined functions of the first of `candidates` that has debug information; the last is the
+/// mapped file.
+fn inlines_among<E: FileHeader<Endian = Endianness>>(
+    candidates: &[Owner],
+    build_id: &[u8],
+) -> Option<Inlines> {
+    let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
+    let mut parts = candidates
+        .iter()
+        .filter_map(|file| fitting::<E>(file, build_id));
+    let described = parts.find(|parts| parts.section(b".debug_info").is_some());
+    Some(Inlines::load(described.as_ref(), &mapped))
 }
 
 /// The source lines of an ELF file; `None` if it is not one.
