@@ -68,6 +68,18 @@ pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
     (stacks, periods)
 }
 
+/// The event of the first sample in the text of `perf script`.
+pub(crate) fn first_event(text: &str) -> String {
+    head(text.lines().next().expect("a sample")).event
+}
+
+/// The period of the first sample in the text of `perf script`.
+pub(crate) fn first_period(text: &str) -> u64 {
+    head(text.lines().next().expect("a sample"))
+        .period
+        .unwrap_or(1)
+}
+
 struct Head {
     comm: String,
     event: String,

@@ -1,10 +1,10 @@
 //! The programs that read the formats find in them what is in the text of `perf script`.
 
-use super::{RECORDINGS, file, is_there, run, script, utf8};
-use crate::common::decode;
+use super::{RECORDINGS, file, is_there, run, same, script, utf8};
+use crate::common::decode::{self, Stacks};
 use crate::common::skip::skip;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The stacks of one event, without their threads, from the text format.
@@ -62,23 +62,27 @@ fn pprof_reads_pprof() {
     }
 }
 
-/// The schema that comes with speedscope, found from its command.
-fn speedscope_schema() -> Option<PathBuf> {
+/// The schema in the package.
+const SCHEMA: &str = "dist/release/file-format-schema.json";
+
+/// The folder of the npm package speedscope, found from its command.
+fn speedscope_package() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let command = std::env::split_paths(&path).map(|folder| folder.join("speedscope"));
     let command = command.filter_map(|file| file.canonicalize().ok()).next()?;
-    let folders = command.ancestors();
-    let schema = folders.map(|folder| folder.join("dist/release/file-format-schema.json"));
-    schema.into_iter().find(|schema| schema.is_file())
+    let mut folders = command.ancestors();
+    let package = folders.find(|folder| folder.join(SCHEMA).is_file());
+    package.map(PathBuf::from)
 }
 
 #[test]
 fn speedscope_files_have_its_schema() {
     let name = "speedscope_files_have_its_schema";
-    let Some(schema) = speedscope_schema() else {
+    let Some(package) = speedscope_package() else {
         skip(name, "speedscope is not installed");
         return;
     };
+    let schema = package.join(SCHEMA);
     let python = "/usr/bin/python3";
     if !is_there(python, &["-c", "import jsonschema"]) {
         skip(name, "python3-jsonschema is not installed");
@@ -99,6 +103,146 @@ sys.exit('the schema takes everything')";
             .arg(&schema)
             .arg(path));
     }
+}
+
+/// A profile as speedscope imports it: its name, the unit of its weights, and its stacks.
+struct Imported {
+    name: String,
+    unit: String,
+    stacks: Vec<(String, f64)>,
+}
+
+/// What speedscope's importer makes of a file; `None` if it is not installed, which is skipped.
+fn imported(test: &str, path: &Path) -> Option<Vec<Imported>> {
+    let Some(package) = speedscope_package() else {
+        skip(test, "speedscope is not installed");
+        return None;
+    };
+    if !is_there("node", &["--version"]) {
+        skip(test, "node is not installed");
+        return None;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/speedscope.cjs");
+    let text = run(Command::new("node").arg(script).arg(package).arg(path));
+    let group: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    let stack = |pair: &serde_json::Value| (text(&pair[0]), pair[1].as_f64().expect("a weight"));
+    let profile = |profile: &serde_json::Value| Imported {
+        name: text(&profile["name"]),
+        unit: text(&profile["unit"]),
+        stacks: profile["stacks"]
+            .as_array()
+            .expect("stacks")
+            .iter()
+            .map(stack)
+            .collect(),
+    };
+    let profiles = group["profiles"].as_array().expect("profiles");
+    Some(profiles.iter().map(profile).collect())
+}
+
+#[test]
+fn speedscope_imports_its_format() {
+    let test = "speedscope_imports_its_format";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in RECORDINGS {
+        let path = file(
+            &folder,
+            "profile.speedscope.json",
+            &script("speedscope", name),
+        );
+        let Some(profiles) = imported(test, &path) else {
+            return;
+        };
+        let mut found = Stacks::new();
+        for profile in profiles {
+            let (thread, _) = profile
+                .name
+                .rsplit_once(' ')
+                .expect("a thread and its numbers");
+            for (stack, weight) in profile.stacks {
+                let line = format!("{thread};{stack}");
+                *found
+                    .entry(line.trim_end_matches(';').to_owned())
+                    .or_default() += weight as u64;
+            }
+        }
+        same(
+            name,
+            &found,
+            &decode::text(&utf8(script("perf-script", name))).0,
+        );
+    }
+}
+
+/// docs/profile-formats.md says what speedscope makes of text: not counts, and the first event only.
+#[test]
+fn speedscope_gives_samples_of_text_the_time_around_them() {
+    let test = "speedscope_gives_samples_of_text_the_time_around_them";
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = file(&folder, "perf.txt", &script("perf-script", "fp-pipe"));
+    let Some(profiles) = imported(test, &path) else {
+        return;
+    };
+    for profile in profiles {
+        assert_eq!(profile.unit, "seconds");
+        // The other event's stacks have frames of the kernel.
+        assert_eq!(profile.stacks.len(), 1, "{}", profile.name);
+        // Six samples, a millisecond apart.
+        let weight = profile.stacks[0].1;
+        assert!((weight - 0.005).abs() < 0.0001, "{weight} s");
+    }
+}
+
+#[test]
+fn inferno_draws_folded_stacks_and_collapses_text() {
+    let test = "inferno_draws_folded_stacks_and_collapses_text";
+    if !is_there("inferno-flamegraph", &["--help"]) {
+        return skip(test, "inferno is not installed");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut padded = [false, false];
+    for name in RECORDINGS {
+        let (stacks, _) = decode::text(&utf8(script("perf-script", name)));
+        let path = file(&folder, "folded.txt", &script("folded", name));
+        let drawing = run(Command::new("inferno-flamegraph").arg(&path));
+        let total: u64 = stacks.values().sum();
+        let all = format!("<title>all ({total} samples, 100%)</title>");
+        assert!(drawing.contains(&all), "{name}: {all}");
+        for frame in stacks.keys().flat_map(|stack| stack.split(';')) {
+            let shown = frame
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;");
+            assert!(
+                drawing.contains(&format!("<title>{shown} (")),
+                "{name}: {frame}"
+            );
+        }
+        // docs/profile-formats.md says what it makes of text: it adds the periods of the first event.
+        // If its name is padded to the length of a longer one, it does not see them, and counts samples.
+        let text = utf8(script("perf-script", name));
+        let heading = text.lines().next().expect("a sample");
+        if heading.contains("sys_enter") {
+            // What a tracepoint prints behind its name is taken for a frame.
+            continue;
+        }
+        let path = file(&folder, "perf.txt", text.as_bytes());
+        let collapsed = run(Command::new("inferno-collapse-perf").arg(&path));
+        let found: u64 = decode::folded(&collapsed).values().sum();
+        let event = decode::first_event(&text);
+        let is_padded = heading.contains(&format!("  {event}:"));
+        // It leaves samples without frames out.
+        let blocks = text.split("\n\n").filter(|block| block.lines().count() > 1);
+        let of_event = blocks.filter(|block| decode::first_event(block) == event);
+        let expected = match is_padded {
+            true => of_event.count() as u64,
+            false => of_event.map(decode::first_period).sum(),
+        };
+        padded[usize::from(is_padded)] = true;
+        assert_eq!(found, expected, "{name}: {event}");
+    }
+    assert_eq!(padded, [true, true]);
 }
 
 /// A session of profiler-cli, which leaves a process running.
@@ -156,6 +300,15 @@ fn the_firefox_profiler_reads_its_format() {
         let mut found = Functions::new();
         let threads = session.json(&["thread", "list", "--json"]);
         for thread in threads["threads"].as_array().expect("threads") {
+            if name == "norow" {
+                // Of the first sample it does not count what came before.
+                let cpu_ms = thread["cpuMs"].as_f64().expect("CPU time");
+                let samples = utf8(script("perf-script", name)).matches("\n\n").count();
+                assert!(
+                    (cpu_ms - 1.5 * (samples as f64 - 1.0)).abs() < 0.01,
+                    "{cpu_ms} ms"
+                );
+            }
             let handle = thread["threadHandle"].as_str().expect("a handle");
             let mut args = vec!["thread", "functions", "--thread", handle];
             args.extend(["--json", "--include-idle", "--limit", "0"]);
