@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use super::{output, suggest};
+use super::{output, stdin, suggest};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ use unwind_sim_view::profile::Format;
 /// The recording, and which of its samples to read.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InputArgs {
-    /// A trace, a case (.s), a perf.data or an ELF core.
-    #[arg(value_name = "TRACE|CASE")]
+    /// A trace, a case (.s), a perf.data or an ELF core; - for standard input.
+    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.

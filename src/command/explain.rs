@@ -2,6 +2,7 @@
 
 use super::args::{InputArgs, JudgeArgs, KernelArgs, WalkArgs};
 use super::status::Status;
+use super::stdin;
 use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -23,7 +24,7 @@ Examples:
   unwind-sim explain trace.bin --sample 12 --unwinder fp
   unwind-sim explain trace.bin --sample 12 --unwinder dwarf --frame 3")]
 pub(crate) struct Args {
-    /// A reason code such as US203, or a trace, case, perf.data or core.
+    /// A reason code such as US203, or a trace, case, perf.data or core; - for standard input.
     #[arg(
         value_name = "USnnn|TRACE|CASE",
         required_unless_present = "list",
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{}", suggest::unknown_code(&name));
     }
     let input = InputArgs {
-        path: what.to_owned(),
+        path: stdin::named(what.into())?,
         symfs: args.symfs.clone(),
         sample: Some(args.sample),
         tid: None,

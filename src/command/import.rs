@@ -4,6 +4,7 @@ use super::again::{COMPARE, Given};
 use super::args::KernelArgs;
 use super::output;
 use super::status::Status;
+use super::stdin;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim_judge::input::file_kind;
@@ -22,8 +23,8 @@ Examples:
   unwind-sim import points.json -o trace.bin --kernel vmlinuz
   unwind-sim import vmcore -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
-    /// The recording.
-    #[arg(value_name = "FILE")]
+    /// The recording; - for standard input.
+    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]

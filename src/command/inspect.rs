@@ -3,6 +3,7 @@
 use super::args::text_file;
 use super::output;
 use super::status::Status;
+use super::stdin;
 use super::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
@@ -20,8 +21,8 @@ Examples:
   unwind-sim inspect /lib/x86_64-linux-gnu/libc.so.6 --rows qsort
   unwind-sim inspect /boot/vmlinuz")]
 pub(crate) struct Args {
-    /// The file.
-    #[arg(value_name = "FILE")]
+    /// The file; - for standard input.
+    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// For an ELF file: show every row, in every table, of the function with this name.
     #[arg(long, value_name = "FUNCTION")]

@@ -41,6 +41,7 @@ mod schedule;
 mod states;
 mod status;
 mod statuses;
+mod stdin;
 #[cfg(feature = "machine")]
 mod step;
 mod suggest;

@@ -17,6 +17,7 @@ mod perf_script;
 mod record;
 mod report;
 mod status;
+mod stdin;
 mod teaching;
 mod threads;
 

@@ -237,7 +237,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{name} works only with --format perf-script");
     }
     text_file(args.kallsyms.as_deref())?;
-    let options = args.options()?;
+    let (options, unwinder) = (args.options()?, args.engine()?);
     let places = Places {
         symfs: args.symfs.clone(),
         kallsyms: args.kallsyms.clone(),
@@ -246,11 +246,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let recording = args.open()?;
     let path = args.output.as_deref();
     let report = output::to_file_or(path, output::raw_stdout(), |out| {
-        print(args, &recording, &options, places, out)
+        print(args, &recording, &options, places, unwinder.as_ref(), out)
     })?;
-    report.map_or(Ok(Status::AsExpected), |report| {
-        tell(Path::new(recording.name()), &report)
-    })
+    if let Some(report) = &report {
+        tell(Path::new(recording.name()), report);
+    }
+    Ok(Status::AsExpected)
 }
 
 /// Prints the requested header and samples; returns the report on the samples.
@@ -259,6 +260,7 @@ fn print(
     recording: &Recording,
     options: &Options,
     places: Places,
+    unwinder: Option<&Engine>,
     out: &mut dyn Write,
 ) -> Result<Option<Report>> {
     if args.header || args.header_only {
@@ -268,14 +270,12 @@ fn print(
         return Ok(None);
     }
     let format = args.format.into();
-    let unwinder = args.engine()?;
-    let unwinder = unwinder.as_ref();
     let report = script::profile(recording, options, places, format, unwinder, out)?;
     Ok(Some(report))
 }
 
 /// Reports on standard error what was left out or lost.
-fn tell(path: &Path, report: &Report) -> Result<Status> {
+fn tell(path: &Path, report: &Report) {
     anstream::eprint!("{}", report.losses);
     if report.guests != 0 {
         let samples = counted(report.guests, "sample");
@@ -287,6 +287,5 @@ fn tell(path: &Path, report: &Report) -> Result<Status> {
             "{samples} without user registers or stack copy: the recorded chain is shown"
         );
     }
-    output::tell_summary(path, &report.summary)?;
-    Ok(Status::AsExpected)
+    output::tell_summary(path, &report.summary);
 }
