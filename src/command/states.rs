@@ -170,7 +170,9 @@ impl StateArgs {
             return self.of_recording(recording, source, setting, show);
         }
         if is_recording {
-            let options = self.kernel.options(self.symfs.clone())?;
+            let mut options = self.kernel.options(self.symfs.clone())?;
+            // A chain that was recorded is shown, also where there is nothing to walk.
+            options.chains = true;
             let recording = super::args::open(first, &options)?;
             return self.of_recording(recording, source, setting, show);
         }
