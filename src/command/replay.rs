@@ -192,6 +192,9 @@ impl Args {
         if let Some(name) = &self.event {
             let events = profile::events(&source)?;
             let event = events.iter().position(|event| event == name);
+            if events.is_empty() {
+                bail!("--event {name}: the recording says nothing of events");
+            }
             let Some(event) = event else {
                 let known: Vec<&str> = events.iter().map(String::as_str).collect();
                 bail!("--event {name}: {}", suggest::not_one_of(name, &known));

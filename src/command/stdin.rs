@@ -29,6 +29,7 @@ pub(crate) fn named(word: OsString) -> Result<PathBuf> {
 }
 
 /// Whether a path is that of standard input.
+#[cfg(feature = "machine")]
 pub(crate) fn is_named_by(path: &std::path::Path) -> bool {
     path == std::path::Path::new(PATH)
 }

@@ -52,8 +52,8 @@ fn same_as_by_path(args: &[&str], file: &str) {
         "{args:?}"
     );
     assert_eq!(
-        plain(&stderr(&by_pipe), "/dev/stdin"),
-        plain(&stderr(&by_path), file),
+        plain(stderr(&by_pipe), "/dev/stdin"),
+        plain(stderr(&by_path), file),
         "{args:?}"
     );
 }

@@ -182,9 +182,7 @@ impl Samples {
             false => Vec::new(),
         };
         let build_id = match object {
-            Object::File { build_id, .. } if build_id.is_empty() => {
-                symbols.build_id(&object).unwrap_or_default()
-            }
+            Object::File { build_id: [], .. } => symbols.build_id(&object).unwrap_or_default(),
             Object::File { build_id, .. } => build_id.to_vec(),
             _ => tasks.kernel_build_id(map.object).to_vec(),
         };
