@@ -158,7 +158,9 @@ fn by_heading(text: &str) -> BTreeMap<String, Vec<u64>> {
             .filter(|word| !word.starts_with('['));
         let words: Vec<&str> = words.collect();
         let time = words.iter().position(|word| word.ends_with(':'));
-        words[..=time.expect("a time")].join(" ")
+        // Not the name: for a thread that was not named since it was made, perf shows its maker's.
+        let time = time.expect("a time");
+        words[time - 1..=time].join(" ")
     };
     blocks.map(heading).zip(chains_of_blocks(text)).collect()
 }

@@ -96,9 +96,6 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
     fn other(&mut self, event: &perf::Event<'_>) {
         self.gathering.kernel_code(event);
         let _ = self.processes.record(event, &mut self.gathering);
-        if let Record::Fork(task) = &event.record {
-            self.gathering.inherit_name(task);
-        }
     }
 
     /// Sends the last batch. Returns the finder of image files, and the skipped samples.
@@ -144,18 +141,6 @@ impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
 impl<F: FnMut(Batch) -> Batch> Gathering<F> {
     fn skip(&mut self, why: Skip, count: u64) {
         *self.skipped.entry(why).or_default() += count;
-    }
-
-    /// Gives a new thread the name of the one that made it, as the kernel does.
-    fn inherit_name(&mut self, task: &perf::Task) {
-        let (child, parent) = (ids(task.pid, task.tid), ids(task.ppid, task.ptid));
-        let (Some((pid, tid)), Some((ppid, ptid))) = (child, parent) else {
-            return;
-        };
-        let name = self.world.name(ppid, ptid).map(str::to_owned);
-        if let Some(name) = name.filter(|_| self.world.name(pid, tid).is_none()) {
-            self.world.apply(&Event::Comm { pid, tid, name }, &[]);
-        }
     }
 
     /// Follows the kernel's code. Tasks that wait in a batch keep what was there at their time.
