@@ -282,6 +282,7 @@ impl PerfData {
         let options = perf::ItemOptions {
             chains: self.chains,
             deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
+            at: None,
         };
         let mut ended = false;
         let imported = perf::items(&file, &mut finder, &options, &mut |item| {

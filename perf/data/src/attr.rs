@@ -123,6 +123,11 @@ impl EventAttr {
         Ok(attr)
     }
 
+    /// Size of the sample ID trailer of records other than samples, bytes.
+    pub fn trailer_bytes(&self) -> usize {
+        usize::from(self.layout.trailer)
+    }
+
     /// Do records other than samples carry a sample ID trailer?
     pub fn has_sample_id_all(&self) -> bool {
         self.flags & flag::SAMPLE_ID_ALL != 0

@@ -22,6 +22,7 @@ use crate::files::{ImageFinder, MappingRequest};
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::BRANCHES_MAX;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_perf_data::{
@@ -66,6 +67,8 @@ pub struct ItemOptions<'a> {
     pub chains: bool,
     /// Give samples these chains instead of those that they were recorded with.
     pub deferred: Option<&'a Deferred>,
+    /// Where to put the file offset of each sample's record before the sample is passed on.
+    pub at: Option<&'a Cell<u64>>,
 }
 
 /// Imports the items of a perf.data file. Images come from `finder`, which caches them.
@@ -86,7 +89,12 @@ pub fn items(
         number += 1;
         match &event.record {
             Record::Sample(sample) => match convert(sample, ring_depth, options.chains, joined) {
-                Ok(sample) => output.item(Item::Sample(sample)),
+                Ok(converted) => {
+                    if let Some(at) = options.at {
+                        at.set(sample.offset());
+                    }
+                    output.item(Item::Sample(converted))
+                }
                 Err(skip) => {
                     output.skip(skip, 1);
                     ControlFlow::Continue(())
