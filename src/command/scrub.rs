@@ -1,6 +1,7 @@
 //! `scrub`: a recording without the program's data, to be sent.
 
 use super::args::KernelArgs;
+use super::output;
 use super::status::Status;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -63,6 +64,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     });
     drop(progress);
     let done = done.with_context(|| args.path.display().to_string())?;
+    output::tell_problems(&args.path, &done.gaps.problems);
+    output::tell_left_out(&args.path, &done.gaps);
     for line in lines(&done) {
         anstream::eprintln!("{}: {line}", args.output.display());
     }

@@ -227,3 +227,50 @@ fn no_secret_is_left_of_a_core() {
     assert_eq!(program.secrets.by_place(&planted), [200, 200, 600]);
     program.scrubbed(&file, &[]);
 }
+
+/// Recordings of every kind: with missing files, without registers, cut, compressed, to a pipe, with
+/// deferred chains, of a kernel.
+#[test]
+fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
+    let scratch = Scratch::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["corpus/perfdata", "corpus/traces"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let is_recording = path.extension().is_some_and(|e| e == "data" || e == "bin");
+            // These two take longer than all others together, for what others have, too.
+            let is_long = path.ends_with("throws.bin") || path.ends_with("kernel-frames.data");
+            if is_recording && !is_long {
+                files.push(path);
+            }
+        }
+    }
+    files.push(root.join("corpus/kernel/6.1-unwinds.bin"));
+    let core = std::fs::read(root.join("corpus/cores/threads.core.zst")).expect("a core");
+    std::fs::write(
+        scratch.path("core"),
+        zstd::decode_all(&core[..]).expect("zstd"),
+    )
+    .expect("it");
+    files.push(scratch.path("core"));
+    assert!(files.len() > 25, "{}", files.len());
+    let out = scratch.path("out").to_string_lossy().into_owned();
+    for file in &files {
+        let file = file.to_string_lossy();
+        for options in [&[][..], &["--names"]] {
+            let output = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+                .args(["scrub", &file, "-o", &out])
+                .args(options)
+                .output()
+                .expect("the tool runs");
+            // 3: none of its samples can be used.
+            let is_done = matches!(output.status.code(), Some(0 | 3));
+            assert!(is_done, "{file} {options:?}: {output:?}");
+            std::fs::remove_file(&out).expect("the output");
+            if file.contains("perfdata") {
+                break;
+            }
+        }
+    }
+}

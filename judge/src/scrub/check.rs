@@ -64,8 +64,8 @@ fn column(before: &Input, after: &Input, sample: u64, scrubber: &mut Scrubber<'_
 }
 
 /// Compares what `doctor` says of both.
-pub(super) fn doctor(before: &Input, after: &Input, same_names: bool) -> Result<(), ScrubError> {
-    let said = |input| Ok::<_, RunError>(complaints(&examine(input)?, same_names));
+pub(super) fn doctor(before: &Input, after: &Input) -> Result<(), ScrubError> {
+    let said = |input| Ok::<_, RunError>(complaints(&examine(input)?));
     let (before, after) = (said(before)?, said(after)?);
     let pairs = before.iter().zip(&after);
     let differs = pairs.clone().find(|(a, b)| a != b);
@@ -97,8 +97,8 @@ fn examine(input: &Input) -> Result<Report, RunError> {
     doctor::examine(input, &Filter::default(), &run, &mut |_| {})
 }
 
-/// A report as lines. Names of files are in them if they stayed the same.
-fn complaints(report: &Report, same_names: bool) -> Vec<String> {
+/// A report as lines.
+fn complaints(report: &Report) -> Vec<String> {
     let subjects = report.subjects.iter();
     let mut lines: Vec<String> = subjects
         .map(|s| format!("{}: {} whole, {} broken", s.name, s.whole, s.broken))
@@ -119,7 +119,6 @@ fn complaints(report: &Report, same_names: bool) -> Vec<String> {
                 notes,
                 ..
             } = complaint;
-            let image = if same_names { image } else { "" };
             neutral(&format!(
                 "{subject} {kind:?} {image}: {stacks} stacks, lost {lost:?}, {leaves} leaves, in \
                  {functions:?}, as in sample {}: {:?} in {} {:?}; {notes:?}",

@@ -1,27 +1,22 @@
 //! Scrubs a whole recording into a new file, which gets its name when it was checked.
 
-use super::check;
 use super::error::ScrubError;
 use super::kept::Kept;
-use super::names::{self, Names};
+use super::names::Names;
 use super::perf_data::{self, LeftOut};
 use super::scrubber::Scrubber;
+use super::{check, trace};
 use crate::input::{FileKind, Input, InputError, file_kind};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use unwind_sim_recordings::convert::{self, OpenOptions};
+use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::files::FinderOptions;
-use unwind_sim_recordings::model::{Event, ImageIndex, Item};
+use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::output_file::OutputFile;
-use unwind_sim_recordings::trace::{Trace, TraceWriter, WriteError};
-use unwind_sim_recordings::view::View;
-use unwind_sim_recordings::world::World;
+use unwind_sim_recordings::trace::Trace;
 use unwind_sim_tables::ground::Shelf;
-use unwind_sim_unwind::image::{Image, ImageParts};
 
 /// What to do besides scrubbing memory and registers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +59,8 @@ pub struct Done {
     pub words: usize,
     /// The number of names that were replaced.
     pub names: usize,
+    /// What the recording lacks.
+    pub gaps: Gaps,
 }
 
 /// Scrubs the recording at `path` into `output`. Calls `tell` with the number of samples so far, in
@@ -99,11 +96,20 @@ pub fn scrub(
     };
     // Whether it can be written is known before the work is done.
     let mut out = OutputFile::create(output).map_err(of_output)?;
+    let temporary = || tempfile::NamedTempFile::new().map_err(ScrubError::Temporary);
+    // A core and a capture are scrubbed as the trace that `import` makes of them.
+    let mut basis = None;
+    let mut gaps = None;
+    if matches!(from, FileKind::Core | FileKind::Capture) {
+        let mut file = temporary()?;
+        let imported = trace::import(path, from, &open, file.as_file_mut())?;
+        gaps = Some(Gaps::from(imported));
+        basis = Some(file);
+    }
+    let path = basis.as_ref().map_or(path, |file| file.path());
     let shelf = Shelf::default();
     let before = Input::open(path, &open)?;
     let mut scrubber = Scrubber::new(&shelf, before.files())?;
-    let mut names = Names::default();
-    let temporary = || tempfile::NamedTempFile::new().map_err(ScrubError::Temporary);
     let mut scrubbed = temporary()?;
     let (written, digests, left_out, words) = match from {
         FileKind::PerfData => {
@@ -112,30 +118,27 @@ pub fn scrub(
             let words = left_out.words;
             (Written::PerfData, digests, left_out, words)
         }
-        kind => {
-            let trace = match kind {
-                FileKind::Trace => Trace::open(path)?,
-                kind => convert::to_trace(path, kind, &open)?.0,
-            };
-            let names = options.names.then_some(&mut names);
+        _ => {
+            let trace = Trace::open(path)?;
             let out = scrubbed.as_file_mut();
-            let (digests, words) = of_trace(&trace, &mut scrubber, names, tell, out)?;
+            let (digests, words) = trace::scrub(&trace, &mut scrubber, tell, out)?;
             (Written::Trace, digests, LeftOut::default(), words)
         }
     };
     let kept = scrubber.kept().clone();
     let after = Input::open(scrubbed.path(), &open)?;
     check::samples(&before, &after, &digests, &mut scrubber, tell)?;
-    check::doctor(
-        &before,
-        &after,
-        written == Written::PerfData || !options.names,
-    )?;
+    check::doctor(&before, &after)?;
     drop(after);
-    // Files are found by their names, so those of a perf.data are replaced when it was checked.
-    if options.names && written == Written::PerfData {
+    // Files are found by their names, which are replaced when all was checked.
+    let mut names = Names::default();
+    if options.names {
         let mut renamed = temporary()?;
-        perf_data::copy(scrubbed.path(), Some(&mut names), renamed.as_file_mut())?;
+        let out = renamed.as_file_mut();
+        match written {
+            Written::PerfData => drop(perf_data::copy(scrubbed.path(), Some(&mut names), out)?),
+            Written::Trace => trace::rename(&Trace::open(scrubbed.path())?, &mut names, out)?,
+        }
         scrubbed = renamed;
     }
     let mut reader = scrubbed.reopen().map_err(ScrubError::Temporary)?;
@@ -149,6 +152,7 @@ pub fn scrub(
         left_out,
         words,
         names: names.count(),
+        gaps: gaps.unwrap_or_else(|| before.gaps()),
     })
 }
 
@@ -169,146 +173,4 @@ fn perf(
     };
     let digests = perf_data::samples(plain.path(), files, scrubber, tell, out)?;
     Ok((digests, left_out))
-}
-
-/// Scrubs a trace into `out`. Returns the digests of its samples, and the number of words left out.
-fn of_trace(
-    trace: &Trace,
-    scrubber: &mut Scrubber<'_>,
-    mut names: Option<&mut Names>,
-    tell: &mut dyn FnMut(u64),
-    out: &mut File,
-) -> Result<(Vec<u64>, usize), ScrubError> {
-    let mut meta = trace.meta().clone();
-    let words = names::meta(&mut meta);
-    if let Some(names) = names.as_deref_mut() {
-        // Any other word may be the name of a file.
-        meta.command.truncate(2);
-        for program in &mut meta.program {
-            *program = names.file(program);
-        }
-    }
-    let mut writer = TraceWriter::new(io::BufWriter::with_capacity(1 << 20, out), &meta)?;
-    let mut world = World::new();
-    let mut images = Images::default();
-    let mut digests = Vec::new();
-    for chunk in trace.chunks() {
-        let mut reader = chunk.read()?;
-        while let Some(item) = reader.next() {
-            match item? {
-                Item::Event(event) => {
-                    world.apply(&event, trace.images());
-                    let event = match names.as_deref_mut() {
-                        Some(names) => renamed(event, names),
-                        None => event,
-                    };
-                    let event = images.numbered(event, trace, names.is_some(), &mut writer)?;
-                    writer.event(&event)?;
-                }
-                Item::Sample(sample) => {
-                    let number = digests.len() as u64;
-                    tell(number + 1);
-                    let view = View {
-                        number,
-                        sample: &sample,
-                        space: world.space(sample.pid),
-                        pristine: None,
-                        stitched: &[],
-                        world: Some(&world),
-                    };
-                    let (scrubbed, digest) = scrubber.sample(&view)?;
-                    digests.push(digest);
-                    writer.sample(&scrubbed)?;
-                }
-            }
-        }
-    }
-    let mut out = writer.finish()?;
-    io::Write::flush(&mut out).map_err(ScrubError::Temporary)?;
-    Ok((digests, words))
-}
-
-fn renamed(event: Event, names: &mut Names) -> Event {
-    match event {
-        Event::Map {
-            pid,
-            range,
-            bias,
-            image,
-            name,
-        } => Event::Map {
-            name: names.file(&name),
-            pid,
-            range,
-            bias,
-            image,
-        },
-        Event::Comm { pid, tid, name } => Event::Comm {
-            name: names.thread(&name),
-            pid,
-            tid,
-        },
-        other => other,
-    }
-}
-
-/// The numbers of a trace's images in its copy.
-#[derive(Default)]
-struct Images(HashMap<ImageIndex, ImageIndex>);
-
-impl Images {
-    /// The event with the image's new number. An image is added before it is first used, with the
-    /// mapping's name if names are replaced.
-    fn numbered<W: io::Write>(
-        &mut self,
-        event: Event,
-        trace: &Trace,
-        rename: bool,
-        writer: &mut TraceWriter<W>,
-    ) -> Result<Event, WriteError> {
-        let Event::Map {
-            pid,
-            range,
-            bias,
-            image: Some(index),
-            name,
-        } = event
-        else {
-            return Ok(event);
-        };
-        let image = match (self.0.get(&index), trace.images().get(index.0 as usize)) {
-            (Some(&known), _) => Some(known),
-            (None, None) => None,
-            (None, Some(image)) => {
-                let named;
-                let image: &Image = match rename {
-                    true => {
-                        named = with_name(image, &name);
-                        &named
-                    }
-                    false => image,
-                };
-                let new = writer.add_image(image)?;
-                self.0.insert(index, new);
-                Some(new)
-            }
-        };
-        Ok(Event::Map {
-            pid,
-            range,
-            bias,
-            image,
-            name,
-        })
-    }
-}
-
-fn with_name(image: &Arc<Image>, name: &str) -> Image {
-    Image::new(ImageParts {
-        name: name.to_owned(),
-        build_id: image.build_id().to_vec(),
-        text: image.text().to_vec(),
-        sections: image.sections().to_vec(),
-        symbols: image.symbols().to_vec(),
-    })
 }

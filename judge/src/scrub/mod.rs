@@ -15,6 +15,7 @@ mod kept;
 mod names;
 pub mod perf_data;
 mod scrubber;
+mod trace;
 mod walkers;
 mod watched;
 
