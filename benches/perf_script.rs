@@ -70,7 +70,7 @@ fn measure(
     let mut theirs = Command::new(perf());
     theirs.args(["script", "--no-inline", "-i"]).arg(recording);
     let mut ours = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    ours.args(["perf", "script"]).arg(recording);
+    ours.args(["perf", "script", "--no-inline"]).arg(recording);
     if let Some(home) = home {
         theirs.env("HOME", home);
         ours.env("HOME", home);

@@ -39,6 +39,8 @@ mod random_programs;
 #[cfg(all(feature = "report", unix))]
 mod report;
 mod scenarios;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod scrub;
 #[cfg(target_arch = "x86_64")]
 mod slot_stores;
 #[cfg(all(unix, feature = "terminal"))]

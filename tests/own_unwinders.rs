@@ -125,11 +125,21 @@ fn check_dir_reports_every_wrong_chain() {
     assert_eq!(report.files, traces);
     assert!(report.unread.is_empty(), "{report}");
     assert!(!report.is_ok() && !report.wrong.is_empty());
-    let text = report.to_string();
-    for wrong in &report.wrong {
-        assert!(text.contains(&format!("sample {}", wrong.sample)), "{text}");
-        assert!(wrong.verdict.is_wrong());
+    assert!(report.wrong.iter().all(|wrong| wrong.verdict.is_wrong()));
+    // By cause, each with its first chain, on one screen.
+    let (text, causes) = (report.to_string(), report.causes());
+    let chains: usize = causes.iter().map(|cause| cause.chains).sum();
+    assert_eq!(chains, report.wrong.len());
+    assert!(causes.is_sorted_by_key(|cause| std::cmp::Reverse(cause.chains)));
+    for cause in &causes {
+        let first = format!(
+            "{} sample {}",
+            cause.first.file.display(),
+            cause.first.sample
+        );
+        assert!(text.contains(&first), "{text}");
     }
+    assert!(text.lines().count() <= 24, "{text}");
     let judged = report.judged;
     assert!(report.except(|_| true).is_ok() && judged > 0);
 }
@@ -296,4 +306,143 @@ while read line; do echo "{\"type\":\"frame\",\"pc\":$#}"; echo '{"type":"end"}'
     let chains = chains(&trace("seed-004.bin"), &own, true);
     assert_eq!(own.fault(), None);
     assert_eq!(pcs(&chains[0]), [2]);
+}
+
+/// A kernel's stacks are nothing that a reader of `.eh_frame` gets wrong: there is no such table.
+#[test]
+fn what_an_unwinder_is_not_for_is_not_counted() {
+    use unwind_sim_unwind::dwarf::Dwarf;
+    use unwind_sim_unwind::orc::Orc;
+
+    let file = root("corpus/kernel/6.1-entry_SYSCALL_64.bin");
+    let report = check_dir(&file, &Dwarf::new()).expect("a trace");
+    assert!(report.not_for > 0 && report.wrong.is_empty(), "{report}");
+    assert_eq!(report.not_for, report.samples);
+    // Nothing was judged, which is no success.
+    assert!(!report.is_ok());
+    let text = report.to_string();
+    assert!(text.contains("1000 stacks, which it is not for"), "{text}");
+    // One that reads the kernel's table is for them.
+    let orc = Orc::new(None, unwind_sim_unwind::derived::Tables::default());
+    let report = check_dir(&file, &orc).expect("a trace");
+    assert!(
+        report.not_for < report.samples && report.judged > 0,
+        "{report}"
+    );
+}
+
+#[test]
+fn check_dir_takes_a_perf_data_and_a_core() {
+    use unwind_sim_unwind::dwarf::Dwarf;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = root("corpus/perfdata/dwarf.data");
+    std::fs::copy(data, folder.path().join("a.data")).expect("a copy");
+    let core = std::fs::read(root("corpus/cores/threads.core.zst")).expect("a core");
+    let core = zstd::decode_all(&core[..]).expect("zstd");
+    std::fs::write(folder.path().join("core"), core).expect("a core");
+    std::fs::write(folder.path().join("notes.txt"), "no recording").expect("a text");
+    let report = check_dir(folder.path(), &Dwarf::new()).expect("two recordings");
+    assert_eq!(report.files, 2, "{report}");
+    assert!(report.unread.is_empty(), "{report}");
+    assert!(
+        report.by_proof > 12 && report.by_proof == report.samples,
+        "{report}"
+    );
+    let text = report.to_string();
+    assert!(
+        text.contains("judged by the frames that the code proves"),
+        "{text}"
+    );
+}
+
+/// What `unwinders` says with this folder in front of `PATH`.
+fn listed(folder: &Path, options: &[&str]) -> String {
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
+        .args(options)
+        .env("PATH", path)
+        .output()
+        .expect("the tool runs");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8(text).expect("text")
+}
+
+#[test]
+fn an_adapter_is_ready_or_is_said_how_to_build() {
+    // The folder of the tool comes first.
+    let tool = Path::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    let beside = tool
+        .parent()
+        .expect("a folder")
+        .join("unwind-sim-unwinder-libdw");
+    if beside.exists() {
+        return skip(
+            "an_adapter_is_ready_or_is_said_how_to_build",
+            "another adapter is beside the tool",
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let build = "examples/own-unwinders/peers/build.sh FOLDER libdw";
+    let text = listed(folder.path(), &["unwinders"]);
+    let line = format!("not ready: {build}; needs libdw-dev libjson-c-dev\n");
+    assert!(text.contains(&line), "{text}");
+    let json = listed(folder.path(), &["unwinders", "--json"]);
+    assert!(json.contains("\"name\":\"cmd:libdw\""), "{json}");
+    assert!(json.contains("\"ready\":false"), "{json}");
+    let trace = "corpus/traces/seed-004.bin";
+    let refused = listed(folder.path(), &["replay", trace, "-u", "cmd:libdw"]);
+    let said = format!("the adapter for libdw is not there: build it with `{build}`");
+    assert!(refused.contains(&said), "{refused}");
+    // Neither is a program of that name taken for an unwinder.
+    let own = folder.path().join("libdw");
+    std::fs::write(&own, "#!/bin/sh\n").expect("a program");
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    assert!(listed(folder.path(), &["replay", trace, "-u", "cmd:libdw"]).contains(&said));
+
+    let there = folder.path().join("unwind-sim-unwinder-libdw");
+    std::fs::rename(&own, &there).expect("the adapter");
+    let text = listed(folder.path(), &["unwinders"]);
+    assert!(
+        text.contains(&format!("ready: {}\n", there.display())),
+        "{text}"
+    );
+}
+
+/// A `read` gives code of the image, too, and says how much of what was asked for is there.
+#[test]
+fn a_process_reads_code_and_parts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let path = folder.path().join("own.sh");
+    let script = format!(
+        "read unwind\n\
+         rip=$(expr \"$unwind\" : '.*\"rip\":\"\\(0x[0-9a-f]*\\)\"')\n\
+         end=$(expr \"$unwind\" : '.*\"stack\":\\[\"0x[0-9a-f]*\",\"\\(0x[0-9a-f]*\\)\"')\n\
+         echo \"{{\\\"type\\\":\\\"read\\\",\\\"address\\\":\\\"$rip\\\",\\\"length\\\":2}}\"\n\
+         read code; echo \"$code\" >> {log}\n\
+         part=$(printf '%x' $((end - 5)))\n\
+         echo \"{{\\\"type\\\":\\\"read\\\",\\\"address\\\":\\\"0x$part\\\",\\\"length\\\":8}}\"\n\
+         read part; echo \"$part\" >> {log}\n\
+         echo '{{\"type\":\"end\"}}'\n\
+         while read line; do echo '{{\"type\":\"end\"}}'; done\n",
+        log = quoted_path(&log),
+    );
+    std::fs::write(&path, script).expect("a script");
+    let own = CommandUnwinder::start(&format!("sh {}", quoted_path(&path))).expect("it starts");
+    chains(&trace("throws.bin"), &own, true);
+    assert_eq!(own.fault(), None);
+    let log = std::fs::read_to_string(&log).expect("what it read");
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let digits = |line: usize, field: &str| lines[line][field].as_str().map(str::len);
+    assert_eq!(digits(0, "bytes"), Some(4), "{log}");
+    assert_eq!(digits(1, "partial"), Some(10), "{log}");
+    assert_eq!(lines[1]["length"], 5, "{log}");
+    assert!(
+        lines[1]["bytes"].is_null() && lines[1]["error"].is_string(),
+        "{log}"
+    );
 }

@@ -99,7 +99,8 @@ fn run(unwinder: &str) -> Run {
 fn source(path: &Path) -> Source {
     Source {
         path: path.into(),
-        symfs: None,
+        event: None,
+        open: OpenOptions::default(),
         filter: Filter::default(),
     }
 }

@@ -296,3 +296,36 @@ fn nearly_all_rows_of_real_programs_are_proven() {
     assert!(all > 1000, "{all}");
     assert!(proven * 100 >= all * 98, "{proven} of {all}");
 }
+
+/// A compressed table gives what the plain one does, in `check` and in `dump`.
+#[test]
+fn compressed_tables_are_read() {
+    let scratch = Scratch::new();
+    let source = "int f(int x) { return x + 1; }\nint main(void) { return f(2); }\n";
+    let options = [
+        "-g",
+        "-O1",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+    ];
+    let plain = scratch.cc("two.c", source, &options).expect("cc builds");
+    let printed = |file: &Path| {
+        let checked = check(&["--json"], file);
+        let mut dump = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+        let dumped = dump.args(["tables", "dump"]).arg(file).output();
+        let dumped = dumped.expect("the tool runs");
+        assert_eq!(String::from_utf8_lossy(&dumped.stderr), "");
+        let counts = lines(&checked).last().expect("a summary")["rows"].clone();
+        (counts, String::from_utf8_lossy(&dumped.stdout).into_owned())
+    };
+    let expected = printed(&plain);
+    assert!(expected.1.contains(".debug_frame"), "{}", expected.1);
+    for how in ["zlib", "zstd"] {
+        let packed = plain.with_extension(how);
+        let option = format!("--compress-debug-sections={how}");
+        let mut objcopy = Command::new("objcopy");
+        let made = objcopy.arg(option).args([&plain, &packed]).status();
+        assert!(made.expect("binutils").success());
+        assert_eq!(printed(&packed), expected, "{how}");
+    }
+}

@@ -2,17 +2,22 @@
 //!
 //! See [`Unwinder`] and `docs/own-unwinders.md`.
 
-use crate::engine::Setting;
-use crate::engine::examine;
+use crate::engine::{Outcome, Setting, examine};
+use crate::ground::{Proofs, with_truth};
 use crate::input::{FileKind, Input, file_kind};
 use crate::run::{Column, RunError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::import;
+use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
+use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
@@ -31,7 +36,9 @@ pub enum CheckError {
         source: std::io::Error,
     },
     /// The folder has nothing to check.
-    #[error("{path} holds neither a case (.s) nor a trace (.bin)")]
+    #[error(
+        "{path} holds neither a case (.s) nor a recording: a trace, a perf.data or an ELF core"
+    )]
     Nothing {
         /// The folder.
         path: PathBuf,
@@ -82,6 +89,43 @@ impl fmt::Display for Wrong {
     }
 }
 
+/// Wrong chains that have their verdict and their cause in common.
+#[derive(Clone, Debug)]
+pub struct Cause<'r> {
+    /// The number of chains.
+    pub chains: usize,
+    /// The recordings that they are in.
+    pub files: BTreeSet<&'r Path>,
+    /// The first of them.
+    pub first: &'r Wrong,
+}
+
+impl fmt::Display for Cause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.first;
+        write!(f, "  {:>8} {:<10}", self.chains, first.verdict.as_str())?;
+        match first.cause {
+            Some(code) => write!(f, " {code} {}", code.description())?,
+            None => f.write_str(" no cause is known")?,
+        }
+        write!(f, ", in {}", counted(self.files.len(), "file"))?;
+        write!(
+            f,
+            "\n           first: {} sample {}",
+            first.file.display(),
+            first.sample
+        )?;
+        if let Some(place) = &first.place {
+            write!(f, ", in {place}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What fits on a screen of 24 lines: causes, of two lines each, and unread files.
+const CAUSES_SHOWN: usize = 8;
+const UNREAD_SHOWN: usize = 3;
+
 /// A recording that could not be read to its end.
 #[derive(Debug)]
 pub struct Unread {
@@ -102,6 +146,12 @@ pub struct Report {
     pub samples: u64,
     /// The number of samples with a known truth that could be started.
     pub judged: u64,
+    /// The number of stacks that are not judged, because the unwinder is not for them: there is no
+    /// table that it reads (US102), or it finds no caller in a kernel's stack and gives no reason.
+    pub not_for: u64,
+    /// The number of samples without a recorded truth, which are judged by the frames that the code
+    /// proves.
+    pub by_proof: u64,
     /// The wrong chains, in the order of files and samples.
     pub wrong: Vec<Wrong>,
     /// Recordings that could not be read.
@@ -123,6 +173,25 @@ impl Report {
         assert!(self.is_ok(), "{self}");
     }
 
+    /// The wrong chains by verdict and cause, those with the most first.
+    pub fn causes(&self) -> Vec<Cause<'_>> {
+        let mut groups: BTreeMap<(char, Option<Code>), Cause<'_>> = BTreeMap::new();
+        for wrong in &self.wrong {
+            let key = (wrong.verdict.letter(), wrong.cause);
+            let group = groups.entry(key).or_insert(Cause {
+                chains: 0,
+                files: BTreeSet::new(),
+                first: wrong,
+            });
+            group.chains += 1;
+            group.files.insert(&wrong.file);
+        }
+        let mut causes: Vec<Cause<'_>> = groups.into_values().collect();
+        // Stable: causes of the same number are in the order of their verdicts and codes.
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.chains));
+        causes
+    }
+
     /// The report without the wrong chains that are `expected`, for what an unwinder cannot know.
     #[must_use]
     pub fn except(mut self, expected: impl Fn(&Wrong) -> bool) -> Report {
@@ -132,6 +201,7 @@ impl Report {
 }
 
 impl fmt::Display for Report {
+    /// At most a screen: the counts, and the wrong chains by cause, those with the most first.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (wrong, judged) = (self.wrong.len(), self.judged);
         writeln!(
@@ -141,11 +211,39 @@ impl fmt::Display for Report {
             counted(self.files, "file"),
             counted(self.samples, "sample")
         )?;
-        for wrong in &self.wrong {
-            writeln!(f, "  {wrong}")?;
+        if self.not_for > 0 {
+            let stacks = counted(self.not_for, "stack");
+            writeln!(f, "  not judged: {stacks}, which it is not for")?;
         }
-        for unread in &self.unread {
+        if self.by_proof > 0 {
+            let samples = counted(self.by_proof, "sample");
+            writeln!(
+                f,
+                "  {samples} without truth, judged by the frames that the code proves"
+            )?;
+        }
+        let causes = self.causes();
+        for cause in causes.iter().take(CAUSES_SHOWN) {
+            writeln!(f, "{cause}")?;
+        }
+        if let Some(more) = causes.get(CAUSES_SHOWN..).filter(|more| !more.is_empty()) {
+            let chains: usize = more.iter().map(|cause| cause.chains).sum();
+            writeln!(
+                f,
+                "  and {} by {}",
+                counted(chains, "chain"),
+                counted(more.len(), "other cause")
+            )?;
+        }
+        for unread in self.unread.iter().take(UNREAD_SHOWN) {
             writeln!(f, "  {}: {}", unread.file.display(), unread.error)?;
+        }
+        if let Some(more) = self.unread.len().checked_sub(UNREAD_SHOWN + 1) {
+            writeln!(
+                f,
+                "  and {} that could not be read",
+                counted(more + 1, "more file")
+            )?;
         }
         if judged == 0 {
             writeln!(f, "  nothing could be judged")?;
@@ -161,11 +259,15 @@ pub fn corpus() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus"))
 }
 
-/// Runs `unwinder` on every case (`.s`, which is assembled and run) and every trace (`.bin`) at or
-/// below `path`, and judges its chains by the recorded truth. Samples start from the registers they
-/// were taken with, and all recorded memory is visible. These are skipped: `.bin` files that are
-/// not traces, assembly without a case's header (`#!`), and cases that are malformed on purpose,
-/// whose message is in a `.txt` of the same name.
+/// Runs `unwinder` on every case (`.s`, which is assembled and run), trace, perf.data and ELF core at
+/// or below `path`, and judges its chains by the recorded truth, or, in a recording without truth, by
+/// the frames that the code proves. Samples start from the registers they were taken with, and all
+/// recorded memory is visible. These are skipped: files of other kinds, dumps of a kernel's memory,
+/// assembly without a case's header (`#!`), and cases that are malformed on purpose, whose message is
+/// in a `.txt` of the same name.
+///
+/// A stack is not judged if there is no table that the unwinder reads (US102), in a kernel or for the
+/// innermost frame. Neither is a kernel's stack in which it finds no caller and gives no reason.
 ///
 /// In a test of your own:
 ///
@@ -203,8 +305,10 @@ pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Repo
         unwinder: unwinder.name().to_owned(),
         ..Report::default()
     };
+    let shelf = Shelf::default();
+    let mut proofs = Proofs::new(&shelf, FinderOptions::system());
     for file in files {
-        match check_file(&file, unwinder, &mut report) {
+        match check_file(&file, unwinder, &mut proofs, &mut report) {
             Ok(()) => report.files += 1,
             Err(error) => report.unread.push(Unread { file, error }),
         }
@@ -212,8 +316,7 @@ pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Repo
     Ok(report)
 }
 
-/// The cases and traces at or below `path`, sorted. A `.bin` that is not a trace and assembly
-/// without a case's header are skipped.
+/// The cases and recordings at or below `path`, sorted.
 fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     if path.is_file() {
         return Ok(vec![path.into()]);
@@ -230,17 +333,30 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
             let path = entry.path();
             // Links are not followed, since they may form a cycle.
             let is_folder = entry.file_type().map_err(io)?.is_dir();
-            let extension = path.extension().and_then(|e| e.to_str());
-            match extension {
-                _ if is_folder => folders.push(path),
-                Some("s") if is_case(&path) => found.push(path),
-                Some("bin") if matches!(file_kind(&path), Ok(FileKind::Trace)) => found.push(path),
-                _ => {}
+            if is_folder {
+                folders.push(path);
+            } else if entry.file_type().map_err(io)?.is_file() && is_recording(&path) {
+                found.push(path);
             }
         }
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether this is a case, or a recording of a program.
+fn is_recording(path: &Path) -> bool {
+    if path.extension().is_some_and(|extension| extension == "s") {
+        return is_case(path);
+    }
+    match file_kind(path) {
+        Ok(FileKind::Trace | FileKind::PerfData) => true,
+        // A dump of a kernel's memory needs the kernel's image.
+        Ok(FileKind::Core) => {
+            map_file(path).is_ok_and(|bytes| !import::is_vmcore((*bytes).as_ref()))
+        }
+        _ => false,
+    }
 }
 
 /// Whether this assembly file is a case. One that is malformed on purpose has its expected message
@@ -255,7 +371,12 @@ fn is_case(path: &Path) -> bool {
     has_header && !path.with_extension("txt").is_file()
 }
 
-fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Result<(), RunError> {
+fn check_file(
+    file: &Path,
+    unwinder: &dyn Unwinder,
+    proofs: &mut Proofs<'_>,
+    report: &mut Report,
+) -> Result<(), RunError> {
     let input = Input::open(file, &OpenOptions::default())?;
     if let Some(cut) = input.gaps().problems.first() {
         let first = format!("{cut}");
@@ -270,10 +391,32 @@ fn check_file(file: &Path, unwinder: &dyn Unwinder, report: &mut Report) -> Resu
         variant: None,
         version: None,
     };
+    let has_truth = input.has_truth();
     input.for_each(&Filter::default(), &mut |view| {
-        judge(file, view, column, unwinder, &mut cache, report);
+        // Of a kernel's stack, nothing is proven.
+        if has_truth || view.sample.kernel.is_some() {
+            judge(file, view, column, unwinder, &mut cache, report);
+            return Ok(());
+        }
+        report.by_proof += 1;
+        let proven = proofs.prove(view, &Setting::default());
+        let sample = &with_truth(view.sample, proven.truth);
+        let view = View { sample, ..*view };
+        judge(file, &view, column, unwinder, &mut cache, report);
         Ok(())
     })
+}
+
+/// Whether a chain says that the unwinder is not for this stack: there is no table that it reads, or
+/// it finds no caller in a kernel's stack and says nothing about it.
+fn is_not_for(view: &View<'_>, outcome: &Outcome) -> bool {
+    let end = &outcome.chain.end;
+    let is_alone = outcome.chain.frames.len() <= 1;
+    let is_kernel = view.sample.kernel.is_some();
+    match end.reason.code() {
+        Code::NoTable => is_kernel || is_alone,
+        _ => is_kernel && is_alone && !end.marks_roots,
+    }
 }
 
 fn judge(
@@ -287,6 +430,10 @@ fn judge(
     let start = column.variant_for(view);
     let outcome = examine(view, unwinder, start, &Setting::default(), cache);
     report.samples += 1;
+    if is_not_for(view, &outcome) {
+        report.not_for += 1;
+        return;
+    }
     if !outcome.verdict.is_judged() {
         return;
     }
@@ -337,6 +484,7 @@ mod tests {
                     let trace = unwind_sim_recordings::trace::Trace::open(&file);
                     trace.unwrap_or_else(|error| panic!("{error}"));
                 }
+                FileKind::PerfData | FileKind::Core => {}
                 kind => panic!("{}: {kind:?}", file.display()),
             }
         }

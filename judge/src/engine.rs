@@ -260,6 +260,28 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// [`Engine::examine`], where everything is read through `memory`.
+    pub(crate) fn examine_over(
+        &self,
+        view: &View<'_>,
+        memory: &dyn Memory,
+        variant: Variant,
+        setting: &Setting,
+        cache: &mut Cache,
+    ) -> Outcome {
+        let frame_pointers = setting.frame_pointer_kernel;
+        match self.start(view.sample, variant, frame_pointers, &memory) {
+            Err(reason) => unsupported(reason),
+            Ok(start) => {
+                let stack = stack_of(view, &start, memory, setting);
+                let chain = self.walk(&stack, cache);
+                judged_over(view, memory, &stack, variant, (chain, self.finder()), cache)
+            }
+        }
+    }
+}
+
 /// Like [`Engine::examine`], for any unwinder.
 pub fn examine(
     view: &View<'_>,
@@ -315,6 +337,19 @@ fn judged(
     finder: Option<&dyn Finder>,
     cache: &mut Cache,
 ) -> Outcome {
+    let all = sound(view).memory();
+    judged_over(view, &all, stack, variant, (chain, finder), cache)
+}
+
+/// [`judged`], where `all` is all memory of the sound sample.
+fn judged_over(
+    view: &View<'_>,
+    all: &dyn Memory,
+    stack: &Stack<'_>,
+    variant: Variant,
+    (chain, finder): (Chain, Option<&dyn Finder>),
+    cache: &mut Cache,
+) -> Outcome {
     let truth = &view.sample.truth;
     let from = from(view, variant);
     let (of_frames, ground) = judge(&chain, truth, from);
@@ -327,8 +362,7 @@ fn judged(
         from,
         left_wrong,
     };
-    let all = sound(view).memory();
-    judged.diagnosed(view, stack, &all, variant, finder, cache)
+    judged.diagnosed(view, stack, all, variant, finder, cache)
 }
 
 /// The sample before a case corrupted it on purpose, with all of its memory: what a short copy

@@ -31,6 +31,7 @@ pub mod kernel;
 pub mod own;
 mod root;
 pub mod run;
+pub mod scrub;
 pub mod shell;
 pub mod spec;
 pub mod stacks;

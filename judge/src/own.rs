@@ -5,13 +5,16 @@
 //! `end` line. It runs as long as the run. A protocol error ends its chain with a reason, but never
 //! the run.
 
+mod adapter;
 mod image_file;
+mod reading;
+
+pub use adapter::Adapter;
 
 use crate::hex::{hex, hex_bytes};
 use image_file::ImageFiles;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard};
@@ -38,14 +41,26 @@ const REQUESTS_MAX: u32 = 1 << 20;
 
 /// Why an own unwinder cannot be started.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot start the unwinder `{command}`: {source}; is the path right, and executable?{}",
-    if command.contains(' ') { " A path with spaces is quoted: \"cmd:'my folder/own.py'\"" } else { "" }
-)]
-pub struct StartError {
-    command: String,
-    source: std::io::Error,
+pub enum StartError {
+    /// The process cannot be started.
+    #[error(
+        "cannot start the unwinder `{command}`: {source}; is the path right, and executable?{}",
+        if command.contains(' ') { " A path with spaces is quoted: \"cmd:'my folder/own.py'\"" } else { "" }
+    )]
+    Process {
+        /// The command.
+        command: String,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The adapter for an existing unwinder is not there.
+    #[error("the adapter for {name} is not there: build it with `{build}`, {NEEDED}", name = .0.name, build = .0.build())]
+    NotBuilt(&'static Adapter),
 }
+
+/// What the command that builds an adapter means.
+const NEEDED: &str = "in a checkout of unwind-sim, where FOLDER is the folder of this program or one \
+                      in PATH";
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -63,6 +78,11 @@ enum Request<'a> {
         bytes: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// The number of bytes that came before the error, and these bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        length: Option<usize>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<String>,
     },
     Image {
         index: usize,
@@ -151,7 +171,7 @@ impl CommandUnwinder {
     /// # Errors
     /// If the program cannot be started, or a quote does not end.
     pub fn start(command: &str) -> Result<Self, StartError> {
-        let error = |source| StartError {
+        let error = |source| StartError::Process {
             command: command.to_owned(),
             source,
         };
@@ -161,7 +181,12 @@ impl CommandUnwinder {
         let program = words
             .next()
             .ok_or_else(|| error(std::io::ErrorKind::NotFound.into()))?;
-        let mut child = Command::new(adapter(&program).unwrap_or_else(|| program.into()))
+        let adapter = match Adapter::of(&program) {
+            // A program of that name, such as gdb itself, does not speak our protocol.
+            Some(known) => Some(known.path().ok_or(StartError::NotBuilt(known))?),
+            None => adapter::path(&program),
+        };
+        let mut child = Command::new(adapter.unwrap_or_else(|| program.into()))
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -202,20 +227,6 @@ impl CommandUnwinder {
             Err(poisoned) => poisoned.into_inner(),
         }
     }
-}
-
-/// The adapter for an existing unwinder that a bare name such as `gdb` stands for: the program
-/// `unwind-sim-unwinder-gdb`, in the folder of this executable or in `PATH`.
-fn adapter(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return None;
-    }
-    let file = format!("unwind-sim-unwinder-{name}");
-    let ours = std::env::current_exe().ok();
-    let beside = ours.and_then(|path| Some(path.parent()?.to_path_buf()));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = beside.into_iter().chain(std::env::split_paths(&path));
-    folders.find_map(|folder| Some(folder.join(&file)).filter(|path| path.is_file()))
 }
 
 /// Starts a thread that writes lines to the process and ends with it.
@@ -293,12 +304,15 @@ impl Process {
                     address: Hex(at),
                     length,
                 } => {
-                    let mut bytes = vec![0; length.min(READ_MAX)];
-                    let read = stack.memory.read(at, &mut bytes);
+                    let (bytes, error) = reading::read(stack, at, length.min(READ_MAX));
+                    let is_whole = error.is_none();
+                    let is_partial = !is_whole && !bytes.is_empty();
                     self.send(&Request::Memory {
                         address: hex(at),
-                        bytes: read.is_ok().then(|| hex_bytes(&bytes)),
-                        error: read.err().map(|e| e.to_string()),
+                        bytes: is_whole.then(|| hex_bytes(&bytes)),
+                        error: error.map(|e| e.to_string()),
+                        length: is_partial.then_some(bytes.len()),
+                        partial: is_partial.then(|| hex_bytes(&bytes)),
                     })?;
                 }
                 Answer::Image { index } => {

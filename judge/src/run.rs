@@ -112,6 +112,18 @@ pub struct Column {
 }
 
 impl Column {
+    /// The column of an engine that is alone.
+    pub fn of(engine: &Engine, variant: Option<Variant>) -> Column {
+        Column {
+            engine: 0,
+            variant,
+            version: match engine {
+                Engine::Kernel(unwinder) => unwinder.version(),
+                Engine::Table(_) | Engine::Other(_) => None,
+            },
+        }
+    }
+
     /// The start variant for this sample.
     pub fn variant_for(&self, view: &View<'_>) -> Variant {
         let fake = || {
@@ -251,11 +263,7 @@ impl Run {
                 .iter()
                 .map(move |&variant| Column {
                     engine,
-                    variant,
-                    version: match &self.engines[engine] {
-                        Engine::Kernel(unwinder) => unwinder.version(),
-                        Engine::Table(_) | Engine::Other(_) => None,
-                    },
+                    ..Column::of(&self.engines[engine], variant)
                 })
                 .collect::<Vec<_>>()
         };
@@ -344,7 +352,10 @@ impl Run {
                 let why = Unjudged::ReferenceEnded(other.end.reason.code());
                 (judge_against(&outcome.chain, &other), why)
             }
-            Against::Perf => against_perf(view, &found()),
+            Against::Perf => {
+                let is_kernels = matches!(self.engines[column.engine], Engine::Kernel(_));
+                against_perf(view, &found(), is_kernels)
+            }
             Against::Kernel => {
                 let verdict = match &self.engines[column.engine] {
                     Engine::Kernel(unwinder) => {
@@ -433,20 +444,29 @@ const PERF_MAX_STACK: usize = 127;
 /// Addresses from here upwards are context markers.
 const PERF_CONTEXT_MAX: u64 = -4095_i64 as u64;
 
-/// Judges by the user part that perf recorded. It proves its own frames, but not that the last one
-/// is a root: it ends where a word could not be read or was rejected, or where there was no more
-/// room.
-fn against_perf(view: &View<'_>, found: &[u64]) -> ((Verdict, Ground), Unjudged) {
+/// Judges by the part that perf recorded of where the sample was: the kernel's or user space's. It
+/// proves its own frames. The kernel part is whole if a user part follows and there was room; the end
+/// of others is not known: they end where a word could not be read or was rejected, or where there was
+/// no more room. An unwinder of the kernel (`is_kernels`) has nothing to do with a sample in user mode.
+fn against_perf(view: &View<'_>, found: &[u64], is_kernels: bool) -> ((Verdict, Ground), Unjudged) {
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
     let ips = recorded.map_or(&[][..], |r| &r.ips);
-    let user = user_part(ips);
     let addresses = ips.iter().filter(|&&ip| ip < PERF_CONTEXT_MAX).count();
-    let why = match user.is_empty() {
+    let is_cut = addresses >= PERF_MAX_STACK;
+    let user = user_part(ips);
+    let in_kernel = kernel::in_kernel(view);
+    let (part, is_whole) = match (in_kernel, is_kernels) {
+        (true, _) => (kernel_part(ips), !user.is_empty() && !is_cut),
+        (false, true) => (Vec::new(), false),
+        (false, false) => (user, false),
+    };
+    let why = match part.is_empty() {
+        true if in_kernel || is_kernels => Unjudged::NoKernelChain,
         true => Unjudged::NoChain,
-        false if addresses >= PERF_MAX_STACK => Unjudged::ChainCut,
+        false if is_cut => Unjudged::ChainCut,
         false => Unjudged::ChainWithoutEnd,
     };
-    (judge_addresses(found, &user, false), why)
+    (judge_addresses(found, &part, is_whole), why)
 }
 
 /// The user part of a chain with context markers, or the whole chain if there are none.

@@ -21,6 +21,8 @@ pub enum Unjudged {
     ReferenceEnded(Code),
     /// perf recorded no user chain for this sample.
     NoChain,
+    /// perf recorded no kernel chain for this sample, or it was in user space.
+    NoKernelChain,
     /// perf's chain is right as far as it goes, but does not say whether it ended at a root.
     ChainWithoutEnd,
     /// perf's chain has as many addresses as the kernel stores.
@@ -49,6 +51,7 @@ impl Unjudged {
             Unjudged::AllSkipped => "all-skipped",
             Unjudged::ReferenceEnded(_) => "reference-ended",
             Unjudged::NoChain => "no-chain",
+            Unjudged::NoKernelChain => "no-kernel-chain",
             Unjudged::ChainWithoutEnd => "chain-without-end",
             Unjudged::ChainCut => "chain-cut",
             Unjudged::NotRecorded => "not-recorded",
@@ -75,6 +78,7 @@ impl fmt::Display for Unjudged {
                 return write!(f, "the reference ended with {code} {}", code.description());
             }
             Unjudged::NoChain => "perf recorded no user chain",
+            Unjudged::NoKernelChain => "perf recorded no kernel chain",
             Unjudged::ChainWithoutEnd => "perf's chain does not say whether it ended at a root",
             Unjudged::ChainCut => "perf's chain may have been cut at its limit",
             Unjudged::NotRecorded => "the kernel recorded nothing for this unwinder",

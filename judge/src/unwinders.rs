@@ -156,7 +156,6 @@ pub const FINDERS: [&str; count(FINDS_RULES)] = names(FINDS_RULES);
 pub(crate) const EXPECTED_TO_ERR: [&str; count(MAY_ERR)] = names(MAY_ERR);
 
 /// Whether the unwinder of this name, with or without a profile, scans the stack.
-#[cfg(feature = "machine")]
 pub(crate) fn is_scan(name: &str) -> bool {
     let plain = name.split(':').next().unwrap_or(name);
     entry(plain).is_some_and(|entry| entry.sets & SCANS != 0)

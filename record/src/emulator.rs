@@ -431,6 +431,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             recorded: Vec::new(),
             branches: self.rings.read(),
             kernel: None,
+            process_memory: None,
         };
         let written = self.recorder.sample(&sample, point);
         self.check(written);

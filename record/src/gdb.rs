@@ -547,6 +547,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 boundary,
                 user: stopped.user,
             })),
+            process_memory: None,
         };
         self.put(stopped.comm, sample)
     }

@@ -11,7 +11,6 @@
 //! Names come from gdb's images and, at the end of the run, from `perf-PID.map` and jitdump files.
 
 mod dump;
-mod elf;
 mod frames;
 mod hooks;
 
@@ -24,6 +23,7 @@ use std::sync::Arc;
 use unwind_sim_emulator::AddressSpace;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_recordings::files::perf_map;
+use unwind_sim_recordings::gdb_jit::{FILE_SIZE_MAX, symbol_file};
 use unwind_sim_unwind::image::{self, Image, Mapping, Symbol};
 use unwind_sim_unwind::memory::Memory;
 
@@ -186,11 +186,21 @@ impl Jit {
                 let (Some(address), Some(size)) = (word(16), word(24)) else {
                     return Vec::new();
                 };
-                let Some(file) = elf::read(memory, address, size) else {
+                let mut bytes = match size <= FILE_SIZE_MAX {
+                    true => vec![0; size as usize],
+                    false => return Vec::new(),
+                };
+                let read = memory.read(address, &mut bytes);
+                let Some(file) = read.ok().and_then(|()| symbol_file(&bytes)) else {
                     return Vec::new();
                 };
                 self.symbols.extend(file.symbols.iter().cloned());
-                self.register(Key::Entry(entry), file.frames, memory)
+                let frames = file.table.map(|table| Frames {
+                    kind: table.kind,
+                    symbols: file.symbols,
+                    ..Frames::eh_frame(table.address, table.data.to_vec())
+                });
+                self.register(Key::Entry(entry), frames, memory)
             }
             _ => Vec::new(),
         }

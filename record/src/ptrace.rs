@@ -114,6 +114,7 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: None,
+            process_memory: None,
         };
         TraceRecorder::sample(self, &taken, sample.point)?;
         Ok(Next::Go)

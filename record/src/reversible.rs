@@ -448,6 +448,7 @@ impl Reversible {
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: None,
+            process_memory: None,
         }
     }
 }

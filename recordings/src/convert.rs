@@ -5,6 +5,7 @@ use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
 use crate::model::{Event, ImageIndex, Item};
 use crate::trace::{self, Meta, OutputOptions, Trace, TraceError, TraceWriter, WriteError};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,12 +14,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::image::Image;
 
+mod read_by_walks;
+
+pub use read_by_walks::ReadByWalks;
+
 /// Where an import finds its images.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Folder in which paths are looked up first. What is not there is taken from its original
     /// path if the build ID is the recorded one.
     pub symfs: Option<PathBuf>,
+    /// The program that wrote a core, if its file is not at the path that the core names.
+    pub exe: Option<PathBuf>,
     /// The kernel image, for captures and dumps of a machine.
     pub kernel: Option<PathBuf>,
     /// Options for opening the kernel image.
@@ -29,16 +36,19 @@ pub struct OpenOptions {
     pub force: bool,
     /// Of a perf.data, also take samples that have a user callchain but no registers.
     pub chains: bool,
-    /// Report files without recorded build ID that were changed later than the recording.
+    /// Report files without recorded build ID that were changed later than the recording; of cores, they
+    /// always are.
     pub check_age: bool,
     /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }
 
 impl OpenOptions {
-    /// When the recording at `path` was last written, if files are to be compared with it.
-    pub(crate) fn recorded_at(&self, path: &Path) -> Option<std::time::SystemTime> {
-        let metadata = std::fs::metadata(path).ok().filter(|_| self.check_age)?;
+    /// When the recording at `path` was last written, if files are to be compared with it. Those of
+    /// cores always are: a core is of one program, which is often built again.
+    pub(crate) fn recorded_at(&self, path: &Path, kind: FileKind) -> Option<std::time::SystemTime> {
+        let is_wanted = self.check_age || kind == FileKind::Core;
+        let metadata = std::fs::metadata(path).ok().filter(|_| is_wanted)?;
         metadata.modified().ok()
     }
 }
@@ -89,18 +99,23 @@ pub fn into<W: Write>(
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
 ) -> Result<Imported, ImportError> {
-    convert(path, kind, options, writer, |writer, image| {
-        writer.add_image(&image)
+    // A trace does not store the memory of a process.
+    let mut walks = ReadByWalks::new();
+    let add = |writer: &mut TraceWriter<W>, image: Arc<Image>| writer.add_image(&image);
+    convert(path, kind, options, writer, add, &mut |item| {
+        walks.take(item);
     })
 }
 
-/// Imports the file at `path` into `writer`, to which `add` adds each image.
+/// Imports the file at `path` into `writer`, to which `add` adds each image. `change` sees each item
+/// before it is written.
 fn convert<W: Write>(
     path: &Path,
     kind: FileKind,
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
     mut add: impl FnMut(&mut TraceWriter<W>, Arc<Image>) -> Result<ImageIndex, WriteError>,
+    change: &mut dyn FnMut(&mut ImportItem<'_>),
 ) -> Result<Imported, ImportError> {
     let wrong = || WrongKind {
         path: path.into(),
@@ -115,7 +130,8 @@ fn convert<W: Write>(
     }
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
-    import.files.recorded = options.recorded_at(path);
+    import.files.recorded = options.recorded_at(path, kind);
+    import.exe.clone_from(&options.exe);
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);
     import.kaslr = options.kaslr;
@@ -123,16 +139,14 @@ fn convert<W: Write>(
     import.offsets.clone_from(&options.offsets);
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;
-    let imported = corpus::import(path, &import, &mut |item| match write(
-        writer,
-        &mut numbers,
-        &mut add,
-        item,
-    ) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
+    let imported = corpus::import(path, &import, &mut |mut item| {
+        change(&mut item);
+        match write(writer, &mut numbers, &mut add, item) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
         }
     });
     match (imported, failed) {
@@ -189,7 +203,19 @@ pub fn to_trace(
     let mut writer = TraceWriter::with_options(out, &meta(path, kind), OutputOptions::fast())?;
     // It is read by this process, which has the images already.
     let keep = |writer: &mut TraceWriter<_>, image| writer.keep_image(image);
-    let imported = convert(path, kind, options, &mut writer, keep)?;
+    // The memory of a core is read where it is: no stack is copied.
+    let mut process = None;
+    let imported = convert(path, kind, options, &mut writer, keep, &mut |item| {
+        if let ImportItem::Item(Item::Sample(sample)) = item
+            && let Some(memory) = sample.process_memory.take()
+        {
+            sample
+                .regions
+                .iter_mut()
+                .for_each(|r| r.bytes = Cow::Borrowed(&[]));
+            process = Some(memory);
+        }
+    })?;
     let images = writer.finish_kept()?;
-    Ok((Trace::open_with(file.path(), images)?, imported))
+    Ok((Trace::open_with(file.path(), images, process)?, imported))
 }

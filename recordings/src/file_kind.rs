@@ -1,5 +1,6 @@
 //! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
 
+use crate::perf_directory;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -174,6 +175,9 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     let metadata = std::fs::metadata(path)?;
     // Opening a pipe could block until there is a writer.
     if metadata.is_dir() {
+        if perf_directory::is_directory(path) {
+            return Ok(FileKind::PerfData);
+        }
         return Ok(FileKind::Folder);
     }
     if !metadata.is_file() {

@@ -4,6 +4,8 @@
 //! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
 //!   turns them into traces.
 //! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
+//! - [`jitdump`] and [`gdb_jit`] read what programs say about their generated code, [`runtime`] tells
+//!   which runtime and which memory it is.
 //! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
 
@@ -13,7 +15,9 @@ pub mod counted;
 pub mod file_kind;
 pub mod files;
 pub mod gaps;
+pub mod gdb_jit;
 pub mod import;
+pub mod jitdump;
 pub mod kernel;
 pub mod made;
 pub mod mapped;
@@ -21,8 +25,10 @@ pub mod model;
 pub mod names;
 pub mod output_file;
 pub mod parts;
+mod perf_directory;
 pub mod progress;
 pub mod recording;
+pub mod runtime;
 pub mod similar;
 pub mod symbols;
 pub mod trace;

@@ -1,5 +1,6 @@
 //! Memory-maps files: the only `unsafe` of this crate.
 
+use crate::perf_directory;
 #[cfg(target_os = "linux")]
 use memmap2::Advice;
 use memmap2::{MmapMut, MmapOptions};
@@ -9,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Owner;
 
-/// Maps a file for reading. An empty file yields no bytes.
+/// Maps a file for reading. An empty file yields no bytes. A directory of `perf record --threads` is
+/// read as one perf.data file.
 ///
 /// If another process truncates the file while it is mapped, this process is killed by `SIGBUS`, as
 /// with any memory map. If another process writes to it, the bytes change; all readers tolerate
@@ -20,6 +22,9 @@ use unwind_sim_unwind::image::Owner;
 pub fn map_file(path: &Path) -> io::Result<Owner> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
+    if metadata.is_dir() && perf_directory::is_directory(path) {
+        return perf_directory::map_directory(path);
+    }
     map_open_file(&file, &metadata)
 }
 

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use unwind_sim_unwind::kernel::{StackType, State, Task, UserBoundary, UserSpace, is_user_cs};
 use unwind_sim_unwind::lbr::BranchStack;
-use unwind_sim_unwind::memory::{Memory as _, MemoryCopy, Regions};
+use unwind_sim_unwind::memory::{MappedMemory, Memory as _, MemoryCopy, Regions};
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, offset_of};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -76,7 +77,23 @@ pub struct Sample<'a> {
     pub branches: Vec<BranchStack>,
     /// Kernel state beyond registers and memory, for kernel stacks.
     pub kernel: Option<Box<KernelSample>>,
+    /// The memory of the whole process, if the recording has it: a core. Reads fall back to it
+    /// where no region has the bytes. A trace does not store it.
+    pub process_memory: Option<ProcessMemory>,
 }
+
+/// Memory of a process, shared by its samples and read in place.
+#[derive(Clone, Debug)]
+pub struct ProcessMemory(pub Arc<MappedMemory>);
+
+impl PartialEq for ProcessMemory {
+    /// The same memory, not equal bytes.
+    fn eq(&self, other: &ProcessMemory) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ProcessMemory {}
 
 /// What kernel unwinders read besides registers and memory, and what they reported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -120,6 +137,7 @@ impl Sample<'_> {
             recorded: self.recorded,
             branches: self.branches,
             kernel: self.kernel,
+            process_memory: self.process_memory,
         }
     }
 
@@ -164,12 +182,10 @@ impl Sample<'_> {
 
     /// The recorded memory.
     pub fn memory(&self) -> Regions<'_> {
-        Regions::new(
-            self.regions
-                .iter()
-                .map(|r| MemoryCopy::new(r.address, &r.bytes))
-                .collect(),
-        )
+        let copies = self.regions.iter();
+        let copies = copies.map(|r| MemoryCopy::new(r.address, &r.bytes));
+        let process = self.process_memory.as_ref();
+        Regions::new(copies.collect()).with_rest(process.map(|memory| &*memory.0))
     }
 }
 

@@ -136,9 +136,14 @@ pub struct Location {
 }
 
 impl Location {
-    /// The location of `pc` in `space`. For a return address, the function is that of the call.
+    /// The location of `pc` in `space`. For a return address, the function is that of the call; a
+    /// signal trampoline, which nothing called, is looked up as it is.
     pub fn of(space: &AddressSpace, pc: CodeAddress) -> Location {
-        Self::in_space(space, pc.symbol_address(), pc.value())
+        let lookup = match is_trampoline(space, pc.value()) {
+            true => pc.value(),
+            false => pc.symbol_address(),
+        };
+        Self::in_space(space, lookup, pc.value())
     }
 
     /// The location of `address` itself.
@@ -177,6 +182,21 @@ impl Location {
     }
 }
 
+/// Whether `address` is the start of a signal trampoline, to which a handler returns: `rt_sigreturn`,
+/// whose number is in eax. glibc and Go write `mov $15,%rax`, musl `mov $15,%eax`; gdb knows them by
+/// their bytes, too (`amd64_linux_sigtramp_start`).
+pub fn is_trampoline(space: &AddressSpace, address: u64) -> bool {
+    const TRAMPOLINES: [&[u8]; 2] = [
+        &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
+        &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
+    ];
+    let code = space.find(address).and_then(|mapping| {
+        let image = mapping.image.as_ref()?;
+        Some(image.text_bytes(mapping.svma(address), TRAMPOLINES[0].len()))
+    });
+    code.is_some_and(|code| TRAMPOLINES.iter().any(|t| code.starts_with(t)))
+}
+
 /// The last component of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
@@ -195,7 +215,48 @@ impl std::fmt::Display for Location {
 
 #[cfg(test)]
 mod tests {
-    use super::demangle;
+    use super::{Location, demangle};
+    use std::sync::Arc;
+    use unwind_sim_unwind::address::CodeAddress;
+    use unwind_sim_unwind::image::{
+        AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
+    };
+
+    /// Nothing called it: the byte before it belongs to whatever is there.
+    #[test]
+    fn a_signal_trampoline_is_looked_up_as_it_is() {
+        let named = |code: &[u8]| {
+            let symbol = |address, name: &str| Symbol {
+                address,
+                size: 16,
+                name: name.into(),
+            };
+            let image = Image::new(ImageParts {
+                text: std::iter::once(0x1000..0x2000).collect(),
+                sections: vec![Section {
+                    kind: SectionKind::Text,
+                    address: 0x1010,
+                    data: Bytes::from_vec(code.to_vec()),
+                }],
+                symbols: vec![symbol(0x1000, "before"), symbol(0x1010, "restore")],
+                ..ImageParts::default()
+            });
+            let mut space = AddressSpace::new();
+            space.map(Mapping {
+                range: 0x1000..0x2000,
+                bias: 0,
+                image: Some(Arc::new(image)),
+                name: "a".into(),
+            });
+            Location::of(&space, CodeAddress::Return(0x1010)).to_string()
+        };
+        let glibc = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
+        assert_eq!(named(&glibc), "restore+0x0");
+        assert_eq!(named(&[0xb8, 15, 0, 0, 0, 0x0f, 0x05]), "restore+0x0");
+        // exit, and less than the whole trampoline.
+        assert_eq!(named(&[0xb8, 60, 0, 0, 0, 0x0f, 0x05]), "before+0x10");
+        assert_eq!(named(&glibc[..8]), "before+0x10");
+    }
 
     #[test]
     fn names_are_demangled() {

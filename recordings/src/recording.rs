@@ -67,7 +67,7 @@ impl Recording {
                 let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
-                    recorded: options.recorded_at(path),
+                    recorded: options.recorded_at(path, kind),
                     ..FinderOptions::system()
                 };
                 Ok(Recording::PerfData(Box::new(PerfData {
@@ -282,6 +282,7 @@ impl PerfData {
         let options = perf::ItemOptions {
             chains: self.chains,
             deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
+            at: None,
         };
         let mut ended = false;
         let imported = perf::items(&file, &mut finder, &options, &mut |item| {

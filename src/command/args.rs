@@ -1,6 +1,6 @@
 //! Arguments shared by several subcommands.
 
-use super::{output, suggest};
+use super::{output, stdin, suggest};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,25 @@ use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::kernel::ToldLayout;
+use unwind_sim_recordings::trace::Engine as Recorder;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::kernel::Version;
-use unwind_sim_unwind::orc::Layout;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::profile::Format;
 
 /// The recording, and which of its samples to read.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InputArgs {
-    /// A trace, a case (.s), a perf.data or an ELF core.
-    #[arg(value_name = "TRACE|CASE")]
+    /// A trace, a case (.s), a perf.data or an ELF core; - for standard input.
+    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     pub(crate) symfs: Option<PathBuf>,
     /// Only this sample, counted from 0.
     #[arg(long, value_name = "N")]
@@ -44,7 +46,28 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
     pub(crate) kernel: KernelArgs,
+}
+
+/// The program of a core.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct ProgramArgs {
+    /// For a core: the program that wrote it, if its file is not at the path that the core names.
+    #[arg(long, value_name = "FILE")]
+    exe: Option<PathBuf>,
+}
+
+impl ProgramArgs {
+    /// Sets the program in the options for opening a recording.
+    pub(crate) fn set(&self, options: &mut OpenOptions) -> Result<()> {
+        if let Some(exe) = &self.exe {
+            FileKind::expect(exe, "a program (ELF)", &[FileKind::Elf])?;
+        }
+        options.exe.clone_from(&self.exe);
+        Ok(())
+    }
 }
 
 /// Options for kernel stacks.
@@ -59,10 +82,11 @@ pub(crate) struct KernelArgs {
     /// pointers or by guessing, it is enough without an image.
     #[arg(long, value_name = "FILE")]
     system_map: Option<PathBuf>,
-    /// The layout of ORC entries, named after the first kernel that had it: 4.14, 6.3, 6.4 or 7.1.
+    /// The layout of ORC entries, named after the first kernel that had it: 4.14, 5.12,
+    /// 6.3, 6.4 or 7.1.
     /// By default it is detected.
     #[arg(long, value_name = "VERSION", value_parser = parse_layout)]
-    orc_layout: Option<Layout>,
+    orc_layout: Option<ToldLayout>,
     /// The KASLR offset of the kernel, in hex. By default it is detected, where possible.
     #[arg(long, value_name = "OFFSET", value_parser = parse_address)]
     kaslr: Option<u64>,
@@ -92,9 +116,8 @@ fn parse_address(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hexadecimal number"))
 }
 
-fn parse_layout(text: &str) -> Result<Layout, String> {
-    let names = Layout::ALL.map(Layout::as_str);
-    Layout::from_name(text).ok_or_else(|| suggest::not_one_of(text, &names))
+fn parse_layout(text: &str) -> Result<ToldLayout, String> {
+    ToldLayout::from_name(text).ok_or_else(|| suggest::not_one_of(text, &ToldLayout::NAMES))
 }
 
 /// The version that a value of `--kernel` names; `None` if the value is a file.
@@ -126,6 +149,7 @@ impl KernelArgs {
         }
         Ok(OpenOptions {
             symfs,
+            exe: None,
             kernel: image.map(PathBuf::from),
             kernel_files: unwind_sim_recordings::kernel::OpenOptions {
                 system_map: self.system_map.clone(),
@@ -164,17 +188,24 @@ impl InputArgs {
 
     /// Opens the recording, with options that `change` changes.
     pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        open(&self.path, &self.options(change)?)
+        open(&self.path, &self.changed_options(change)?)
     }
 
     /// Opens the recording again: its problems were reported.
     pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        let options = self.options(change)?;
+        let options = self.changed_options(change)?;
         Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
     }
 
-    fn options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
+    /// The options for opening it.
+    pub(crate) fn options(&self) -> Result<OpenOptions> {
         let mut options = self.kernel.options(self.symfs.clone())?;
+        self.program.set(&mut options)?;
+        Ok(options)
+    }
+
+    fn changed_options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
+        let mut options = self.options()?;
         change(&mut options);
         Ok(options)
     }
@@ -183,6 +214,12 @@ impl InputArgs {
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Input) -> Result<R>) -> Result<R> {
         let input = self.open()?;
         let done = read(&input);
+        if input.meta().engine == Recorder::Core {
+            let problems = input.file_problems();
+            let of_build = problems.iter().filter(|p| p.kind.is_about_build());
+            let of_build: Vec<FileProblem> = of_build.cloned().collect();
+            output::tell_files(&of_build, of_build.len() as u64);
+        }
         let gaps = input.gaps();
         output::tell_left_out(&self.path, &gaps);
         if gaps.skipped.contains_key(&Skip::NoRegisters) {

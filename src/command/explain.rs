@@ -1,7 +1,8 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
-use super::args::{InputArgs, JudgeArgs, KernelArgs, WalkArgs};
+use super::args::{InputArgs, JudgeArgs, KernelArgs, ProgramArgs, WalkArgs};
 use super::status::Status;
+use super::stdin;
 use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -23,7 +24,7 @@ Examples:
   unwind-sim explain trace.bin --sample 12 --unwinder fp
   unwind-sim explain trace.bin --sample 12 --unwinder dwarf --frame 3")]
 pub(crate) struct Args {
-    /// A reason code such as US203, or a trace, case, perf.data or core.
+    /// A reason code such as US203, or a trace, case, perf.data or core; - for standard input.
     #[arg(
         value_name = "USnnn|TRACE|CASE",
         required_unless_present = "list",
@@ -46,8 +47,10 @@ pub(crate) struct Args {
     all: bool,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    program: ProgramArgs,
     #[command(flatten)]
     walk: WalkArgs,
     #[command(flatten)]
@@ -77,12 +80,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{}", suggest::unknown_code(&name));
     }
     let input = InputArgs {
-        path: what.to_owned(),
+        path: stdin::named(what.into())?,
         symfs: args.symfs.clone(),
         sample: Some(args.sample),
         tid: None,
         time: None,
         limit: None,
+        program: args.program.clone(),
         kernel: args.kernel.clone(),
     };
     input.read(|recording| walk(args, &input, recording, &mut out))

@@ -2,6 +2,7 @@
 
 use super::args::open;
 use super::status::Status;
+use super::stdin;
 use super::suggest;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ Examples:
   unwind-sim extract trace.bin --sample 12 -o sample.s
   unwind-sim extract trace.bin --sample 12 --unwinder dwarf -o sample.s")]
 pub(crate) struct Args {
-    /// The trace, case, perf.data or core.
-    #[arg(value_name = "TRACE")]
+    /// The trace, case, perf.data or core; - for standard input.
+    #[arg(value_name = "TRACE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The sample, counted from 0; without it, all samples.
     #[arg(long, value_name = "N")]

@@ -1,9 +1,10 @@
 //! `import`: converts other tools' recordings to a trace.
 
 use super::again::{COMPARE, Given};
-use super::args::KernelArgs;
+use super::args::{KernelArgs, ProgramArgs};
 use super::output;
 use super::status::Status;
+use super::stdin;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim_judge::input::file_kind;
@@ -22,23 +23,26 @@ Examples:
   unwind-sim import points.json -o trace.bin --kernel vmlinuz
   unwind-sim import vmcore -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
-    /// The recording.
-    #[arg(value_name = "FILE")]
+    /// The recording; - for standard input.
+    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
     output: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    program: ProgramArgs,
     #[command(flatten)]
     kernel: KernelArgs,
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
-    let options = args.kernel.options(args.symfs.clone())?;
+    let mut options = args.kernel.options(args.symfs.clone())?;
+    args.program.set(&mut options)?;
     let mut meta = convert::meta(&args.path, kind);
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {

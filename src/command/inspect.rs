@@ -3,12 +3,12 @@
 use super::args::text_file;
 use super::output;
 use super::status::Status;
+use super::stdin;
 use super::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim_recordings::kernel::OpenOptions;
-use unwind_sim_unwind::orc::Layout;
+use unwind_sim_recordings::kernel::{OpenOptions, ToldLayout};
 use unwind_sim_view::inspect;
 
 /// Show what is in a trace, a perf.data, a core, an ELF file's unwind tables, or a kernel image.
@@ -20,8 +20,8 @@ Examples:
   unwind-sim inspect /lib/x86_64-linux-gnu/libc.so.6 --rows qsort
   unwind-sim inspect /boot/vmlinuz")]
 pub(crate) struct Args {
-    /// The file.
-    #[arg(value_name = "FILE")]
+    /// The file; - for standard input.
+    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// For an ELF file: show every row, in every table, of the function with this name.
     #[arg(long, value_name = "FUNCTION")]
@@ -29,14 +29,14 @@ pub(crate) struct Args {
     /// For a kernel image: use the symbols of this System.map instead of the image's own.
     #[arg(long, value_name = "SYSTEM_MAP")]
     symbols: Option<PathBuf>,
-    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had it.
+    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had
+    /// it: 4.14, 5.12, 6.3, 6.4 or 7.1.
     #[arg(long, value_name = "LAYOUT", value_parser = layout)]
-    orc_layout: Option<Layout>,
+    orc_layout: Option<ToldLayout>,
 }
 
-fn layout(name: &str) -> Result<Layout, String> {
-    let known = Layout::ALL.map(Layout::as_str);
-    Layout::from_name(name).ok_or_else(|| not_one_of(name, &known))
+fn layout(name: &str) -> Result<ToldLayout, String> {
+    ToldLayout::from_name(name).ok_or_else(|| not_one_of(name, &ToldLayout::NAMES))
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {

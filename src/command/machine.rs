@@ -33,16 +33,16 @@ pub(crate) struct MachineOptions {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..=CLOCK_MAX))]
     clock: Option<i64>,
     /// A variable of the program's environment, which then has only these. By default the program
-    /// gets the environment of this process.
-    #[arg(long = "env", value_name = "NAME=VALUE")]
-    env: Vec<OsString>,
+    /// gets the environment of this process, and what is recorded only a part of it (see `record`).
+    #[arg(long = "env", value_name = "NAME=VALUE", help_heading = None)]
+    pub(crate) env: Vec<OsString>,
     /// Set a limit of the machine: `memory` or `files` (kept in memory) in bytes, `tasks` (threads
     /// and processes) or `objects` (pipe ends, sockets, timers). N may end with K, M or G.
     #[arg(long = "limit", value_name = "NAME=N", value_parser = parse_limit)]
     limits: Vec<(Limit, u64)>,
     /// Give the program no environment but that of --env.
-    #[arg(long)]
-    clear_env: bool,
+    #[arg(long, help_heading = None)]
+    pub(crate) clear_env: bool,
     #[command(flatten)]
     pub(crate) schedule: ScheduleArgs,
     #[command(flatten)]
@@ -209,7 +209,7 @@ impl MachineOptions {
         in_path(name, &self.root).map_or_else(|| not_in_path(name), Ok)
     }
 
-    /// The first of these options that was given.
+    /// The first option that was given, apart from those for the environment.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn given(&self) -> Option<&'static str> {
         let options = [
@@ -217,9 +217,7 @@ impl MachineOptions {
             (self.allow_write, "--allow-write"),
             (self.seed != 0, "--seed"),
             (self.clock.is_some(), "--clock"),
-            (!self.env.is_empty(), "--env"),
             (!self.limits.is_empty(), "--limit"),
-            (self.clear_env, "--clear-env"),
             (self.cpu.processor.is_some(), "--cpu"),
         ];
         let given = options.iter().find(|(given, _)| *given);

@@ -37,10 +37,12 @@ mod replay;
 mod report;
 #[cfg(feature = "machine")]
 mod schedule;
+mod scrub;
 #[cfg(feature = "machine")]
 mod states;
 mod status;
 mod statuses;
+mod stdin;
 #[cfg(feature = "machine")]
 mod step;
 mod suggest;
@@ -90,6 +92,7 @@ enum Command {
     Import(import::Args),
     #[cfg(feature = "machine")]
     Extract(extract::Args),
+    Scrub(scrub::Args),
     Inspect(inspect::Args),
     Replay(replay::Args),
     Compare(compare::Args),
@@ -152,6 +155,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Import(args) => import::run(&args, &given),
         #[cfg(feature = "machine")]
         Command::Extract(args) => extract::run(&args),
+        Command::Scrub(args) => scrub::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Compare(args) => compare::run(&args, &given),

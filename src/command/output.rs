@@ -233,24 +233,23 @@ pub(crate) fn tell_next(samples: u64, command: &str) {
     }
 }
 
-/// Reports what could not be read of the recording at `path`.
-///
-/// # Errors
-/// If its end could not be read.
+/// Reports what could not be read of the recording at `path`. What is there was used, so it is not
+/// an error: the same holds for every command.
 #[cfg(feature = "perf")]
-pub(crate) fn tell_summary(path: &Path, summary: &unwind_sim_perf_data::Summary) -> Result<()> {
-    if let Some(cut) = summary.cut {
-        tell_problems(
-            path,
-            &[unwind_sim_recordings::import::ImportError::Perf(cut).into()],
-        );
-    }
+pub(crate) fn tell_summary(path: &Path, summary: &unwind_sim_perf_data::Summary) {
+    use unwind_sim_perf_data::Stop;
+    use unwind_sim_recordings::import::ImportError;
+    let stop = match summary.stop {
+        Stop::Error(error) => Some(error),
+        Stop::End | Stop::Asked => None,
+    };
+    let problems = summary.cut.into_iter().chain(stop);
+    let problems: Vec<Problem> = problems
+        .map(|error| ImportError::Perf(error).into())
+        .collect();
+    tell_problems(path, &problems);
     if let Some(error) = summary.first_skipped {
         let records = counted(summary.skipped, "record");
         anstream::eprintln!("{records} left out, the first: {error}");
-    }
-    match summary.stop {
-        unwind_sim_perf_data::Stop::Error(error) => Err(error.into()),
-        _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! `record`: runs a program, or attaches to one, and records its stacks.
 
 mod emulator;
+mod environment;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -12,6 +13,7 @@ use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result, bail};
+use environment::Environment;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -83,6 +85,10 @@ pub(crate) struct Args {
     /// ptrace: do not follow child processes.
     #[arg(long)]
     no_children: bool,
+    /// Give the program this process's whole environment. By default it gets PATH, LANG, TERM and
+    /// LD_LIBRARY_PATH, since stacks are recorded with the environment on them.
+    #[arg(long, conflicts_with_all = ["env", "clear_env", "pid"])]
+    keep_env: bool,
     /// ptrace: leave the address space randomized.
     #[arg(long)]
     randomize: bool,
@@ -164,6 +170,11 @@ enum StatusOf {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    let machine = &args.machine;
+    let has_environment = args.keep_env || machine.clear_env || !machine.env.is_empty();
+    if has_environment && args.program.is_empty() {
+        bail!("--env, --clear-env and --keep-env are for a program that is started");
+    }
     match args.engine {
         _ if args.hold_interrupts && args.engine != Engine::Gdb => {
             bail!("--hold-interrupts is for --engine gdb")

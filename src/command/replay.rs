@@ -6,6 +6,7 @@ mod confirm;
 use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
 use super::output;
 use super::status::Status;
+use super::suggest;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::io::Write;
@@ -97,6 +98,10 @@ pub(crate) struct Args {
     /// The format to write.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+    /// With a profile's format, of a perf.data: only the samples of this event, such as cpu-clock. By
+    /// default each event has a profile of its own.
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
     /// For kernel stacks: print the walks as the kernel does.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     print: Option<Print>,
@@ -141,6 +146,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     folder(args.input.symfs.as_deref())?;
     recording_kind(&args.input.path)?;
+    if args.event.is_some() && args.format == Format::Text {
+        bail!("--event works only with --format and one of a profile's formats");
+    }
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {
@@ -156,7 +164,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             Some(_) => (args.input).read(|input| as_kernel(args, &run, input, out)),
         }),
         Format::Profile(format) => output::to_file_or(path, output::raw_stdout(), |out| {
-            let (source, format) = (args.source(), format.into());
+            let (source, format) = (args.source()?, format.into());
             let written = profile::write(&source, &run, format, args.threads, out)?;
             Ok(told(&args.input.path, &written))
         }),
@@ -173,12 +181,27 @@ impl Args {
         walk.engines(&self.input, &[unwinders::REFERENCE])
     }
 
-    fn source(&self) -> StackSource {
-        StackSource {
+    /// What a profile is made of.
+    fn source(&self) -> Result<StackSource> {
+        let mut source = StackSource {
             path: self.input.path.clone(),
-            symfs: self.input.symfs.clone(),
             filter: self.input.filter(),
+            event: None,
+            open: self.input.options()?,
+        };
+        if let Some(name) = &self.event {
+            let events = profile::events(&source)?;
+            let event = events.iter().position(|event| event == name);
+            if events.is_empty() {
+                bail!("--event {name}: the recording says nothing of events");
+            }
+            let Some(event) = event else {
+                let known: Vec<&str> = events.iter().map(String::as_str).collect();
+                bail!("--event {name}: {}", suggest::not_one_of(name, &known));
+            };
+            source.event = Some(event);
         }
+        Ok(source)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::output;
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
+use super::stdin;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fs::File;
@@ -43,8 +44,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     states: StateArgs,
     /// A trace, a perf.data, an ELF core, a capture, a case (.s), or output of `verify --json` or
-    /// `tables check --json`.
-    #[arg(value_name = "TRACE|CASE|JSON")]
+    /// `tables check --json`; - for standard input.
+    #[arg(value_name = "TRACE|CASE|JSON", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]

@@ -1,6 +1,6 @@
 //! The states that `step` and `report` show: how they are chosen, opened and indexed.
 
-use super::args::{KernelArgs, WalkArgs};
+use super::args::{KernelArgs, ProgramArgs, WalkArgs};
 use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
@@ -47,8 +47,10 @@ pub(crate) struct StateArgs {
     #[arg(long)]
     samples: bool,
     /// Of a recording: look for images below this folder first.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    program: ProgramArgs,
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
@@ -170,7 +172,10 @@ impl StateArgs {
             return self.of_recording(recording, source, setting, show);
         }
         if is_recording {
-            let options = self.kernel.options(self.symfs.clone())?;
+            let mut options = self.kernel.options(self.symfs.clone())?;
+            self.program.set(&mut options)?;
+            // A chain that was recorded is shown, also where there is nothing to walk.
+            options.chains = true;
             let recording = super::args::open(first, &options)?;
             return self.of_recording(recording, source, setting, show);
         }

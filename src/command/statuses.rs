@@ -45,7 +45,7 @@ const fn row(
 /// For what shows the states of a program.
 const NOT_MODELLED: &str = "the program does something that is not modelled";
 
-const MEANINGS: [Meanings; 30] = [
+const MEANINGS: [Meanings; 31] = [
     row("demo", "the demo was shown or written", "", NOT_MODELLED),
     Meanings {
         may_be_programs: true,
@@ -63,6 +63,12 @@ const MEANINGS: [Meanings; 30] = [
         "the recording has no usable sample",
     ),
     row("extract", "the sample was written", "", ""),
+    row(
+        "scrub",
+        "the file was written, and every unwinder gives what it gave",
+        "",
+        "the recording has no usable sample",
+    ),
     row("inspect", "the file was shown", "", ""),
     row(
         "replay",

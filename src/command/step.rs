@@ -4,6 +4,7 @@ use super::again::Given;
 use super::output;
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
+use super::stdin;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -50,8 +51,8 @@ pub(crate) struct Args {
     play: PlayArgs,
     #[command(flatten)]
     states: StateArgs,
-    /// A trace, a perf.data, an ELF core, a capture, or a case (.s).
-    #[arg(value_name = "TRACE|CASE")]
+    /// A trace, a perf.data, an ELF core, a capture, or a case (.s); - for standard input.
+    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
@@ -90,6 +91,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let Some(subject) = Subject::of(args.path.as_deref(), &args.program) else {
         bail!("nothing to step through: unwind-sim step TRACE|CASE, or unwind-sim step -- PROG")
     };
+    let keys = args.play.script.as_deref();
+    if keys == Some(std::path::Path::new("-"))
+        && args.path.as_deref().is_some_and(stdin::is_named_by)
+    {
+        bail!("standard input cannot be both the recording and the script");
+    }
     args.states
         .open(&subject, |shown| show(args, given, &subject.words, shown))
 }

@@ -4,10 +4,15 @@ use super::output;
 use super::status::Status;
 use anyhow::Result;
 use std::io::Write;
+use std::path::Path;
+use unwind_sim_judge::own::Adapter;
 use unwind_sim_judge::unwinders::{self, Described};
 use unwind_sim_view::json::Line;
 
-/// List the unwinders: names, profiles, and what each needs.
+/// List the unwinders: names, profiles, which are ready, and what each needs.
+///
+/// Ours are always ready; what they need must be in the recording. Those of others need a program
+/// that is built from a checkout: FOLDER is the folder of this program, or one in PATH.
 ///
 /// On the command line an unwinder is written NAME[:PROFILE][+FALLBACK], and your own cmd:PROGRAM.
 #[derive(clap::Args, Debug)]
@@ -30,6 +35,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             text(&unwinder, &mut out)?;
         }
     }
+    for adapter in Adapter::ALL {
+        let path = adapter.path();
+        if args.json {
+            Line::adapter(&adapter, path.as_deref()).write(&mut out)?;
+        } else {
+            adapter_text(&adapter, path.as_deref(), &mut out)?;
+        }
+    }
     if !args.json {
         writeln!(
             out,
@@ -38,6 +51,26 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush()?;
     Ok(Status::AsExpected)
+}
+
+/// An adapter: where it is, or how it is built.
+fn adapter_text(
+    adapter: &Adapter,
+    path: Option<&Path>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let name = format!("cmd:{}", adapter.name);
+    writeln!(out, "{name:<13} {}", adapter.about)?;
+    match path {
+        Some(path) => writeln!(out, "{:13} ready: {}", "", path.display()),
+        None => writeln!(
+            out,
+            "{:13} not ready: {}; needs {}",
+            "",
+            adapter.build(),
+            adapter.needs
+        ),
+    }
 }
 
 fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
@@ -62,7 +95,7 @@ fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
     if *needs_branches {
         needs.push("branch records".to_owned());
     }
-    writeln!(out, "{:13} needs {}", "", needs.join("; "))?;
+    writeln!(out, "{:13} ready; needs {}", "", needs.join("; "))?;
     if !profiles.is_empty() {
         writeln!(out, "{:13} profiles: {}", "", profiles.join(", "))?;
     }

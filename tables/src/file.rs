@@ -10,6 +10,7 @@ use object::read::elf::{
 };
 use std::ops::Range;
 use std::sync::Arc;
+use unwind_sim_unwind::elf::unpack::UnpackError;
 use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
 use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind, Symbol};
 
@@ -85,8 +86,8 @@ pub struct File {
     untyped: Vec<Range<u64>>,
     /// The words of `.discard` sections of a relocatable object, and what they refer to.
     notes: Vec<(u64, u64)>,
-    /// Tables that are compressed, and therefore not in the image.
-    compressed: Vec<SectionKind>,
+    /// Compressed tables that could not be unpacked, and are not in the image.
+    unpack_errors: Vec<UnpackError>,
     /// Whether it is an ELF file with all its data, and not an image's parts.
     is_whole: bool,
 }
@@ -103,12 +104,13 @@ impl File {
             name: name.to_owned(),
             error,
         };
-        let read = match unwind_elf::read(name, owner.clone(), &ReadOptions::default()) {
+        let mut read = match unwind_elf::read(name, owner.clone(), &ReadOptions::default()) {
             Err(error) if error.what == ElfErrorKind::Relocatable => {
                 return File::read_object(name, &owner);
             }
             read => read.map_err(wrong)?,
         };
+        let unpack_errors = read.unpack();
         let mut areas = Vec::new();
         for segment in &read.segments {
             let start = usize::try_from(segment.offset).ok();
@@ -142,7 +144,7 @@ impl File {
         let pointers = pointers::read(data, word, is_code);
         Ok(File {
             name: name.to_owned(),
-            compressed: read.compressed.iter().map(|c| c.kind).collect(),
+            unpack_errors,
             image: Arc::new(read.into_image()),
             areas,
             code,
@@ -207,7 +209,7 @@ impl File {
             is_relocatable: false,
             untyped: Vec::new(),
             notes: Vec::new(),
-            compressed: Vec::new(),
+            unpack_errors: Vec::new(),
             is_whole: false,
         }
     }
@@ -232,7 +234,7 @@ impl File {
             is_relocatable: true,
             untyped: object.untyped,
             notes: object.notes,
-            compressed: Vec::new(),
+            unpack_errors: Vec::new(),
             is_whole: true,
         })
     }
@@ -259,9 +261,9 @@ impl File {
         (address <= section.range.end).then_some((section.name.as_str(), offset))
     }
 
-    /// Tables that are compressed (`SHF_COMPRESSED`), and therefore not in the image.
-    pub fn compressed(&self) -> &[SectionKind] {
-        &self.compressed
+    /// Compressed tables that could not be unpacked, and are not in the image.
+    pub fn unpack_errors(&self) -> &[UnpackError] {
+        &self.unpack_errors
     }
 
     /// The name that it was opened with.

@@ -14,6 +14,7 @@ use object::read::elf::{
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
+use unwind_sim_unwind::elf::symbol_rank;
 use unwind_sim_unwind::image::{Bytes, ImageParts, Owner, Section, SectionKind, Symbol};
 
 /// The address (svma) of the first section. Not 0, so that nothing is mistaken for "no address".
@@ -415,13 +416,17 @@ impl<'a> Layout<'a> {
                 let end = address.saturating_add(symbol.st_size(LE));
                 self.untyped.push(address..end);
             }
-            out.push(Symbol {
+            let symbol_of = Symbol {
                 address,
                 size: symbol.st_size(LE),
                 name: String::from_utf8_lossy(name).into_owned(),
-            });
+            };
+            out.push((symbol_rank(symbol), symbol_of));
         }
-        out
+        out.sort_by(|(a, one), (b, other)| {
+            (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
+        });
+        out.into_iter().map(|(_, symbol)| symbol).collect()
     }
 }
 

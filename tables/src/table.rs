@@ -107,6 +107,10 @@ impl Table {
         let Some(section) = image.section(unwind_sim_unwind::image::SectionKind::Sframe) else {
             return;
         };
+        // binutils 2.45 puts a section of no bytes into start files: a table without functions.
+        if section.data.is_empty() {
+            return;
+        }
         let table = match sframe::Table::parse(&section.data, section.address) {
             Ok(table) => table,
             Err(error) => return self.problems.push(error.into()),
@@ -121,6 +125,8 @@ impl Table {
                 Err(error) => self.problems.push(error.into()),
             }
         }
+        let unread = table.behind();
+        self.problems.extend(unread.map(Reason::from));
     }
 
     fn read_orc(&mut self, image: &Image, encoding: Option<Encoding>) {

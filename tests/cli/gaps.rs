@@ -76,9 +76,48 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
         let shown = stdout(&inspected);
         assert!(shown.contains(told), "{file}: {shown}");
     }
-    let (file, told) = &cut_files(folder.path())[1];
-    let said = run(&["perf", "script", file]);
-    assert!(stderr(&said).contains(told), "{}", stderr(&said));
+}
+
+/// What is there of a recording that was cut short is used: the exit status is that of the rest, by
+/// every command.
+#[test]
+fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = folder.path().join("out.bin").to_string_lossy().into_owned();
+    let handler = "corpus/bpf/profile.bpf.o";
+    for (name, missing) in [("dwarf.data", 5044), ("fp-pipe.data", 20)] {
+        let whole = format!("corpus/perfdata/{name}");
+        let bytes = std::fs::read(root(&whole)).expect("the corpus");
+        let file = folder.path().join(name);
+        std::fs::write(&file, &bytes[..bytes.len() - missing]).expect("written");
+        let file = file.to_str().expect("a path");
+        for args in [
+            &["perf", "script"][..],
+            &["perf", "script", "--format", "folded"],
+            &["perf", "script", "--unwinder", "fp"],
+            &["perf", "stitch"],
+            &["perf", "bpf", handler],
+            &["replay", "--format", "pprof"],
+            &["replay", "--format", "perf-script"],
+            &["replay"],
+            &["compare"],
+            &["doctor"],
+            &["import", "-o", &output],
+        ] {
+            let (cut, whole) = (
+                run(&[args, &[file]].concat()),
+                run(&[args, &[&whole]].concat()),
+            );
+            assert_eq!(status(&cut), status(&whole), "{args:?} {}", stderr(&cut));
+            let said = stderr(&cut);
+            let lines = said.lines().filter(|line| line.contains("was cut short"));
+            let lines: Vec<&str> = lines.collect();
+            let [line] = lines[..] else {
+                panic!("{args:?} {file}: {said}");
+            };
+            assert!(line.contains(file), "{args:?} {line}");
+        }
+    }
 }
 
 /// A recording without a usable sample: why, and what to do.

@@ -68,6 +68,10 @@ const DATA: &str = "corpus/perfdata/dwarf.data";
 const PLACES: &[Place] = &[
     (&["import", "-o", "OUT", "FILE"], &[PerfData, Core, Capture]),
     (&["extract", "-o", "OUT", "FILE"], RECORDINGS),
+    (
+        &["scrub", "-o", "OUT", "FILE"],
+        &[Trace, PerfData, Core, Capture],
+    ),
     (&["replay", "FILE"], RECORDINGS),
     (&["replay", "--format", "folded", "FILE"], RECORDINGS),
     (&["compare", "FILE"], RECORDINGS),

@@ -3,6 +3,7 @@
 mod carried;
 mod commands;
 mod confirm;
+mod cores;
 mod doctor;
 mod emulate;
 mod extract;
@@ -17,6 +18,7 @@ mod perf_script;
 mod record;
 mod report;
 mod status;
+mod stdin;
 mod teaching;
 mod threads;
 

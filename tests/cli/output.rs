@@ -50,6 +50,9 @@ fn callchains_as_perf_has_them() {
         &["--user", "unwind-user"],
     );
     with("replay-as-perf-crosstask", "9", &["--crosstask"]);
+    // Kernel chains are judged by the kernel part.
+    let args = ["compare", TRACE, "--against", "perf"];
+    snapshot("compare-against-perf-kernel", &args);
     let args = [
         "explain",
         TRACE,

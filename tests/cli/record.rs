@@ -122,3 +122,51 @@ fn a_place_that_is_nowhere_is_told_first() {
         assert!(!said.contains("linked with has write"), "{said}");
     }
 }
+
+/// What a recorded program printed of its environment, and what was said about it.
+fn environment(engine: &[&str], options: &[&str]) -> (String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.bin").to_string_lossy().into_owned();
+    let mut args = vec!["record", "-o", &path];
+    args.extend(engine);
+    args.extend(options);
+    args.extend(["--", "/usr/bin/env"]);
+    let mut command = crate::cli::tool(&args);
+    command.env_clear();
+    command.envs([
+        ("PATH", "/usr/bin:/bin"),
+        ("LANG", "C"),
+        ("TOKEN", "s3cret"),
+    ]);
+    let output = command.output().expect("the tool runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut lines: Vec<&str> = stdout(&output).lines().collect();
+    lines.sort_unstable();
+    (lines.join(" "), stderr(&output).to_owned())
+}
+
+#[test]
+fn little_of_the_environment_is_passed_on() {
+    let name = "little_of_the_environment_is_passed_on";
+    let mut engines = vec![vec!["--engine", "emulator", "--at", "every:5000"]];
+    match crate::common::no_ptrace() {
+        None => engines.push(vec!["--at", "syscall"]),
+        Some(reason) => crate::common::skip::skip(name, reason),
+    }
+    for engine in &engines {
+        let (program, said) = environment(engine, &[]);
+        assert_eq!(program, "LANG=C PATH=/usr/bin:/bin");
+        let what = "did not get 1 variable of the environment: TOKEN (--keep-env";
+        assert!(said.contains(what), "{said}");
+        let (program, said) = environment(engine, &["--keep-env"]);
+        assert_eq!(program, "LANG=C PATH=/usr/bin:/bin TOKEN=s3cret");
+        assert!(!said.contains("environment"), "{said}");
+        let (program, said) = environment(engine, &["--env", "A=b=c"]);
+        assert_eq!(program, "A=b=c");
+        assert!(!said.contains("environment"), "{said}");
+        let (program, _) = environment(engine, &["--clear-env"]);
+        assert_eq!(program, "");
+    }
+    let args = ["record", "-o", "/dev/null", "--keep-env", "-p", "1"];
+    assert_eq!(status(&run(&args)), 2);
+}

@@ -345,6 +345,35 @@ fn recordings_without_truth_or_memory() {
     assert!(text.contains("No true chain was recorded"), "{text}");
     assert!(text.contains("The true chain is not known."), "{text}");
     assert!(text.contains("No stack of dwarf was judged."), "{text}");
+    // Chains alone: they are shown, and nothing is said to be known but them.
+    let text = page_of("corpus/perfdata/fp-pipe.data");
+    assert!(text.contains("Recorded by perf"), "{text}");
+    assert!(
+        text.contains("Nor was rsp, so no unwinder can start."),
+        "{text}"
+    );
+    assert!(text.contains("The true chain is not known."), "{text}");
     let text = page_of("corpus/kernel/6.12-unwinds.bin");
     assert!(text.contains("Found by"), "{text}");
+}
+
+/// The same for the stepper and its JSON.
+#[test]
+#[cfg(feature = "terminal")]
+fn chains_alone_are_shown_in_the_stepper() {
+    let file = "corpus/perfdata/fp-pipe.data";
+    let json = crate::cli::ends_with(0, &["step", "--json", "--count", "3", file]);
+    assert!(json.contains(r#""recorded":[{"source":"perf","#), "{json}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "q\n").expect("a file");
+    let keys = keys.to_str().expect("a path");
+    let shown = crate::cli::ends_with(0, &["step", "--script", keys, file]);
+    for text in [
+        "the truth is not known: nothing is judged",
+        "stack: rsp was not recorded",
+        "recorded by perf, not judged:",
+    ] {
+        assert!(shown.contains(text), "{shown}");
+    }
 }

@@ -68,6 +68,18 @@ pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
     (stacks, periods)
 }
 
+/// The event of the first sample in the text of `perf script`.
+pub(crate) fn first_event(text: &str) -> String {
+    head(text.lines().next().expect("a sample")).event
+}
+
+/// The period of the first sample in the text of `perf script`.
+pub(crate) fn first_period(text: &str) -> u64 {
+    head(text.lines().next().expect("a sample"))
+        .period
+        .unwrap_or(1)
+}
+
 struct Head {
     comm: String,
     event: String,
@@ -202,6 +214,14 @@ mod pprof {
         pub(super) function: Vec<Function>,
         #[prost(string, repeated, tag = "6")]
         pub(super) string_table: Vec<String>,
+        #[prost(int64, tag = "9")]
+        pub(super) time_nanos: i64,
+        #[prost(int64, tag = "10")]
+        pub(super) duration_nanos: i64,
+        #[prost(message, optional, tag = "11")]
+        pub(super) period_type: Option<ValueType>,
+        #[prost(int64, tag = "12")]
+        pub(super) period: i64,
     }
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct ValueType {
@@ -261,6 +281,8 @@ mod pprof {
         pub(super) id: u64,
         #[prost(int64, tag = "2")]
         pub(super) name: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) system_name: i64,
     }
 }
 
@@ -329,6 +351,40 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
         }
     }
     (stacks, sums)
+}
+
+/// What a pprof profile says besides its samples.
+pub(crate) struct PprofFacts {
+    pub(crate) time_nanos: i64,
+    pub(crate) duration_nanos: i64,
+    pub(crate) period: i64,
+    /// Type and unit.
+    pub(crate) period_type: (String, String),
+    /// Name and system name of each function.
+    pub(crate) functions: Vec<(String, String)>,
+    /// File name and build id of each mapping.
+    pub(crate) files: Vec<(String, String)>,
+}
+
+/// Reads them from pprof's protocol buffer, unzipped.
+pub(crate) fn pprof_facts(bytes: &[u8]) -> PprofFacts {
+    let profile = pprof::Profile::decode(bytes).expect("a profile");
+    let string = |at: i64| profile.string_table[at as usize].clone();
+    let period_type = profile.period_type.as_ref().expect("a type of period");
+    let functions = profile.function.iter();
+    let mappings = profile.mapping.iter();
+    PprofFacts {
+        time_nanos: profile.time_nanos,
+        duration_nanos: profile.duration_nanos,
+        period: profile.period,
+        period_type: (string(period_type.r#type), string(period_type.unit)),
+        functions: functions
+            .map(|f| (string(f.name), string(f.system_name)))
+            .collect(),
+        files: mappings
+            .map(|m| (string(m.filename), string(m.build_id)))
+            .collect(),
+    }
 }
 
 /// Removes the frame that says why a walk stopped; also returns the number of stacks that had one.

@@ -6,8 +6,8 @@
 //! x86-64 psABI; `PT_GNU_EH_FRAME` and `.eh_frame_hdr` from LSB 5.0; `SHT_GNU_SFRAME` and
 //! `PT_GNU_SFRAME` from binutils 2.46 `include/elf/common.h`.
 //!
-//! Out of scope: finding files, decompression ([`Elf::compressed`] returns the data), parsing the
-//! tables, relocatable objects and core files.
+//! Compressed sections are returned as they are ([`Elf::compressed`]); the feature `unpack` unpacks
+//! them. Out of scope: finding files, parsing the tables, relocatable objects and core files.
 
 mod error;
 mod notes;
@@ -16,8 +16,11 @@ mod sections;
 mod symbols;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "unpack")]
+pub mod unpack;
 
 pub use error::{ElfError, ElfErrorKind};
+pub use symbols::symbol_rank;
 
 use crate::image::{Bytes, Image, ImageParts, Owner, SectionKind};
 use alloc::string::String;
@@ -174,8 +177,21 @@ impl Elf {
 
     /// Whether an executable segment has all pages of a mapping of `length` bytes at `file_offset`
     /// in the file. If not, it was another file that was mapped.
+    ///
+    /// The first segment of a shared object or PIE is first mapped with the size of all of them, to
+    /// reserve their addresses, and then unmapped behind its end (Linux `fs/binfmt_elf.c`,
+    /// `elf_load`, and ld.so's `_dl_map_segments`); recorders see only the first of the two.
     pub fn has_room_for(&self, length: u64, file_offset: u64) -> bool {
         let end = file_offset.checked_add(length);
+        let ends = self.segments.iter().map(|s| s.range().end).max();
+        let is_reserved = self.segments.first().is_some_and(|s| {
+            let start = s.address & !(PAGE - 1);
+            let all = ends.and_then(|end| end.checked_next_multiple_of(PAGE)?.checked_sub(start));
+            s.is_executable() && s.offset & !(PAGE - 1) == file_offset && all == Some(length)
+        });
+        if is_reserved {
+            return true;
+        }
         self.segments.iter().any(|s| {
             let last = s.offset.checked_add(s.file_size.max(s.memory_size));
             let last = last.and_then(|last| last.checked_next_multiple_of(PAGE));

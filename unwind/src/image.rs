@@ -155,7 +155,7 @@ pub struct ImageParts {
     pub text: Vec<Range<u64>>,
     /// Sections, in any order.
     pub sections: Vec<Section>,
-    /// Symbols, in any order.
+    /// Symbols, in any order. Of those at one address, the first one with a size names it.
     pub symbols: Vec<Symbol>,
 }
 
@@ -192,10 +192,9 @@ impl Image {
     pub fn new(mut parts: ImageParts) -> Image {
         parts.text.sort_by_key(|r| (r.start, r.end));
         parts.sections.sort_by_key(|s| (s.kind, s.address));
-        // At the same address, symbols with a size come first, then by name.
-        parts.symbols.sort_by(|a, b| {
-            (a.address, a.size == 0, &a.name).cmp(&(b.address, b.size == 0, &b.name))
-        });
+        // At the same address, symbols with a size come first, then in the order that they have:
+        // readers put the preferred ones first.
+        parts.symbols.sort_by_key(|s| (s.address, s.size == 0));
         let place = |kind| parts.sections.iter().position(|s| s.kind == kind);
         let first = SectionKind::ALL.map(|kind| place(kind).unwrap_or(usize::MAX));
         let symbols = (0..).zip(&parts.symbols);

@@ -12,6 +12,8 @@
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
+#[cfg(feature = "unpack")]
+extern crate std;
 
 pub mod address;
 pub mod apply;

@@ -5,6 +5,10 @@
 
 use alloc::vec::Vec;
 
+mod mapped;
+
+pub use mapped::MappedMemory;
+
 /// Why a word could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, thiserror::Error)]
 #[non_exhaustive]
@@ -157,12 +161,20 @@ impl Memory for MemoryCopy<'_> {
 pub struct Regions<'a> {
     /// The copies. For an address in none of them, the first one nearby determines the error.
     pub parts: Vec<MemoryCopy<'a>>,
+    /// All other memory of the process, for what is in no copy.
+    pub rest: Option<&'a MappedMemory>,
 }
 
 impl<'a> Regions<'a> {
     /// Uses these copies; the sampled stack comes first.
     pub fn new(parts: Vec<MemoryCopy<'a>>) -> Self {
-        Regions { parts }
+        Regions { parts, rest: None }
+    }
+
+    /// The same copies, and `rest` for what is in none of them.
+    #[must_use]
+    pub fn with_rest(self, rest: Option<&'a MappedMemory>) -> Self {
+        Regions { rest, ..self }
     }
 
     /// The memory seen by a profiler that copied at most `len` bytes from `rsp` upwards, and
@@ -173,9 +185,7 @@ impl<'a> Regions<'a> {
             .parts
             .iter()
             .filter(|p| p.address <= rsp && rsp < p.end());
-        Regions {
-            parts: parts.map(|p| p.window(rsp, len)).collect(),
-        }
+        Regions::new(parts.map(|p| p.window(rsp, len)).collect())
     }
 
     #[cold]
@@ -210,7 +220,10 @@ impl Memory for Regions<'_> {
                 return Ok(u64::from_le_bytes(*b));
             }
         }
-        Err(self.error(address))
+        match self.rest.map(|rest| rest.read_u64(address)) {
+            Some(Ok(word)) => Ok(word),
+            _ => Err(self.error(address)),
+        }
     }
 
     fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
@@ -220,11 +233,15 @@ impl Memory for Regions<'_> {
                 return Ok(());
             }
         }
-        Err(self.error(address))
+        match self.rest.map(|rest| rest.read(address, buf)) {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.error(address)),
+        }
     }
 
     fn stack_bounds(&self, sp: u64) -> Option<core::ops::Range<u64>> {
-        self.parts.iter().find_map(|p| p.stack_bounds(sp))
+        let copied = self.parts.iter().find_map(|p| p.stack_bounds(sp));
+        copied.or_else(|| self.rest?.stack_bounds(sp))
     }
 }
 

@@ -22,7 +22,7 @@ use unwind_sim_recordings::import::{ImportError, is_vmcore};
 use unwind_sim_recordings::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
 use unwind_sim_recordings::similar::question_among;
 use unwind_sim_recordings::trace::{Trace, TraceError};
-use unwind_sim_unwind::elf::ElfError;
+use unwind_sim_unwind::elf::{ElfError, ElfErrorKind};
 
 pub use rows::FUNCTIONS_MAX;
 
@@ -60,7 +60,7 @@ pub enum InspectError {
         source: ImportError,
     },
     /// The ELF file is damaged or for another machine.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", advice(source))]
     Elf {
         /// The file.
         path: PathBuf,
@@ -151,6 +151,14 @@ pub fn inspect(
             kind,
             wanted: "a recording, an ELF file, a kernel's image, a module or a case (.s)",
         })),
+    }
+}
+
+/// What reads an ELF file that is not shown.
+fn advice(error: &ElfError) -> &'static str {
+    match error.what {
+        ElfErrorKind::Relocatable => "; `unwind-sim tables dump` shows the rows of an object",
+        _ => "",
     }
 }
 

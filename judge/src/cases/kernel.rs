@@ -367,6 +367,7 @@ impl<'a> Kernel<'a> {
                 boundary: ring0.boundary(),
                 ..KernelSample::default()
             })),
+            process_memory: None,
         };
         Ok(Point {
             key,

@@ -70,7 +70,7 @@ impl Recorded {
                 ));
             };
             let damaged = |e: unwind_sim_recordings::trace::TraceError| CaseFailure::run(case, e);
-            let pristine = run.trace.sample(number).map_err(damaged)?;
+            let pristine = run.trace.sample(number).map_err(damaged)?.into_owned();
             let mut point = Point {
                 key: stated.key.clone(),
                 stated: stated.chain.clone(),

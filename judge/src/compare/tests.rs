@@ -26,6 +26,7 @@ fn sample(rip: u64) -> Sample<'static> {
         recorded: Vec::new(),
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     }
 }
 

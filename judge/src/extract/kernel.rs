@@ -1,9 +1,9 @@
 //! Reduces a kernel's image to what the walks of some samples use: ORC rows, if it has any, and
 //! symbols, but no code.
 
-use super::file_name;
 use crate::engine::Engine;
 use crate::run::RunError;
+use crate::scrub::file_name;
 use crate::spec;
 use crate::unwinders;
 use std::collections::{BTreeMap, BTreeSet};

@@ -75,11 +75,21 @@ impl<'f> Proofs<'f> {
 
     /// The frames of a sample's user stack that are proven.
     pub fn prove(&mut self, view: &View<'_>, setting: &Setting) -> Proven {
+        self.prove_in(view, &view.sample.memory(), setting)
+    }
+
+    /// [`Proofs::prove`], with the words that `memory` has.
+    pub(crate) fn prove_in(
+        &mut self,
+        view: &View<'_>,
+        memory: &dyn Memory,
+        setting: &Setting,
+    ) -> Proven {
         let mut chain = Chain {
             frames: Vec::new(),
             assumptions: Assumptions::NONE,
         };
-        let ending = self.follow(view, setting, &mut chain);
+        let ending = self.follow(view, memory, setting, &mut chain);
         let truth = match (ending, chain.frames.is_empty()) {
             (None, _) => Truth::Complete(chain.frames),
             (Some(_), true) => Truth::Unknown,
@@ -93,13 +103,18 @@ impl<'f> Proofs<'f> {
     }
 
     /// Adds the proven frames to `chain`, and returns why there are no more.
-    fn follow(&mut self, view: &View<'_>, setting: &Setting, chain: &mut Chain) -> Option<Ending> {
+    fn follow(
+        &mut self,
+        view: &View<'_>,
+        memory: &dyn Memory,
+        setting: &Setting,
+        chain: &mut Chain,
+    ) -> Option<Ending> {
         let live = view.sample.regs.live();
         let live = live.filter(|r| [Reg::Rip, Reg::Rsp].iter().all(|&reg| r.get(reg).is_some()));
         let Some(live) = live.filter(|_| view.sample.kernel.is_none()) else {
             return Some(Ending::NoStart);
         };
-        let memory = view.sample.memory();
         let mut frame = Frame::top(*live);
         chain.push(&frame, TrueKind::Top);
         let mut stack_changes = 0;
@@ -121,7 +136,7 @@ impl<'f> Proofs<'f> {
                 return None;
             }
             let context = Context {
-                memory: &memory as &dyn Memory,
+                memory,
                 expressions: place.prover.expressions(),
                 bias: mapping.bias,
                 carries: RegMask::CALLEE_SAVED,
@@ -256,5 +271,6 @@ pub fn with_truth<'a>(sample: &'a Sample<'_>, truth: Truth) -> Sample<'a> {
         recorded: sample.recorded.clone(),
         branches: sample.branches.clone(),
         kernel: sample.kernel.clone(),
+        process_memory: sample.process_memory.clone(),
     }
 }

@@ -3,7 +3,7 @@
 mod perf;
 mod printed;
 
-pub use perf::{PerfChain, PerfWrong, perf_chain};
+pub use perf::{PerfChain, PerfWrong, in_kernel, perf_chain};
 pub use printed::{ADDRESSES_MAX, Print, Printed, print};
 
 use crate::diagnose::Diagnosis;

@@ -42,7 +42,7 @@ pub enum PerfWrong {
 }
 
 /// Whether the sample has a kernel part. Samples of ordinary programs have none.
-fn in_kernel(view: &View<'_>) -> bool {
+pub fn in_kernel(view: &View<'_>) -> bool {
     let cs = view.live().get(Reg::Cs);
     view.sample.kernel.is_some() && !cs.is_some_and(is_user_cs)
 }

@@ -6,11 +6,13 @@ use super::task::Task;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use unwind_sim_perf_data::{self as perf, PerfFile, Record, Sample};
+use unwind_sim_perf_data::{self as perf, PerfFile, Record, Sample, misc};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::import::perf::{EventSink, Processes, ids};
+use unwind_sim_recordings::jitdump::{Clock, Layout};
 use unwind_sim_recordings::model::{Event, ImageIndex};
+use unwind_sim_recordings::symbols::KernelCode;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageId, Mapping};
@@ -28,6 +30,7 @@ pub(super) struct Leader<F> {
 struct Gathering<F> {
     filter: Filter,
     world: World,
+    kernel: Arc<KernelCode>,
     finder: ImageFinder,
     images: Vec<Arc<Image>>,
     indexes: HashMap<ImageId, ImageIndex>,
@@ -52,12 +55,17 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         eager: bool,
         send: F,
     ) -> Self {
+        let mut kernel = KernelCode::default();
+        for id in file.build_ids().filter_map(Result::ok) {
+            kernel.build_id(&id);
+        }
         Leader {
             // If build ids cannot be read, files are found by their paths.
             processes: Processes::new(file, |_| {}),
             gathering: Gathering {
                 filter,
                 world: World::new(),
+                kernel: Arc::new(kernel),
                 finder: ImageFinder::new(options.clone()),
                 images: Vec::new(),
                 indexes: HashMap::new(),
@@ -79,6 +87,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
     /// Takes the next record.
     #[inline]
     pub(super) fn event(&mut self, event: &perf::Event<'_>) {
+        let _ = self.processes.before(event, &mut self.gathering);
         match &event.record {
             Record::Sample(sample) => self.gathering.sample(sample, event),
             _ => self.other(event),
@@ -87,6 +96,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
 
     #[inline(never)]
     fn other(&mut self, event: &perf::Event<'_>) {
+        self.gathering.kernel_code(event);
         let _ = self.processes.record(event, &mut self.gathering);
     }
 
@@ -100,14 +110,20 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
 impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
     fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)> {
         let (image, bias) = self.finder.mapping_for(request);
-        let image = image.map(|image| {
-            let images = &mut self.images;
-            *self.indexes.entry(image.id()).or_insert_with(|| {
-                images.push(image);
-                ImageIndex((images.len() - 1) as u32)
-            })
-        });
+        let image = image.map(|image| self.index(&image));
         ControlFlow::Continue((image, bias))
+    }
+
+    fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: &dyn Fn(Clock) -> bool,
+    ) -> Option<Arc<Layout>> {
+        self.finder.jitdump(request, has_times)
+    }
+
+    fn image(&mut self, image: &Arc<Image>) -> ControlFlow<(), ImageIndex> {
+        ControlFlow::Continue(self.index(image))
     }
 
     fn event(&mut self, event: Event) -> ControlFlow<()> {
@@ -131,8 +147,28 @@ impl<F: FnMut(Batch) -> Batch> EventSink for Gathering<F> {
 }
 
 impl<F: FnMut(Batch) -> Batch> Gathering<F> {
+    fn index(&mut self, image: &Arc<Image>) -> ImageIndex {
+        let images = &mut self.images;
+        *self.indexes.entry(image.id()).or_insert_with(|| {
+            images.push(image.clone());
+            ImageIndex((images.len() - 1) as u32)
+        })
+    }
+
     fn skip(&mut self, why: Skip, count: u64) {
         *self.skipped.entry(why).or_default() += count;
+    }
+
+    /// Follows the kernel's code. Tasks that wait in a batch keep what was there at their time.
+    fn kernel_code(&mut self, event: &perf::Event<'_>) {
+        let of_kernel = event.raw.misc & misc::CPUMODE_MASK == misc::CPUMODE_KERNEL;
+        match &event.record {
+            Record::Mmap(mmap) if of_kernel => Arc::make_mut(&mut self.kernel).mmap(mmap),
+            Record::Ksymbol(symbol) => Arc::make_mut(&mut self.kernel).ksymbol(symbol),
+            Record::HeaderBuildId(id) => Arc::make_mut(&mut self.kernel).build_id(id),
+            _ => return,
+        }
+        self.memo = [(0, 0, u32::MAX); MEMO];
     }
 
     /// Sends the gathered samples.
@@ -186,6 +222,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
             tid,
             name,
             space,
+            kernel: self.kernel.clone(),
         });
         (self.batch.tasks.len() - 1) as u32
     }

@@ -23,6 +23,8 @@ pub struct ReplayOptions<'a> {
     pub how: How<'a>,
     /// The samples to walk.
     pub filter: Filter,
+    /// Of a perf.data, only the samples of the event with this index.
+    pub event: Option<usize>,
     /// Where to find image files.
     pub files: FinderOptions,
 }
@@ -57,7 +59,7 @@ impl Counts {
 /// belongs to this thread, which also reads the file. Which consumer gets which part of the
 /// recording is not deterministic, unless there is only one.
 ///
-/// Only the user part of a stack is walked.
+/// Only the user part of a stack is walked; the kernel's part is as perf recorded it.
 pub fn replay<C: Consumer + Send>(
     file: &PerfFile<'_>,
     options: &ReplayOptions<'_>,
@@ -72,13 +74,13 @@ pub fn replay<C: Consumer + Send>(
         return replay_alone(file, options, mine);
     }
     let mut counts = Counts::default();
-    let mut unwinding = Unwinding::new(options.how);
+    let mut unwinding = Unwinding::new(options.how, options.event);
     let (sender, receiver) = sync_channel::<Batch>(WAITING * others.len());
     let receiver = &Mutex::new(receiver);
     std::thread::scope(|scope| {
         let workers: Vec<_> = others
             .iter_mut()
-            .map(|consumer| scope.spawn(move || work(file, options.how, receiver, consumer)))
+            .map(|consumer| scope.spawn(move || work(file, options, receiver, consumer)))
             .collect();
         read(file, options, false, &mut counts, |batch| {
             let number = batch.number;
@@ -112,7 +114,7 @@ pub fn replay_alone<C: Consumer>(
     consumer: &mut C,
 ) -> Counts {
     let mut counts = Counts::default();
-    let mut unwinding = Unwinding::new(options.how);
+    let mut unwinding = Unwinding::new(options.how, options.event);
     unwinding.only = options.filter.sample;
     unwinding.left = options.filter.limit.unwrap_or(u64::MAX);
     read(file, options, true, &mut counts, |mut batch| {
@@ -161,11 +163,11 @@ fn next(receiver: &Mutex<Receiver<Batch>>) -> Option<Batch> {
 
 fn work<'a, C: Consumer>(
     file: &PerfFile<'_>,
-    how: How<'a>,
+    options: &ReplayOptions<'a>,
     receiver: &Mutex<Receiver<Batch>>,
     consumer: &mut C,
 ) -> Unwinding<'a> {
-    let mut unwinding = Unwinding::new(how);
+    let mut unwinding = Unwinding::new(options.how, options.event);
     while let Some(batch) = next(receiver) {
         unwinding.take(file, &batch, consumer);
     }

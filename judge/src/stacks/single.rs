@@ -33,7 +33,7 @@ impl<'a> Single<'a> {
         let keep: fn(Batch) -> Batch = |batch| batch;
         Single {
             leader: Leader::new(file, files, Filter::default(), false, keep),
-            unwinding: Unwinding::new(how),
+            unwinding: Unwinding::new(how, None),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::run::{Run, RunError};
 use std::path::{Path, PathBuf};
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::feature;
-use unwind_sim_recordings::convert::ImportError;
+use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import as corpus;
 use unwind_sim_recordings::mapped::map_file;
@@ -21,10 +21,12 @@ use unwind_sim_recordings::view::Filter;
 pub struct Source {
     /// A perf.data, a trace, a case or a core.
     pub path: PathBuf,
-    /// The folder below which image files are searched for first.
-    pub symfs: Option<PathBuf>,
     /// The samples to walk.
     pub filter: Filter,
+    /// Of a perf.data, only the samples of the event with this index.
+    pub event: Option<usize>,
+    /// How to open what is not read directly: the image of a kernel's capture, and the like.
+    pub open: OpenOptions,
 }
 
 /// A callback with process, thread, time and the pcs of a stack, innermost first.
@@ -60,6 +62,7 @@ pub fn plain_options(engine: &Engine) -> ReplayOptions<'_> {
             setting,
         },
         filter: Filter::default(),
+        event: None,
         files,
     }
 }
@@ -73,8 +76,9 @@ pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayO
             setting: run.setting,
         },
         filter: source.filter,
+        event: source.event,
         files: FinderOptions {
-            symfs: source.symfs.clone(),
+            symfs: source.open.symfs.clone(),
             ..FinderOptions::system()
         },
     }

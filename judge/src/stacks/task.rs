@@ -1,6 +1,7 @@
 //! The thread that a stack belongs to, and the stack as passed to a consumer.
 
 use std::sync::Arc;
+use unwind_sim_recordings::symbols::KernelCode;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::Code;
 
@@ -15,6 +16,17 @@ pub struct Task {
     pub name: Arc<str>,
     /// The process's address space.
     pub space: Arc<AddressSpace>,
+    /// The kernel's code.
+    pub kernel: Arc<KernelCode>,
+}
+
+/// What a sample of a perf.data counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// The index of its event among the file's attributes.
+    pub event: u32,
+    /// What the event counted since its last sample; of a clock, nanoseconds. 0 if not known.
+    pub period: u64,
 }
 
 /// An unwound stack.
@@ -24,6 +36,11 @@ pub struct Taken<'a> {
     pub task: &'a Task,
     /// The time in nanoseconds of the recording's clock.
     pub time: u64,
+    /// What the sample counts; `None` if the recording does not say.
+    pub counted: Option<Counted>,
+    /// The kernel's part of the chain that perf recorded, innermost first. No unwinder here walks
+    /// it. The first is an address of an instruction, the others are return addresses.
+    pub kernel: &'a [u64],
     /// The pcs, innermost first.
     pub pcs: &'a [u64],
     /// The indices of the pcs that are addresses of instructions, ascending. All others are return
@@ -45,6 +62,12 @@ impl Taken<'_> {
         };
         let pc = self.pcs[at];
         if exact { pc } else { pc.wrapping_sub(1) }
+    }
+
+    /// The same for frame `at` of the kernel's part.
+    #[inline]
+    pub fn kernel_lookup(&self, at: usize) -> u64 {
+        self.kernel[at].wrapping_sub(u64::from(at != 0))
     }
 }
 

@@ -5,15 +5,15 @@ use super::replay::{Counts, ReplayOptions};
 use super::source::Source;
 use super::task::{Consumer, Taken, Task};
 use super::unwind::How;
+use crate::engine::stack_of;
 use crate::input::Input;
-use crate::run::RunError;
+use crate::kernel::RECORDED;
+use crate::run::{Column, RunError, kernel_part};
 use std::collections::HashMap;
-use unwind_sim_recordings::convert::OpenOptions;
+use std::sync::Arc;
 use unwind_sim_recordings::view::{Filter, View};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
-use unwind_sim_unwind::start::{FakeVariant, Variant};
-use unwind_sim_unwind::unwinder::Stack;
 
 /// Walks every sample of the recording that passes the filter.
 pub(super) fn replay<C: Consumer>(
@@ -21,11 +21,7 @@ pub(super) fn replay<C: Consumer>(
     options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
-    let open = OpenOptions {
-        symfs: source.symfs.clone(),
-        ..OpenOptions::default()
-    };
-    let input = Input::open(&source.path, &open)?;
+    let input = Input::open(&source.path, &source.open)?;
     let filter = Filter {
         stitch: options.how.engine.wants_stitching(),
         ..options.filter
@@ -45,6 +41,7 @@ pub(super) fn replay<C: Consumer>(
             tid,
             name: thread_name(world, &mut names, pid, tid),
             space: world.shared_space(pid),
+            kernel: Arc::default(),
         };
         one(&options.how, view, &task, &mut cache, consumer);
         Ok(())
@@ -63,20 +60,16 @@ fn one<C: Consumer>(
 ) {
     let sample = view.sample;
     let memory = view.memory(how.setting.view);
-    let taken = match sample.regs.is_fake() {
-        true => Variant::Fake(FakeVariant::V5_2),
-        false => Variant::Hardware,
-    };
-    let variant = how.variant.unwrap_or(taken);
-    let branches = view.branches();
+    // As in a run with verdicts: a kernel's unwinder needs the task, and its version says how a
+    // walk from fake registers starts.
+    let column = Column::of(how.engine, how.variant);
+    let variant = column.variant_for(view);
     let frame_pointers = how.setting.frame_pointer_kernel;
     let start = how.engine.start(sample, variant, frame_pointers, &memory);
     let (chain, end) = match &start {
         Err(reason) => (Chain::default(), reason.code()),
         Ok(start) => {
-            let mut stack = Stack::new(start, &task.space, &memory);
-            stack.limits = how.setting.limits;
-            stack.branches = branches;
+            let stack = stack_of(view, start, &memory, &how.setting);
             let chain = how.engine.walk(&stack, cache);
             let end = chain.end.reason.code();
             (chain, end)
@@ -86,9 +79,18 @@ fn one<C: Consumer>(
     let numbered = chain.frames.iter().zip(0u32..);
     let exact = numbered.filter(|(frame, _)| frame.pc.is_instruction());
     let exact: Vec<u32> = exact.map(|(_, at)| at).collect();
+    // Of a kernel's stack, what was recorded is another walk of it, not a part of this one.
+    let of_user = sample.kernel.is_none();
+    let of_perf = sample
+        .recorded
+        .iter()
+        .filter(|chain| of_user && chain.source != RECORDED);
+    let kernel: Vec<u64> = of_perf.flat_map(|chain| kernel_part(&chain.ips)).collect();
     consumer.stack(&Taken {
         task,
         time: sample.time,
+        counted: None,
+        kernel: &kernel,
         pcs: &pcs,
         exact: &exact,
         end,

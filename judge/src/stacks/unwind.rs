@@ -4,22 +4,24 @@
 //! touched together before the first is walked, so that the processor fetches them in parallel.
 
 use super::batch::Batch;
-use super::task::{Consumer, Taken, Task};
+use super::task::{Consumer, Counted, Taken, Task};
 use crate::engine::{Engine, Setting};
 use arrayvec::ArrayVec;
 use std::collections::BTreeMap;
 use unwind_sim_perf_data::PerfFile;
-use unwind_sim_perf_data::{RawRecord, Sample};
+use unwind_sim_perf_data::callchain::Context;
+use unwind_sim_perf_data::{RawRecord, Sample, flag};
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::import::perf::{refuse_guest, registers_and_stack};
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Addresses, Sink, Step};
+use unwind_sim_unwind::chain::{Sink, Step};
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::MemoryCopy;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
+use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::walk::{Place, walk};
 
 /// The number of samples in a group.
@@ -70,7 +72,10 @@ pub(super) struct Unwinding<'a> {
     how: How<'a>,
     cache: Cache,
     pcs: Pcs,
-    addresses: Addresses,
+    /// The kernel's part of the last chain.
+    kernel: Vec<u64>,
+    /// The only event whose samples to take, if set.
+    event: Option<usize>,
     /// A moving average of the bytes from rsp that walks needed.
     extent: u64,
     /// The number of the only sample to take, if set.
@@ -89,13 +94,30 @@ fn user_state<'a>(sample: &Sample<'a>) -> Result<(Regs, &'a [u8]), Skip> {
     registers_and_stack(sample)?.ok_or(Skip::NoRegisters)
 }
 
+/// The event of a sample, and what it counted.
+#[inline]
+fn counted(file: &PerfFile<'_>, sample: &Sample<'_>) -> Counted {
+    let attr = sample.attr();
+    let event = match file.attrs() {
+        [_] => None,
+        several => several.iter().position(|other| std::ptr::eq(other, attr)),
+    };
+    // Without the field all samples have the period that was set, which may be a frequency.
+    let set = || (attr.flags & flag::FREQ == 0).then_some(attr.sample_period);
+    Counted {
+        event: event.unwrap_or(0) as u32,
+        period: sample.period().or_else(set).unwrap_or(0),
+    }
+}
+
 impl<'a> Unwinding<'a> {
-    pub(super) fn new(how: How<'a>) -> Unwinding<'a> {
+    pub(super) fn new(how: How<'a>, event: Option<usize>) -> Unwinding<'a> {
         Unwinding {
             how,
             cache: Cache::new(),
             pcs: Pcs::default(),
-            addresses: Addresses::default(),
+            kernel: Vec::new(),
+            event,
             extent: 0,
             only: None,
             left: u64::MAX,
@@ -169,16 +191,29 @@ impl<'a> Unwinding<'a> {
         if self.left == 0 || self.only.is_some_and(|only| only != number) {
             return Ok(());
         }
+        let counted = counted(file, &sample);
+        if self
+            .event
+            .is_some_and(|only| only != counted.event as usize)
+        {
+            return Ok(());
+        }
         self.left -= 1;
         self.pcs.pcs.clear();
         self.pcs.exact.clear();
         let end = self.walk(&regs, stack, &task.space);
         self.stacks += 1;
+        self.kernel.clear();
+        if let Some(chain) = sample.callchain().map_err(|_| Skip::Damaged)? {
+            self.kernel.extend(chain.frames_of(Context::Kernel));
+        }
         let (pcs, exact) = (&self.pcs.pcs[..], &self.pcs.exact[..]);
         let time = sample.time().unwrap_or(0);
         consumer.stack(&Taken {
             task,
             time,
+            counted: Some(counted),
+            kernel: &self.kernel,
             pcs,
             exact,
             end,
@@ -227,15 +262,17 @@ impl<'a> Unwinding<'a> {
             memory: &memory,
         };
         let Some(finder) = self.how.engine.finder() else {
-            let out = &mut self.addresses;
-            out.0.clear();
-            let end =
-                self.how
-                    .engine
-                    .addresses(&place, &start, &setting.limits, &mut self.cache, out);
-            self.pcs.pcs.extend_from_slice(&out.0);
-            self.pcs.exact.push(0);
-            return end.reason.code();
+            // One that walks by itself says of each frame whether its address was called from.
+            let mut stack = Stack::new(&start, space, &memory);
+            stack.limits = setting.limits;
+            let chain = self.how.engine.walk(&stack, &mut self.cache);
+            for (frame, at) in chain.frames.iter().zip(0u32..) {
+                self.pcs.pcs.push(frame.pc.value());
+                if frame.pc.is_instruction() {
+                    self.pcs.exact.push(at);
+                }
+            }
+            return chain.end.reason.code();
         };
         let end = walk(
             finder,

@@ -28,6 +28,8 @@ pub mod flag {
     pub const MMAP2: u64 = 1 << 23;
     /// Task names set by execve are marked.
     pub const COMM_EXEC: u64 = 1 << 24;
+    /// Times are those of the clock `clock_id` (`use_clockid`).
+    pub const USE_CLOCKID: u64 = 1 << 25;
     /// Mapping records carry build IDs.
     pub const BUILD_ID: u64 = 1 << 34;
     /// The user part of callchains is deferred (Linux 6.19).
@@ -35,6 +37,15 @@ pub mod flag {
     /// Deferred callchain records are written here (Linux 6.19).
     pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
+
+/// `PERF_TYPE_SOFTWARE`.
+const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+const SW_CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK`.
+const SW_TASK_CLOCK: u64 = 1;
+/// `PERF_COUNT_SW_DUMMY`.
+const SW_DUMMY: u64 = 9;
 
 /// Size of the first published `perf_event_attr` (`PERF_ATTR_SIZE_VER0`).
 pub(crate) const ATTR_SIZE_VER0: usize = 64;
@@ -65,7 +76,7 @@ pub struct EventAttr {
     pub sample_regs_user: u64,
     /// `sample_stack_user`: requested bytes of user stack.
     pub sample_stack_user: u32,
-    /// `clockid` of the times; only used with `use_clockid` (flag bit 25).
+    /// `clockid` of the times; only used with [`flag::USE_CLOCKID`].
     pub clock_id: i32,
     /// `sample_regs_intr`: mask of registers at the interrupt.
     pub sample_regs_intr: u64,
@@ -121,6 +132,33 @@ impl EventAttr {
         };
         attr.layout = SampleLayout::new(&attr);
         Ok(attr)
+    }
+
+    /// Does the event count nanoseconds of CPU time (`cpu-clock`, `task-clock`)?
+    pub fn is_clock(&self) -> bool {
+        self.kind == TYPE_SOFTWARE && matches!(self.config, SW_CPU_CLOCK | SW_TASK_CLOCK)
+    }
+
+    /// Can the event have samples? A `dummy` event only carries records of tasks and mappings.
+    pub fn is_sampled(&self) -> bool {
+        !(self.kind == TYPE_SOFTWARE && self.config == SW_DUMMY)
+    }
+
+    /// The nanoseconds between two samples that the recorder asked for: of a clock its period, of
+    /// other events known only for a frequency. `None` if not known.
+    pub fn interval_ns(&self) -> Option<u64> {
+        let asked = self.sample_period;
+        let interval = match self.flags & flag::FREQ != 0 {
+            true => 1_000_000_000u64.checked_div(asked)?,
+            false if self.is_clock() => asked,
+            false => return None,
+        };
+        (interval != 0).then_some(interval)
+    }
+
+    /// Size of the sample ID trailer of records other than samples, bytes.
+    pub fn trailer_bytes(&self) -> usize {
+        usize::from(self.layout.trailer)
     }
 
     /// Do records other than samples carry a sample ID trailer?

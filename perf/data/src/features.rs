@@ -29,6 +29,17 @@ pub mod feature {
     pub const CLOCK_DATA: u8 = 29;
 }
 
+/// The same moment on two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockData {
+    /// `clockid` of the times in samples.
+    pub clock_id: i32,
+    /// Nanoseconds since 1970.
+    pub wall_ns: u64,
+    /// Nanoseconds of that clock.
+    pub clock_ns: u64,
+}
+
 /// The build ID of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildId<'a> {
@@ -166,6 +177,23 @@ impl<'a> Features<'a> {
     /// If the section is truncated.
     pub fn sample_time(&self) -> Result<Option<(u64, u64)>, PerfError> {
         self.read(feature::SAMPLE_TIME, |c| Ok((c.u64()?, c.u64()?)))
+    }
+
+    /// A time of the event clock, and the wall clock's at that moment (`perf record -k`).
+    ///
+    /// # Errors
+    /// If the section is truncated.
+    pub fn clock_data(&self) -> Result<Option<ClockData>, PerfError> {
+        self.read(feature::CLOCK_DATA, |c| {
+            let _version = c.u32()?;
+            let clock_id = c.u32()?.cast_signed();
+            let (wall_ns, clock_ns) = (c.u64()?, c.u64()?);
+            Ok(ClockData {
+                clock_id,
+                wall_ns,
+                clock_ns,
+            })
+        })
     }
 
     /// Parameters of compression.

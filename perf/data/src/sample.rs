@@ -267,6 +267,21 @@ impl<'a> Sample<'a> {
         Ok(Some((regs, take_stack(&mut c)?)))
     }
 
+    /// Where a field of [`sample_type`](super::sample_type) after the fixed ones is: a range of the
+    /// record's body, with the field's own count or size. `None` if it is not recorded.
+    ///
+    /// # Errors
+    /// See [`Sample::read_values`].
+    pub fn place(&self, field: u64) -> Result<Option<std::ops::Range<usize>>, PerfError> {
+        let Some(mut cursor) = self.seek(field)? else {
+            return Ok(None);
+        };
+        let at = |cursor: &Cursor<'_>| self.body.len() - cursor.rest().len();
+        let start = at(&cursor);
+        self.skip(field, &mut cursor)?;
+        Ok(Some(start..at(&cursor)))
+    }
+
     /// Checks that all fields are complete, in one pass over the record.
     ///
     /// # Errors

@@ -71,8 +71,12 @@ pub struct EventSpec {
     pub sample_regs_user: u64,
     /// `sample_stack_user`.
     pub sample_stack_user: u32,
+    /// `clockid`; only used with [`flag::USE_CLOCKID`].
+    pub clock_id: i32,
     /// `sample_regs_intr`.
     pub sample_regs_intr: u64,
+    /// `sample_max_stack`; 0 for the system's limit.
+    pub sample_max_stack: u16,
     /// IDs of the event, one for each CPU or thread.
     pub ids: Vec<u64>,
 }
@@ -119,6 +123,8 @@ impl EventSpec {
             put(at, &word.to_le_bytes());
         }
         put(88, &self.sample_stack_user.to_le_bytes());
+        put(92, &self.clock_id.to_le_bytes());
+        put(108, &self.sample_max_stack.to_le_bytes());
         out
     }
 }

@@ -8,7 +8,8 @@ use crate::common::{Attr, file, le, record, recording};
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, is_marker};
 use unwind_sim_perf_data::stitch::{
-    Counts, Item, Judgement, Mode, Stitch, Stitched, Tally, What, Why, items, judge, stitch,
+    Counts, Item, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, What, Why, items, judge,
+    stitch,
 };
 use unwind_sim_perf_data::{flag, record_type as rt, sample_type as st};
 
@@ -356,4 +357,55 @@ fn an_item_without_a_thread_belongs_to_none() {
     let data = record(rt::SAMPLE, 2, &le(&[0x1000, 1, 5]));
     let found = items_in(&file(&[(attr, &[])], &data));
     assert_eq!((found.len(), found[0].tid, found[0].event), (1, -1, 0));
+}
+
+#[test]
+fn records_that_no_event_asks_for_are_not_awaited() {
+    let chain = [0xdead, (-640i64) as u64, 7];
+    let sample = || Item {
+        key: 0,
+        time: Some(1),
+        tid: 5,
+        event: 0,
+        what: What::Sample {
+            defer: true,
+            chain: chain.to_vec(),
+            ip: None,
+        },
+    };
+    let missing = |flags: u64, with_record: bool| {
+        let attr = Attr {
+            sample_type: st::IP | st::CALLCHAIN,
+            flags,
+            ..Attr::default()
+        };
+        let bytes = file(&[(attr, &[])], &[]);
+        let mut stitcher = Stitcher::new(Mode::Own);
+        stitcher.events(PerfFile::parse(&bytes).unwrap().attrs());
+        stitcher.push(sample());
+        if with_record {
+            let what = What::Record {
+                cookie: Some(99),
+                frames: vec![1],
+            };
+            stitcher.push(Item {
+                key: 1,
+                what,
+                ..sample()
+            });
+        }
+        stitcher.finish();
+        stitcher.pop().expect("the sample").how
+    };
+    let asked = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
+    assert_eq!(missing(asked, false), Stitch::Missing(Why::End));
+    assert_eq!(
+        missing(flag::DEFER_CALLCHAIN, false),
+        Stitch::Missing(Why::NotAsked)
+    );
+    // Whatever the attributes say, records are written.
+    assert_ne!(
+        missing(flag::DEFER_CALLCHAIN, true),
+        Stitch::Missing(Why::NotAsked)
+    );
 }

@@ -1,8 +1,8 @@
 //! The fields that `perf script` prints for an event.
 
 use super::asked::{Asked, EventType};
-use super::names;
 use std::fmt;
+use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{EventAttr, Mode, PerfFile, feature, sample_type as st};
 
 /// `PERF_COUNT_SW_PAGE_FAULTS`, `.._MIN` and `.._MAJ` (`include/uapi/linux/perf_event.h`).
@@ -240,7 +240,7 @@ impl Fields {
             if !asked.is_set(kind) {
                 continue;
             }
-            let event = || names::name(attr);
+            let event = || event_name(attr);
             let fields = asked.fields(kind);
             let missing = Self::missing(attr);
             for (field, wanted) in NAMES {

@@ -51,6 +51,8 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Lines {
     fields: Fields,
+    /// Whether to show inlined functions.
+    inline: bool,
     /// The lines, each behind its head, so that one access to memory tells whether it is the right one
     /// and fetches it. The first one is empty, and a block of zeros is behind the last one.
     text: Vec<u8>,
@@ -61,18 +63,19 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(fields: Fields) -> Self {
+    pub(super) fn new(fields: Fields, inline: bool) -> Self {
         Self {
             fields,
+            inline,
             text: vec![0; HEAD + BLOCK],
             known: HashMap::default(),
             recent: vec![0; RECENT],
         }
     }
 
-    /// The fields that the lines show.
-    pub(super) fn fields(&self) -> Fields {
-        self.fields
+    /// The fields that the lines show, and whether they show inlined functions.
+    pub(super) fn shows(&self) -> (Fields, bool) {
+        (self.fields, self.inline)
     }
 
     /// The text for an address, `address symbol+offset (object)`.
@@ -161,21 +164,68 @@ impl Lines {
             return (head, line);
         }
         if self.text.len() > KEPT_MAX {
-            *self = Self::new(self.fields);
+            *self = Self::new(self.fields, self.inline);
         }
         let head = self.text.len() - BLOCK;
         self.text.truncate(head);
         self.text.extend_from_slice(&[0; HEAD]);
         let start = self.text.len();
-        self.text.push(b'\t');
-        write(&mut self.text, self.fields, tasks, symbols, place);
-        self.text.push(b'\n');
+        if !self.inline || !inlined(&mut self.text, self.fields, tasks, symbols, place) {
+            self.text.push(b'\t');
+            write(&mut self.text, self.fields, tasks, symbols, place);
+            self.text.push(b'\n');
+        }
         let line = start..self.text.len();
         self.text[head..start].copy_from_slice(&place.head(line.len() as u32));
         self.text.extend_from_slice(&[0; BLOCK]);
         self.known.insert(place, head as u32);
         (head as u32, line)
     }
+}
+
+/// Appends a line for each function at a place, as perf does (`append_inlines` in
+/// `tools/perf/util/machine.c`, `new_inline_sym` in `srcline.c`): one whose name is not that of the
+/// symbol at the place is an inlined one, without an object. `false` if there is no symbol, or nothing is
+/// known of inlined functions.
+fn inlined(
+    out: &mut Vec<u8>,
+    fields: Fields,
+    tasks: &Tasks,
+    symbols: &mut dyn Symbols,
+    place: Place,
+) -> bool {
+    let number = place.object.checked_sub(1);
+    let Some(object) = number.and_then(|number| tasks.object(number)) else {
+        return false;
+    };
+    let address = place.address.wrapping_add(place.bias);
+    let Some(symbol) = symbols.symbol(&object, address) else {
+        return false;
+    };
+    let (own, start) = (symbol.name.to_vec(), symbol.range.start);
+    let functions = symbols.inlined(&object, address).to_vec();
+    for function in &functions {
+        out.push(b'\t');
+        if *function == own {
+            write(out, fields, tasks, symbols, place);
+        } else {
+            digits::hexadecimal(out, place.address, 16);
+            if fields.has(Fields::SYM) {
+                out.push(b' ');
+                out.extend_from_slice(function);
+                if fields.has(Fields::SYM_OFFSET) {
+                    out.extend_from_slice(b"+0x");
+                    digits::hexadecimal(out, address.wrapping_sub(start), 0);
+                }
+            }
+            if fields.has(Fields::SOURCE_LINE) {
+                source_line(out, symbols, &object, place);
+            }
+            out.extend_from_slice(b" (inlined)");
+        }
+        out.push(b'\n');
+    }
+    !functions.is_empty()
 }
 
 fn write(

@@ -1,8 +1,8 @@
 //! What a recording itself reports as lost.
 
-use super::names;
 use std::collections::BTreeMap;
 use std::fmt;
+use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{Event, PerfFile, Record};
 use unwind_sim_recordings::counted::counted;
 
@@ -56,7 +56,7 @@ struct Lines<'a, 'f>(&'a Losses, &'a PerfFile<'f>);
 impl fmt::Display for Lines<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(losses, file) = self;
-        let name = |at: &usize| file.attrs().get(*at).map(names::name).unwrap_or_default();
+        let name = |at: &usize| file.attrs().get(*at).map(event_name).unwrap_or_default();
         for (at, (times, records)) in &losses.records {
             let of = name(at);
             writeln!(

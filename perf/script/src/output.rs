@@ -30,6 +30,8 @@ pub struct Address<'a> {
     pub map: Option<&'a Map>,
     /// The address itself.
     pub value: u64,
+    /// Whether it is a return address: the call is before it.
+    pub is_return: bool,
 }
 
 /// Receives samples, frame by frame, innermost first.

@@ -13,7 +13,7 @@ use super::text::Text;
 use super::times::TimeError;
 use std::fmt;
 use unwind_sim_perf_data::callchain::{
-    Callchain, Context, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
+    Callchain, Context, PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
 };
 use unwind_sim_perf_data::stitch::{Mode, Stitch, Stitched};
 use unwind_sim_perf_data::{
@@ -40,6 +40,11 @@ pub struct Options {
     pub frames_max: Option<usize>,
     /// Print the sampled address instead of the callchain (`-G`).
     pub hide_chains: bool,
+    /// Print the chains of the [`Unwind`] in place of the user frames that were recorded, where a
+    /// sample has user registers and a stack copy.
+    pub unwound: bool,
+    /// Show inlined functions as frames of their own.
+    pub inline: bool,
     /// The filters that choose the printed samples.
     pub filter: Filter,
 }
@@ -81,8 +86,23 @@ pub trait Unwind {
     /// Sees every event before it is printed.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Appends the addresses of the sample's user stack, innermost first, at most `frames_max`.
-    fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>);
+    /// Appends the addresses of the sample's user stack, innermost first, at most `frames_max`: for
+    /// a return address, the address before it. `false` if the sample has no registers or no stack.
+    fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>) -> bool;
+}
+
+/// What the words of a chain are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Words {
+    /// A callchain: in each context the first address is that of an instruction, and return
+    /// addresses follow.
+    Called,
+    /// The same, with a cookie after the marker of deferred frames.
+    WithCookie,
+    /// Kernel frames as in a callchain, and then addresses of calls: branch records.
+    Branches,
+    /// Addresses of instructions.
+    Exact,
 }
 
 /// The printer of a recording.
@@ -101,6 +121,10 @@ pub struct Script<'f, 's, O: Output = Text> {
     pub(super) tasks: Tasks,
     symbols: &'s mut dyn Symbols,
     unwind: Option<&'s mut dyn Unwind>,
+    /// Whether its chains replace recorded ones.
+    unwound_only: bool,
+    /// Number of samples that kept their recorded chain, because they cannot be unwound.
+    kept: u64,
     /// A reused buffer for unwound chains.
     unwound: Vec<u64>,
     joining: Option<Box<Joining<O::Piece>>>,
@@ -157,14 +181,17 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         Ok(Self {
             file,
             output,
-            chains: !options.hide_chains && file.attrs().iter().any(with_chain),
+            chains: !options.hide_chains
+                && (file.attrs().iter().any(with_chain) || options.unwound),
             frames_max,
             room: frames_max,
             prints_deferred: options.join.is_none(),
             chosen: Chosen::of(file, &options.filter)?,
             tasks: Tasks::new(file),
             symbols,
+            unwound_only: options.unwound,
             unwind,
+            kept: 0,
             unwound: Vec::new(),
             joining: Joining::of(file, options.join.filter(|_| !needless)).map(Box::new),
             lbr: CallStacks::new(file, options.stitch_lbr),
@@ -177,6 +204,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     /// Number of samples of guests so far, which are not printed.
     pub fn guests(&self) -> u64 {
         self.guests
+    }
+
+    /// Number of samples so far that kept their recorded chain, because they have no registers or no
+    /// stack copy to unwind.
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// The output that samples are written to.
@@ -325,6 +358,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         out: &mut O::Piece,
     ) {
         let tid = id.tid().unwrap_or(-1);
+        if self.unwound_only && self.chains && matches!(chain, Chain::Own) {
+            if self.unwound_place(at, sample, tid, out) {
+                return;
+            }
+            self.kept += 1;
+        }
         let own = sample.callchain().ok().flatten().filter(|_| self.chains);
         let Some(own) = own else {
             let address = sample.ip().unwrap_or(0);
@@ -337,30 +376,68 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         };
         let (begin, max) = (self.output.chain(out), self.frames_max);
         let whole = match chain {
-            Chain::Joined(words) => self.chain(at, tid, words.iter().copied(), false, max, out),
+            Chain::Joined(words) => {
+                self.chain(at, tid, words.iter().copied(), Words::Called, max, out)
+            }
             Chain::Own => match self.lbr.chain(sample, own, max) {
                 // perf does not limit frames of branch records.
-                Some(words) => self.chain(at, tid, words.into_iter(), false, usize::MAX, out),
-                None => self.chain(at, tid, own.words(), true, max, out),
+                Some(words) => {
+                    self.chain(at, tid, words.into_iter(), Words::Branches, usize::MAX, out)
+                }
+                None => self.chain(at, tid, own.words(), Words::WithCookie, max, out),
             },
             Chain::Kernel => {
                 let kernel = own
                     .words()
                     .take_while(|&word| word != PERF_CONTEXT_USER_DEFERRED);
-                self.chain(at, tid, kernel, false, max, out)
+                self.chain(at, tid, kernel, Words::Called, max, out)
             }
         };
         if !whole {
             self.output.cut(begin, out);
             return;
         }
-        if let Some(unwind) = &mut self.unwind {
+        if let Some(unwind) = self.unwind.as_mut().filter(|_| !self.unwound_only) {
             let mut unwound = std::mem::take(&mut self.unwound);
             unwound.clear();
             unwind.unwind(sample, max, &mut unwound);
-            self.chain(at, tid, unwound.iter().copied(), false, max, out);
+            let words = unwound.iter().copied();
+            self.chain(at, tid, words, Words::Exact, max, out);
             self.unwound = unwound;
         }
+    }
+
+    /// Prints the kernel's frames as recorded, and the user frames that the unwinder finds. `false`
+    /// if the sample cannot be unwound.
+    fn unwound_place(
+        &mut self,
+        at: usize,
+        sample: &Sample<'_>,
+        tid: i32,
+        out: &mut O::Piece,
+    ) -> bool {
+        let (mut unwound, max) = (std::mem::take(&mut self.unwound), self.frames_max);
+        unwound.clear();
+        let unwind = self.unwind.as_mut();
+        let walked = unwind.is_some_and(|unwind| unwind.unwind(sample, max, &mut unwound));
+        if walked {
+            self.output.chain(out);
+            // Without a chain the sampled address is all that is known of the kernel's part.
+            let own = sample.callchain().ok().flatten();
+            let sampled = sample.ip().filter(|_| own.is_none());
+            let sampled = sampled.filter(|_| sample.cpumode() == misc::CPUMODE_KERNEL);
+            let kernel = own.into_iter().flat_map(|own| {
+                let kernel = own.frames_of(Context::Kernel);
+                kernel.collect::<Vec<_>>()
+            });
+            let kernel: Vec<u64> = kernel.chain(sampled).collect();
+            let words = std::iter::once(PERF_CONTEXT_KERNEL).chain(kernel);
+            self.chain(at, tid, words, Words::Called, max, out);
+            let words = unwound.iter().copied();
+            self.chain(at, tid, words, Words::Exact, max, out);
+        }
+        self.unwound = unwound;
+        walked
     }
 
     /// Prints one address instead of a chain.
@@ -372,25 +449,27 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             event: at,
             map: map.as_ref(),
             value: address,
+            is_return: false,
         };
         self.output.place(&at, self.symbols, out);
     }
 
     /// Prints the frames of a chain. `false` if it has an unknown marker: then perf prints none of
-    /// the chain. `with_cookie`: the word after the marker of deferred frames is a cookie, not an
-    /// address.
+    /// the chain.
     fn chain(
         &mut self,
         at: usize,
         tid: i32,
         words: impl Iterator<Item = u64>,
-        with_cookie: bool,
+        kind: Words,
         frames_max: usize,
         out: &mut O::Piece,
     ) -> bool {
         let maps = self.tasks.maps(tid);
         let mut context = Context::User;
         let mut cookie = false;
+        // Whether the next address is not the first of its context.
+        let mut called = false;
         // The mapping of the last address.
         let mut near: Option<Map> = None;
         self.room = frames_max;
@@ -400,12 +479,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             }
             match Context::from_marker(word) {
                 Some(Context::User | Context::UserDeferred) => {
-                    cookie = with_cookie && word == PERF_CONTEXT_USER_DEFERRED;
-                    (context, near) = (Context::User, None);
+                    cookie = kind == Words::WithCookie && word == PERF_CONTEXT_USER_DEFERRED;
+                    (context, near, called) = (Context::User, None, false);
                     continue;
                 }
                 Some(known @ (Context::Kernel | Context::Hypervisor)) => {
-                    (context, near) = (known, None);
+                    (context, near, called) = (known, None, false);
                     continue;
                 }
                 Some(_) => return false,
@@ -426,7 +505,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 event: at,
                 map: near.as_ref(),
                 value: word,
+                is_return: match kind {
+                    Words::Called | Words::WithCookie => called,
+                    Words::Branches => called && context != Context::User,
+                    Words::Exact => false,
+                },
             };
+            called = true;
             self.output.frame(&at, self.symbols, out);
         }
         true
@@ -449,13 +534,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 .chain
                 .iter()
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
-            for &address in user.skip(1).take(waiting.room) {
+            for (number, &address) in user.skip(1).take(waiting.room).enumerate() {
                 let map = tasks::find(&waiting.maps, address);
                 let at = Address {
                     tasks: &self.tasks,
                     event,
                     map,
                     value: address,
+                    is_return: number != 0,
                 };
                 self.output.frame(&at, self.symbols, out);
             }
@@ -480,7 +566,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if self.output.shows_places(at) {
             if self.chains {
                 self.output.chain(out);
-                self.chain(at, tid, chain.words(), false, self.frames_max, out);
+                self.chain(at, tid, chain.words(), Words::Called, self.frames_max, out);
             } else {
                 // The record has no address: perf prints 0.
                 self.address(at, tid, Context::User, 0, out);

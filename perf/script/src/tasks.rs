@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_perf_data::{Comm, Ksymbol, Mmap, MmapIdentity, PerfFile, Task, misc};
-use unwind_sim_recordings::symbols::{KernelPart, Object, Symbols};
+use unwind_sim_recordings::symbols::{KernelPart, Object, Symbols, is_core, module_name};
 
 /// Maximum number of mappings copied after forks. Beyond it, a process that shares its mappings
 /// loses them when it maps something. A child that maps nothing costs nothing: a million forks of a
@@ -87,6 +87,8 @@ pub struct Tasks {
     object_ids: HashMap<ObjectKey, u32>,
     /// Build ids in the file, by path.
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
+    /// Those of the kernel's modules by name, and of the kernel itself by an empty name.
+    kernel_build_ids: HashMap<Vec<u8>, Vec<u8>>,
     copied: usize,
 }
 
@@ -97,8 +99,17 @@ impl Tasks {
         let build_ids = ids
             .filter(|id| id.pid == -1)
             .map(|id| (id.path.to_vec(), id.id.to_vec()));
+        let of_kernel = file.build_ids().filter_map(Result::ok);
+        let of_kernel = of_kernel.filter(|id| id.pid == -1 && id.kernel).map(|id| {
+            let name = match is_core(id.path) {
+                true => Vec::new(),
+                false => module_name(id.path),
+            };
+            (name, id.id.to_vec())
+        });
         let mut tasks = Self {
             build_ids: build_ids.collect(),
+            kernel_build_ids: of_kernel.collect(),
             ..Self::default()
         };
         tasks.comm(&Comm {
@@ -121,6 +132,14 @@ impl Tasks {
             Kind::Anonymous => Object::Anonymous { path },
             Kind::Generated(length) => Object::Generated { name: path, length },
         })
+    }
+
+    /// The build ID of the kernel or of a module, if the object with this number is one; empty if
+    /// not known.
+    pub fn kernel_build_id(&self, number: u32) -> &[u8] {
+        let object = self.objects.get(number as usize);
+        let of_kernel = object.filter(|key| matches!(key.kind, Kind::Kernel | Kind::Module));
+        of_kernel.map_or(&[], |key| &key.build_id)
     }
 
     /// The name that perf prints in brackets for the object with this number.
@@ -303,12 +322,13 @@ impl Tasks {
     }
 
     fn kernel_mmap(&mut self, path: &[u8], start: u64, end: u64) {
-        let is_core = path.starts_with(b"[kernel.kallsyms]") || path.starts_with(b"[kernel]");
-        let object = if is_core {
-            self.object_number(Kind::Kernel, b"", b"")
+        let object = if is_core(path) {
+            let build_id = self.kernel_build_ids.get(&b""[..]).cloned();
+            self.object_number(Kind::Kernel, b"", &build_id.unwrap_or_default())
         } else {
             let name = module_name(path);
-            self.object_number(Kind::Module, &name, b"")
+            let build_id = self.kernel_build_ids.get(&name).cloned();
+            self.object_number(Kind::Module, &name, &build_id.unwrap_or_default())
         };
         let map = Map {
             start,
@@ -367,19 +387,6 @@ impl Tasks {
             insert(&mut self.kernel, map);
         }
     }
-}
-
-/// The module name in a path such as `/lib/modules/6.1/kernel/fs/nf-tables.ko.xz` or
-/// `[nf_tables]`.
-fn module_name(path: &[u8]) -> Vec<u8> {
-    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    let file = file.strip_prefix(b"[").unwrap_or(file);
-    let file = file.strip_suffix(b"]").unwrap_or(file);
-    let end = file.windows(3).position(|part| part == b".ko");
-    let name = &file[..end.unwrap_or(file.len())];
-    name.iter()
-        .map(|&byte| if byte == b'-' { b'_' } else { byte })
-        .collect()
 }
 
 /// The mapping that contains `address`. `maps` must be ascending.

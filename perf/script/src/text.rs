@@ -4,11 +4,11 @@ use super::bpf_output;
 use super::digits;
 use super::fields::{self, FieldError, Fields};
 use super::frames::Lines;
-use super::names;
 use super::output::{Address, Head, Output};
 use super::printer::Options;
 use super::tasks::{self, Tasks};
 use super::trace::Formats;
+use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{PerfFile, RecordId, Sample, feature, misc, sample_type as st};
 use unwind_sim_recordings::symbols::Symbols;
 
@@ -32,6 +32,8 @@ struct Column {
     name: Vec<u8>,
     /// Index of its [`Lines`].
     lines: usize,
+    /// Index of the lines for an address that is not in a chain.
+    address_lines: usize,
     /// Index of the [`Lines`] of its data addresses, which have no source lines.
     data_lines: usize,
 }
@@ -46,8 +48,8 @@ pub struct Text {
 }
 
 impl Text {
-    /// The text output of a file. Uses only the fields, the format of times and `hide_chains` of
-    /// `options`.
+    /// The text output of a file. Uses only the fields, the format of times, `hide_chains`,
+    /// `unwound` and `inline` of `options`.
     ///
     /// # Errors
     /// If a requested field cannot be printed.
@@ -55,28 +57,32 @@ impl Text {
         Fields::check(file, &options.fields)?;
         let with_chains = !options.hide_chains;
         let all = Fields::of_file(file, &options.fields, with_chains);
-        let named: Vec<String> = file.attrs().iter().map(names::name).collect();
+        let named: Vec<String> = file.attrs().iter().map(event_name).collect();
         let width = named.iter().map(String::len).max().unwrap_or(0);
         let mut lines: Vec<Lines> = Vec::new();
         let events = file.attrs().iter().zip(&named);
         let columns = all.into_iter().zip(events).map(|(fields, (attr, name))| {
-            let mut number = |fields| {
-                let same = lines.iter().position(|lines| lines.fields() == fields);
+            let mut number = |fields, inline| {
+                let same = lines
+                    .iter()
+                    .position(|lines| lines.shows() == (fields, inline));
                 same.unwrap_or_else(|| {
-                    lines.push(Lines::new(fields));
+                    lines.push(Lines::new(fields, inline));
                     lines.len() - 1
                 })
             };
-            let data_lines = number(fields.without(Fields::SOURCE_LINE));
+            let data_lines = number(fields.without(Fields::SOURCE_LINE), false);
             let name = format!("{name:>width$}: ").into_bytes();
             Column {
                 fields,
                 config: attr.config,
                 bpf_output: fields::is_bpf_output(attr),
                 names_data: fields::names_data(attr),
-                has_chain: with_chains && attr.sample_type & st::CALLCHAIN != 0,
+                has_chain: with_chains
+                    && (attr.sample_type & st::CALLCHAIN != 0 || options.unwound),
                 name,
-                lines: number(fields),
+                lines: number(fields, options.inline),
+                address_lines: number(fields, false),
                 data_lines,
             }
         });
@@ -249,7 +255,7 @@ impl Output for Text {
     }
 
     fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Vec<u8>) {
-        let lines = &mut self.lines[self.columns[at.event].lines];
+        let lines = &mut self.lines[self.columns[at.event].address_lines];
         out.push(b' ');
         out.extend_from_slice(lines.place(at.tasks, symbols, at.map, at.value));
     }

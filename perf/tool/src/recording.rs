@@ -13,6 +13,7 @@ pub struct Recording {
     name: String,
     owner: Owner,
     written: Option<SystemTime>,
+    is_file: bool,
 }
 
 impl Recording {
@@ -30,6 +31,7 @@ impl Recording {
             name: path.display().to_string(),
             owner,
             written: modified.ok(),
+            is_file: true,
         })
     }
 
@@ -47,6 +49,7 @@ impl Recording {
             name: name.into(),
             owner: Arc::new(bytes),
             written: Some(SystemTime::now()),
+            is_file: false,
         })
     }
 
@@ -58,6 +61,12 @@ impl Recording {
     /// The whole recording.
     pub fn bytes(&self) -> &[u8] {
         (*self.owner).as_ref()
+    }
+
+    /// When the recording ended: its file was last changed then, unless it was copied. `None` if it
+    /// came as a stream.
+    pub fn ended(&self) -> Option<SystemTime> {
+        self.written.filter(|_| self.is_file)
     }
 
     /// Time of the last change, if known.

@@ -2,11 +2,12 @@
 
 use hashbrown::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::{EventAttr, RecordId, sample_type as st};
-use unwind_sim_perf_script::{Address, Head, Output, Tasks, event_name};
+use unwind_sim_perf_script::{Address, Head, Output, Tasks};
 use unwind_sim_recordings::symbols::{Object, Symbols};
-use unwind_sim_view::profile::gathered::{GatherKind, Profile};
+use unwind_sim_view::profile::gathered::{Clock, GatherKind, Profile, Series};
 use unwind_sim_view::profile::symbols::bracketed;
 use unwind_sim_view::profile::table::{Frame, Image};
 
@@ -14,9 +15,11 @@ use unwind_sim_view::profile::table::{Frame, Image};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
     address: u64,
+    is_return: bool,
     bias: u64,
     /// `None` without an object.
     object: Option<u32>,
+    in_chain: bool,
 }
 
 /// A sample whose frames follow those of the previous one.
@@ -43,19 +46,31 @@ pub(super) struct Samples {
     profile: Profile,
     /// For each event, whether it has an address or a chain.
     placed: Vec<bool>,
-    frames: HashMap<Place, u32>,
+    /// The frames of each place, innermost first: more than one if functions were inlined there.
+    frames: HashMap<Place, Vec<u32>>,
+    /// Whether inlined functions are frames.
+    inline: bool,
     /// The last name of each thread.
     names: HashMap<i32, Arc<str>>,
 }
 
 impl Samples {
-    pub(super) fn new(file: &PerfFile<'_>, kind: GatherKind) -> Self {
+    /// No samples of `file`, which was last written at `written`.
+    pub(super) fn new(
+        file: &PerfFile<'_>,
+        kind: GatherKind,
+        written: Option<SystemTime>,
+        inline: bool,
+    ) -> Self {
         let attrs = file.attrs();
         let is_placed = |attr: &EventAttr| attr.sample_type & (st::IP | st::CALLCHAIN) != 0;
+        let mut profile = Profile::new(kind, attrs.iter().map(Series::of_event).collect());
+        profile.clock = Some(Clock::of(file, written));
         Self {
-            profile: Profile::new(kind, attrs.iter().map(event_name).collect()),
+            profile,
             placed: attrs.iter().map(is_placed).collect(),
             frames: HashMap::new(),
+            inline,
             names: HashMap::new(),
         }
     }
@@ -94,65 +109,117 @@ impl Samples {
         }
     }
 
-    fn find(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols) -> u32 {
+    /// The frames of an address. `in_chain`: inlined functions are only shown there.
+    fn find(
+        &mut self,
+        at: &Address<'_>,
+        in_chain: bool,
+        symbols: &mut dyn Symbols,
+        out: &mut Vec<u32>,
+    ) {
         let place = Place {
             address: at.value,
+            is_return: at.is_return,
             bias: at.map.map_or(0, |map| map.bias),
             object: at.map.map(|map| map.object),
+            in_chain,
         };
-        if let Some(&frame) = self.frames.get(&place) {
-            return frame;
+        if let Some(frames) = self.frames.get(&place) {
+            return out.extend_from_slice(frames);
         }
-        let frame = self.look(at, symbols);
-        let frame = self.profile.table.add(frame);
-        self.frames.insert(place, frame);
-        frame
+        let frames = self.look(at, in_chain && self.inline, symbols);
+        let table = &mut self.profile.table;
+        let frames: Vec<u32> = frames.into_iter().map(|frame| table.add(frame)).collect();
+        out.extend_from_slice(&frames);
+        self.frames.insert(place, frames);
     }
 
-    fn look(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols) -> Frame {
+    fn look(&mut self, at: &Address<'_>, inline: bool, symbols: &mut dyn Symbols) -> Vec<Frame> {
         let Address {
             tasks,
             map,
-            value: address,
+            value,
+            is_return,
             ..
         } = *at;
         let table = &mut self.profile.table;
+        // The call is before a return address, which may be the next function's.
+        let called = value.wrapping_sub(u64::from(is_return));
         let object = map.and_then(|map| Some((map, tasks.object(map.object)?)));
         let Some((map, object)) = object else {
-            return Frame {
-                name: table.intern("[unknown]"),
+            let name = table.intern("[unknown]");
+            return vec![Frame {
+                name,
+                symbol: name,
                 image: None,
-                address,
+                address: called,
                 function: None,
-            };
+            }];
         };
         let path = String::from_utf8_lossy(&tasks.object_name(map.object)).into_owned();
-        let address = address.wrapping_add(map.bias);
+        let mut address = called.wrapping_add(map.bias);
+        if is_return && starts_trampoline(symbols, &object, address.wrapping_add(1)) {
+            address = address.wrapping_add(1);
+        }
         let symbol = symbols.symbol(&object, address);
-        let name = match &symbol {
-            Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
-            None => table.intern(&bracketed(&path)),
-        };
         // Kernel addresses are relative to its start, which differs from boot to boot.
         let base = match object {
             Object::Kernel(_) => map.start,
             _ => 0,
         };
-        let build_id = match object {
-            Object::File { build_id, .. } => build_id.to_vec(),
-            _ => Vec::new(),
-        };
-        let function = symbol.map(|symbol| {
+        let function = symbol.as_ref().map(|symbol| {
             let size = symbol.range.end.saturating_sub(symbol.range.start);
             (symbol.range.start.wrapping_sub(base), size)
         });
-        Frame {
+        let name = match &symbol {
+            Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
+            None => table.intern(&bracketed(&path)),
+        };
+        let mangled = symbols.mangled(&object, address);
+        let symbol = mangled.map_or(name, |raw| table.intern(&String::from_utf8_lossy(raw)));
+        let functions = match inline && function.is_some() {
+            true => symbols.inlined(&object, address).to_vec(),
+            false => Vec::new(),
+        };
+        let build_id = match object {
+            Object::File { build_id: [], .. } => symbols.build_id(&object).unwrap_or_default(),
+            Object::File { build_id, .. } => build_id.to_vec(),
+            _ => tasks.kernel_build_id(map.object).to_vec(),
+        };
+        let own = Frame {
             name,
+            symbol,
             image: Some(table.image(&Image { path, build_id })),
             address: address.wrapping_sub(base),
             function,
+        };
+        if functions.is_empty() {
+            return vec![own];
         }
+        let frame = |function: &Vec<u8>| {
+            let name = table.intern(&String::from_utf8_lossy(function));
+            match name == own.name {
+                true => own,
+                // The symbol at the address is that of the function that it was inlined into.
+                false => Frame {
+                    name,
+                    symbol: name,
+                    function: None,
+                    ..own
+                },
+            }
+        };
+        functions.iter().map(frame).collect()
     }
+}
+
+/// Whether the function of the C library that a signal handler returns to starts at `address`. No
+/// call is before it.
+fn starts_trampoline(symbols: &mut dyn Symbols, object: &Object<'_>, address: u64) -> bool {
+    let symbol = symbols.symbol(object, address);
+    symbol.is_some_and(|symbol| {
+        symbol.range.start == address && matches!(symbol.name, b"__restore_rt" | b"__restore")
+    })
 }
 
 impl Output for Samples {
@@ -180,7 +247,7 @@ impl Output for Samples {
     }
 
     fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
-        out.frames.push(self.find(at, symbols));
+        self.find(at, false, symbols, &mut out.frames);
     }
 
     fn chain(&mut self, out: &mut Piece) -> usize {
@@ -192,7 +259,7 @@ impl Output for Samples {
     }
 
     fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
-        out.frames.push(self.find(at, symbols));
+        self.find(at, true, symbols, &mut out.frames);
     }
 
     fn instead(&mut self, _: usize, _: u64, text: &str, out: &mut Piece) {

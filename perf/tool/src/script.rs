@@ -11,7 +11,7 @@ use unwind_sim_perf_data::{EventAttr, Mode as PerfMode, Order, Summary, sample_t
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_perf_script::{FieldError, OptionError, Output, Script, Text, Unwind, header};
 use unwind_sim_recordings::files::FinderOptions;
-use unwind_sim_recordings::symbols::{Files, Places};
+use unwind_sim_recordings::symbols::{Files, Places, is_core};
 use unwind_sim_view::profile::Format;
 
 pub use unwind_sim_perf_data::stitch::Mode;
@@ -61,6 +61,9 @@ pub struct Report {
     pub summary: Summary,
     /// Samples of guests, which are not printed.
     pub guests: u64,
+    /// Samples that have the chain that was recorded, because they have no registers or no stack copy
+    /// for the chosen unwinder.
+    pub kept: u64,
     /// The losses that the recording reports: a line for each event and kind of loss.
     pub losses: String,
 }
@@ -76,7 +79,8 @@ pub fn script(
     places: Places,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
-    text(&Recording::open(path)?, options, places, out)
+    let recording = Recording::open(path)?;
+    profile(&recording, options, places, Format::PerfScript, None, out)
 }
 
 /// Prints when, where and how a recording was made (`--header`). The features of a recording from a
@@ -99,17 +103,15 @@ pub fn header(
 }
 
 /// Prints a recording.
-///
-/// # Errors
-/// As [`script`].
-pub fn text(
+fn text(
     recording: &Recording,
     options: &Options,
     places: Places,
+    unwinder: Option<&Engine>,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
     let make = |file: &PerfFile<'_>| Ok(Text::new(file, options)?);
-    let (report, _, text) = each(recording, options, places, make, |_, text| {
+    let (report, _, text) = each(recording, options, places, unwinder, make, |_, text| {
         if text.len() >= BUFFER {
             out.write_all(text)?;
             text.clear();
@@ -121,7 +123,8 @@ pub fn text(
     Ok(report)
 }
 
-/// Writes a recording in a profile format.
+/// Writes a recording in a profile format, or as text. With an `unwinder`, the user frames of
+/// samples with registers and a stack copy are those that it finds.
 ///
 /// # Errors
 /// If the recording cannot be read at all, or the profile cannot be written.
@@ -130,17 +133,25 @@ pub fn profile(
     options: &Options,
     places: Places,
     format: Format,
+    unwinder: Option<&Engine>,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
     let Some(kind) = format.kind() else {
-        return text(recording, options, places, out);
+        return text(recording, options, places, unwinder, out);
     };
-    let make = |file: &PerfFile<'_>| Ok(Samples::new(file, kind));
-    let (report, mut samples, mut last) =
-        each(recording, options, places, make, |samples, piece| {
+    let make =
+        |file: &PerfFile<'_>| Ok(Samples::new(file, kind, recording.ended(), options.inline));
+    let (report, mut samples, mut last) = each(
+        recording,
+        options,
+        places,
+        unwinder,
+        make,
+        |samples, piece| {
             samples.take(piece);
             Ok(())
-        })?;
+        },
+    )?;
     samples.take(&mut last);
     format.write(&samples.finish(), recording.name(), out)?;
     Ok(report)
@@ -151,15 +162,22 @@ fn each<O: Output>(
     recording: &Recording,
     options: &Options,
     mut places: Places,
+    unwinder: Option<&Engine>,
     make: impl FnOnce(&PerfFile<'_>) -> Result<O, ScriptError>,
     mut take: impl FnMut(&mut O, &mut O::Piece) -> std::io::Result<()>,
 ) -> Result<(Report, O, O::Piece), ScriptError> {
     let file = PerfFile::parse(recording.bytes())?;
-    let kernel = file.build_ids().filter_map(Result::ok).find(|id| id.kernel);
+    let mut kernels = file.build_ids().filter_map(Result::ok);
+    let kernel = kernels.find(|id| id.kernel && is_core(id.path));
     places.kernel_build_id = kernel.map(|id| id.id.to_vec());
     let copies = st::REGS_USER | st::STACK_USER;
     let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies && !options.hide_chains;
-    let engine = Engine::Table(Box::new(libdw()));
+    let as_perf = Engine::Table(Box::new(libdw()));
+    let engine = unwinder.unwrap_or(&as_perf);
+    let options = &Options {
+        unwound: unwinder.is_some(),
+        ..options.clone()
+    };
     let mut files = FinderOptions {
         symfs: places.symfs.clone(),
         ..FinderOptions::system()
@@ -171,7 +189,7 @@ fn each<O: Output>(
         .attrs()
         .iter()
         .any(unwinds)
-        .then(|| Stacks::new(&file, &files, &engine));
+        .then(|| Stacks::new(&file, &files, engine, unwinder.is_none()));
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
     let mut symbols = Files::new(places);
     let output = make(&file)?;
@@ -195,6 +213,7 @@ fn each<O: Output>(
     let report = Report {
         summary,
         guests: script.guests(),
+        kept: script.kept(),
         losses: script.losses().lines(&file).to_string(),
     };
     Ok((report, script.into_output(), piece))

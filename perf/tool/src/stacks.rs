@@ -55,32 +55,45 @@ impl Finder for FramePointerInFiles {
 }
 
 /// Unwinds stacks for the printer.
-pub(super) struct Stacks<'a>(Single<'a>);
+pub(super) struct Stacks<'a> {
+    single: Single<'a>,
+    /// Whether to stop where perf and libdw together stop.
+    as_perf: bool,
+}
 
 impl<'a> Stacks<'a> {
-    /// An unwinder at the start of the recording.
-    pub(super) fn new(file: &PerfFile<'_>, files: &FinderOptions, engine: &'a Engine) -> Self {
+    /// An unwinder at the start of the recording. `as_perf`: `engine` is [`libdw`], and its chains
+    /// are cut as perf cuts them.
+    pub(super) fn new(
+        file: &PerfFile<'_>,
+        files: &FinderOptions,
+        engine: &'a Engine,
+        as_perf: bool,
+    ) -> Self {
         let how = How {
             engine,
             variant: None,
             setting: Setting::default(),
         };
-        Self(Single::new(file, files, how))
+        Self {
+            single: Single::new(file, files, how),
+            as_perf,
+        }
     }
 }
 
 impl Unwind for Stacks<'_> {
     fn event(&mut self, event: &Event<'_>) {
-        self.0.event(event);
+        self.single.event(event);
     }
 
-    fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>) {
-        let Some(Walked { pcs, exact, space }) = self.0.walk(sample) else {
-            return;
+    fn unwind(&mut self, sample: &Sample<'_>, frames_max: usize, chain: &mut Vec<u64>) -> bool {
+        let Some(Walked { pcs, exact, space }) = self.single.walk(sample) else {
+            return false;
         };
         // At that point perf has not reported a file to libdw, which cannot start without one.
-        if pcs.first().is_none_or(|&pc| space.find(pc).is_none()) {
-            return;
+        if self.as_perf && pcs.first().is_none_or(|&pc| space.find(pc).is_none()) {
+            return true;
         }
         let begin = chain.len();
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
@@ -90,6 +103,10 @@ impl Unwind for Stacks<'_> {
             let is_exact = at == 0 || exact.contains(&at) || exact.contains(&(at + 1));
             pc.wrapping_sub(u64::from(!is_exact))
         });
+        if !self.as_perf {
+            chain.extend(addresses);
+            return true;
+        }
         // perf does not print an address of 0.
         chain.extend(addresses.filter(|&address| address != 0));
         // A walk ends at a mapping without a file, so only the last frame can lie in one.
@@ -97,5 +114,6 @@ impl Unwind for Stacks<'_> {
         if last.is_some_and(|mapping| mapping.image.is_none()) {
             chain.pop();
         }
+        true
     }
 }

@@ -57,6 +57,7 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
     })?;
     let file = PerfFile::parse((*owner).as_ref())?;
     let mut ours = Stitcher::new(Mode::Own);
+    ours.events(file.attrs());
     let mut theirs = Stitcher::new(like);
     let (mut own, mut other) = (Vec::new(), Vec::new());
     let summary = items(&file, |item| {

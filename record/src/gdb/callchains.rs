@@ -81,6 +81,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 boundary: None,
                 user: stopped.user,
             })),
+            process_memory: None,
         };
         self.put(stopped.comm, sample)
     }

@@ -327,6 +327,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 boundary: None,
                 user,
             })),
+            process_memory: None,
         };
         Ok(Some((comm, sample)))
     }

@@ -1,8 +1,7 @@
 //! The functions by which programs register unwind tables, by name.
 
 use hashbrown::HashMap;
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object as _, ObjectSymbol as _};
+use unwind_sim_recordings::gdb_jit;
 use unwind_sim_unwind::image::{Image, Mapping};
 
 /// What a function does.
@@ -58,7 +57,7 @@ pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
             | "__deregister_frame_info_bases"
             | "__unw_remove_dynamic_fde"
             | "__unw_remove_dynamic_eh_frame_section" => Hook::Deregister,
-            "__jit_debug_register_code" => match descriptor(image) {
+            "__jit_debug_register_code" => match gdb_jit::descriptor(image) {
                 Some(svma) => Hook::Gdb {
                     descriptor: svma.wrapping_add(mapping.bias),
                 },
@@ -79,18 +78,4 @@ fn has_libunwind(image: &Image) -> bool {
     symbols
         .into_iter()
         .any(|s| ONLY_IN_LIBUNWIND.contains(&s.name.as_str()))
-}
-
-/// The address (svma) of `__jit_debug_descriptor`, which is data and therefore not among the
-/// image's symbols.
-fn descriptor(image: &Image) -> Option<u64> {
-    let section = image.sections().iter().find(|s| !s.data.is_empty())?;
-    let file: &[u8] = (**section.data.owner()).as_ref();
-    let file = ElfFile64::<LittleEndian>::parse(file).ok()?;
-    let mut all = file.symbols().chain(file.dynamic_symbols());
-    let found = all.find(|s| {
-        let name = s.name().unwrap_or_default();
-        name.split('@').next() == Some("__jit_debug_descriptor") && s.is_definition()
-    })?;
-    Some(found.address())
 }

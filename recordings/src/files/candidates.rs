@@ -21,11 +21,18 @@ pub(super) fn candidates(
     let has_proc = is_path && options.symfs.is_none();
     // Without a build ID, a file that now has the name of a removed one is another file.
     let here = is_path && (plain.is_none() || has_id);
-    (0..4).flat_map(move |stage| match stage {
+    let program = options
+        .program
+        .as_ref()
+        .filter(|(name, _)| name == request.name);
+    let given = program.and_then(|(_, file)| file.clone());
+    let stages = if given.is_some() { 4..5 } else { 0..4 };
+    stages.flat_map(move |stage| match stage {
         0 if has_proc && options.live => in_proc(request, path),
         1 if here => at_its_path(options, path, has_id),
         2 if has_id => in_trees(options, request.build_id, is_path),
         3 if has_id && has_proc && !options.live => in_proc(request, path),
+        4 => given.iter().cloned().collect(),
         _ => Vec::new(),
     })
 }

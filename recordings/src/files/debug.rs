@@ -8,18 +8,14 @@ use super::{FileProblemKind, FinderOptions};
 use crate::mapped::map_file;
 use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
 use object::read::elf::CompressionHeader;
-use std::io::Read;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unwind_sim_unwind::elf::{self, Compression, Elf};
-use unwind_sim_unwind::image::{Bytes, Owner, Section, SectionKind};
+use unwind_sim_unwind::elf::{self, Compression, Elf, unpack};
+use unwind_sim_unwind::image::{Owner, Section, SectionKind, Symbol};
 
-/// Maximum unpacked size, bytes.
-const UNPACKED_MAX: u64 = 1 << 30;
 /// Maximum memory for the window of xz, KiB.
 const XZ_WINDOW_KIB_MAX: u32 = 128 << 10;
-/// Maximum zstd window, as a power of two.
-const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 type Problem = (String, FileProblemKind);
 
@@ -29,23 +25,40 @@ pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> V
     let name = path.to_string_lossy().into_owned();
     unpack_sections(elf, &name, &mut problems);
     if let Some(debug) = debug_file(elf, path, options, &mut problems) {
-        merge(elf, debug);
+        merge(elf, debug, Order::DebugFirst);
     }
     if let Some(data) = elf.debug_data.take().filter(|_| !elf.has_symtab) {
         match mini_debug_info(&data, options) {
-            Ok(debug) => merge(elf, debug),
+            // It has what is not in the dynamic table: local symbols.
+            Ok(debug) => merge(elf, debug, Order::OwnFirst),
             Err(kind) => problems.push((name, kind)),
         }
     }
     problems
 }
 
+/// Whose symbols come first at one address: an image prefers the first one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// A debug file's table has all symbols, the preferred ones in front.
+    DebugFirst,
+    OwnFirst,
+}
+
 /// Takes symbols and `.debug_frame` from `debug` if the file itself has none.
-fn merge(elf: &mut Elf, debug: Elf) {
+fn merge(elf: &mut Elf, debug: Elf, order: Order) {
     if debug.has_symtab && !elf.has_symtab {
-        elf.parts.symbols.extend(debug.parts.symbols);
-        elf.parts.symbols.sort();
-        elf.parts.symbols.dedup();
+        let own = std::mem::take(&mut elf.parts.symbols);
+        let (first, later) = match order {
+            Order::DebugFirst => (debug.parts.symbols, own),
+            Order::OwnFirst => (own, debug.parts.symbols),
+        };
+        let known: HashSet<(u64, &str)> =
+            first.iter().map(|s| (s.address, s.name.as_str())).collect();
+        let is_new = |s: &Symbol| !known.contains(&(s.address, s.name.as_str()));
+        let later: Vec<Symbol> = later.into_iter().filter(is_new).collect();
+        elf.parts.symbols = first;
+        elf.parts.symbols.extend(later);
         elf.has_symtab = true;
     }
     let is_frame = |s: &Section| s.kind == SectionKind::DebugFrame;
@@ -57,70 +70,24 @@ fn merge(elf: &mut Elf, debug: Elf) {
 
 /// Unpacks the compressed sections of `elf` and adds them to its parts.
 fn unpack_sections(elf: &mut Elf, name: &str, problems: &mut Vec<Problem>) {
-    for section in std::mem::take(&mut elf.compressed) {
-        let part = section.kind.as_str();
-        let unpacked = match section.compression {
-            Compression::Zlib => {
-                let reader = flate2::read::ZlibDecoder::new(&section.data[..]);
-                unpack(reader, part, section.offset)
-            }
-            Compression::Zstd => zstd_reader(&section.data)
-                .map_err(|why| unpack_error(part, section.offset, &why))
-                .and_then(|reader| unpack(reader, part, section.offset)),
-        };
-        match unpacked {
-            Ok(bytes) => elf.parts.sections.push(Section {
-                kind: section.kind,
-                address: section.address,
-                data: Bytes::from_vec(bytes),
-            }),
-            Err(kind) => problems.push((name.to_owned(), kind)),
-        }
+    for error in elf.unpack() {
+        let kind = FileProblemKind::unpack(error.section.as_str(), error.offset, error.what);
+        problems.push((name.to_owned(), kind));
     }
 }
 
-fn zstd_reader(data: &[u8]) -> std::io::Result<impl Read + '_> {
-    let mut reader = zstd::stream::read::Decoder::with_buffer(data)?;
-    reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-    Ok(reader)
-}
-
-fn unpack_error(section: &'static str, offset: u64, why: &std::io::Error) -> FileProblemKind {
-    FileProblemKind::Unpack {
-        section,
-        offset,
-        why: why.kind(),
-    }
-}
-
-/// Reads to the end; fails if there are more than [`UNPACKED_MAX`] bytes.
-fn unpack(
-    reader: impl Read,
-    section: &'static str,
-    offset: u64,
-) -> Result<Vec<u8>, FileProblemKind> {
-    let mut out = Vec::new();
-    let taken = reader.take(UNPACKED_MAX + 1).read_to_end(&mut out);
-    taken.map_err(|why| unpack_error(section, offset, &why))?;
-    if out.len() as u64 > UNPACKED_MAX {
-        let limit = UNPACKED_MAX;
-        return Err(FileProblemKind::UnpackLimit { section, limit });
-    }
-    Ok(out)
-}
-
-/// The data of a compressed section, at most [`UNPACKED_MAX`] bytes; `None` if it is damaged.
+/// The data of a compressed section; `None` if it is damaged or too long.
 pub(crate) fn unpacked<H: CompressionHeader>(
     header: &H,
     endian: H::Endian,
     data: &[u8],
 ) -> Option<Vec<u8>> {
-    const PART: &str = "section";
-    match header.ch_type(endian) {
-        ELFCOMPRESS_ZLIB => unpack(flate2::read::ZlibDecoder::new(data), PART, 0).ok(),
-        ELFCOMPRESS_ZSTD => unpack(zstd_reader(data).ok()?, PART, 0).ok(),
-        _ => None,
-    }
+    let compression = match header.ch_type(endian) {
+        ELFCOMPRESS_ZLIB => Compression::Zlib,
+        ELFCOMPRESS_ZSTD => Compression::Zstd,
+        _ => return None,
+    };
+    unpack::unpack(compression, data).ok()
 }
 
 /// Unpacks the contents of `.gnu_debugdata`: an ELF file, compressed with xz, with the symbols that
@@ -130,7 +97,8 @@ pub(crate) fn unpacked<H: CompressionHeader>(
 /// If the data is damaged or unpacks to more than the limit.
 pub fn unpack_debug_data(data: &[u8]) -> Result<Vec<u8>, FileProblemKind> {
     let reader = lzma_rust2::XzReader::new_mem_limit(data, true, XZ_WINDOW_KIB_MAX);
-    unpack(reader, ".gnu_debugdata", 0)
+    let unpacked = unpack::read_to_end(reader);
+    unpacked.map_err(|what| FileProblemKind::unpack(".gnu_debugdata", 0, what))
 }
 
 fn mini_debug_info(data: &[u8], options: &FinderOptions) -> Result<Elf, FileProblemKind> {

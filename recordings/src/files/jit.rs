@@ -2,9 +2,10 @@
 //!
 //! Source: Linux `tools/perf/Documentation/jit-interface.txt`: lines of `START SIZE NAME`, numbers
 //! hexadecimal without `0x`, in the order in which code was generated; later lines replace earlier
-//! ones.
+//! ones. HotSpot writes `0x`, and some tools write no size.
 
 use super::{FileProblemKind, FinderOptions};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -98,23 +99,67 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
             }
         }
     }
-    // For one address the last symbol counts.
-    symbols.reverse();
-    symbols.sort_by_key(|s: &Symbol| s.address);
-    symbols.dedup_by_key(|s| s.address);
-    (symbols, problem)
+    (latest(symbols), problem)
+}
+
+/// The symbols that hold at the end, sorted by address. A function whose first byte lies in one that
+/// was written later is gone, since memory is reused for whole functions. One that only reaches into a
+/// later one stays: lists of one moment nest a stub in the code around it.
+fn latest(symbols: Vec<Symbol>) -> Vec<Symbol> {
+    // Merged ranges of later symbols: start and end.
+    let mut later: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut kept = Vec::new();
+    for symbol in symbols.into_iter().rev() {
+        let start = symbol.address;
+        let end = start.saturating_add(symbol.size.max(1));
+        let before = later.range(..=start).next_back();
+        if before.is_some_and(|(_, &end)| start < end) {
+            continue;
+        }
+
+        let mut end = end;
+        while let Some((&next, &next_end)) = later.range(start..end).next() {
+            later.remove(&next);
+            end = end.max(next_end);
+        }
+        later.insert(start, end);
+        kept.push(symbol);
+    }
+    kept.sort_by_key(|symbol: &Symbol| symbol.address);
+    kept
+}
+
+/// Gives each symbol without a size that of the gap behind it, up to `end`: a list without sizes names
+/// the code up to the next function.
+pub(super) fn fill_sizes(symbols: &mut [Symbol], end: u64) {
+    let mut next = end;
+    for symbol in symbols.iter_mut().rev() {
+        if symbol.size == 0 {
+            symbol.size = next.saturating_sub(symbol.address);
+        }
+        next = symbol.address;
+    }
 }
 
 fn parse_line(line: &[u8]) -> Option<Symbol> {
     let line = String::from_utf8_lossy(line);
-    let line = line.trim_end_matches(['\n', '\r']);
-    let (start, rest) = line.split_once(' ')?;
-    let (size, name) = rest.split_once(' ')?;
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let line = line.trim_matches([' ', '\t', '\n', '\r']);
+    let hex = |word: &str| {
+        let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+        u64::from_str_radix(digits.unwrap_or(word), 16).ok()
+    };
+    let (start, rest) = line.split_once([' ', '\t'])?;
+    let rest = rest.trim_start();
+    let sized = rest.split_once([' ', '\t']);
+    let sized = sized.and_then(|(size, name)| Some((hex(size)?, name.trim_start())));
+    let (size, name) = sized.unwrap_or((0, rest));
     Some(Symbol {
         address: hex(start)?,
-        size: hex(size)?,
+        size,
         name: name.to_owned(),
     })
     .filter(|symbol| !symbol.name.is_empty())
 }
+
+#[cfg(test)]
+mod tests;

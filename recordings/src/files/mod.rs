@@ -23,6 +23,7 @@ pub use problem::{FileProblem, FileProblemKind};
 pub use producer::{Producer, producer};
 pub use system::own_vdso;
 
+use crate::jitdump;
 use crate::mapped::map_open_file;
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 use unwind_sim_unwind::elf::{self, Elf};
-use unwind_sim_unwind::image::{Image, ImageParts, Owner, Symbol};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner, SectionKind, Symbol};
 
 /// Maximum number of cached files; above it, those not in use elsewhere are dropped.
 const LOADED_MAX: usize = 4096;
@@ -46,6 +47,9 @@ const PROBLEMS_MAX: usize = 1000;
 pub struct FinderOptions {
     /// The root of all paths, as for `perf script --symfs`; `/` if `None`.
     pub symfs: Option<PathBuf>,
+    /// The program of a core: its name there, and its file if that was given. Such a name need not be
+    /// a path, and its file is looked for nowhere else if one was given.
+    pub program: Option<(String, Option<PathBuf>)>,
     /// What is not below `symfs` may also be at its original path, if its build ID was recorded.
     pub real_root: bool,
     /// When the recording was made. A file that was changed later, and has no recorded build ID, is
@@ -123,6 +127,7 @@ pub struct ImageFinder {
     loaded: HashMap<FileKey, Arc<Loaded>>,
     answers: HashMap<(u32, String, Vec<u8>), Option<Arc<Loaded>>>,
     jit: HashMap<u32, Arc<Vec<Symbol>>>,
+    jitdumps: HashMap<(u32, String), Option<Arc<jitdump::Layout>>>,
     problems: Vec<FileProblem>,
     problem_count: u64,
 }
@@ -156,7 +161,7 @@ impl ImageFinder {
     pub fn mapping_for(&mut self, request: &MappingRequest<'_>) -> (Option<Arc<Image>>, u64) {
         let Range { start, end } = request.range;
         let no_image = (None, start.wrapping_sub(request.file_offset));
-        let found = if names_a_file(request.name) {
+        let found = if self.names_a_file(request.name) {
             self.find(request)
         } else {
             None
@@ -192,7 +197,7 @@ impl ImageFinder {
     /// The whole image of the file with this name and build ID, for a recording that has only parts
     /// of it. `None` without a build ID, since it could be another file.
     pub fn image_of(&mut self, name: &str, build_id: &[u8]) -> Option<Arc<Image>> {
-        if build_id.is_empty() || !names_a_file(name) {
+        if build_id.is_empty() || !self.names_a_file(name) {
             return None;
         }
         let found = self.find(&MappingRequest {
@@ -206,10 +211,42 @@ impl ImageFinder {
         found.map(|loaded| loaded.image.clone())
     }
 
+    /// Sets the program: see [`FinderOptions::program`].
+    pub(crate) fn set_program(&mut self, name: String, file: Option<PathBuf>) {
+        let mut options = FinderOptions::clone(&self.options);
+        options.program = Some((name, file));
+        self.options = Arc::new(options);
+    }
+
+    /// The bytes of the file with this name, if it can be found without its build ID.
+    pub(crate) fn file_bytes(&mut self, name: &str) -> Option<Owner> {
+        if !self.names_a_file(name) {
+            return None;
+        }
+        let found = self.find(&MappingRequest {
+            pid: 0,
+            name,
+            range: 0..0,
+            file_offset: 0,
+            executable: true,
+            build_id: &[],
+        });
+        let text = found?.image.section(SectionKind::Text)?.data.clone();
+        Some(text.owner().clone())
+    }
+
+    /// Does the name mean that the mapping has a file?
+    fn names_a_file(&self, name: &str) -> bool {
+        let is_program = |(program, _): &(String, Option<PathBuf>)| program == name;
+        names_a_file(name) || self.options.program.as_ref().is_some_and(is_program)
+    }
+
     /// Does the request map exactly the executable pages of its file, regardless of its
     /// `executable` flag? `None` if the file is not available.
     pub fn is_code(&mut self, request: &MappingRequest<'_>) -> Option<bool> {
-        let loaded = self.find(request).filter(|_| names_a_file(request.name))?;
+        let loaded = self
+            .find(request)
+            .filter(|_| self.names_a_file(request.name))?;
         let length = request.range.end.saturating_sub(request.range.start);
         Some(loaded.elf.is_code(length, request.file_offset))
     }
@@ -265,7 +302,10 @@ impl ImageFinder {
                 return found;
             }
         }
-        let mut seen = FileProblemKind::NotFound;
+        let mut seen = match request.name.starts_with(['/', '[']) {
+            true => FileProblemKind::NotFound,
+            false => FileProblemKind::NoPath,
+        };
         let options = self.options.clone();
         for path in candidates::candidates(&options, request) {
             match self.load(&path, request.name) {
@@ -273,6 +313,7 @@ impl ImageFinder {
                     Ok(()) => return Some(loaded),
                     Err(mismatch) => seen = mismatch,
                 },
+                Err(FileProblemKind::NotFound) => {}
                 Err(other) if seen == FileProblemKind::NotFound => seen = other,
                 Err(_) => {}
             }
@@ -307,6 +348,9 @@ impl ImageFinder {
             return Ok(loaded.clone());
         }
         let owner = map_open_file(&file, &metadata).map_err(FileProblemKind::from_io)?;
+        if let Some(format) = other_format((*owner).as_ref()) {
+            return Err(FileProblemKind::NotElf(format));
+        }
         let mut elf = elf::read(name, owner, &self.options.elf).map_err(FileProblemKind::Elf)?;
         for problem in std::mem::take(&mut elf.problems) {
             self.problem(name, &[], FileProblemKind::Elf(problem));
@@ -329,6 +373,64 @@ impl ImageFinder {
         Ok(loaded)
     }
 
+    /// The code that a JIT compiler wrote to the jitdump file of a mapping. `has_times` says which
+    /// clocks the times of the samples can be compared with.
+    pub fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: impl Fn(jitdump::Clock) -> bool,
+    ) -> Option<Arc<jitdump::Layout>> {
+        let key = (request.pid, request.name.to_owned());
+        if let Some(known) = self.jitdumps.get(&key) {
+            return known.clone();
+        }
+        let mut seen = FileProblemKind::NotFound;
+        let mut found = None;
+        let options = self.options.clone();
+        for path in candidates::candidates(&options, request) {
+            let bytes = File::open(&path).and_then(|file| {
+                let metadata = file.metadata()?;
+                map_open_file(&file, &metadata)
+            });
+            let parsed = match bytes.map_err(FileProblemKind::from_io) {
+                Ok(owner) => {
+                    let length = (*owner).as_ref().len();
+                    let bytes = Bytes::new(owner, 0..length);
+                    let bytes = bytes.ok_or(jitdump::Problem::Magic);
+                    let parsed = bytes.and_then(jitdump::Dump::parse);
+                    parsed.map_err(FileProblemKind::Jitdump)
+                }
+                Err(kind) => Err(kind),
+            };
+            match parsed {
+                Ok(dump) => {
+                    found = Some(dump);
+                    break;
+                }
+                Err(kind) if seen == FileProblemKind::NotFound => seen = kind,
+                Err(_) => {}
+            }
+        }
+        let layout = found.map(|dump| {
+            let has_times = has_times(dump.clock);
+            Arc::new(jitdump::Layout::new(&dump, request.name, has_times))
+        });
+        match &layout {
+            Some(layout) => {
+                for problem in &layout.problems {
+                    let kind = FileProblemKind::Jitdump(*problem);
+                    self.problem(request.name, &[], kind);
+                }
+            }
+            None => self.problem(request.name, &[], seen),
+        }
+        if self.jitdumps.len() >= LOADED_MAX {
+            self.jitdumps.clear();
+        }
+        self.jitdumps.insert(key, layout.clone());
+        layout
+    }
+
     /// An image of generated code: the symbols of `perf-PID.map` in the mapping.
     fn jit_image(&mut self, request: &MappingRequest<'_>) -> Option<Arc<Image>> {
         let pid = request.pid;
@@ -349,10 +451,12 @@ impl ImageFinder {
         let inside = symbols
             .get(first..last)
             .filter(|inside| !inside.is_empty())?;
+        let mut inside = inside.to_vec();
+        jit::fill_sizes(&mut inside, end);
         Some(Arc::new(Image::new(ImageParts {
             name: format!("perf-{pid}.map"),
             text: std::iter::once(request.range.clone()).collect(),
-            symbols: inside.to_vec(),
+            symbols: inside,
             ..ImageParts::default()
         })))
     }
@@ -369,6 +473,20 @@ impl ImageFinder {
         }
         let is_newer = loaded.modified? > self.options.recorded?;
         is_newer.then_some(FileProblemKind::Newer)
+    }
+
+    /// Notes a file that no build ID identifies, and that begins otherwise than memory, which has its
+    /// first page.
+    pub(crate) fn check_start(&mut self, name: &str, image: &Image, memory: &[u8]) {
+        let Some(text) = image.section(SectionKind::Text) else {
+            return;
+        };
+        let file = (**text.data.owner()).as_ref();
+        let mut bytes = memory.iter().zip(file.iter().chain(std::iter::repeat(&0)));
+        if let Some(offset) = bytes.position(|(in_memory, in_file)| in_memory != in_file) {
+            let offset = offset as u64;
+            self.problem(name, &[], FileProblemKind::OtherStart { offset });
+        }
     }
 
     /// Notes a problem, once: a file may be mapped many times.
@@ -422,9 +540,29 @@ fn same_build_id(expected: &[u8], found: &[u8]) -> bool {
             .is_some_and(|rest| rest.iter().all(|&b| b == 0))
 }
 
+/// The format of a file that programs map executable, if it is known and not ELF.
+fn other_format(bytes: &[u8]) -> Option<&'static str> {
+    /// Where a PE file says where its signature is, and the signature (PE/COFF specification).
+    const PE_AT: usize = 0x3c;
+    const PE: &[u8] = b"PE\0\0";
+    let pe = || {
+        let at = u32::from_le_bytes(*bytes.get(PE_AT..)?.first_chunk()?);
+        bytes.get(at as usize..)?.starts_with(PE).then_some(())
+    };
+    match bytes {
+        [b'M', b'Z', ..] if pe().is_some() => Some("a PE file"),
+        // SBCL's `src/runtime/core.h`: the magic word as four characters, in the low half.
+        [b'L', b'C', b'B', b'S', 0, 0, 0, 0, ..] => Some("a heap image of SBCL"),
+        // HotSpot's `CDS_ARCHIVE_MAGIC`.
+        [0xa2, 0xab, 0x0b, 0xf0, ..] => Some("a class data archive of HotSpot"),
+        [0xcf, 0xfa, 0xed, 0xfe, ..] => Some("a Mach-O file"),
+        _ => None,
+    }
+}
+
 /// Does the name mean that the mapping has a file? The vdso counts as one.
 fn names_a_file(name: &str) -> bool {
-    name == "[vdso]" || (name.starts_with('/') && !is_anonymous(name))
+    name == "[vdso]" || (name.starts_with('/') && !is_anonymous(name) && !jitdump::is_name(name))
 }
 
 /// Names that the kernel and perf use for memory without a file, although they look like paths.
@@ -433,7 +571,7 @@ fn is_anonymous(name: &str) -> bool {
 }
 
 /// Can the mapping contain generated code? JIT compilers also write it to unnamed files.
-fn may_be_jit(name: &str) -> bool {
+pub(crate) fn may_be_jit(name: &str) -> bool {
     !name.starts_with('/') && !matches!(name, "[vdso]" | "[vsyscall]" | "[vectors]" | "[sigpage]")
         || is_anonymous(name)
         || name.starts_with("/memfd:")

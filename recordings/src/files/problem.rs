@@ -1,8 +1,10 @@
 //! Problems with the files of mappings.
 
+use crate::jitdump;
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
+use unwind_sim_unwind::elf::unpack::{UNPACKED_MAX, UnpackErrorKind};
 
 /// Why a file, or a part of it, was not used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,12 +37,18 @@ pub enum FileProblemKind {
     /// The file was not found.
     #[error("not found; pass the directory that contains it with --symfs")]
     NotFound,
+    /// The recording has no path of the program's file.
+    #[error("the path of the program is not recorded; pass its file with --exe")]
+    NoPath,
     /// The file cannot be opened or mapped.
     #[error("cannot be read: {0}")]
     Io(io::ErrorKind),
     /// The file is not the expected ELF file, or a part of it is invalid.
     #[error(transparent)]
     Elf(ElfError),
+    /// The file is of another format, so it has no tables that are read here.
+    #[error("{0}, not ELF: its unwind information is not read")]
+    NotElf(&'static str),
     /// The file is another build and was not used.
     #[error(
         "not used: build id {}, but {} was recorded",
@@ -99,6 +107,18 @@ pub enum FileProblemKind {
     /// The file is used, but was changed after the recording was made.
     #[error("changed after the recording, which has no build id to check: it may be another build")]
     Newer,
+    /// The file is used, but its first page is not the one that a core has: it is another build.
+    #[error(
+        "its byte at offset {offset:#x} is not the one in memory, and no build id was recorded: it is \
+         another build"
+    )]
+    OtherStart {
+        /// Offset of the first byte that differs.
+        offset: u64,
+    },
+    /// A jitdump file, or a part of it, cannot be used.
+    #[error("jitdump: {0}")]
+    Jitdump(jitdump::Problem),
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
@@ -114,6 +134,25 @@ pub enum FileProblemKind {
 }
 
 impl FileProblemKind {
+    /// Why a section, whose compressed bytes are at `offset`, could not be unpacked.
+    pub(super) fn unpack(
+        section: &'static str,
+        offset: u64,
+        what: UnpackErrorKind,
+    ) -> FileProblemKind {
+        match what {
+            UnpackErrorKind::Data(why) => FileProblemKind::Unpack {
+                section,
+                offset,
+                why,
+            },
+            _ => FileProblemKind::UnpackLimit {
+                section,
+                limit: UNPACKED_MAX,
+            },
+        }
+    }
+
     pub(super) fn from_io(error: io::Error) -> FileProblemKind {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileProblemKind::NotFound,
@@ -123,15 +162,26 @@ impl FileProblemKind {
 
     /// Whether the file is used nevertheless, although it may be another one than was mapped.
     pub const fn is_doubt(&self) -> bool {
-        matches!(self, Self::OtherSegments { .. } | Self::Newer)
+        matches!(
+            self,
+            Self::OtherSegments { .. } | Self::Newer | Self::OtherStart { .. }
+        )
+    }
+
+    /// Whether it says which build a file is: another one, perhaps another one, or one that has to be
+    /// named. All else is about files that are missing or damaged.
+    pub const fn is_about_build(&self) -> bool {
+        self.is_doubt() || matches!(self, Self::BuildId { .. } | Self::Crc { .. } | Self::NoPath)
     }
 
     /// A stable name, for counting.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
+            Self::NoPath => "no-path",
             Self::Io(_) => "io",
             Self::Elf(_) => "elf",
+            Self::NotElf(_) => "not-elf",
             Self::BuildId { .. } => "build-id-mismatch",
             Self::Crc { .. } => "crc-mismatch",
             Self::Unpack { .. } => "unpack",
@@ -139,6 +189,8 @@ impl FileProblemKind {
             Self::NoSegment { .. } => "no-segment",
             Self::OtherSegments { .. } => "other-segments",
             Self::Newer => "newer",
+            Self::OtherStart { .. } => "other-start",
+            Self::Jitdump(_) => "jitdump",
             Self::JitLine { .. } => "jit-line",
             Self::JitLimit { .. } => "jit-limit",
         }

@@ -38,7 +38,8 @@ pub fn own_vdso() -> Option<Vec<u8>> {
 ///
 /// A vdso is laid out like its file. Of other images, memory has only the segments, at their
 /// addresses: program headers are rewritten so that file offsets equal addresses, and section
-/// headers, which are not mapped, are dropped.
+/// headers, which are not mapped, are dropped. Offsets alone mislead: linkers before binutils 2.31 put
+/// the data segment 2 MiB further on, so that a file of less than that fits into its gap.
 pub(super) fn read_memory_image(
     name: &str,
     memory: Owner,
@@ -46,12 +47,22 @@ pub(super) fn read_memory_image(
 ) -> Result<Elf, ElfError> {
     let as_file = elf::read(name, memory.clone(), options);
     match as_file {
-        Ok(elf) if elf.problems.is_empty() => Ok(elf),
+        Ok(elf) if elf.problems.is_empty() && is_laid_out_like_file(&elf) => Ok(elf),
         as_file => match rewritten((*memory).as_ref()) {
             Some(bytes) => elf::read(name, Arc::new(bytes), options),
             None => as_file,
         },
     }
+}
+
+/// Whether all segments are as far from each other in memory as in the file.
+fn is_laid_out_like_file(elf: &Elf) -> bool {
+    let mut distances = elf
+        .segments
+        .iter()
+        .map(|s| s.address.wrapping_sub(s.offset));
+    let first = distances.next();
+    distances.all(|distance| Some(distance) == first)
 }
 
 /// A copy whose program headers have `p_offset` = `p_vaddr` - the lowest address.

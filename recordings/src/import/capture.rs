@@ -542,6 +542,7 @@ impl Capture<'_, '_> {
                 boundary: None,
                 user: None,
             })),
+            process_memory: None,
         }
     }
 

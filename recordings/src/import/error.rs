@@ -2,6 +2,7 @@
 
 use super::capture::Problem;
 use super::vmcore::Problem as VmcoreProblem;
+use crate::gdb_jit;
 use crate::kernel::KernelError;
 use std::io;
 use unwind_sim_perf_data::PerfError;
@@ -31,6 +32,9 @@ pub enum ImportError {
     /// A dump of a machine, or a part of it, cannot be imported.
     #[error("vmcore: {0}")]
     Vmcore(#[from] VmcoreProblem),
+    /// What a program registered for gdb cannot be read.
+    #[error("core: {0}")]
+    GdbJit(#[from] gdb_jit::Problem),
     /// An ELF core that cannot be read.
     #[error("core: {section} at offset {offset:#x}: {what}")]
     Core {
@@ -99,6 +103,26 @@ pub enum CoreErrorKind {
         need: u64,
         /// Bytes available.
         have: u64,
+    },
+    /// There is no `NT_FILE`. The images were found otherwise.
+    #[error(
+        "no NT_FILE note, which lists the mapped files; {by_header} were found by ELF headers in \
+         memory, {by_name} by the dynamic linker's list"
+    )]
+    NoFiles {
+        /// Number of images found by their headers.
+        by_header: usize,
+        /// Number of images found by their names only.
+        by_name: usize,
+    },
+    /// `NT_FILE` states offsets that no file has. They were taken as bytes.
+    #[error(
+        "a file offset of {offset:#x} pages is impossible, like all others that are not 0; they were \
+         taken as bytes"
+    )]
+    FileOffset {
+        /// The first such offset, in pages.
+        offset: u64,
     },
     /// There is no `NT_PRSTATUS`, and thus no thread.
     #[error("no thread (NT_PRSTATUS) in the core")]

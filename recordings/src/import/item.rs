@@ -5,16 +5,21 @@ use crate::files::{FileProblem, FinderOptions, ImageFinder};
 use crate::kernel;
 use crate::model::{ImageIndex, Item};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Image, ImageId};
+
+/// Default of [`ImportOptions::stack_bytes_max`], and the most of one stack that is read as a region.
+pub(crate) const STACK_BYTES_MAX: u64 = 16 << 20;
 
 /// What to import, and where to find images.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// Where to find images.
     pub files: FinderOptions,
+    /// The program that wrote a core, if its file is not at the path that the core names.
+    pub exe: Option<PathBuf>,
     /// Maximum bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
     /// The kernel image, for captures and dumps of a machine.
@@ -35,7 +40,8 @@ impl Default for ImportOptions {
     fn default() -> Self {
         ImportOptions {
             files: FinderOptions::system(),
-            stack_bytes_max: 16 << 20,
+            exe: None,
+            stack_bytes_max: STACK_BYTES_MAX,
             kernel: None,
             kernel_files: kernel::OpenOptions::default(),
             kaslr: None,
@@ -140,6 +146,9 @@ pub struct Imported {
     pub file_problems: Vec<FileProblem>,
     /// Total number of problems with files.
     pub file_problem_count: u64,
+    /// Mappings of files that a core lists without describing them: whether they were executable is
+    /// not known, and the files are not available.
+    pub without_segment: Vec<Range<u64>>,
     /// Non-fatal problems with the recording. If its rest could not be read, the last one says why.
     pub problems: Vec<ImportError>,
 }

@@ -17,6 +17,7 @@ mod vmcore;
 
 pub use capture::Problem as CaptureProblem;
 pub use error::{CoreErrorKind, ImportError};
+pub(crate) use item::STACK_BYTES_MAX;
 pub use item::{ImportItem, ImportOptions, Imported, Sink, Skip};
 pub use vmcore::{
     Fault as VmcoreFault, KernelMemory, LoadedCode, Problem as VmcoreProblem, VmcoreFacts,

@@ -1,5 +1,7 @@
 //! Imports compared with the output of perf and gdb for the same files, and damaged files.
 
+mod jitdump;
+
 use super::*;
 use crate::files::FinderOptions;
 use crate::model::Item;

@@ -3,7 +3,7 @@
 use super::payload::Compression;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
-use unwind_sim_unwind::orc::Malformed;
+use unwind_sim_unwind::orc::{Layout, Malformed};
 
 /// Why a kernel image could not be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -69,6 +69,18 @@ pub enum KernelErrorKind {
     /// The ORC sections are inconsistent.
     #[error(transparent)]
     Orc(Malformed),
+    /// The ORC entries are not those of the layout that the user named.
+    #[error(
+        "the ORC entries have the layout of Linux {}, not of {}; leave --orc-layout out, or name that one",
+        fits.as_str(),
+        told.as_str()
+    )]
+    OrcLayout {
+        /// The layout that the user named.
+        told: Layout,
+        /// The layout that fits.
+        fits: Layout,
+    },
     /// A line of System.map is not `ADDRESS TYPE NAME`.
     #[error("line {line} is not ADDRESS TYPE NAME")]
     MapLine {

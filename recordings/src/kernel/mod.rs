@@ -27,7 +27,7 @@ pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;
 pub use module::{Module, ModuleLoad, is_module, module_from_bytes, open_module};
-pub use orc::EncodingSource;
+pub use orc::{EncodingSource, ToldLayout};
 pub use paging::{PTI_USER, PageFault, PageTables};
 pub use payload::{Compression, Payload, is_bzimage};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
@@ -40,7 +40,7 @@ use std::sync::Arc;
 use unwind_sim_perf_data::btf;
 use unwind_sim_unwind::elf::ElfError;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner};
-use unwind_sim_unwind::orc::{Encoding, Layout};
+use unwind_sim_unwind::orc::Encoding;
 use vmlinux::Vmlinux;
 
 /// The types of a kernel.
@@ -51,8 +51,8 @@ pub type Btf = btf::Btf<Bytes>;
 pub struct OpenOptions {
     /// Take the symbols from this System.map instead of the image.
     pub system_map: Option<PathBuf>,
-    /// Use this ORC layout, whatever the image says.
-    pub orc_layout: Option<Layout>,
+    /// Use this ORC layout, whatever the kernel's version says.
+    pub orc_layout: Option<ToldLayout>,
 }
 
 /// A kernel image.
@@ -201,7 +201,7 @@ impl KernelImage {
         self.btf = vmlinux.btf(&self.symbols).and_then(|b| Btf::parse(b).ok());
         self.problems = vmlinux::problems(&mut vmlinux.elf);
         let mut parts = vmlinux.elf.parts;
-        let found = orc::encoding(&parts, self.version.as_deref(), options.orc_layout)?;
+        let found = orc::encoding(&parts, self.version.as_deref(), options.orc_layout.as_ref())?;
         (self.encoding, self.encoding_source) = found.unzip();
         let text = &parts.text;
         let start = text.iter().map(|r| r.start).min().unwrap_or(0);

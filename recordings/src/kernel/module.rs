@@ -20,6 +20,7 @@ use object::read::elf::{FileHeader, Rela as _, SectionHeader as _, SectionTable,
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use unwind_sim_unwind::elf::symbol_rank;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
 use unwind_sim_unwind::orc::{ENTRY_LEN, Encoding};
 
@@ -307,13 +308,17 @@ impl<'a> File<'a> {
             if name.is_empty() || name.len() > NAME_LEN_MAX {
                 continue;
             }
-            out.push(Symbol {
+            let symbol_of = Symbol {
                 address: start.wrapping_add(symbol.st_value(LE)).wrapping_sub(bias),
                 size: symbol.st_size(LE),
                 name: String::from_utf8_lossy(name).into_owned(),
-            });
+            };
+            out.push((symbol_rank(symbol), symbol_of));
         }
-        Ok(out)
+        out.sort_by(|(a, one), (b, other)| {
+            (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
+        });
+        Ok(out.into_iter().map(|(_, symbol)| symbol).collect())
     }
 }
 

@@ -4,6 +4,39 @@ use super::error::KernelErrorKind;
 use unwind_sim_unwind::image::{ImageParts, SectionKind};
 use unwind_sim_unwind::orc::{self, Encoding, Layout, SpIndirect, Table};
 
+/// A layout of ORC entries that the user names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ToldLayout {
+    /// The bit layout.
+    pub layout: Layout,
+    /// What `ORC_REG_SP_INDIRECT` means; `None` if the kernel's version decides.
+    pub sp_indirect: Option<SpIndirect>,
+}
+
+impl ToldLayout {
+    /// The names of all layouts: those of [`Encoding::ALL`], which `inspect` shows.
+    pub const NAMES: [&'static str; Encoding::ALL.len()] = {
+        let mut names = [""; Encoding::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Encoding::ALL[at].as_str();
+            at += 1;
+        }
+        names
+    };
+
+    /// The layout of this name. 5.12 has the bits of 4.14 and another `ORC_REG_SP_INDIRECT`; of all
+    /// others the kernel's version tells what that means.
+    pub fn from_name(name: &str) -> Option<ToldLayout> {
+        let found = Encoding::ALL.into_iter().find(|e| e.as_str() == name)?;
+        let is_plain = Layout::from_name(name).is_some();
+        Some(ToldLayout {
+            layout: found.layout,
+            sp_indirect: (!is_plain).then_some(found.sp_indirect),
+        })
+    }
+}
+
 /// How the encoding of a table was determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncodingSource {
@@ -32,11 +65,11 @@ impl EncodingSource {
 /// The encoding of the ORC table in `parts`; `None` if there is no table or no encoding fits.
 ///
 /// # Errors
-/// If its sections are inconsistent.
+/// If its sections are inconsistent, or are those of another layout than the user named.
 pub(super) fn encoding(
     parts: &ImageParts,
     version: Option<&str>,
-    told: Option<Layout>,
+    told: Option<&ToldLayout>,
 ) -> Result<Option<(Encoding, EncodingSource)>, KernelErrorKind> {
     let section = |kind| parts.sections.iter().find(|s| s.kind == kind);
     let (Some(entries), Some(ips)) = (
@@ -56,11 +89,23 @@ pub(super) fn encoding(
         };
         Ok(Some((encoding, source)))
     };
-    if let Some(layout) = told {
-        return encoding(layout, EncodingSource::Told);
-    }
     let header = section(SectionKind::OrcHeader);
-    if let Some(layout) = header.and_then(|h| Layout::from_hash(&h.data)) {
+    let by_header = header.and_then(|h| Layout::from_hash(&h.data));
+    if let Some(told) = told {
+        // One that the entries contradict would give wrong rows without a word.
+        let other = || orc::by_entries(&table).filter(|_| !table.is_valid(told.layout));
+        let fits = by_header.or_else(other).unwrap_or(told.layout);
+        if fits != told.layout {
+            let told = told.layout;
+            return Err(KernelErrorKind::OrcLayout { told, fits });
+        }
+        let encoding = Encoding {
+            layout: told.layout,
+            sp_indirect: told.sp_indirect.unwrap_or(sp_indirect),
+        };
+        return Ok(Some((encoding, EncodingSource::Told)));
+    }
+    if let Some(layout) = by_header {
         return encoding(layout, EncodingSource::Header);
     }
     // A distribution may have backported a later layout.

@@ -274,7 +274,7 @@ impl Program {
 }
 
 /// The uncompressed bytes of a section.
-fn section<E: FileHeader<Endian = Endianness>>(
+pub(super) fn section<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     name: &[u8],
 ) -> Option<Vec<u8>> {

@@ -2,18 +2,23 @@
 //! symbols it takes from them.
 
 mod elf;
+mod inlines;
 mod kallsyms;
+mod kernel_code;
 mod kernel_list;
 mod lines;
 mod objects;
+mod perf_map;
 mod plt;
 mod tree;
 
+pub use kernel_code::{KernelCode, KernelMapping, is_core, module_name};
 pub use lines::{Lines, SourceLine};
 pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
 use crate::mapped::{huge, map_file};
+use inlines::Inlines;
 use kallsyms::Kallsyms;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
@@ -24,11 +29,9 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tree::{At, Entry, Name, Tree};
+use tree::Tree;
 use unwind_sim_unwind::image::{Bytes, Owner};
 
-/// Maximum bytes read from a `perf-PID.map`.
-const JIT_MAP_MAX: u64 = 256 << 20;
 /// Buffer size for a file of unknown length, bytes; enough for most kernels' symbol lists.
 const READ_AT_FIRST: usize = 16 << 20;
 
@@ -59,6 +62,8 @@ pub struct Files {
     recent: [Option<Numbered>; RECENT],
     /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
+    /// The inlined functions of files, likewise.
+    inlines: HashMap<(Vec<u8>, Vec<u8>), Option<Inlines>>,
     /// Name of the last generated code looked up.
     generated: Vec<u8>,
 }
@@ -73,6 +78,7 @@ impl Files {
             numbers: HashMap::new(),
             recent: [const { None }; RECENT],
             lines: HashMap::new(),
+            inlines: HashMap::new(),
             generated: Vec::new(),
         }
     }
@@ -133,13 +139,48 @@ impl Symbols for Files {
             Object::File { path, build_id } => self.tree(path, build_id, |places| {
                 load_file(places, path, build_id).unwrap_or_else(Tree::new)
             }),
-            Object::Anonymous { path } => self.tree(path, b"", |places| jit_map(places, path)),
+            Object::Anonymous { path } => {
+                self.tree(path, b"", |places| perf_map::load(places, path))
+            }
         };
         let at = tree.find(address)?;
         Some(Symbol {
             range: tree.range(at),
             name: tree.name(at),
         })
+    }
+
+    fn mangled(&mut self, object: &Object<'_>, address: u64) -> Option<&[u8]> {
+        let Object::File { path, build_id } = *object else {
+            return None;
+        };
+        let tree = self.tree(path, build_id, |places| {
+            load_file(places, path, build_id).unwrap_or_else(Tree::new)
+        });
+        let at = tree.find(address)?;
+        tree.mangled(at)
+    }
+
+    fn build_id(&mut self, object: &Object<'_>) -> Option<Vec<u8>> {
+        let Object::File {
+            path,
+            build_id: b"",
+        } = *object
+        else {
+            return None;
+        };
+        let path = self.places.inside(Path::new(OsStr::from_bytes(path)));
+        own_build_id(&open(&path)?)
+    }
+
+    fn inlined(&mut self, object: &Object<'_>, address: u64) -> &[Vec<u8>] {
+        let Object::File { path, build_id } = *object else {
+            return &[];
+        };
+        let (key, places) = ((path.to_vec(), build_id.to_vec()), &self.places);
+        let known = self.inlines.entry(key);
+        let inlines = known.or_insert_with(|| load_inlines(places, path, build_id));
+        inlines.as_mut().map_or(&[], |inlines| inlines.at(address))
     }
 
     fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
@@ -200,40 +241,6 @@ fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// The symbols of `/tmp/perf-PID.map`: lines of start, size and name.
-fn jit_map(places: &Places, path: &[u8]) -> Tree {
-    let mut tree = Tree::new();
-    let path = places.inside(Path::new(OsStr::from_bytes(path)));
-    let text: Owner = Arc::new(read(&path, JIT_MAP_MAX).unwrap_or_default());
-    let Some(source) = tree.add_source(&text, b'\n') else {
-        return tree;
-    };
-    let text = (*text).as_ref();
-    let mut next = 0;
-    for line in text.split(|&byte| byte == b'\n') {
-        next += line.len() + 1;
-        let mut words = line.splitn(3, |&byte| byte == b' ');
-        let mut number = || {
-            let word = std::str::from_utf8(words.next()?).ok()?;
-            u64::from_str_radix(word, 16).ok()
-        };
-        if let (Some(start), Some(size)) = (number(), number())
-            && let Some(name) = words.next()
-            && let Ok(offset) = u32::try_from(next - 1 - name.len())
-        {
-            tree.insert(Entry {
-                start,
-                end: start.saturating_add(size),
-                binding: 1,
-                kind: 2,
-                name: Name::Plain(At { source, offset }),
-            });
-        }
-    }
-    tree.fix();
-    tree
 }
 
 impl Places {
@@ -345,6 +352,29 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
 fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
     let (owners, build_id) = open_candidates(places, path, build_id);
     lines_of(&owners, &build_id)
+}
+
+/// The inlined functions of a mapped file.
+fn load_inlines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Inlines> {
+    let (owners, build_id) = open_candidates(places, path, build_id);
+    match class(owners.last()?)? {
+        1 => inlines_among::<FileHeader32<Endianness>>(&owners, &build_id),
+        _ => inlines_among::<FileHeader64<Endianness>>(&owners, &build_id),
+    }
+}
+
+/// The inlined functions of the first of `candidates` that has debug information; the last is the
+/// mapped file.
+fn inlines_among<E: FileHeader<Endian = Endianness>>(
+    candidates: &[Owner],
+    build_id: &[u8],
+) -> Option<Inlines> {
+    let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
+    let mut parts = candidates
+        .iter()
+        .filter_map(|file| fitting::<E>(file, build_id));
+    let described = parts.find(|parts| parts.section(b".debug_info").is_some());
+    Some(Inlines::load(described.as_ref(), &mapped))
 }
 
 /// The source lines of an ELF file; `None` if it is not one.

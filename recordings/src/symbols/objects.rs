@@ -52,6 +52,25 @@ pub trait Symbols {
     /// The symbol at an address of an object. Called once for each address and object.
     fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>>;
 
+    /// The name of the symbol at an address as the file has it, if it is mangled.
+    fn mangled(&mut self, object: &Object<'_>, address: u64) -> Option<&[u8]> {
+        let _ = (object, address);
+        None
+    }
+
+    /// The build ID of a file that the recording has none of, in the file itself.
+    fn build_id(&mut self, object: &Object<'_>) -> Option<Vec<u8>> {
+        let _ = object;
+        None
+    }
+
+    /// The functions at an address of an object, demangled: the innermost first, and the one that
+    /// the others were inlined into last. Empty if that is not known.
+    fn inlined(&mut self, object: &Object<'_>, address: u64) -> &[Vec<u8>] {
+        let _ = (object, address);
+        &[]
+    }
+
     /// The source line of an address in an object.
     fn source_line(&mut self, object: &Object<'_>, address: u64) -> SourceLine<'_> {
         let _ = object;

@@ -12,6 +12,7 @@ mod shape;
 use crate::names as demangling;
 use names::Names;
 use shape::Shape;
+use std::collections::HashMap;
 use std::ops::Range;
 use unwind_sim_unwind::image::Owner;
 
@@ -122,6 +123,8 @@ pub(super) struct Tree {
     fixed: Vec<Fixed>,
     /// perf's tree, once it is needed.
     shape: Option<Shape>,
+    /// Where the file has the names of symbols that are displayed otherwise.
+    mangled: HashMap<u32, At>,
 }
 
 impl Tree {
@@ -142,6 +145,7 @@ impl Tree {
             late: None,
             fixed: Vec::new(),
             shape: None,
+            mangled: HashMap::new(),
         }
     }
 
@@ -258,11 +262,20 @@ impl Tree {
                 if symbol.form == Form::Stub {
                     shown.extend_from_slice(b"@plt");
                 }
+                if shown != raw && symbol.form == Form::Raw {
+                    self.mangled.insert(at, symbol.name);
+                }
                 symbol.name = self.names.show(&shown).unwrap_or(symbol.name);
             }
             symbol.form = Form::Shown;
         }
         self.names.get(symbol.name)
+    }
+
+    /// The name of the symbol with this index in the file, if it was displayed otherwise.
+    pub(super) fn mangled(&mut self, at: u32) -> Option<&[u8]> {
+        self.name(at);
+        Some(self.names.get(*self.mangled.get(&at)?))
     }
 
     /// Inserts a symbol after those with the same start and returns its index.

@@ -49,6 +49,7 @@ impl<'t> Chunk<'t> {
         };
         let events = Events::new(self.trace, &self.span.events);
         Ok(ChunkReader {
+            trace: self.trace,
             events,
             samples,
             next_event: None,
@@ -80,6 +81,7 @@ enum State {
 /// Reads the items of a chunk in order.
 #[derive(Debug)]
 pub struct ChunkReader<'t> {
+    trace: &'t Trace,
     events: Events<'t>,
     samples: Option<Samples>,
     next_event: Option<(u32, Event)>,
@@ -97,7 +99,7 @@ impl ChunkReader<'_> {
             Ok(Advance::Event(event)) => Some(Ok(Item::Event(event))),
             Ok(Advance::Sample) => {
                 let samples = self.samples.as_ref()?;
-                Some(Ok(Item::Sample(samples.sample())))
+                Some(Ok(Item::Sample(self.trace.complete(samples.sample()))))
             }
             Ok(Advance::End) => None,
             Err(error) => {

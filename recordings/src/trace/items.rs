@@ -30,14 +30,14 @@ impl Trace {
     ///
     /// # Errors
     /// If there is no such sample, or its block is damaged.
-    pub fn sample(&self, number: u64) -> Result<Sample<'static>, TraceError> {
+    pub fn sample(&self, number: u64) -> Result<Sample<'_>, TraceError> {
         let chunk = self.chunk_of(number)?;
         let samples = chunk.sample_reader()?;
         let find = |mut samples: Samples| {
             for _ in chunk.span.numbers.start..=number {
                 samples.step()?;
             }
-            Ok(samples.sample().into_owned())
+            Ok(self.complete(samples.sample().into_owned()))
         };
         match samples {
             Some(samples) => find(samples).map_err(|e| self.in_file(e)),

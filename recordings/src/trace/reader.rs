@@ -8,11 +8,15 @@ use super::index::{self, Entry};
 use super::items::Items;
 use super::layout::{BlockType, FILE_HEADER_BYTES, FileHeader, MAGIC, VERSION};
 use super::meta::{self, Meta};
+use crate::import::STACK_BYTES_MAX;
 use crate::mapped::map_file;
+use crate::model::{ProcessMemory, Region, Sample};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, Owner};
+use unwind_sim_unwind::memory::MappedMemory;
 use zerocopy::FromBytes;
 
 /// An open trace. Metadata and images are read on opening, events and samples later.
@@ -26,6 +30,8 @@ pub struct Trace {
     pub(crate) spans: Vec<Span>,
     samples: u64,
     events: u64,
+    /// Memory of all samples, beside what the trace has: see [`Trace::complete`].
+    process_memory: Option<ProcessMemory>,
 }
 
 /// A block, as listed by `inspect`.
@@ -71,11 +77,30 @@ impl Trace {
         })
     }
 
-    /// Opens a trace whose images were kept in memory (`TraceWriter::keep_image`).
-    pub(crate) fn open_with(path: &Path, images: Vec<Arc<Image>>) -> Result<Trace, TraceError> {
+    /// Opens a trace whose images were kept in memory (`TraceWriter::keep_image`), and whose samples
+    /// have the memory of a process.
+    pub(crate) fn open_with(
+        path: &Path,
+        images: Vec<Arc<Image>>,
+        process_memory: Option<ProcessMemory>,
+    ) -> Result<Trace, TraceError> {
         let mut trace = Trace::open(path)?;
         trace.images = images;
+        trace.process_memory = process_memory;
         Ok(trace)
+    }
+
+    /// Gives a sample the memory of its process. A region that was written without bytes has those
+    /// of its stack, in place.
+    pub(crate) fn complete<'a>(&'a self, mut sample: Sample<'a>) -> Sample<'a> {
+        let Some(process) = &self.process_memory else {
+            return sample;
+        };
+        for region in sample.regions.iter_mut().filter(|r| r.bytes.is_empty()) {
+            region.bytes = Cow::Borrowed(stack_bytes(&process.0, region));
+        }
+        sample.process_memory = Some(process.clone());
+        sample
     }
 
     /// Opens a trace in memory, such as a `Vec<u8>` or an `include_bytes!`.
@@ -105,6 +130,7 @@ impl Trace {
             spans: Vec::new(),
             samples: 0,
             events: 0,
+            process_memory: None,
             file,
             path,
         };
@@ -222,6 +248,14 @@ impl Trace {
             ..error
         }
     }
+}
+
+/// The bytes of a region, as far as `memory` has them, at most [`STACK_BYTES_MAX`].
+fn stack_bytes<'a>(memory: &'a MappedMemory, region: &Region<'_>) -> &'a [u8] {
+    let bytes = memory.bytes_from(region.address);
+    let size = region.bounds.end.saturating_sub(region.address);
+    let size = usize::try_from(size.min(STACK_BYTES_MAX)).unwrap_or(0);
+    &bytes[..size.min(bytes.len())]
 }
 
 /// Checks that the file starts with a header of this format version.

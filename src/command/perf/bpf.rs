@@ -3,6 +3,7 @@
 use crate::command::args::text_file;
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::stdin;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     #[arg(value_name = "OBJECT")]
     object: PathBuf,
     /// The recording.
-    #[arg(value_name = "FILE", default_value = "perf.data")]
+    #[arg(value_name = "FILE", default_value = "perf.data", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The program to run. The default is the first one for perf events.
     #[arg(long, value_name = "NAME")]
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         handled.print(&mut out)?;
     }
     out.flush()?;
-    output::tell_summary(&args.path, &handled.summary)?;
+    output::tell_summary(&args.path, &handled.summary);
     Ok(match (handled.samples(), handled.faults()) {
         (0, _) => Status::NothingJudged,
         (_, 0) => Status::AsExpected,

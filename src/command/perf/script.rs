@@ -5,9 +5,12 @@ mod unsupported;
 use crate::command::args::{ProfileFormat, text_file};
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::suggest;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::spec;
 use unwind_sim_perf_tool::recording::Recording;
 use unwind_sim_perf_tool::script::{
     self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
@@ -35,7 +38,7 @@ enum Like {
 #[derive(Clone, Debug)]
 struct Ids(Vec<i32>);
 
-/// Print a perf.data as `perf script --no-inline` does, or write it as a profile.
+/// Print a perf.data as `perf script` does, or write it as a profile.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -87,10 +90,16 @@ pub(crate) struct Args {
     /// The maximum number of frames of a callchain; 127 by default.
     #[arg(long, value_name = "N", value_parser = frames, allow_hyphen_values = true)]
     max_stack: Option<u32>,
+    /// Print the user frames that this unwinder finds, where a sample has user registers and a stack
+    /// copy: dwarf, sframe, orc, fp, guess or cmd:PROGRAM, as in replay. Without the option they are
+    /// what perf and libdw find.
+    #[arg(long, short, value_name = "U", conflicts_with_all = ["hide_call_graph", "like", "stitch_lbr"], hide_possible_values = true, value_parser = suggest::unwinders())]
+    unwinder: Option<String>,
     /// Print the sampled address instead of the callchain.
     #[arg(long, short = 'G')]
     hide_call_graph: bool,
-    /// Print no inlined functions, which is always so.
+    /// Print no inlined functions. By default each is a frame, as far as the files have debug
+    /// information.
     #[arg(long)]
     no_inline: bool,
     /// First print when, where and how the recording was made.
@@ -162,6 +171,8 @@ impl Args {
             },
             frames_max: self.max_stack.map(|frames| frames as usize),
             hide_chains: self.hide_call_graph,
+            unwound: self.unwinder.is_some(),
+            inline: !self.no_inline,
             filter: Filter {
                 time: self.time.clone(),
                 comms: self.comms.as_deref().map(names).transpose()?,
@@ -169,6 +180,21 @@ impl Args {
                 tids: self.tid.clone().map(|ids| ids.0),
             },
         })
+    }
+
+    /// The chosen unwinder.
+    fn engine(&self) -> Result<Option<Engine>> {
+        let Some(name) = &self.unwinder else {
+            return Ok(None);
+        };
+        let engine = spec::engine(name)?;
+        if matches!(engine, Engine::Kernel(_)) {
+            bail!("--unwinder {name}: a kernel's unwinder; a perf.data has no kernel stacks");
+        }
+        if !engine.needs_stack() {
+            bail!("--unwinder {name}: branch records are printed without this option");
+        }
+        Ok(Some(engine))
     }
 
     /// Opens the recording. As in perf, a pipe on standard input is the default.
@@ -211,7 +237,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{name} works only with --format perf-script");
     }
     text_file(args.kallsyms.as_deref())?;
-    let options = args.options()?;
+    let (options, unwinder) = (args.options()?, args.engine()?);
     let places = Places {
         symfs: args.symfs.clone(),
         kallsyms: args.kallsyms.clone(),
@@ -220,11 +246,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let recording = args.open()?;
     let path = args.output.as_deref();
     let report = output::to_file_or(path, output::raw_stdout(), |out| {
-        print(args, &recording, &options, places, out)
+        print(args, &recording, &options, places, unwinder.as_ref(), out)
     })?;
-    report.map_or(Ok(Status::AsExpected), |report| {
-        tell(Path::new(recording.name()), &report)
-    })
+    if let Some(report) = &report {
+        tell(Path::new(recording.name()), report);
+    }
+    Ok(Status::AsExpected)
 }
 
 /// Prints the requested header and samples; returns the report on the samples.
@@ -233,6 +260,7 @@ fn print(
     recording: &Recording,
     options: &Options,
     places: Places,
+    unwinder: Option<&Engine>,
     out: &mut dyn Write,
 ) -> Result<Option<Report>> {
     if args.header || args.header_only {
@@ -242,17 +270,22 @@ fn print(
         return Ok(None);
     }
     let format = args.format.into();
-    let report = script::profile(recording, options, places, format, out)?;
+    let report = script::profile(recording, options, places, format, unwinder, out)?;
     Ok(Some(report))
 }
 
 /// Reports on standard error what was left out or lost.
-fn tell(path: &Path, report: &Report) -> Result<Status> {
+fn tell(path: &Path, report: &Report) {
     anstream::eprint!("{}", report.losses);
     if report.guests != 0 {
         let samples = counted(report.guests, "sample");
         anstream::eprintln!("{samples} of guests left out");
     }
-    output::tell_summary(path, &report.summary)?;
-    Ok(Status::AsExpected)
+    if report.kept != 0 {
+        let samples = counted(report.kept, "sample");
+        anstream::eprintln!(
+            "{samples} without user registers or stack copy: the recorded chain is shown"
+        );
+    }
+    output::tell_summary(path, &report.summary);
 }

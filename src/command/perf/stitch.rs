@@ -2,6 +2,7 @@
 
 use crate::command::output;
 use crate::command::status::Status;
+use crate::command::stdin;
 use crate::command::suggest::not_one_of;
 use anyhow::Result;
 use std::io::Write;
@@ -22,7 +23,7 @@ Examples:
   unwind-sim perf stitch --samples --like rfc2023 perf.data")]
 pub(crate) struct Args {
     /// The recording.
-    #[arg(value_name = "FILE", default_value = "perf.data")]
+    #[arg(value_name = "FILE", default_value = "perf.data", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// Judge this way of stitching: perf-7.2 or rfc2023.
     #[arg(long, value_name = "WAY", value_parser = like)]
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     stitching.print(show, &output::command_line(), &mut out)?;
     out.flush()?;
-    output::tell_summary(&args.path, &stitching.summary)?;
+    output::tell_summary(&args.path, &stitching.summary);
     let tally = stitching.tally();
     let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
     Ok(if tally.deferred == 0 {

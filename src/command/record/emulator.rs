@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::environment::tell_left_out;
 use super::{Args, Ended, LbrStorage, StatusOf, Told};
 use crate::command::emulate::CHAINS;
 use crate::command::machine::seconds;
@@ -31,6 +32,12 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("--at freq: the emulated machine counts instructions, not seconds; use --at every:N");
     }
     let mut program = args.machine.program(&args.program, false)?;
+    let environment = args.environment();
+    // A case has none.
+    let has_ours = !program.program.options.env.is_empty();
+    if has_ours {
+        program.program.options.env = environment.pairs();
+    }
     program.program.options.observed = args.children.observed();
     let finder = emulator::finder_options(args.machine.root());
     args.warn_of_places(&at, &program.program, finder);
@@ -71,6 +78,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         Ok(summary)
     })?;
     let end = ended(&summary.end);
+    if has_ours {
+        tell_left_out(&environment.left_out);
+    }
     output::tell_notices(&summary.notices);
     args.tell(&Told {
         samples: summary.samples,

@@ -2,7 +2,8 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::{Args, Ended, StatusOf, Told};
+use super::environment::tell_left_out;
+use super::{Args, Ended, Environment, StatusOf, Told};
 use crate::command::machine::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -11,12 +12,13 @@ use unwind_sim_host::{Launch, ProgramEnd, RecorderOptions, Target};
 use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
-fn options(args: &Args, at: At) -> Result<RecorderOptions> {
+fn options(args: &Args, at: At, environment: Environment) -> Result<RecorderOptions> {
     let target = match (args.pid, args.program.split_first()) {
         (Some(pid), _) => Target::Attach(pid),
         (None, Some((path, rest))) => Target::Run(Launch {
             path: path.clone(),
             args: rest.to_vec(),
+            env: Some(environment.variables),
             ..Launch::default()
         }),
         (None, None) => bail!("no program given; write it after --"),
@@ -48,7 +50,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         );
     }
     let steps = args.truth || at.needs_steps();
-    let options = options(args, at)?;
+    let environment = args.environment();
+    let left_out = environment.left_out.clone();
+    let options = options(args, at, environment)?;
     let mut meta = Meta {
         engine: trace::Engine::Ptrace,
         time_unit: if steps {
@@ -72,6 +76,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         Ok(summary)
     })?;
     let end = ended(summary.program);
+    if args.pid.is_none() {
+        tell_left_out(&left_out);
+    }
     args.tell(&Told {
         samples: summary.samples,
         ended: end_text(summary.program),

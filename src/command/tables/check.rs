@@ -154,6 +154,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut status = Status::NothingJudged;
     for path in &args.paths {
         let file = open(path)?;
+        for error in file.unpack_errors() {
+            anstream::eprintln!("{}: {error}", file.name());
+        }
         if let Some(defects) = args.self_test {
             let options = selftest::Options {
                 seed: args.seed,

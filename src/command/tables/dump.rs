@@ -10,7 +10,6 @@ use unwind_sim_recordings::similar::question_among;
 use unwind_sim_tables::dump::{self, Dumped, Filter, PROBLEMS_MAX};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{KINDS, Table};
-use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::tables::{self, Form, functions};
@@ -82,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         .copied()
         .filter(|kind| has(&file, *kind))
         .collect();
-    tell_compressed(&file, &kinds);
+    tell_damaged(&file, &kinds);
     if present.is_empty() {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         let path = args.path.display();
@@ -181,13 +180,11 @@ fn filter(args: &Args, file: &File) -> Result<Filter> {
     }
 }
 
-/// Says which tables are left out because they are compressed.
-fn tell_compressed(file: &File, kinds: &[TableKind]) {
-    let asked = |kind: &&SectionKind| kinds.iter().any(|k| k.section() == Some(**kind));
-    for section in file.compressed().iter().filter(asked) {
-        let (name, section) = (file.name(), section.as_str());
-        anstream::eprintln!(
-            "{name}: {section} is compressed; to read it: objcopy --decompress-debug-sections"
-        );
+/// Says which tables are left out because they cannot be unpacked.
+fn tell_damaged(file: &File, kinds: &[TableKind]) {
+    for error in file.unpack_errors() {
+        if kinds.iter().any(|k| k.section() == Some(error.section)) {
+            anstream::eprintln!("{}: {error}", file.name());
+        }
     }
 }

@@ -55,6 +55,9 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn section(&mut self, section: &Section) -> io::Result<()> {
+        if section.data.is_empty() {
+            return Ok(());
+        }
         let table = match Table::parse(&section.data, section.address) {
             Ok(table) => table,
             Err(error) => {
@@ -70,14 +73,8 @@ impl<W: Write> Writer<'_, W> {
                 Err(error) => self.problem(error),
             }
         }
-        let tail = table.tail();
-        if tail.iter().any(|&byte| byte != 0) {
-            let offset = section.data.len() - tail.len();
-            let what = "bytes after the table, as in concatenated sections; no reader finds them";
-            self.problem(Malformed {
-                offset: offset as u64,
-                what,
-            });
+        if let Some(unread) = table.behind() {
+            self.problem(unread);
         }
         Ok(())
     }

@@ -139,6 +139,8 @@ fn every_command_follows_a_schedule() {
         "every:5000",
         "-o",
         trace,
+        // As the others have it.
+        "--keep-env",
         "--seed",
         "5",
         "--schedule",

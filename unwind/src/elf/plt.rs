@@ -1,7 +1,8 @@
 //! Names for the entries of the procedure linkage table: `write@plt`.
 //!
 //! An entry is recognized by its code, `jmp *slot(%rip)`, and named after the relocation of that
-//! slot. This handles `.plt`, `.plt.sec` and `.plt.got` of every linker alike.
+//! slot. This handles `.plt`, `.plt.sec` and `.plt.got` of every linker alike. What has no such name, as
+//! the first entry of a `.plt`, which calls the dynamic linker, is named after the section.
 
 use super::{Elf, File, symbols};
 use crate::image::Symbol;
@@ -33,12 +34,19 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     if plts.peek().is_none() {
         return;
     }
-    let Some(slots) = slots(file) else { return };
+    // A static program has entries for indirect functions, and no dynamic symbols.
+    let slots = slots(file).unwrap_or_default();
     let mut left = ENTRIES_MAX;
     for plt in plts {
         let Ok(code) = plt.data(LE, file.data) else {
             continue;
         };
+        // Without a size: it is not a function, and the next symbol ends it.
+        out.parts.symbols.push(Symbol {
+            address: plt.sh_addr(LE),
+            size: 0,
+            name: String::from_utf8_lossy(file.name(plt)).into_owned(),
+        });
         let small =
             file.name(plt) == b".plt.got" && code.first_chunk() != Some(&[0xf3, 0x0f, 0x1e, 0xfa]);
         let size = if small { ENTRY / 2 } else { ENTRY };

@@ -111,6 +111,7 @@ fn read_section(
         b".eh_frame" => SectionKind::EhFrame,
         b".eh_frame_hdr" => SectionKind::EhFrameHdr,
         b".debug_frame" => SectionKind::DebugFrame,
+        b".zdebug_frame" => return read_zdebug(file, header, SectionKind::DebugFrame, out),
         b".sframe" => SectionKind::Sframe,
         b".orc_unwind" => SectionKind::OrcUnwind,
         b".orc_unwind_ip" => SectionKind::OrcUnwindIp,
@@ -195,6 +196,35 @@ fn read_compressed(
     Ok(())
 }
 
+/// Reads a section in the format before `SHF_COMPRESSED` (binutils' zlib-gnu): `ZLIB`, the
+/// size as a big-endian word, and zlib data. Without this header the section is not compressed.
+fn read_zdebug(
+    file: &File<'_>,
+    header: &elf::SectionHeader64<LE>,
+    kind: SectionKind,
+    out: &mut Elf,
+) -> Result<(), ElfError> {
+    const HEADER: usize = 12;
+    let Some(whole) = data(file, header, kind.as_str())? else {
+        return Ok(());
+    };
+    let size = whole.get(4..HEADER).and_then(<[u8]>::first_chunk);
+    let (Some(size), true) = (size, whole.starts_with(b"ZLIB")) else {
+        push(out, kind, header.sh_addr(LE), whole);
+        return Ok(());
+    };
+    let packed = whole.part(HEADER..whole.len());
+    out.compressed.push(Compressed {
+        kind,
+        address: header.sh_addr(LE),
+        compression: Compression::Zlib,
+        size: u64::from_be_bytes(*size),
+        offset: header.sh_offset(LE).saturating_add(HEADER as u64),
+        data: packed.unwrap_or_else(|| Bytes::from_vec(Default::default())),
+    });
+    Ok(())
+}
+
 /// Reads `.gnu_debuglink`: a name, NUL, padding to four bytes, CRC-32.
 fn read_debug_link(
     file: &File<'_>,
@@ -256,10 +286,29 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
         _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
     };
     let address = base.wrapping_add(value);
-    let (offset, bytes) = file
-        .at_address(address)
-        .ok_or_else(|| error(ElfErrorKind::Pointer(address)))?;
+    let Some((offset, bytes)) = file.at_address(address) else {
+        return match value == 0 && counts_none(&hdr.data) {
+            true => Ok(()),
+            false => Err(error(ElfErrorKind::Pointer(address))),
+        };
+    };
     let data = file.bytes(offset, bytes.len() as u64, ".eh_frame")?;
     push(out, SectionKind::EhFrame, address, data);
     Ok(())
+}
+
+/// Does an `.eh_frame_hdr` say that there is no FDE? V8 writes one with a pointer of 0 for code without
+/// unwind information (`EhFrameWriter::WriteEmptyEhFrame`), and perf copies it into an ELF file.
+fn counts_none(hdr: &[u8]) -> bool {
+    // Encodings of the pointer, as above, and of the count: omitted, or a plain number.
+    let pointer_size = match hdr.get(1).map(|encoding| encoding & 0x0f) {
+        Some(0x03 | 0x0b) => 4,
+        _ => 8,
+    };
+    let count = hdr.get(4 + pointer_size..).unwrap_or_default();
+    match hdr.get(2) {
+        Some(0x03 | 0x0b) => count.first_chunk() == Some(&[0; 4]),
+        Some(0x00 | 0x04 | 0x0c) => count.first_chunk() == Some(&[0; 8]),
+        _ => false,
+    }
 }

@@ -31,6 +31,46 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     if let Some(table) = found {
         take(file, &table, out);
     }
+    name_start_files(file, out);
+}
+
+/// How names at one address are preferred, the lowest first: global, weak, then local, as gdb and
+/// elfutils do. The C library has several for most functions: `raise`, `gsignal` and `__GI_raise`. An
+/// indirect function's name is that of what its resolver chooses, not of the resolver.
+pub fn symbol_rank(symbol: &elf::Sym64<LE>) -> u8 {
+    match symbol.st_bind() {
+        _ if symbol.st_type() == elf::STT_GNU_IFUNC => 3,
+        elf::STB_GLOBAL | elf::STB_GNU_UNIQUE => 0,
+        elf::STB_WEAK => 1,
+        _ => 2,
+    }
+}
+
+/// The code of `.init` and `.fini` is one function each, in parts that start files supply. Its symbol,
+/// where there is one, has no size, and would name the procedure linkage table behind it.
+fn name_start_files(file: &File<'_>, out: &mut Elf) {
+    for header in file.table.iter() {
+        let name = match file.name(header) {
+            b".init" => "_init",
+            b".fini" => "_fini",
+            _ => continue,
+        };
+        let (address, size) = (header.sh_addr(LE), header.sh_size(LE));
+        let is_code = header.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0;
+        if !is_code || header.sh_type(LE) == elf::SHT_NOBITS {
+            continue;
+        }
+        let mut known = out.parts.symbols.iter_mut();
+        match known.find(|s| s.address == address && s.name == name) {
+            Some(symbol) if symbol.size == 0 => symbol.size = size,
+            Some(_) => {}
+            None => out.parts.symbols.push(Symbol {
+                address,
+                size,
+                name: name.into(),
+            }),
+        }
+    }
 }
 
 /// A symbol table and its strings.
@@ -131,24 +171,38 @@ fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
         .saturating_mul(NAME_SHARING_MAX)
         .max(NAME_BYTES_MIN);
     let text = merged(&out.parts.text);
-    let mut used = 0u64;
+    let (mut used, mut found) = (0u64, Vec::new());
     for symbol in table.symbols.iter().filter(|s| is_code(file, s, &text)) {
         let name = string(table.strings, symbol.st_name(LE), NAME_LEN_MAX);
         used = used.saturating_add(name.map_or(NAME_LEN_MAX, <[u8]>::len) as u64);
         if used > limit {
             let what = ElfErrorKind::SymbolNames { limit };
-            let error = ElfError::new(what, "symbols", table.offset);
-            return out.problems.push(error);
+            out.problems
+                .push(ElfError::new(what, "symbols", table.offset));
+            break;
         }
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             continue;
         };
-        out.parts.symbols.push(Symbol {
+        // Only what is exported is in the dynamic table: behind a symbol without a size there may be
+        // other functions. musl's memset was the name of its system calls.
+        let size = match (symbol.st_size(LE), out.has_symtab) {
+            (0, false) => 1,
+            (size, _) => size,
+        };
+        let symbol_of = Symbol {
             address: symbol.st_value(LE),
-            size: symbol.st_size(LE),
+            size,
             name: String::from_utf8_lossy(name).into_owned(),
-        });
+        };
+        found.push((symbol_rank(symbol), symbol_of));
     }
+    // An image keeps the order of names at one address.
+    found.sort_by(|(a, one), (b, other)| {
+        (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
+    });
+    let found = found.into_iter().map(|(_, symbol)| symbol);
+    out.parts.symbols.extend(found);
 }
 
 /// The same ranges, sorted and merged.

@@ -106,6 +106,24 @@ fn a_bad_header_of_eh_frame_is_a_problem_not_an_error() {
 }
 
 #[test]
+fn the_empty_header_that_v8_writes_is_an_empty_table() {
+    // V8's header: its pointer and its counts are 0. perf puts it into a file without `.eh_frame`.
+    let mut bytes = program();
+    let segment_end = 0x220u64;
+    bytes[64 + 32..64 + 40].copy_from_slice(&segment_end.to_le_bytes());
+    bytes[64 + 40..64 + 48].copy_from_slice(&segment_end.to_le_bytes());
+    bytes[0x224..0x228].copy_from_slice(&[0; 4]);
+    let elf = parse(bytes.clone()).unwrap();
+    assert_eq!(elf.problems, []);
+    assert!(elf.into_image().section(SectionKind::EhFrame).is_none());
+
+    // One that counts an FDE must lead to it.
+    bytes[0x228] = 1;
+    let problem = parse(bytes).unwrap().problems[0];
+    assert_eq!(problem.what, ElfErrorKind::Pointer(0x1224));
+}
+
+#[test]
 fn a_cut_or_altered_file_yields_only_what_it_contains() {
     let whole = program();
     // The number of bytes in the sections of a file of `len` bytes.
@@ -195,6 +213,32 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
     assert!(ld.is_code(0x1000, 0x1000) && lld.is_code(0x1000, 0x1000));
     assert!(!ld.is_code(0x1000, 0x2000) && !lld.is_code(0x2000, 0));
     assert!(!ld.is_code(u64::MAX, 0x1000));
+}
+
+/// The first mapping of a PIE reserves room for all segments, also if the first one has the code.
+#[test]
+fn a_mapping_that_reserves_all_segments_is_the_files() {
+    let segment = |address, offset, file_size, flags| Segment {
+        address,
+        offset,
+        file_size,
+        memory_size: file_size,
+        align: PAGE,
+        flags,
+    };
+    let pie = Elf {
+        segments: vec![segment(0, 0, 0x930, 5), segment(0x1dd0, 0xdd0, 0x258, 6)],
+        ..Elf::default()
+    };
+    assert!(pie.has_room_for(0x1000, 0) && pie.has_room_for(0x3000, 0));
+    for (length, offset) in [(0x2000, 0), (0x4000, 0), (0x3000, 0x1000), (0x2000, 0x1000)] {
+        assert!(!pie.has_room_for(length, offset), "{length:#x} {offset:#x}");
+    }
+    let usual = Elf {
+        segments: vec![segment(0, 0, 0x930, 4), segment(0x1000, 0x1000, 0x258, 5)],
+        ..Elf::default()
+    };
+    assert!(!usual.has_room_for(0x2000, 0) && usual.has_room_for(0x1000, 0x1000));
 }
 
 #[test]

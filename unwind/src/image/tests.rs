@@ -193,7 +193,7 @@ fn the_innermost_sized_symbol_names_an_address() {
         ("unsized", 0x300, 0),
         ("also_unsized", 0x300, 0),
         ("last", 0x400, 1),
-        // At the same address, the first by name, within its size.
+        // At the same address, the first one, within its size.
         ("a_short", 0x500, 4),
         ("b_long", 0x500, 0x10),
     ];
@@ -213,14 +213,14 @@ fn the_innermost_sized_symbol_names_an_address() {
         (0x100, Some("outer")),
         (0x125, Some("outer")),
         (0x13f, Some("outer")),
-        (0x140, Some("alias")),
-        (0x14f, Some("alias")),
+        (0x140, Some("inner")),
+        (0x14f, Some("inner")),
         (0x150, Some("outer")),
         (0x1ff, Some("outer")),
         (0x200, None),
         (0x2ff, None),
-        (0x300, Some("also_unsized")),
-        (0x3ff, Some("also_unsized")),
+        (0x300, Some("unsized")),
+        (0x3ff, Some("unsized")),
         (0x400, Some("last")),
         (0x401, None),
         (0x500, Some("a_short")),

@@ -63,6 +63,15 @@ impl<'a> Table<'a> {
         usize::try_from(end).map_or(&[], |end| self.bytes.get(end..).unwrap_or(&[]))
     }
 
+    /// What is behind the table, unless it is only zeros. No reader finds it.
+    pub fn behind(&self) -> Option<Malformed> {
+        let tail = self.tail();
+        let offset = (self.bytes.len() - tail.len()) as u64;
+        let what = "bytes after the table, as in concatenated sections; no reader finds them";
+        let is_padding = tail.iter().all(|&byte| byte == 0);
+        (!is_padding).then_some(Malformed::new(offset, what))
+    }
+
     /// The function descriptor at `index`; `None` if there are fewer.
     pub fn fde(&self, index: u32) -> Option<Result<Fde, Malformed>> {
         fde::read(&self.header, self.bytes, self.address, index)

@@ -3,6 +3,7 @@
 use super::columns::{Columns, cells, field, list};
 use super::trace::tables_of;
 use super::{InspectError, map};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -17,9 +18,9 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let file_bytes = (*owner).as_ref().len();
     let mut threads = Columns::new(&["thread", "rip", "rsp", "stack bytes", "name"]);
-    let mut mappings = Columns::new(&["mapping", "bytes", "image"]);
+    let mut mappings = Vec::new();
     let mut images: Vec<Arc<Image>> = Vec::new();
-    let mut names = std::collections::HashMap::new();
+    let mut names = HashMap::new();
     let (mut thread_count, mut stack_bytes) = (0_u64, 0_u64);
     let mut take = |item: ImportItem<'_>| {
         match item {
@@ -37,7 +38,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
                 };
                 let bytes = range.end.wrapping_sub(range.start);
                 let place = format!("{:x}-{:x} {name}", range.start, range.end);
-                mappings.row(cells![place, bytes, known]);
+                mappings.push((range.start, place, bytes, known));
             }
             ImportItem::Item(Item::Event(_)) => {}
             ImportItem::Item(Item::Sample(sample)) => {
@@ -70,8 +71,27 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         counted(stack_bytes, "byte")
     );
     threads.write(&mut out);
-    out.push_str("\nexecutable mappings\n");
-    mappings.write(&mut out);
+    // A core that leaves out what files have does not say whether it was code.
+    let undescribed: HashSet<u64> = imported.without_segment.iter().map(|r| r.start).collect();
+    let (unknown, executable): (Vec<_>, Vec<_>) =
+        (mappings.into_iter()).partition(|(start, ..)| undescribed.contains(start));
+    for (title, mappings) in [
+        ("executable mappings", executable),
+        (
+            "mappings of files that may have been executable: the core does not say",
+            unknown,
+        ),
+    ] {
+        if mappings.is_empty() {
+            continue;
+        }
+        let mut table = Columns::new(&["mapping", "bytes", "image"]);
+        for (_, place, bytes, known) in mappings {
+            table.row(cells![place, bytes, known]);
+        }
+        let _ = writeln!(out, "\n{title}");
+        table.write(&mut out);
+    }
     let mut found = Columns::new(&["image", "symbols", "tables, bytes"]);
     for image in &images {
         found.row(cells![

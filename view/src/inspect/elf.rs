@@ -203,6 +203,7 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
             "functions share their rows too often: those of {unread} were not read"
         ));
     }
+    bad.extend(table.behind().map(|unread| unread.to_string()));
     let kinds = format!("{flex} flexible, {masked} PCMASK, {signal} signal");
     let stated = header.num_fdes;
     field(out, "FDEs", format_args!("{fdes} of {stated}: {kinds}"));

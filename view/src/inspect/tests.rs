@@ -53,6 +53,41 @@ fn sframe_is_counted_as_objdump_counts_it() {
 }
 
 #[test]
+fn concatenated_tables_and_objects_are_noticed() {
+    let path = std::env::temp_dir().join(format!("unwind-sim-concatenated-{}", std::process::id()));
+    let mut bytes = std::fs::read(corpus("sframe/v3flex")).unwrap();
+    let elf =
+        unwind_sim_unwind::elf::read("", std::sync::Arc::new(bytes.clone()), &Default::default());
+    let image = elf.unwrap().into_image();
+    let section = image.section(SectionKind::Sframe).unwrap();
+    let header = unwind_sim_unwind::sframe::Header::parse(&section.data).unwrap();
+
+    // The last function and its row become bytes behind the table.
+    let at = bytes
+        .windows(section.data.len())
+        .position(|part| part == &section.data[..])
+        .unwrap();
+    bytes[at + 8..at + 12].copy_from_slice(&0u32.to_le_bytes());
+    bytes[at + 16..at + 20].copy_from_slice(&(header.fre_len - 8).to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    assert!(
+        text.contains("as in concatenated sections; no reader finds them"),
+        "{text}"
+    );
+
+    bytes[16] = 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = inspect(&path, None, &OpenOptions::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("`unwind-sim tables dump` shows the rows of an object")
+    );
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn rows_of_a_function_stand_side_by_side() {
     let path = corpus("sframe/v3flex");
     let text = inspect(&path, Some("_start"), &OpenOptions::default()).unwrap();

@@ -1,12 +1,14 @@
 //! A profile: threads, their stacks, and how often or when each stack was sampled.
 //!
 //! It is filled from a source of stacks and written in one of the formats. Each distinct stack is
-//! stored once; only a profile of times lists every sample, in 16 bytes.
+//! stored once; only a profile of times lists every sample, in 24 bytes.
 
 use super::table::{Detail, Table};
 use super::tree::{ROOT, Tree};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use unwind_sim_perf_data::{EventAttr, PerfFile, event_name, flag};
 
 /// Marks a node of the tree as a thread, not a frame. The other bits are the thread's number.
 const THREAD: u32 = 1 << 31;
@@ -20,6 +22,52 @@ pub enum GatherKind {
     Addresses,
     /// Every sample with its time, by thread.
     Times,
+}
+
+/// An event or an unwinder: what the samples of some threads have in common.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// The event it belongs to, if the recording says.
+    pub event: Option<EventInfo>,
+}
+
+/// What is known of an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it counts nanoseconds of CPU time.
+    pub is_clock: bool,
+    /// The nanoseconds between two samples that were asked for.
+    pub interval_ns: Option<u64>,
+    /// The period that was asked for, if it was not a frequency.
+    pub period: Option<u64>,
+}
+
+impl EventInfo {
+    /// What an attribute says.
+    pub fn of(attr: &EventAttr) -> EventInfo {
+        let is_frequency = attr.flags & flag::FREQ != 0;
+        EventInfo {
+            name: event_name(attr),
+            is_clock: attr.is_clock(),
+            interval_ns: attr.interval_ns(),
+            period: (!is_frequency && attr.sample_period != 0).then_some(attr.sample_period),
+        }
+    }
+}
+
+impl Series {
+    /// The series of the samples of an event.
+    pub fn of_event(attr: &EventAttr) -> Series {
+        let event = EventInfo::of(attr);
+        Series {
+            name: event.name.clone(),
+            event: Some(event),
+        }
+    }
 }
 
 /// What distinguishes threads. Fields that do not matter are 0 or empty.
@@ -63,6 +111,8 @@ pub struct Sample {
     pub node: u32,
     /// The number of its thread.
     pub thread: u32,
+    /// What its event counted since its last sample; 0 if not known.
+    pub period: u64,
 }
 
 /// What a node of the tree is.
@@ -84,6 +134,30 @@ impl NodePlace {
     }
 }
 
+/// What is known of a clock that counts nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// Nothing else.
+    Unknown,
+    /// Added to a time, this gives the nanoseconds since 1970.
+    Since(i128),
+    /// The recording ended at this time, nanoseconds since 1970.
+    EndsAt(u64),
+}
+
+impl Clock {
+    /// The clock of a perf.data that was last written at `modified`: perf does that right after the
+    /// last sample, unless the file was copied.
+    pub fn of(file: &PerfFile<'_>, modified: Option<SystemTime>) -> Clock {
+        if let Ok(Some(both)) = file.features().clock_data() {
+            return Clock::Since(i128::from(both.wall_ns) - i128::from(both.clock_ns));
+        }
+        let ended = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let ended = ended.and_then(|time| u64::try_from(time.as_nanos()).ok());
+        ended.map_or(Clock::Unknown, Clock::EndsAt)
+    }
+}
+
 /// A profile.
 #[derive(Debug)]
 pub struct Profile {
@@ -93,8 +167,12 @@ pub struct Profile {
     pub table: Table,
     /// The threads, with their frames below them; see [`NodePlace`].
     pub tree: Tree,
-    /// The names of the series: events or unwinders.
-    pub series: Vec<String>,
+    /// The series: events or unwinders.
+    pub series: Vec<Series>,
+    /// The clock of its times, if they are nanoseconds.
+    pub clock: Option<Clock>,
+    /// The first and the last time of a sample.
+    times: Option<(u64, u64)>,
     /// The threads.
     pub threads: Vec<Thread>,
     numbers: HashMap<Key, u32>,
@@ -107,8 +185,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An empty profile with these names of series.
-    pub fn new(kind: GatherKind, series: Vec<String>) -> Profile {
+    /// An empty profile with these series.
+    pub fn new(kind: GatherKind, series: Vec<Series>) -> Profile {
         let detail = match kind {
             GatherKind::Names => Detail::Name,
             GatherKind::Addresses | GatherKind::Times => Detail::Address,
@@ -118,6 +196,8 @@ impl Profile {
             table: Table::new(detail),
             tree: Tree::default(),
             series,
+            clock: None,
+            times: None,
             threads: Vec::new(),
             numbers: HashMap::new(),
             counts: Vec::new(),
@@ -173,8 +253,15 @@ impl Profile {
     /// it stands for.
     #[inline]
     pub fn add(&mut self, thread: u32, node: u32, time: u64, events: u64) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
         match self.kind {
-            GatherKind::Times => self.samples.push(Sample { time, node, thread }),
+            GatherKind::Times => self.samples.push(Sample {
+                time,
+                node,
+                thread,
+                period: events,
+            }),
             GatherKind::Names | GatherKind::Addresses => {
                 let samples = 1;
                 self.count(node, Count { samples, events });
@@ -198,6 +285,28 @@ impl Profile {
         self.counts.get(node as usize).copied().unwrap_or_default()
     }
 
+    /// The nanoseconds from the first to the last sample; `None` if times are not nanoseconds.
+    pub fn duration_ns(&self) -> Option<u64> {
+        let (first, last) = self.times.filter(|_| self.clock.is_some())?;
+        Some(last - first)
+    }
+
+    /// The time of the first sample in nanoseconds since 1970, if known.
+    pub fn started_ns(&self) -> Option<u64> {
+        let (first, last) = self.times?;
+        match self.clock? {
+            Clock::Unknown => None,
+            Clock::Since(offset) => u64::try_from(i128::from(first) + offset).ok(),
+            Clock::EndsAt(end) => end.checked_sub(last - first),
+        }
+    }
+
+    /// The used series whose events are known.
+    pub fn used_events(&self) -> impl Iterator<Item = &EventInfo> {
+        let used = self.used_series().into_iter();
+        used.filter_map(|series| self.series.get(series as usize)?.event.as_ref())
+    }
+
     /// The numbers of the series that have threads.
     pub fn used_series(&self) -> Vec<u32> {
         let mut used: Vec<u32> = self.threads.iter().map(|thread| thread.series).collect();
@@ -210,7 +319,7 @@ impl Profile {
     pub fn shown(&self) -> Vec<String> {
         let several = self.used_series().len() > 1;
         let shown = |thread: &Thread| match self.series.get(thread.series as usize) {
-            Some(series) if several => format!("{} [{series}]", thread.name),
+            Some(series) if several => format!("{} [{}]", thread.name, series.name),
             _ => thread.name.to_string(),
         };
         self.threads.iter().map(shown).collect()
@@ -262,6 +371,11 @@ impl Profile {
         }
         let first = all.first()?;
         let mut whole = Profile::new(first.kind, first.series.clone());
+        whole.clock = first.clock;
+        for (from, to) in all.iter().filter_map(|one| one.times) {
+            let (first, last) = whole.times.unwrap_or((from, to));
+            whole.times = Some((first.min(from), last.max(to)));
+        }
         let mut parts = Vec::new();
         let mut numbers = Vec::new();
         for (of, one) in all.iter().enumerate() {
@@ -294,6 +408,7 @@ impl Profile {
                     time: sample.time,
                     node: nodes[sample.node as usize],
                     thread: threads[sample.thread as usize],
+                    period: sample.period,
                 }));
         }
         Some(whole)

@@ -5,22 +5,27 @@
 //! the number of distinct stacks, not of samples, except for formats that list samples. The same
 //! recording gives the same output for any number of threads.
 //!
-//! Only the user part of a stack is written; samples without user registers are counted
-//! ([`Counts::gaps`]).
+//! Of a perf.data the user part of a stack is walked, and the kernel's part is as perf recorded it;
+//! samples without user registers are counted ([`Counts::gaps`]).
 
 mod format;
 pub mod gathered;
+mod recording;
 pub mod symbols;
 pub mod table;
 pub mod tree;
 mod walked;
 
 pub use format::Format;
+pub use recording::events;
 
 use gathered::Profile;
+use recording::Known;
 use std::io::Write;
+use std::sync::Mutex;
 use unwind_sim_judge::run::{Run, RunError};
 use unwind_sim_judge::stacks::{Counts, Source, alone, gather, options};
+use unwind_sim_recordings::symbols::Files;
 
 /// Counts of what was written and skipped.
 pub type Written = Counts;
@@ -28,7 +33,8 @@ pub type Written = Counts;
 /// Writes the stacks that the run's unwinders find, from its first start variant. With `threads` 0,
 /// there is one thread for each processor.
 ///
-/// If there are several unwinders, each has its own threads, with its name after the thread's.
+/// If there are several unwinders or events, each has its own threads, with its name after the
+/// thread's.
 /// Frames without a symbol are named by their image, `[libc.so.6]`. If a walk did not reach a root,
 /// the outermost frame says why it stopped, except in formats that other tools make from perf's
 /// text.
@@ -42,23 +48,28 @@ pub fn write(
     threads: usize,
     out: &mut dyn Write,
 ) -> Result<Written, RunError> {
+    let known = Known::of(source)?;
+    let files = Mutex::new(Files::new(known.places(source)));
+    let series = known.series(&run.engines);
     let mut written = None;
     let mut all = Vec::new();
-    let names: Vec<String> = run.engines.iter().map(|e| e.name().to_owned()).collect();
     let reasons = format != Format::Folded;
-    for (engine, series) in run.engines.iter().zip(0..) {
+    for (engine, first) in run.engines.iter().zip((0..).step_by(known.event_count())) {
         let options = options(source, run, engine);
         let counts = match format.kind() {
             None => {
-                let mut text = format::text::Text::new(engine.name().to_owned(), out);
+                let names = series[first..][..known.event_count()].iter();
+                let names = names.map(|series| series.name.clone()).collect();
+                let mut text = format::text::Text::new(names, &files, out);
                 let counts = alone(source, &options, &mut text)?;
                 text.finish()?;
                 counts
             }
             Some(kind) => {
                 let make = || {
-                    let profile = Profile::new(kind, names.clone());
-                    walked::Walks::new(profile, series, reasons)
+                    let mut profile = Profile::new(kind, series.clone());
+                    profile.clock = known.clock;
+                    walked::Walks::new(profile, first as u32, reasons, &files)
                 };
                 let (counts, gathered) = gather(source, &options, threads, make)?;
                 all.extend(gathered.into_iter().map(|one| one.profile));

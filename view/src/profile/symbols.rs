@@ -4,7 +4,9 @@
 
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use unwind_sim_recordings::names::{demangle, file_name};
+use unwind_sim_recordings::symbols::{Files, KernelCode, Symbols};
 use unwind_sim_unwind::image::{self, AddressSpace, Contents, ImageId};
 
 /// The number of entries in the cache in front of the map.
@@ -12,28 +14,40 @@ const RECENT: usize = 1 << 12;
 /// The maximum number of addresses that are remembered, at 32 bytes each.
 const KNOWN_MAX: usize = 1 << 20;
 
+/// The maximum number of states of the kernel's code that are remembered.
+const KERNELS_MAX: usize = 1 << 10;
+/// The name of a kernel frame where the recording does not say what is there.
+pub(super) const KERNEL: &str = "[kernel]";
+
 /// An address and the number of its address space.
 type Place = (u64, u32);
 
 /// The lookups done so far.
-#[derive(Debug)]
-pub(super) struct Lookup {
+pub(super) struct Lookup<'f> {
     images: HashMap<ImageId, u32>,
     /// Name numbers by the start of the function.
-    symbols: HashMap<(ImageId, u64), u32>,
+    symbols: HashMap<(ImageId, u64), (u32, u32)>,
     /// The numbers of address spaces, by what they have mapped.
     spaces: HashMap<Contents, u32>,
     known: HashMap<Place, u32>,
+    /// The frames of the kernel's code, by what it has mapped there.
+    kernel: HashMap<(u64, u32), u32>,
+    kernels: Vec<Arc<KernelCode>>,
+    files: &'f Mutex<Files>,
     recent: Vec<(Place, u32)>,
 }
 
-impl Lookup {
-    pub(super) fn new() -> Lookup {
+impl<'f> Lookup<'f> {
+    /// Nothing is looked up yet. The kernel's symbols come from `files`.
+    pub(super) fn new(files: &'f Mutex<Files>) -> Lookup<'f> {
         Lookup {
             images: HashMap::new(),
             symbols: HashMap::new(),
             spaces: HashMap::new(),
             known: HashMap::new(),
+            kernel: HashMap::new(),
+            kernels: Vec::new(),
+            files,
             recent: vec![((0, u32::MAX), 0); RECENT],
         }
     }
@@ -87,6 +101,7 @@ impl Lookup {
             let name = table.intern(&name);
             return table.add(Frame {
                 name,
+                symbol: name,
                 image: None,
                 address,
                 function: None,
@@ -94,20 +109,61 @@ impl Lookup {
         };
         let svma = mapping.svma(address);
         let symbol = image.symbol(svma);
-        let name = match symbol {
-            None => table.intern(&bracketed(image.name())),
+        let (name, own) = match symbol {
+            None => {
+                let name = table.intern(&bracketed(image.name()));
+                (name, name)
+            }
             Some(symbol) => *self
                 .symbols
                 .entry((image.id(), symbol.address))
-                .or_insert_with(|| table.intern(&demangle(&symbol.name))),
+                .or_insert_with(|| {
+                    let own = demangled_from(&symbol.name);
+                    (table.intern(&demangle(&symbol.name)), table.intern(own))
+                }),
         };
         let image = self.image(table, image);
         table.add(Frame {
             name,
+            symbol: own,
             image: Some(image),
             address: svma,
             function: symbol.map(|s| (s.address, s.size)),
         })
+    }
+
+    /// The number of the kernel's frame at `address`.
+    pub(super) fn kernel_frame(
+        &mut self,
+        table: &mut Table,
+        kernel: &Arc<KernelCode>,
+        address: u64,
+    ) -> u32 {
+        // Usually there is one state for the whole recording.
+        let is_it = |known: &Arc<KernelCode>| Arc::ptr_eq(known, kernel);
+        let number = match self.kernels.iter().rposition(is_it) {
+            Some(number) => number,
+            None => {
+                if self.kernels.len() >= KERNELS_MAX {
+                    self.kernels.clear();
+                    self.kernel.clear();
+                }
+                self.kernels.push(kernel.clone());
+                self.kernels.len() - 1
+            }
+        };
+        let place = (address, number as u32);
+        if let Some(&frame) = self.kernel.get(&place) {
+            return frame;
+        }
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let frame = kernel_frame(table, kernel, address, &mut *files);
+        drop(files);
+        if self.kernel.len() >= KNOWN_MAX {
+            self.kernel.clear();
+        }
+        self.kernel.insert(place, frame);
+        frame
     }
 
     fn image(&mut self, table: &mut Table, image: &image::Image) -> u32 {
@@ -118,6 +174,56 @@ impl Lookup {
             })
         })
     }
+}
+
+/// The frame of the kernel at `address`. Addresses are offsets from the start of the kernel, the
+/// module or the generated code: where they are differs from boot to boot.
+fn kernel_frame(
+    table: &mut Table,
+    kernel: &KernelCode,
+    address: u64,
+    symbols: &mut dyn Symbols,
+) -> u32 {
+    let Some(map) = kernel.find(address, symbols) else {
+        let name = table.intern(KERNEL);
+        return table.add(Frame {
+            name,
+            symbol: name,
+            image: None,
+            address,
+            function: None,
+        });
+    };
+    let base = map.range.start;
+    let path = String::from_utf8_lossy(&map.shown()).into_owned();
+    let (object, at) = map.place(address);
+    let symbol = symbols.symbol(&object, at);
+    let name = match &symbol {
+        Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
+        None => table.intern(&bracketed(&path)),
+    };
+    // Addresses of what was generated count from its start already.
+    let base = if at == address { base } else { 0 };
+    let function = symbol.map(|symbol| {
+        let size = symbol.range.end.saturating_sub(symbol.range.start);
+        (symbol.range.start.wrapping_sub(base), size)
+    });
+    let image = table.image(&Image {
+        path,
+        build_id: map.build_id.clone(),
+    });
+    table.add(Frame {
+        name,
+        symbol: name,
+        image: Some(image),
+        address: at.wrapping_sub(base),
+        function,
+    })
+}
+
+/// The symbol without its version.
+fn demangled_from(symbol: &str) -> &str {
+    symbol.split_once('@').map_or(symbol, |(name, _)| name)
 }
 
 /// The name of a frame without a symbol, from that of its image or mapping: `[libc.so.6]`.

@@ -16,6 +16,8 @@ pub enum Detail {
 pub struct Frame {
     /// The number of its name.
     pub name: u32,
+    /// The number of the function's symbol, mangled; the same as `name` where there is none.
+    pub symbol: u32,
     /// The number of its image; `None` without one, or if only names matter.
     pub image: Option<u32>,
     /// Its address: in the image, or in the process without one; 0 if only names matter. For a
@@ -80,6 +82,7 @@ impl Table {
         let name = self.intern(name);
         self.add(Frame {
             name,
+            symbol: name,
             image: None,
             address: 0,
             function: None,
@@ -113,6 +116,7 @@ impl Table {
         let frame = match self.detail {
             Detail::Address => frame,
             Detail::Name => Frame {
+                symbol: frame.name,
                 image: None,
                 address: 0,
                 function: None,
@@ -131,10 +135,11 @@ impl Table {
         let names: Vec<u32> = other.names.iter().map(|name| self.intern(name)).collect();
         let images: Vec<u32> = other.images.iter().map(|image| self.image(image)).collect();
         let new = |frame: &Frame| {
-            let name = names[frame.name as usize];
+            let (name, symbol) = (names[frame.name as usize], names[frame.symbol as usize]);
             let image = frame.image.map(|image| images[image as usize]);
             self.add(Frame {
                 name,
+                symbol,
                 image,
                 ..*frame
             })
@@ -148,7 +153,8 @@ impl Table {
         let key = |&at: &u32| {
             let frame = self.frames[at as usize];
             let image = frame.image.map(|image| &self.images[image as usize]);
-            (self.name(frame.name), image, frame.address, frame.function)
+            let names = (self.name(frame.name), self.name(frame.symbol));
+            (names, image, frame.address, frame.function)
         };
         let mut order: Vec<u32> = (0..self.frames.len() as u32).collect();
         order.sort_by(|a, b| key(a).cmp(&key(b)));

@@ -3,17 +3,17 @@
 use super::gathered::Profile;
 use super::symbols::Lookup;
 use super::tree::ROOT;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use unwind_sim_judge::stacks::{Consumer, Taken};
+use unwind_sim_recordings::symbols::Files;
 use unwind_sim_unwind::image::Contents;
 use unwind_sim_unwind::reason::Code;
 
 /// Gathers the walks of one unwinder.
-#[derive(Debug)]
-pub(super) struct Walks {
+pub(super) struct Walks<'f> {
     pub(super) profile: Profile,
-    lookup: Lookup,
-    /// The number of the unwinder.
+    lookup: Lookup<'f>,
+    /// The number of the series of its first event.
     series: u32,
     /// Whether to add a frame that says why a walk stopped.
     reasons: bool,
@@ -28,6 +28,7 @@ struct Last {
     contents: Option<Contents>,
     space: u32,
     ids: (u32, u32),
+    event: u32,
     name: Option<Arc<str>>,
     /// The number of its thread, and the parent node of the thread's stacks.
     thread: (u32, u32),
@@ -37,17 +38,24 @@ struct Last {
     path: Vec<(u64, u32)>,
 }
 
-impl Walks {
-    pub(super) fn new(profile: Profile, series: u32, reasons: bool) -> Walks {
+impl<'f> Walks<'f> {
+    /// Nothing is gathered yet. The kernel's symbols come from `files`.
+    pub(super) fn new(
+        profile: Profile,
+        series: u32,
+        reasons: bool,
+        files: &'f Mutex<Files>,
+    ) -> Walks<'f> {
         Walks {
             profile,
-            lookup: Lookup::new(),
+            lookup: Lookup::new(files),
             series,
             reasons,
             last: Last {
                 contents: None,
                 space: 0,
                 ids: (0, 0),
+                event: 0,
                 name: None,
                 thread: (0, ROOT),
                 root: ROOT,
@@ -97,6 +105,11 @@ impl Walks {
         if !plain {
             last.path.clear();
         }
+        for at in (0..taken.kernel.len()).rev() {
+            let (table, kernel) = (&mut profile.table, &taken.task.kernel);
+            let frame = lookup.kernel_frame(table, kernel, taken.kernel_lookup(at));
+            node = profile.tree.child(node, frame);
+        }
         node
     }
 
@@ -104,14 +117,20 @@ impl Walks {
     fn enter(&mut self, taken: &Taken<'_>) {
         let last = &mut self.last;
         let task = taken.task;
+        let event = taken.counted.map_or(0, |counted| counted.event);
         let contents = task.space.contents();
         let same_name = last
             .name
             .as_ref()
             .is_some_and(|name| Arc::ptr_eq(name, &task.name));
-        if last.contents == Some(contents) && same_name && last.ids == (task.pid, task.tid) {
+        if last.contents == Some(contents)
+            && same_name
+            && last.ids == (task.pid, task.tid)
+            && last.event == event
+        {
             return;
         }
+        last.event = event;
         last.path.clear();
         last.contents = Some(contents);
         last.space = self.lookup.space(contents);
@@ -119,11 +138,11 @@ impl Walks {
         last.name = Some(task.name.clone());
         last.thread = self
             .profile
-            .thread(task.pid, task.tid, self.series, &task.name);
+            .thread(task.pid, task.tid, self.series + event, &task.name);
     }
 }
 
-impl Consumer for Walks {
+impl Consumer for Walks<'_> {
     fn part(&mut self, number: u64) {
         self.profile.part(number);
         // Makes the thread be entered again.
@@ -132,6 +151,7 @@ impl Consumer for Walks {
 
     fn stack(&mut self, taken: &Taken<'_>) {
         let node = self.node(taken);
-        self.profile.add(self.last.thread.0, node, taken.time, 0);
+        let period = taken.counted.map_or(0, |counted| counted.period);
+        (self.profile).add(self.last.thread.0, node, taken.time, period);
     }
 }

@@ -37,7 +37,8 @@ enum Line {
 /// Adds the picture.
 pub(super) fn picture(state: &State, walkers: &[Walker], out: &mut Fragment) {
     if state.stack.words.is_empty() {
-        out.put(html! { p .note { "No stack memory was recorded." } });
+        out.put(html! { p .note { "No stack memory was recorded."
+        @if !state.knows_rsp() { " Nor was rsp, so no unwinder can start." } } });
     }
     let lines = lines(state);
     let mut rows: HashMap<u64, usize> = HashMap::new();

@@ -7,6 +7,8 @@ use maud::{PreEscaped, html};
 
 /// The number of instructions shown before and after the current one.
 const AROUND: usize = 8;
+/// The number of frames shown of each part of a recorded chain.
+const RECORDED_MAX: usize = 128;
 /// The number of steps of a walk that are shown, from its start and from its end.
 const STEPS_MAX: [usize; 2] = [80, 8];
 
@@ -20,6 +22,7 @@ pub(super) fn state(
 ) {
     heading(state, kind, out);
     verdicts(state, walkers, out);
+    recorded(state, out);
     stack::picture(state, walkers, out);
     out.put(html! { div #details aria-live="polite" hidden {} });
     for (walk, walker) in state.walks.iter().zip(walkers) {
@@ -68,6 +71,30 @@ fn heading(state: &State, kind: SourceKind, out: &mut Fragment) {
             }
         }
     });
+}
+
+/// The chains that another tool recorded.
+fn recorded(state: &State, out: &mut Fragment) {
+    for chain in &state.recorded {
+        out.put(html! {
+            (PreEscaped("<section class=\"recorded\"><h4>Recorded by "))
+            (words::limited(&chain.source)) (PreEscaped("</h4>"))
+            p .note { "A chain that was found when the sample was taken. It is not judged." }
+            (PreEscaped("<ol class=\"steps\">"))
+        });
+        for address in chain.kernel.iter().take(RECORDED_MAX) {
+            out.put(html! { li { code { (address) } " in the kernel" } });
+        }
+        for place in chain.frames.iter().take(RECORDED_MAX) {
+            out.put(html! { li { (words::place(place)) } });
+        }
+        let left_out = chain.kernel.len().saturating_sub(RECORDED_MAX)
+            + chain.frames.len().saturating_sub(RECORDED_MAX);
+        if left_out > 0 {
+            out.put(html! { li .fold { "… " (left_out) " frames that are not shown" } });
+        }
+        out.tag("</ol></section>");
+    }
 }
 
 fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {

@@ -136,6 +136,7 @@ fn bare(rip: Option<u64>) -> Sample<'static> {
         recorded: Vec::new(),
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     }
 }
 

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use unwind_sim_judge::check::Subject;
 use unwind_sim_judge::diagnose::frame_pointer_cause;
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_judge::run::Run;
+use unwind_sim_judge::kernel::RECORDED;
+use unwind_sim_judge::run::{Run, kernel_part, user_part};
 use unwind_sim_judge::states::{Before, StateView};
+use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
@@ -65,9 +67,53 @@ pub struct State {
     pub faults: Vec<RowFault>,
     /// What each walker makes of it, in the order of the timeline's walkers.
     pub walks: Vec<Walk>,
+    /// The chains that another tool recorded with the sample. They are not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<Recorded>,
     /// All threads of a program, by number.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<Thread>,
+}
+
+/// A chain that another tool recorded.
+#[derive(Clone, Serialize, Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct Recorded {
+    /// The tool.
+    pub source: String,
+    /// The addresses of the kernel's part, innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<Hex>,
+    /// The other frames, innermost first.
+    pub frames: Vec<PlaceLine>,
+}
+
+impl Recorded {
+    fn of(view: &View<'_>, chain: &RecordedChain) -> Recorded {
+        let (kernel, frames) = match chain.source.as_str() {
+            RECORDED => (Vec::new(), chain.ips.clone()),
+            _ => (kernel_part(&chain.ips), user_part(&chain.ips)),
+        };
+        let frame = |(at, &pc): (usize, &u64)| {
+            let address = match at {
+                0 => CodeAddress::Instruction(pc),
+                _ => CodeAddress::Return(pc),
+            };
+            place(view.space, address)
+        };
+        Recorded {
+            source: chain.source.clone(),
+            kernel: kernel.into_iter().map(Hex).collect(),
+            frames: frames.iter().enumerate().map(frame).collect(),
+        }
+    }
+}
+
+impl State {
+    /// Whether the stack pointer is known.
+    pub fn knows_rsp(&self) -> bool {
+        self.registers.iter().any(|register| register.name == "rsp")
+    }
 }
 
 /// A register.
@@ -209,6 +255,10 @@ impl<'a> Builder<'a> {
             ),
             faults: self.faults(view, &live),
             walks,
+            recorded: {
+                let chains = sample.recorded.iter();
+                chains.map(|chain| Recorded::of(view, chain)).collect()
+            },
             threads,
         }
     }

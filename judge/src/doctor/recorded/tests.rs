@@ -38,6 +38,7 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         }],
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     };
     let view = View {
         number: 0,

@@ -25,6 +25,7 @@ mod waiting;
 
 use std::collections::VecDeque;
 
+use crate::attr::{EventAttr, flag};
 use crate::callchain::PERF_CONTEXT_USER_DEFERRED;
 use own::Own;
 use waiting::Waiting;
@@ -196,6 +197,8 @@ pub enum Why {
     /// No record came although no loss is known and the thread went on to other stays in the
     /// kernel: the kernel wrote none.
     NotWritten,
+    /// No event asks for records (`defer_output`), so the kernel writes none.
+    NotAsked,
     /// The thread ended before a record came.
     Exited,
     /// The thread executed another program before the record came; the record belongs to that one.
@@ -215,9 +218,10 @@ pub enum Why {
 
 impl Why {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Lost,
         Self::NotWritten,
+        Self::NotAsked,
         Self::Exited,
         Self::Exec,
         Self::End,
@@ -232,6 +236,7 @@ impl Why {
         match self {
             Self::Lost => "lost",
             Self::NotWritten => "not-written",
+            Self::NotAsked => "not-asked",
             Self::Exited => "exited",
             Self::Exec => "exec",
             Self::End => "end",
@@ -247,6 +252,9 @@ impl Why {
         match self {
             Self::Lost => "no record arrived, and records were lost in the meantime",
             Self::NotWritten => "the thread returned to user space, but the kernel wrote no record",
+            Self::NotAsked => {
+                "no event asks for records of deferred callchains (defer_output), so none is written"
+            }
             Self::Exited => "the thread ended before a record arrived",
             Self::Exec => "the record describes the program that execve started",
             Self::End => "the data ends before a record arrived",
@@ -332,6 +340,15 @@ impl Stitcher {
         Self {
             way: Way::Own(Own::within(held_bytes_max)),
             out: Out::default(),
+        }
+    }
+
+    /// Says that the items are those of a file with these events: if none of them asks for records
+    /// ([`flag::DEFER_OUTPUT`]) and none comes, that is why they are missing. Only [`Mode::Own`] tells.
+    pub fn events(&mut self, events: &[EventAttr]) {
+        let asks = |event: &EventAttr| event.flags & flag::DEFER_OUTPUT != 0;
+        if let Way::Own(own) = &mut self.way {
+            own.not_asked = !events.iter().any(asks);
         }
     }
 

@@ -142,6 +142,8 @@ pub(super) struct Own {
     losses: u64,
     /// Was something lost at an unknown time?
     lost_sometime: bool,
+    /// Does no event ask for records?
+    pub(super) not_asked: bool,
     now: u64,
 }
 
@@ -176,6 +178,7 @@ impl Own {
             remembered: 0,
             losses: 0,
             lost_sometime: false,
+            not_asked: false,
             now: 0,
         }
     }
@@ -394,7 +397,11 @@ impl Own {
             return;
         }
         self.no_longer_awaited(stay.name.cookie());
-        let why = if stay.since.is_none() {
+        // In the form of 2023, without cookies, no event has to ask.
+        let has_none = self.not_asked && stay.name.cookie().is_some() && out.counts.records == 0;
+        let why = if has_none {
+            Why::NotAsked
+        } else if stay.since.is_none() {
             Why::Ambiguous
         } else if stay.losses != self.losses || self.lost_sometime {
             Why::Lost

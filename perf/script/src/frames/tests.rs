@@ -102,7 +102,7 @@ fn each_place_has_its_own_line_of_any_length() {
         tasks.mmap(&mmap, misc::CPUMODE_USER);
         maps.push((tasks.maps(7)[0], String::from_utf8(path).unwrap()));
     }
-    let mut lines = Lines::new(Fields::SYM.and(Fields::SYM_OFFSET).and(Fields::DSO));
+    let mut lines = Lines::new(Fields::SYM.and(Fields::SYM_OFFSET).and(Fields::DSO), false);
     let mut out = Vec::new();
     for round in 0..3 {
         for (map, path) in &maps {

@@ -7,9 +7,9 @@
 mod attribute;
 mod words;
 
-use super::names;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
+use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{Mode, PerfFile, feature, le};
 use words::{Words, printable};
 
@@ -239,7 +239,7 @@ fn groups(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String) -> Optio
         let (leader, members) = (words.u32()? as usize, words.u32()? as usize);
         let end = leader.checked_add(members)?;
         let events = file.attrs().get(leader..end)?;
-        let names: Vec<String> = events.iter().map(names::name).collect();
+        let names: Vec<String> = events.iter().map(event_name).collect();
         // perf's name for an unnamed group.
         let name = if name == "{anon_group}" { "" } else { &name };
         line(out, format_args!("group: {name}{{{}}}", names.join(",")));

@@ -2,6 +2,8 @@
 
 use super::super::error::{CoreErrorKind, ImportError};
 use std::ops::Range;
+use unwind_sim_unwind::image::{Bytes, Owner};
+use unwind_sim_unwind::memory::MappedMemory;
 
 /// A `PT_LOAD` segment of the core.
 #[derive(Clone, Debug)]
@@ -71,6 +73,12 @@ impl<'m> Memory<'m> {
         found.unwrap_or(&[])
     }
 
+    /// The word at `address`, if it was dumped.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let bytes = self.bytes(address, 8);
+        bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
     /// A copy of `size` bytes from `address`; bytes that were not dumped are zero.
     pub(super) fn copy(&self, address: u64, size: u64) -> Vec<u8> {
         let mut out = vec![0; usize::try_from(size).unwrap_or(0)];
@@ -90,6 +98,45 @@ impl<'m> Memory<'m> {
             }
         }
         out
+    }
+
+    /// All memory, read in place: what was dumped, and what `file` has of a read-only segment that
+    /// was not. `file` returns the bytes mapped from an address on.
+    pub(super) fn process(
+        &self,
+        owner: &Owner,
+        file: &dyn Fn(u64) -> Option<Bytes>,
+        unlisted: &[u64],
+    ) -> MappedMemory {
+        let dumped = self.segments.iter().filter_map(|s| {
+            let size = self.bytes(s.range.start, s.range.end - s.range.start).len();
+            let start = usize::try_from(s.file.start).ok()?;
+            Some((
+                s.range.start,
+                Bytes::new(owner.clone(), start..start + size)?,
+            ))
+        });
+        // Kernels and gdb omit what is equal to the file: code and constants. What a program may
+        // write is not.
+        let omitted = self
+            .segments
+            .iter()
+            .filter(|s| !s.writable)
+            .filter_map(|s| {
+                let size = self.bytes(s.range.start, s.range.end - s.range.start).len() as u64;
+                let start = s
+                    .range
+                    .start
+                    .checked_add(size)
+                    .filter(|at| *at < s.range.end)?;
+                let bytes = file(start)?;
+                let left = usize::try_from(s.range.end - start).unwrap_or(usize::MAX);
+                Some((start, bytes.part(0..left.min(bytes.len()))?))
+            });
+        let unlisted = unlisted
+            .iter()
+            .filter_map(|&start| Some((start, file(start)?)));
+        MappedMemory::new(dumped.chain(omitted).chain(unlisted))
     }
 
     /// The error if the file ends before its last segment. It counts what is missing of all.

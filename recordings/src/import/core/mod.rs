@@ -6,6 +6,8 @@
 //!
 //! ELF headers and notes are read in `notes`, memory in `memory`.
 
+mod generated;
+mod images;
 mod memory;
 pub(super) mod notes;
 mod snapshot;
@@ -15,15 +17,17 @@ pub use snapshot::{Area, FilePlace, Snapshot, ThreadState, snapshot};
 use super::error::{CoreErrorKind, ImportError};
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::{ImageFinder, MappingRequest};
-use crate::model::{Event, Item, Region, RegionRole, Sample};
+use crate::gdb_jit;
+use crate::model::{Event, Item, ProcessMemory, Region, RegionRole, Sample};
 use memory::{Memory, Segment};
 use notes::{FileMapping, Notes, Thread};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use unwind_sim_unwind::elf;
-use unwind_sim_unwind::image::{Image, Owner};
+use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind};
+use unwind_sim_unwind::memory::MappedMemory;
 use unwind_sim_unwind::regs::{Reg, X86_EFLAGS_FIXED};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
@@ -32,16 +36,22 @@ use unwind_sim_unwind::truth::Truth;
 const RED_ZONE: u64 = 128;
 /// How far below a stack nothing else is mapped, bytes (`stack_guard_gap`, Linux `mm/mmap.c`).
 const STACK_GUARD_GAP: u64 = 256 << 12;
+/// The part of a file that kernels dump although it is not changed: its ELF header, bytes.
+const FIRST_PAGE: u64 = 4096;
 /// Maximum size of an image read from a core's memory, bytes.
 const IMAGE_SIZE_MAX: u64 = 256 << 20;
 /// Selector of 32-bit user code (`__USER32_CS`).
 const USER32_CS: u64 = 0x23;
+/// Selector of 64-bit user code (`__USER_CS`).
+const USER_CS: u64 = 0x33;
 /// Address of the kernel's vsyscall page, if there is one.
 const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 /// Offsets from the start of `ucontext` in an `rt_sigframe` to its `uc_stack` and to its saved rsp
 /// (Linux `arch/x86/include/uapi/asm/sigcontext.h`, `ucontext.h`).
 const UC_STACK: usize = 16;
 const UC_RSP: usize = 160;
+/// Offset of the saved segment selectors, of which cs is the lowest (`struct sigcontext_64`).
+const UC_CS: usize = 184;
 /// How far above rsp to look for a signal frame, bytes.
 const SIGNAL_FRAME_SEARCH: usize = 64 << 10;
 
@@ -57,32 +67,81 @@ pub fn import(
     let bytes: &[u8] = (*owner).as_ref();
     let (segments, note_ranges) = notes::headers(bytes)?;
     let memory = Memory::new(bytes, segments);
-    let mut finder = ImageFinder::new(options.files.clone());
-    let mut output = Output::new(&mut finder, sink);
-    let notes = notes::read(bytes, &note_ranges, &mut output.imported.problems);
+    let mut problems = Vec::new();
+    let mut notes = notes::read(bytes, &note_ranges, &mut problems);
     if notes.threads.is_empty() {
-        let first = output.imported.problems.first().cloned();
+        let first = problems.first().cloned();
         return Err(first.unwrap_or(ImportError::Core {
             what: CoreErrorKind::NoThread,
             section: "notes",
             offset: 0,
         }));
     }
-    if let Some(problem) = memory.cut() {
-        output.imported.problems.push(problem);
-    }
+    problems.extend(memory.cut());
+    let mut finder = ImageFinder::new(options.files.clone());
+    problems.extend(complete_files(&mut notes, &memory, &mut finder, options));
+    let mut output = Output::new(&mut finder, sink);
+    output.imported.problems = problems;
     let mut importer = Importer {
         notes: &notes,
         memory: &memory,
         options,
         output,
         build_ids: HashMap::new(),
+        owner: owner.clone(),
+        files: HashMap::new(),
+        descriptors: BTreeSet::new(),
         // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
     // The sink may stop the import at any item; what was imported so far counts.
     let _ = importer.all();
     Ok(importer.output.finish())
+}
+
+/// Makes sure that the mapped files are listed, and that the program's file is the given one. Returns
+/// what was wrong with the list.
+fn complete_files(
+    notes: &mut Notes,
+    memory: &Memory<'_>,
+    finder: &mut ImageFinder,
+    options: &ImportOptions,
+) -> Option<ImportError> {
+    if !notes.files.is_empty() {
+        if let Some(name) = program(notes) {
+            finder.set_program(name, options.exe.clone());
+        }
+        return notes.offset_in_bytes.map(|offset| ImportError::Core {
+            what: CoreErrorKind::FileOffset { offset },
+            section: "NT_FILE",
+            offset: notes.offset,
+        });
+    }
+    if let Some(name) = images::program_name(memory, notes) {
+        finder.set_program(name, options.exe.clone());
+    }
+    let found = images::find(memory, notes, &mut |name| finder.file_bytes(name));
+    notes.files.set(found.files);
+    let (by_header, by_name) = (found.by_header, found.by_name);
+    Some(ImportError::Core {
+        what: CoreErrorKind::NoFiles { by_header, by_name },
+        section: "notes",
+        offset: notes.offset,
+    })
+}
+
+/// The name of the program among the mapped files.
+fn program(notes: &Notes) -> Option<String> {
+    let addresses = [notes.program_headers, notes.entry];
+    let mut by_vector = addresses.into_iter().flatten();
+    let by_vector = by_vector.find_map(|address| notes.files.find(address));
+    // Without a vector, by its name, of which the note has up to 15 bytes.
+    let by_name = || {
+        let name = notes.name.as_deref()?;
+        let is_named = |path: &str| path.rsplit('/').next().is_some_and(|f| f.starts_with(name));
+        notes.files.iter().find(|file| is_named(&file.name))
+    };
+    Some(by_vector.or_else(by_name)?.name.clone())
 }
 
 /// An import in progress.
@@ -93,14 +152,21 @@ struct Importer<'c, 'm, 'o, 's> {
     output: Output<'o, 's>,
     /// Build IDs by the start address of a file.
     build_ids: HashMap<u64, Vec<u8>>,
+    /// The core.
+    owner: Owner,
+    /// The files on this system that were found, by name.
+    files: HashMap<String, Owner>,
+    /// Addresses of gdb's JIT descriptors.
+    descriptors: BTreeSet<u64>,
     stack_bytes_left: u64,
 }
 
 impl<'m> Importer<'_, 'm, '_, '_> {
     fn all(&mut self) -> ControlFlow<()> {
         let notes = self.notes;
-        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID.
-        let pid = notes.pid.unwrap_or(notes.threads[0].tid);
+        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID. Valgrind writes 0.
+        let pid = notes.pid.filter(|&pid| pid != 0);
+        let pid = pid.unwrap_or(notes.threads[0].tid);
         self.output.item(Item::Event(Event::Exec { pid }))?;
         if let Some(name) = notes.name.clone() {
             let tid = pid;
@@ -115,13 +181,33 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 self.map_unlisted(pid, file)?;
             }
         }
+        let process = ProcessMemory(Arc::new(self.process_memory()));
+        self.generated(pid)?;
         for thread in &notes.threads {
-            match self.sample(pid, thread) {
+            match self.sample(pid, thread, &process) {
                 Ok(sample) => self.output.item(Item::Sample(sample))?,
                 Err(skip) => self.output.skip(skip, 1),
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// All memory of the process: the core's, and what it omits because a file has it.
+    fn process_memory(&self) -> MappedMemory {
+        let files = &self.notes.files;
+        let bytes = |address: u64| {
+            let mapping = files.find(address)?;
+            let owner = self.files.get(&mapping.name)?;
+            let start = usize::try_from(mapping.offset_of(address)).ok()?;
+            let size = usize::try_from(mapping.range.end - address).ok()?;
+            let end = start.checked_add(size)?.min((**owner).as_ref().len());
+            Bytes::new(owner.clone(), start..end)
+        };
+        let unlisted = files.iter().map(|f| f.range.start);
+        let unlisted: Vec<u64> = unlisted
+            .filter(|&start| self.memory.segment(start).is_none())
+            .collect();
+        self.memory.process(&self.owner, &bytes, &unlisted)
     }
 
     /// Maps an executable segment: a part of a file, the vdso, or anonymous memory.
@@ -135,6 +221,8 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             let finder = &mut *self.output.finder;
             let image = finder.memory_image("[vdso]", range.start, Arc::new(bytes));
             ("[vdso]".to_owned(), image)
+        } else if let Some((name, found)) = self.remapped(pid, &range) {
+            (name, Some(found))
         } else {
             let is_vsyscall = range.start == VSYSCALL;
             let name = if is_vsyscall { "[vsyscall]" } else { "//anon" };
@@ -142,6 +230,21 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         };
         let offset = file.map_or(0, |f| f.offset_of(range.start));
         self.announce(pid, range, name, offset, found)
+    }
+
+    /// The image of anonymous code that lies between two mappings of a file, where that file has code:
+    /// a copy of its text, moved there to be in huge pages (BOLT's `--hugify`, V8, HHVM).
+    fn remapped(&mut self, pid: u32, range: &Range<u64>) -> Option<(String, (Arc<Image>, u64))> {
+        let notes = self.notes;
+        let (before, after) = notes.files.around(range)?;
+        if before.name != after.name || before.file_start != after.file_start {
+            return None;
+        }
+        let (image, bias) = self.file_image(pid, &before.range, before)?;
+        if !image.is_text(range.start.wrapping_sub(bias)) {
+            return None;
+        }
+        Some((before.name.clone(), (image, bias)))
     }
 
     /// Maps a file mapping without a segment in the core. gdb omits what it can read from the file,
@@ -160,7 +263,13 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let found = match is_code {
             Some(false) => return ControlFlow::Continue(()),
             Some(true) => self.file_image(pid, &file.range, file),
-            None => None,
+            None => {
+                self.output
+                    .imported
+                    .without_segment
+                    .push(file.range.clone());
+                None
+            }
         };
         let (range, name) = (file.range.clone(), file.name.clone());
         self.announce(pid, range, name, file.file_offset, found)
@@ -176,6 +285,9 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     ) -> ControlFlow<()> {
         let (image, bias) = match found {
             Some((image, bias)) => {
+                let descriptor = gdb_jit::descriptor(&image);
+                let descriptor = descriptor.map(|svma| svma.wrapping_add(bias));
+                self.descriptors.extend(descriptor);
                 let (index, flow) = self.output.index(image);
                 flow?;
                 (Some(index), bias)
@@ -232,6 +344,17 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let build_id = self.build_id(file);
         let offset = file.offset_of(range.start);
         let found = self.find(pid, range, &file.name, offset, &build_id);
+        if let Some((image, _)) = &found {
+            // The bytes of a file's code are a part of the file.
+            if let Some(text) = image.section(SectionKind::Text) {
+                let owner = text.data.owner().clone();
+                self.files.entry(file.name.clone()).or_insert(owner);
+            }
+            if let Some(start) = file.file_start.filter(|_| build_id.is_empty()) {
+                let start = unchanged_start(memory, start);
+                self.output.finder.check_start(&file.name, image, start);
+            }
+        }
         if found.is_some() || memory.bytes(range.start, 1).is_empty() {
             return found;
         }
@@ -243,7 +366,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     }
 
     /// The sample of one thread.
-    fn sample(&mut self, pid: u32, thread: &Thread) -> Result<Sample<'m>, Skip> {
+    fn sample(
+        &mut self,
+        pid: u32,
+        thread: &Thread,
+        process: &ProcessMemory,
+    ) -> Result<Sample<'m>, Skip> {
         let mut regs = thread.regs;
         if regs.get(Reg::Cs) == Some(USER32_CS) {
             return Err(Skip::Bits32);
@@ -268,6 +396,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: None,
+            process_memory: Some(process.clone()),
         })
     }
 
@@ -296,6 +425,22 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     }
 }
 
+/// The first bytes of a file that is mapped at `start`, as far as nobody changes them in memory: a
+/// page, or only its headers if it has code, in which debuggers set breakpoints, or data.
+fn unchanged_start<'m>(memory: &Memory<'m>, start: u64) -> &'m [u8] {
+    const FILE_HEADER: usize = 64;
+    const PROGRAM_HEADER: usize = 56;
+    let page = memory.bytes(start, FIRST_PAGE);
+    let segment = memory.segment(start);
+    if segment.is_some_and(|s| !s.executable && !s.writable) {
+        return page;
+    }
+    let count = page.get(56..).and_then(<[u8]>::first_chunk);
+    let count = count.map_or(0, |count| usize::from(u16::from_le_bytes(*count)));
+    let size = FILE_HEADER + count * PROGRAM_HEADER;
+    &page[..size.min(page.len())]
+}
+
 /// The build ID of a file whose first bytes are mapped at `start`; empty if they were not dumped.
 fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
     const SPAN: u64 = 64 << 10;
@@ -319,7 +464,11 @@ fn interrupted_rsp(stack: &Region<'_>) -> Option<u64> {
         let here = stack.address.checked_add(at as u64)?;
         let holds = first <= here && here < first.checked_add(size)? && size != 0;
         let rsp = word(at + UC_RSP)?;
+        let holds = holds && word(at + UC_CS)? & 0xffff == USER_CS;
         let outside = rsp < first || rsp >= first.saturating_add(size);
         (holds && outside && rsp != 0).then_some(rsp)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,14 @@ const PRSTATUS_REGS: usize = 112;
 /// Offsets of `pr_pid` and `pr_fname` in `struct elf_prpsinfo`, bytes.
 const PRPSINFO_PID: usize = 24;
 const PRPSINFO_NAME: Range<usize> = 40..56;
-/// `AT_SYSINFO_EHDR`: the vdso's address.
+/// Offset of `pr_psargs`, which holds up to 80 bytes of the command.
+const PRPSINFO_COMMAND: Range<usize> = 56..136;
+/// Types of entries of the auxiliary vector (Linux `include/uapi/linux/auxvec.h`): the program's
+/// headers, the interpreter's base, the program's entry, the vdso's address, the executed path.
+const AT_PHDR: u64 = 3;
+const AT_BASE: u64 = 7;
+const AT_ENTRY: u64 = 9;
+const AT_EXECFN: u64 = 31;
 const AT_SYSINFO_EHDR: u64 = 33;
 /// Maximum numbers of threads, segments and mapped files.
 const THREADS_MAX: usize = 1 << 16;
@@ -75,11 +82,23 @@ impl Files {
         last.range.contains(&address).then_some(last)
     }
 
+    /// The last mapping below `range` and the first one above it, if none lies in it.
+    pub(super) fn around(&self, range: &Range<u64>) -> Option<(&FileMapping, &FileMapping)> {
+        let at = self.0.partition_point(|f| f.range.start < range.start);
+        let (before, after) = (self.0.get(at.checked_sub(1)?)?, self.0.get(at)?);
+        let apart = before.range.end <= range.start && range.end <= after.range.start;
+        apart.then_some((before, after))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &FileMapping> {
         self.0.iter()
     }
 
-    fn set(&mut self, mut files: Vec<FileMapping>) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn set(&mut self, mut files: Vec<FileMapping>) {
         files.sort_by_key(|f| f.range.start);
         let mut starts: HashMap<String, u64> = HashMap::new();
         for file in &mut files {
@@ -105,6 +124,18 @@ pub(super) struct Notes {
     pub(super) threads: Vec<Thread>,
     pub(super) files: Files,
     pub(super) vdso: Option<u64>,
+    /// The first word of the command.
+    pub(super) command: Option<String>,
+    /// From the auxiliary vector: the address of the program's headers, its entry point, the base
+    /// address of its interpreter, and the address of the executed path.
+    pub(super) program_headers: Option<u64>,
+    pub(super) entry: Option<u64>,
+    pub(super) interpreter: Option<u64>,
+    pub(super) executed: Option<u64>,
+    /// Where the notes are in the file.
+    pub(super) offset: u64,
+    /// The first offset of NT_FILE that is impossible in pages, and was taken as bytes.
+    pub(super) offset_in_bytes: Option<u64>,
 }
 
 /// The location and alignment of a `PT_NOTE` segment.
@@ -176,7 +207,10 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
 
 /// Reads all notes; an invalid one is a problem.
 pub(super) fn read(bytes: &[u8], ranges: &[NoteRange], problems: &mut Vec<ImportError>) -> Notes {
-    let mut out = Notes::default();
+    let mut out = Notes {
+        offset: ranges.first().map_or(0, |range| range.offset),
+        ..Notes::default()
+    };
     for range in ranges {
         each(bytes, range, &mut |note| match note {
             Ok(note) => take(&note, range.offset, &mut out, problems),
@@ -298,6 +332,10 @@ fn prpsinfo(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let name = data.get(PRPSINFO_NAME).ok_or(PRPSINFO_NAME.end as u64)?;
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     out.name = Some(String::from_utf8_lossy(&name[..end]).into_owned());
+    let command = data.get(PRPSINFO_COMMAND).unwrap_or_default();
+    let mut words = command.split(|&b| b == 0 || b == b' ');
+    let first = words.next().filter(|word| !word.is_empty());
+    out.command = first.map(|word| String::from_utf8_lossy(word).into_owned());
     Ok(())
 }
 
@@ -305,7 +343,12 @@ fn auxv(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let words = data.as_chunks::<8>().0.iter();
     let words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();
     let pairs = words.as_chunks::<2>().0;
-    out.vdso = pairs.iter().find(|p| p[0] == AT_SYSINFO_EHDR).map(|p| p[1]);
+    let value = |kind| pairs.iter().find(|p| p[0] == kind).map(|p| p[1]);
+    out.vdso = value(AT_SYSINFO_EHDR);
+    out.program_headers = value(AT_PHDR);
+    out.entry = value(AT_ENTRY);
+    out.interpreter = value(AT_BASE).filter(|&base| base != 0);
+    out.executed = value(AT_EXECFN);
     Ok(())
 }
 
@@ -319,13 +362,26 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
         .ok_or(count.saturating_mul(24).saturating_add(16))?;
     let mut names = data[names_at as usize..].split(|&b| b == 0);
     let mut files = Vec::new();
-    for index in 0..count as usize {
+    // createdump of .NET was seen to write bytes. All offsets of a program's files are then multiples of
+    // 4096, which in pages would be multiples of 16 MiB.
+    let offsets = (0..count as usize).map(|index| word(data, 32 + 24 * index));
+    let offsets = offsets.collect::<Result<Vec<u64>, u64>>()?;
+    let whole = |offset: &u64| offset.is_multiple_of(page_size.max(1));
+    out.offset_in_bytes = offsets.iter().copied().find(|&offset| offset != 0);
+    if page_size <= 1 || !offsets.iter().all(whole) {
+        out.offset_in_bytes = None;
+    }
+    let unit = match out.offset_in_bytes {
+        Some(_) => 1,
+        None => page_size,
+    };
+    for (index, offset) in offsets.into_iter().enumerate() {
         let at = 16 + 24 * index;
-        let (start, end, pages) = (word(data, at)?, word(data, at + 8)?, word(data, at + 16)?);
+        let (start, end) = (word(data, at)?, word(data, at + 8)?);
         let name = names.next().ok_or(data.len() as u64 + 1)?;
         files.push(FileMapping {
             range: start..end,
-            file_offset: pages.wrapping_mul(page_size),
+            file_offset: offset.wrapping_mul(unit),
             name: String::from_utf8_lossy(name).into_owned(),
             file_start: None,
             file_end: end,

@@ -26,6 +26,7 @@ impl Deferred {
             return deferred;
         }
         let (mut stitcher, mut left) = (Stitcher::new(Mode::Own), ADDRESSES_MAX);
+        stitcher.events(file.attrs());
         items(file, |item| {
             stitcher.push(item);
             deferred.take(&mut stitcher, &mut left);

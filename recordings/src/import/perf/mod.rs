@@ -9,6 +9,7 @@
 //! are not imported.
 
 mod deferred;
+mod generated;
 mod processes;
 mod registers;
 
@@ -19,14 +20,18 @@ pub use registers::{refuse_guest, registers_and_stack};
 use super::error::ImportError;
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::{ImageFinder, MappingRequest};
+use crate::jitdump::{Clock, Layout};
 use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::BRANCHES_MAX;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_perf_data::{
     self as perf, PerfFile, Record, Stop, branch_sample_type, feature, misc,
 };
+use unwind_sim_unwind::image::Image;
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -66,6 +71,8 @@ pub struct ItemOptions<'a> {
     pub chains: bool,
     /// Give samples these chains instead of those that they were recorded with.
     pub deferred: Option<&'a Deferred>,
+    /// Where to put the file offset of each sample's record before the sample is passed on.
+    pub at: Option<&'a Cell<u64>>,
 }
 
 /// Imports the items of a perf.data file. Images come from `finder`, which caches them.
@@ -84,9 +91,15 @@ pub fn items(
     let summary = file.for_each_ordered(|event| {
         let joined = options.deferred.and_then(|deferred| deferred.chain(number));
         number += 1;
+        processes.before(&event, &mut output)?;
         match &event.record {
             Record::Sample(sample) => match convert(sample, ring_depth, options.chains, joined) {
-                Ok(sample) => output.item(Item::Sample(sample)),
+                Ok(converted) => {
+                    if let Some(at) = options.at {
+                        at.set(sample.offset());
+                    }
+                    output.item(Item::Sample(converted))
+                }
                 Err(skip) => {
                     output.skip(skip, 1);
                     ControlFlow::Continue(())
@@ -107,6 +120,20 @@ pub fn items(
 }
 
 impl EventSink for Output<'_, '_> {
+    fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: &dyn Fn(Clock) -> bool,
+    ) -> Option<Arc<Layout>> {
+        self.finder.jitdump(request, has_times)
+    }
+
+    fn image(&mut self, image: &Arc<Image>) -> ControlFlow<(), ImageIndex> {
+        let (index, flow) = self.index(image.clone());
+        flow?;
+        ControlFlow::Continue(index)
+    }
+
     fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)> {
         let (image, bias) = self.finder.mapping_for(request);
         let Some(image) = image else {
@@ -176,6 +203,7 @@ fn convert<'a>(
             .collect(),
         branches: branches.into_iter().collect(),
         kernel: None,
+        process_memory: None,
     })
 }
 

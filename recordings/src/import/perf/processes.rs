@@ -1,10 +1,14 @@
 //! Converts the process records of a perf.data to events.
 
-use crate::files::MappingRequest;
+use super::generated::Generated;
+use crate::files::{MappingRequest, may_be_jit};
+use crate::jitdump::{self, Clock, Layout};
 use crate::model::{Event, ImageIndex};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use unwind_sim_perf_data::{self as perf, MmapIdentity, PerfError, PerfFile, Record, misc};
+use std::sync::Arc;
+use unwind_sim_perf_data::{self as perf, MmapIdentity, PerfError, PerfFile, Record, flag, misc};
+use unwind_sim_unwind::image::Image;
 
 /// `PROT_EXEC`
 const PROT_EXEC: u32 = 4;
@@ -13,6 +17,17 @@ const PROT_EXEC: u32 = 4;
 pub trait EventSink {
     /// Finds the image of a mapping; returns its index and bias.
     fn find(&mut self, request: &MappingRequest<'_>) -> ControlFlow<(), (Option<ImageIndex>, u64)>;
+
+    /// The code in the jitdump file of a mapping. `has_times` says which clocks the times of the
+    /// samples can be compared with.
+    fn jitdump(
+        &mut self,
+        request: &MappingRequest<'_>,
+        has_times: &dyn Fn(Clock) -> bool,
+    ) -> Option<Arc<Layout>>;
+
+    /// The index of an image.
+    fn image(&mut self, image: &Arc<Image>) -> ControlFlow<(), ImageIndex>;
 
     /// Receives the next event.
     fn event(&mut self, event: Event) -> ControlFlow<()>;
@@ -25,12 +40,23 @@ pub trait EventSink {
 #[derive(Debug, Default)]
 pub struct Processes {
     build_ids: HashMap<Vec<u8>, Vec<u8>>,
+    generated: Generated,
+    /// Are the times of all events those of `CLOCK_MONOTONIC`?
+    is_monotonic: bool,
 }
 
 impl Processes {
     /// Loads the build IDs in the feature section of `file`. Errors are passed to `problem`.
     pub fn new(file: &PerfFile<'_>, mut problem: impl FnMut(PerfError)) -> Processes {
-        let mut processes = Processes::default();
+        /// `CLOCK_MONOTONIC` of `linux/time.h`.
+        const CLOCK_MONOTONIC: i32 = 1;
+        let is_monotonic = |attr: &perf::EventAttr| {
+            attr.flags & flag::USE_CLOCKID != 0 && attr.clock_id == CLOCK_MONOTONIC
+        };
+        let mut processes = Processes {
+            is_monotonic: file.attrs().iter().all(is_monotonic),
+            ..Processes::default()
+        };
         for build_id in file.build_ids() {
             match build_id {
                 Ok(build_id) => processes.build_id(&build_id),
@@ -49,6 +75,20 @@ impl Processes {
         }
     }
 
+    /// Maps the generated code that was written up to the time of `event`. To be called before the
+    /// event is used, also if it is a sample.
+    #[inline]
+    pub fn before(
+        &mut self,
+        event: &perf::Event<'_>,
+        sink: &mut impl EventSink,
+    ) -> ControlFlow<()> {
+        match self.generated.is_waiting() {
+            true => self.generated.before(event.time().unwrap_or(0), sink),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
     /// Converts a record that is not a sample to events.
     pub fn record(
         &mut self,
@@ -56,10 +96,14 @@ impl Processes {
         sink: &mut impl EventSink,
     ) -> ControlFlow<()> {
         match event.record {
-            Record::Mmap(mmap) => return self.mmap(&mmap, event.raw.misc, sink),
+            Record::Mmap(mmap) => {
+                let time = event.time().unwrap_or(0);
+                return self.mmap(&mmap, event.raw.misc, time, sink);
+            }
             Record::Comm(comm) => {
                 if let Some((pid, tid)) = ids(comm.pid, comm.tid) {
                     if comm.exec {
+                        self.generated.exec(pid);
                         sink.event(Event::Exec { pid })?;
                     }
                     let name = text(comm.name);
@@ -70,6 +114,7 @@ impl Processes {
                 let parent = ids(task.ppid, task.ptid);
                 if let (Some((pid, tid)), Some((parent_pid, _))) = (ids(task.pid, task.tid), parent)
                 {
+                    self.generated.fork(pid, parent_pid);
                     return sink.event(Event::Fork {
                         pid,
                         tid,
@@ -89,7 +134,13 @@ impl Processes {
         ControlFlow::Continue(())
     }
 
-    fn mmap(&self, mmap: &perf::Mmap<'_>, misc: u16, sink: &mut impl EventSink) -> ControlFlow<()> {
+    fn mmap(
+        &mut self,
+        mmap: &perf::Mmap<'_>,
+        misc: u16,
+        time: u64,
+        sink: &mut impl EventSink,
+    ) -> ControlFlow<()> {
         let mode = misc & misc::CPUMODE_MASK;
         let user = matches!(mode, misc::CPUMODE_USER | 0);
         let Some((pid, _)) = ids(mmap.pid, mmap.tid).filter(|_| user) else {
@@ -107,21 +158,38 @@ impl Processes {
             MmapIdentity::BuildId(id) => id,
             _ => self.build_ids.get(mmap.path).map_or(&[][..], Vec::as_slice),
         };
-        let (image, bias) = sink.find(&MappingRequest {
+        let request = MappingRequest {
             pid,
             name: &name,
             range: range.clone(),
             file_offset: mmap.file_offset,
             executable,
             build_id,
-        })?;
+        };
+        let (image, bias) = sink.find(&request)?;
+        let is_jitdump = jitdump::is_name(&name);
+        if is_jitdump {
+            let is_monotonic = self.is_monotonic;
+            let has_times = |clock| clock == Clock::Monotonic && is_monotonic;
+            if let Some(layout) = sink.jitdump(&request, &has_times) {
+                self.generated.dump(pid, layout);
+            }
+        }
+        let is_generated = may_be_jit(&name);
         sink.event(Event::Map {
             pid,
-            range,
+            range: range.clone(),
             bias,
             image,
             name,
-        })
+        })?;
+        if is_generated {
+            self.generated.mapped(pid, &range, sink)?;
+        }
+        match is_jitdump {
+            true => self.generated.before(time, sink),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 

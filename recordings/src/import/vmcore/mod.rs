@@ -368,6 +368,7 @@ impl Taken<'_, '_, '_> {
                 boundary: None,
                 user: None,
             })),
+            process_memory: None,
         }
     }
 }

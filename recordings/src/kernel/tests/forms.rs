@@ -2,6 +2,7 @@
 
 use super::open;
 use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
+use crate::kernel::ToldLayout;
 use crate::kernel::{
     EncodingSource, Form, KernelErrorKind, KernelSymbols, OpenOptions, SymbolSource, from_bytes,
 };
@@ -131,8 +132,19 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
     assert_eq!(encoding("6.1.0", None), (old, LoadThenAdd, Version));
     assert_eq!(encoding("5.10.3", None), (old, LoadAtOffset, Version));
     assert_eq!(encoding("4.9.1", None), (old, LoadThenAdd, Entries));
-    let told = Some(Layout::V6_4);
-    assert_eq!(encoding("5.10.3", told), (Layout::V6_4, LoadAtOffset, Told));
+    let named = |name| Some(ToldLayout::from_name(name).expect("a layout"));
+    assert_eq!(
+        encoding("5.10.3", named("6.4")),
+        (Layout::V6_4, LoadAtOffset, Told)
+    );
+    assert_eq!(encoding("5.10.3", named("4.14")), (old, LoadAtOffset, Told));
+    assert_eq!(encoding("5.10.3", named("5.12")), (old, LoadThenAdd, Told));
+    assert_eq!(ToldLayout::NAMES, ["4.14", "5.12", "6.3", "6.4", "7.1"]);
+    assert!(
+        ToldLayout::NAMES
+            .iter()
+            .all(|name| ToldLayout::from_name(name).is_some())
+    );
 }
 
 #[test]
@@ -152,9 +164,25 @@ fn entries_that_are_not_valid_overrule_the_version() {
     for at in plain {
         bytes[at + 5] = 0x02;
     }
-    let kernel = open(bytes).expect("a kernel");
+    let kernel = open(bytes.clone()).expect("a kernel");
     assert_eq!(kernel.encoding_source, Some(EncodingSource::Entries));
     assert_eq!(kernel.encoding.map(|e| e.layout), Some(Layout::V6_4));
+
+    // A layout that the entries contradict is refused, not used.
+    let options = OpenOptions {
+        orc_layout: ToldLayout::from_name("5.12"),
+        ..OpenOptions::default()
+    };
+    let refused =
+        from_bytes("vmlinux", Bytes::from_vec(bytes), &options).expect_err("another layout");
+    let (told, fits) = (Layout::V4_14, Layout::V6_4);
+    assert_eq!(refused.what, KernelErrorKind::OrcLayout { told, fits });
+    assert!(
+        refused
+            .to_string()
+            .contains("the layout of Linux 6.4, not of 4.14"),
+        "{refused}"
+    );
 }
 
 #[test]

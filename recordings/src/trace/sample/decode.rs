@@ -156,6 +156,7 @@ impl Decoder {
             recorded: recorded.collect(),
             branches: now.branches.clone(),
             kernel: now.kernel.clone(),
+            process_memory: None,
         }
     }
 }

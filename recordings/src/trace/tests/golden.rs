@@ -81,6 +81,7 @@ fn sample(time: u64, regs: Regs, words: &[u64], frames: Vec<TrueFrame>) -> Item<
         recorded: Vec::new(),
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     })
 }
 

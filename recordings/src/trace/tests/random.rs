@@ -125,6 +125,7 @@ fn random_sample(n: &mut Numbers) -> Sample<'static> {
         recorded: (0..n.below(3)).map(|_| chain(n)).collect(),
         branches: (0..n.below(3)).map(|_| branches(n)).collect(),
         kernel: (n.below(3) == 0).then(|| Box::new(kernel(n))),
+        process_memory: None,
     }
 }
 

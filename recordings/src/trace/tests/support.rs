@@ -134,6 +134,7 @@ pub(in crate::trace) fn sample(time: u64, regions: Vec<Region<'static>>) -> Samp
         recorded: Vec::new(),
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     }
 }
 

@@ -171,3 +171,24 @@ fn the_limit_of_plt_entries_is_exact() {
         assert_eq!(!read(".plt", &code, &slots).is_empty(), found, "{at}");
     }
 }
+
+/// The first entry of a `.plt` calls the dynamic linker; no relocation names it. In a static program
+/// none names any.
+#[test]
+fn what_has_no_name_is_named_after_the_section() {
+    let mut code = vec![
+        0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0,
+    ];
+    code.extend(entry(PLT + 16, &[], SLOTS, 16));
+    let sections = [
+        sec(".init", PROGBITS, ALLOC | EXEC, PLT - 16, &[0x90; 12]),
+        sec(".plt", PROGBITS, ALLOC | EXEC, PLT, &code),
+    ];
+    let bytes = Arc::new(file(&sections, &[]));
+    let options = ReadOptions::default();
+    let image = image_from_elf("test", bytes, &options).expect("an ELF file");
+    let named = |svma| image.symbol(svma).map(|s| (s.name.as_str(), s.size));
+    let names = [PLT - 16, PLT - 2, PLT + 6, PLT + 16].map(named);
+    let plt = Some((".plt", 0));
+    assert_eq!(names, [Some(("_init", 12)), None, plt, plt]);
+}

@@ -171,6 +171,30 @@ fn a_small_debug_file_is_kept_packed() {
     assert_eq!(elf.debug_data.as_deref(), Some(&[1, 2, 3][..]));
 }
 
+/// The format before `SHF_COMPRESSED`: `ZLIB` and a big-endian size in front of the data.
+#[test]
+fn a_zdebug_section_is_a_compressed_one() {
+    let read = |bytes: &[u8]| elf_of(&[sec(".zdebug_frame", PROGBITS, 0, 0, bytes)], &[]);
+    let elf = read(b"ZLIB\0\0\0\0\0\0\x12\x34packed");
+    let [found] = &elf.compressed[..] else {
+        panic!("one section expected");
+    };
+    assert_eq!((found.kind, found.size), (SectionKind::DebugFrame, 0x1234));
+    assert_eq!(
+        (found.compression, found.offset),
+        (Compression::Zlib, 64 + 12)
+    );
+    assert_eq!(&found.data[..], b"packed");
+    assert_eq!(taken(&elf), []);
+
+    // Without the header, it is what it is.
+    for bytes in [&b"ZLIB"[..], b"twelve bytes and no header"] {
+        let elf = read(bytes);
+        assert!(elf.compressed.is_empty() && elf.problems.is_empty());
+        assert_eq!(&elf.parts.sections[0].data[..], bytes);
+    }
+}
+
 #[test]
 fn a_compressed_section_is_kept_packed() {
     const COMPRESSED: u64 = 0x800;

@@ -50,6 +50,61 @@ fn functions_and_labels_in_code_are_taken() {
     }
 }
 
+/// The bindings are in the upper half of `st_info`.
+#[test]
+fn of_several_names_global_comes_before_weak_before_local() {
+    const GLOBAL: u8 = 1 << 4;
+    const WEAK: u8 = 2 << 4;
+    let names = [
+        (1, FUNC),
+        (6, FUNC | WEAK),
+        (10, FUNC | GLOBAL),
+        (14, FUNC | GLOBAL),
+        // What the resolver at this address chooses.
+        (18, IFUNC | GLOBAL),
+    ];
+    let entries = names.map(|(name, info)| symbol(name, info, 1, 0x1000));
+    let strings = b"\0aloc\0bar\0foo\0fox\0any\0";
+    let elf = elf_of(&with(SYMTAB, &entries, strings), &[]);
+    let image = elf.into_image();
+    let found: Vec<&str> = image.symbols().iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(found, ["foo", "fox", "bar", "aloc", "any"]);
+}
+
+/// A function with the first name, whose `st_size` is 0.
+fn unsized_at(address: u64) -> [u8; 24] {
+    let mut entry = symbol(1, FUNC, 1, address);
+    entry[16..].fill(0);
+    entry
+}
+
+/// The dynamic table has only what is exported, so other functions may follow.
+#[test]
+fn an_exported_symbol_without_a_size_names_nothing_behind_it() {
+    let named = |kind: u32, svma: u64| {
+        let entries = [unsized_at(0x1000)];
+        let image = elf_of(&with(kind, &entries, b"\0f\0"), &[]).into_image();
+        image.symbol(svma).map(|s| s.name.clone())
+    };
+    let f = || Some(String::from("f"));
+    assert_eq!((named(SYMTAB, 0x1000), named(SYMTAB, 0x1008)), (f(), f()));
+    assert_eq!((named(DYNSYM, 0x1000), named(DYNSYM, 0x1008)), (f(), None));
+}
+
+/// Start files have symbols without sizes in `.init`; a procedure linkage table follows.
+#[test]
+fn the_code_of_init_and_fini_has_a_name_and_an_end() {
+    let mut sections = with(SYMTAB, &[unsized_at(0x3000)], b"\0_init\0").to_vec();
+    for (name, address) in [(".init", 0x3000), (".plt", 0x3010), (".fini", 0x3020)] {
+        sections.push(sec(name, PROGBITS, ALLOC | EXEC, address, &[0x90; 16]));
+    }
+    let image = elf_of(&sections, &[]).into_image();
+    let named = |svma| image.symbol(svma).map(|s| s.name.as_str());
+    let names = [0x3000, 0x300f, 0x3010, 0x3020, 0x302f, 0x3030].map(named);
+    let (init, fini) = (Some("_init"), Some("_fini"));
+    assert_eq!(names, [init, init, Some(".plt"), fini, fini, None]);
+}
+
 #[test]
 fn code_may_lie_in_ranges_that_overlap() {
     let mut sections = with(SYMTAB, &[], b"\0f\0").to_vec();

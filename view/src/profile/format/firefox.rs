@@ -4,6 +4,7 @@
 //! build ids are included too. If there are several unwinders or events, a thread is listed once
 //! for each.
 
+use super::no_cpu::NoCpu;
 use crate::profile::gathered::{NodePlace, Profile, Sample};
 use crate::profile::table::{Image, Table};
 use crate::profile::tree::ROOT;
@@ -28,9 +29,10 @@ const LEVEL: u32 = 1;
 pub(super) fn write(profile: &Profile, product: &str, out: &mut dyn Write) -> io::Result<()> {
     let made = Writer::new(profile, product).write();
     let gzip = GzEncoder::new(out, Compression::new(LEVEL));
-    let mut json = io::BufWriter::with_capacity(1 << 16, gzip);
+    let packed = io::BufWriter::with_capacity(1 << 16, gzip);
+    let mut json = io::BufWriter::with_capacity(1 << 12, NoCpu::new(packed));
     serde_json::to_writer(&mut json, &made)?;
-    json.into_inner()?.finish()?;
+    json.into_inner()?.into_inner()?.into_inner()?.finish()?;
     Ok(())
 }
 
@@ -39,7 +41,6 @@ struct Writer<'a> {
     from: &'a Profile,
     profile: fxprof::Profile,
     start: u64,
-    interval: u64,
     libraries: Vec<LibraryHandle>,
     /// The stack of each node. A node belongs to one thread.
     stacks: Vec<Option<StackHandle>>,
@@ -52,10 +53,11 @@ impl<'a> Writer<'a> {
         let (table, samples) = (&from.table, &from.samples);
         let times = || samples.iter().map(|sample| sample.time);
         let start = times().min().unwrap_or(0);
-        let length = times().max().unwrap_or(0) - start;
-        // Not every kind of recording states the interval that was set.
-        let interval = (length / samples.len().max(1) as u64).max(1000);
-        let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
+        let asked = from.used_events().filter_map(|event| event.interval_ns);
+        // Not every recording states the interval that was set.
+        let interval = asked.min().unwrap_or_else(|| mean_interval(from)).max(1000);
+        let began = from.started_ns().unwrap_or(0) as f64 / 1e6;
+        let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(began);
         let mut profile =
             fxprof::Profile::new(product, epoch, SamplingInterval::from_nanos(interval));
         profile.set_symbolicated(true);
@@ -69,7 +71,6 @@ impl<'a> Writer<'a> {
             from,
             profile,
             start,
-            interval,
             libraries,
             stacks: vec![None; from.tree.nodes().len()],
             frames: vec![(u32::MAX, None); table.frames().len()],
@@ -109,15 +110,17 @@ impl<'a> Writer<'a> {
     }
 
     fn thread(&mut self, handle: ThreadHandle, number: u32, samples: &[Sample]) {
-        let mut last = None;
+        let series = self.from.threads[number as usize].series;
+        let event = self.from.series.get(series as usize);
+        let event = event.and_then(|series| series.event.as_ref());
+        // The period of a clock is the CPU time since the last sample. Where the event is not a
+        // clock, CPU time is not known.
+        let is_clock = event.is_some_and(|event| event.is_clock);
         for sample in samples {
             let stack = self.stack(handle, number, sample.node);
             let time = Timestamp::from_nanos_since_reference(sample.time - self.start);
-            // A sample counts for at most one interval of CPU time.
-            let since = sample
-                .time
-                .saturating_sub(last.replace(sample.time).unwrap_or(0));
-            let busy = CpuDelta::from_nanos(since.min(self.interval));
+            let busy = if is_clock { sample.period } else { 0 };
+            let busy = CpuDelta::from_nanos(busy);
             self.profile.add_sample(handle, time, stack, busy, 1);
         }
     }
@@ -156,15 +159,16 @@ impl<'a> Writer<'a> {
         }
         let found = self.from.table.frames()[frame as usize];
         let place = found.image.zip(u32::try_from(found.address).ok());
+        // The symbol table has one name for an address; an inlined function is another one.
+        let name = self.from.table.name(found.name);
+        let is_inlined = found.function.is_none() && !name.starts_with('[');
+        let place = place.filter(|_| !is_inlined);
         let place = match place {
             Some((image, address)) => Frame::RelativeAddressFromAdjustedReturnAddress(
                 self.libraries[image as usize],
                 address,
             ),
-            None => {
-                let name = self.from.table.name(found.name);
-                Frame::Label(self.profile.intern_string(name))
-            }
+            None => Frame::Label(self.profile.intern_string(name)),
         };
         let made = self.profile.intern_frame(
             handle,
@@ -177,6 +181,20 @@ impl<'a> Writer<'a> {
         self.frames[frame as usize] = (number, Some(made));
         made
     }
+}
+
+/// The mean distance of a thread's samples, nanoseconds; 0 if no thread has several.
+fn mean_interval(from: &Profile) -> u64 {
+    let mut spans: Vec<Option<(u64, u64)>> = vec![None; from.threads.len()];
+    for sample in &from.samples {
+        let span = &mut spans[sample.thread as usize];
+        let (first, last) = span.unwrap_or((sample.time, sample.time));
+        *span = Some((first.min(sample.time), last.max(sample.time)));
+    }
+    let spans: Vec<u64> = spans.into_iter().flatten().map(|(a, b)| b - a).collect();
+    let gaps = from.samples.len().saturating_sub(spans.len()) as u128;
+    let length: u128 = spans.iter().map(|&span| u128::from(span)).sum();
+    u64::try_from(length.checked_div(gaps).unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
 /// For each image, the functions in the profile by address, with size and name.

@@ -2,6 +2,7 @@
 
 mod firefox;
 mod folded;
+mod no_cpu;
 mod pprof;
 mod protobuf;
 mod speedscope;

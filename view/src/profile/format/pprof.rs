@@ -6,7 +6,7 @@
 //! thread and thread name are labels.
 
 use super::protobuf::Message;
-use crate::profile::gathered::{Count, NodePlace, Profile};
+use crate::profile::gathered::{Count, EventInfo, NodePlace, Profile};
 use flate2::{Compression, write::GzEncoder};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,6 +20,10 @@ mod field {
         pub(in super::super) const LOCATION: u32 = 4;
         pub(in super::super) const FUNCTION: u32 = 5;
         pub(in super::super) const STRING_TABLE: u32 = 6;
+        pub(in super::super) const TIME_NANOS: u32 = 9;
+        pub(in super::super) const DURATION_NANOS: u32 = 10;
+        pub(in super::super) const PERIOD_TYPE: u32 = 11;
+        pub(in super::super) const PERIOD: u32 = 12;
     }
     pub(super) mod value_type {
         pub(in super::super) const TYPE: u32 = 1;
@@ -97,11 +101,10 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let series = profile
             .series
             .get(series as usize)
-            .map_or("", String::as_str);
-        let unit = match series.starts_with("cpu-clock") || series.starts_with("task-clock") {
-            true => "nanoseconds",
-            false => "count",
-        };
+            .cloned()
+            .unwrap_or_default();
+        let unit = unit(series.event.as_ref());
+        let series = series.name;
         let samples = value_type(&mut strings, &format!("{series}_sample"), "count");
         message.data(field::profile::SAMPLE_TYPE, samples.bytes());
         if with_events {
@@ -125,6 +128,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         &mut message,
     );
     places(profile, &frames, &mut strings, &mut message);
+    times(profile, &mut strings, &mut message);
     for text in &strings.all {
         message.data(field::profile::STRING_TABLE, text.as_bytes());
     }
@@ -132,6 +136,29 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     gzip.write_all(message.bytes())?;
     gzip.finish()?;
     Ok(())
+}
+
+/// The unit of what an event counts.
+fn unit(event: Option<&EventInfo>) -> &'static str {
+    match event.is_some_and(|event| event.is_clock) {
+        true => "nanoseconds",
+        false => "count",
+    }
+}
+
+/// When and for how long was sampled, and how often: what the first used event asked for.
+fn times(profile: &Profile, strings: &mut Strings, message: &mut Message) {
+    use field::profile::{DURATION_NANOS, PERIOD, PERIOD_TYPE, TIME_NANOS};
+    message.number(TIME_NANOS, profile.started_ns().unwrap_or(0));
+    message.number(DURATION_NANOS, profile.duration_ns().unwrap_or(0));
+    let Some(event) = profile.used_events().next() else {
+        return;
+    };
+    let kind = value_type(strings, &event.name, unit(Some(event)));
+    message.data(PERIOD_TYPE, kind.bytes());
+    // Of a clock, a frequency is a period too.
+    let of_frequency = event.interval_ns.filter(|_| event.is_clock);
+    message.number(PERIOD, event.period.or(of_frequency).unwrap_or(0));
 }
 
 /// The values of a sample.
@@ -226,17 +253,18 @@ fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mu
         mapping.number(field::mapping::HAS_FUNCTIONS, 1);
         message.data(field::profile::MAPPING, mapping.bytes());
     }
-    let mut functions: HashMap<u32, u64> = HashMap::new();
+    let mut functions: HashMap<(u32, u32), u64> = HashMap::new();
     for (&at, id) in frames.iter().zip(1..) {
         let frame = table.frames()[at as usize];
         let next = functions.len() as u64 + 1;
-        let number = *functions.entry(frame.name).or_insert(next);
+        let number = *functions.entry((frame.name, frame.symbol)).or_insert(next);
         if number == next {
             let name = strings.number(table.name(frame.name));
             let mut function = Message::default();
             function.number(field::function::ID, number);
             function.number(field::function::NAME, name);
-            function.number(field::function::SYSTEM_NAME, name);
+            let symbol = strings.number(table.name(frame.symbol));
+            function.number(field::function::SYSTEM_NAME, symbol);
             message.data(field::profile::FUNCTION, function.bytes());
         }
         let mut line = Message::default();

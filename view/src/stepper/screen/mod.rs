@@ -167,7 +167,7 @@ impl Painter<'_, '_, '_> {
         let name = state.name.as_deref().unwrap_or("");
         let truth = match state.truth {
             "complete" => "",
-            "unknown" => "  the truth is not known: agreement only",
+            "unknown" => "  the truth is not known: nothing is judged",
             _ => "  the truth is known to a depth",
         };
         // The image is in the title of the code.

@@ -68,12 +68,28 @@ impl Painter<'_, '_, '_> {
             "unknown" => ": what is in it is not known",
             _ => "",
         };
-        let title = format!("stack from rsp {}{unknown}", stack.rsp);
+        let title = match state.knows_rsp() {
+            true => format!("stack from rsp {}{unknown}", stack.rsp),
+            false => "stack: rsp was not recorded".to_owned(),
+        };
         let inside = self.block(title, area);
         self.hit(area, What::Pane(Pane::Stack));
         if stack.words.iter().all(|word| word.value.is_none()) {
-            let text = "no memory of the stack was recorded";
-            return self.lines(vec![Line::raw(text)], inside);
+            let mut lines = vec![Line::raw("no memory of the stack was recorded")];
+            for chain in &state.recorded {
+                lines.push(Line::raw(format!(
+                    "recorded by {}, not judged:",
+                    chain.source
+                )));
+                let kernel = chain
+                    .kernel
+                    .iter()
+                    .map(|pc| format!("  {pc} in the kernel"));
+                let frames = chain.frames.iter().map(|place| format!("  {place}"));
+                lines.extend(kernel.chain(frames).map(Line::raw));
+            }
+            lines.truncate(usize::from(inside.height));
+            return self.lines(lines, inside);
         }
         let height = usize::from(inside.height);
         let shown = self.shown_words();

@@ -119,6 +119,7 @@ fn an_empty_sample_has_its_thread_and_time() {
         recorded: Vec::new(),
         branches: Vec::new(),
         kernel: None,
+        process_memory: None,
     };
     assert_eq!(script.decode(1).unwrap().sample(), expected);
 }

@@ -1,6 +1,6 @@
 //! Names of events, derived from the attribute if the file has none.
 
-use unwind_sim_perf_data::EventAttr;
+use super::attr::EventAttr;
 
 /// `PERF_TYPE_HARDWARE`, by `config`.
 const HARDWARE: [&str; 10] = [
@@ -42,7 +42,7 @@ mod bit {
 }
 
 /// The name of an event: the file's own, or one derived from the attribute as `evsel__name` does.
-pub fn name(attr: &EventAttr) -> String {
+pub fn event_name(attr: &EventAttr) -> String {
     if let Some(name) = &attr.name {
         return name.clone();
     }

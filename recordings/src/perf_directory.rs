@@ -1,0 +1,325 @@
+//! Directories that `perf record --threads` writes, read as one perf.data file.
+//!
+//! Source: Linux `tools/perf/util/data.c` (6.12). `data` has the header, the attributes and the
+//! features; `data.0`, `data.1` .. have records only, one file for each reading thread, each in the
+//! order of time and, with `-z`, each a zstd stream of its own. They are joined in a temporary file
+//! without a name: the file `data`, all records, and its table of features.
+
+use crate::mapped::{map_file, map_open_file};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use unwind_sim_unwind::image::Owner;
+use zstd::stream::raw::{Decoder, Operation};
+
+/// `PERFILE2`.
+const MAGIC: &[u8] = b"PERFILE2";
+/// Size of the header of a file, bytes.
+const HEADER_SIZE: usize = 104;
+/// Where the header says where the records are: offset and size.
+const DATA_AT: usize = 40;
+/// Where the bits of the features are, and how many bytes.
+const FEATURES: std::ops::Range<usize> = 72..104;
+/// Size of an entry of the table of features, bytes.
+const FEATURE_SIZE: usize = 16;
+/// Maximum number of files in a directory; perf writes one for each processor or thread.
+const FILES_MAX: usize = 4096;
+/// `PERF_RECORD_COMPRESSED`, `PERF_RECORD_COMPRESSED2`.
+const COMPRESSED: [u32; 2] = [81, 83];
+/// Size of the header of a record, bytes.
+const RECORD: usize = 8;
+/// Maximum number of bytes that a compressed record may unpack to: perf compresses at most a ring.
+const UNPACKED_MAX: usize = 1 << 30;
+
+/// Is there such a directory at `path`?
+pub(crate) fn is_directory(path: &Path) -> bool {
+    let starts = || {
+        let mut head = [0; MAGIC.len()];
+        let mut file = File::open(path.join("data")).ok()?;
+        io::Read::read_exact(&mut file, &mut head).ok()?;
+        Some(head == MAGIC)
+    };
+    path.is_dir() && starts() == Some(true)
+}
+
+/// Joins the files of the directory at `path`.
+///
+/// # Errors
+/// If a file cannot be read, the temporary one cannot be written, or `data` has no usable header.
+pub(crate) fn map_directory(path: &Path) -> io::Result<Owner> {
+    let owner = map_file(&path.join("data"))?;
+    let first: &[u8] = (*owner).as_ref();
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let header = first.get(..HEADER_SIZE).filter(|h| h.starts_with(MAGIC));
+    let header = header.ok_or_else(|| invalid("the file `data` has no perf.data header"))?;
+    let [start, size] = [DATA_AT, DATA_AT + 8].map(|at| word(header, at));
+    let records = place(start, size).and_then(|range| first.get(range));
+    let records = records.ok_or_else(|| invalid("the records of `data` lie outside of it"))?;
+    let features: u32 = header[FEATURES].iter().map(|byte| byte.count_ones()).sum();
+    let table_at = place(start, size).map_or(0, |range| range.end);
+    let table = first.get(table_at..).unwrap_or_default();
+    let table = &table[..table.len().min(features as usize * FEATURE_SIZE)];
+
+    let mut out = BufWriter::new(tempfile::tempfile()?);
+    out.write_all(first)?;
+    let mut written = whole(records)?;
+    out.write_all(&records[..written])?;
+    // A file that was cut can only stand at the end, where that is noticed.
+    let mut cut: Option<Owner> = None;
+    for file in files(path)? {
+        let owner = map_file(&file)?;
+        let bytes: &[u8] = (*owner).as_ref();
+        let end = whole(bytes)?;
+        written += copy(&bytes[..end], &mut out)?;
+        if end < bytes.len() {
+            cut = Some(owner);
+        }
+    }
+    if let Some(owner) = cut {
+        let bytes: &[u8] = (*owner).as_ref();
+        let rest = &bytes[whole(bytes)?..];
+        out.write_all(rest)?;
+        written += rest.len();
+    }
+    out.write_all(table)?;
+
+    let mut file = out.into_inner().map_err(|error| error.into_error())?;
+    file.seek(SeekFrom::Start(DATA_AT as u64))?;
+    file.write_all(&(first.len() as u64).to_le_bytes())?;
+    file.write_all(&(written as u64).to_le_bytes())?;
+    let metadata = file.metadata()?;
+    map_open_file(&file, &metadata)
+}
+
+/// The files with records, in the order of their numbers.
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("data."));
+        if let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) {
+            found.push((number, entry.path()));
+        }
+        if found.len() > FILES_MAX {
+            let message = "the directory has more than 4096 files of records";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// The length of the whole records in `bytes`.
+fn whole(bytes: &[u8]) -> io::Result<usize> {
+    let mut at = 0;
+    while let Some((_, size)) = record(bytes, at) {
+        if size < RECORD {
+            let message = format!("impossible record size {size} at offset {at:#x} of a file");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        if bytes.len() - at < size {
+            break;
+        }
+        at += size;
+    }
+    Ok(at)
+}
+
+/// The kind and the size of the record at `at`.
+fn record(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
+    let header = bytes.get(at..)?.first_chunk::<RECORD>()?;
+    let kind = u32::from_le_bytes(*header.first_chunk()?);
+    Some((kind, u16::from_le_bytes([header[6], header[7]]).into()))
+}
+
+/// Appends whole records, unpacked. Returns how many bytes they are.
+fn copy(bytes: &[u8], out: &mut impl Write) -> io::Result<usize> {
+    let mut decoder: Option<Decoder<'_>> = None;
+    let mut written = 0;
+    let (mut plain, mut at) = (0, 0);
+    while let Some((kind, size)) = record(bytes, at) {
+        if COMPRESSED.contains(&kind) {
+            out.write_all(&bytes[plain..at])?;
+            written += at - plain;
+            let mut payload = &bytes[at + RECORD..at + size];
+            if kind == COMPRESSED[1] {
+                // The size without padding, and then the bytes.
+                let length = place(8, word(payload, 0));
+                payload = length
+                    .and_then(|range| payload.get(range))
+                    .unwrap_or_default();
+            }
+            let decoder = match &mut decoder {
+                Some(decoder) => decoder,
+                None => decoder.insert(Decoder::new()?),
+            };
+            written += unpack(decoder, payload, out)?;
+            plain = at + size;
+        }
+        at += size;
+    }
+    out.write_all(&bytes[plain..at])?;
+    Ok(written + at - plain)
+}
+
+/// Unpacks what one compressed record has of the stream.
+fn unpack(decoder: &mut Decoder<'_>, mut input: &[u8], out: &mut impl Write) -> io::Result<usize> {
+    let mut buffer = vec![0; 128 << 10];
+    let mut written = 0;
+    loop {
+        let step = decoder.run_on_buffers(input, &mut buffer)?;
+        input = &input[step.bytes_read..];
+        written += step.bytes_written;
+        if written > UNPACKED_MAX {
+            let message = "a compressed record unpacks to more than 1 GiB";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        out.write_all(&buffer[..step.bytes_written])?;
+        let is_full = step.bytes_written == buffer.len();
+        if !is_full && (input.is_empty() || step.bytes_read == 0) {
+            return Ok(written);
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    word.map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+fn place(start: u64, size: u64) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(start).ok()?;
+    Some(start..start.checked_add(usize::try_from(size).ok()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_perf_data::write::{Body, EventSpec, Id, SampleData, Writer};
+    use unwind_sim_perf_data::{PerfFile, sample_type as st};
+
+    /// A directory, removed on drop.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(test: &str, files: &[(&str, &[u8])]) -> Dir {
+            let path = std::env::temp_dir();
+            let path = path.join(format!("unwind-sim-{test}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).expect("a temporary directory");
+            for (name, bytes) in files {
+                std::fs::write(path.join(name), bytes).expect("a temporary file");
+            }
+            Dir(path)
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// A file with samples of these times.
+    fn recording(times: &[u64]) -> Vec<u8> {
+        let event = EventSpec {
+            sample_type: st::IP | st::TID | st::TIME,
+            ..EventSpec::software("cpu-clock", 0)
+        };
+        let mut writer = Writer::new(vec![event]);
+        for &time in times {
+            let id = Id {
+                pid: 7,
+                tid: 7,
+                time,
+                ..Id::default()
+            };
+            let sample = Body::Sample(SampleData::default());
+            writer.record(&sample, &id).expect("a record");
+        }
+        writer.finish()
+    }
+
+    /// Only the records of such a file.
+    fn records(times: &[u64]) -> Vec<u8> {
+        let file = recording(times);
+        let range = place(word(&file, DATA_AT), word(&file, DATA_AT + 8)).expect("a range");
+        file[range].to_vec()
+    }
+
+    /// The records as perf compresses them: a stream that is never ended, in two pieces.
+    fn compressed(times: &[u64]) -> Vec<u8> {
+        let packed = zstd::encode_all(&records(times)[..], 1).expect("zstd");
+        let (one, two) = packed.split_at(packed.len() / 2);
+        let piece = |bytes: &[u8]| {
+            let size = (RECORD + bytes.len()) as u64;
+            [
+                &(u64::from(COMPRESSED[0]) | size << 48).to_le_bytes()[..],
+                bytes,
+            ]
+            .concat()
+        };
+        [piece(one), piece(two)].concat()
+    }
+
+    fn times(dir: &Dir) -> (Vec<u64>, bool) {
+        let owner = map_file(&dir.0).expect("a directory of perf");
+        let file = PerfFile::parse((*owner).as_ref()).expect("perf.data");
+        assert_eq!(
+            file.attrs()[0].name.as_deref(),
+            Some("cpu-clock"),
+            "from a feature"
+        );
+        let mut times = Vec::new();
+        let summary = file.for_each_ordered(|event| {
+            times.extend(event.time());
+            std::ops::ControlFlow::Continue(())
+        });
+        let is_cut = !matches!(summary.stop, unwind_sim_perf_data::Stop::End);
+        (times, is_cut)
+    }
+
+    #[test]
+    fn the_files_of_a_directory_are_one_recording() {
+        let files: [(&str, &[u8]); 5] = [
+            ("data", &recording(&[10, 60])),
+            ("data.0", &[]),
+            ("data.2", &compressed(&[20, 50])),
+            ("data.10", &compressed(&[30, 40])),
+            ("other", b"of no importance"),
+        ];
+        let dir = Dir::new("perf-directory", &files);
+        assert!(is_directory(&dir.0));
+        assert_eq!(times(&dir), (vec![10, 20, 30, 40, 50, 60], false));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_noticed() {
+        let cut = records(&[20, 30]);
+        let files: [(&str, &[u8]); 3] = [
+            ("data", &recording(&[10])),
+            ("data.0", &cut[..cut.len() - 1]),
+            ("data.1", &records(&[40])),
+        ];
+        let dir = Dir::new("perf-directory-cut", &files);
+        assert_eq!(times(&dir), (vec![10, 20, 40], true));
+    }
+
+    #[test]
+    fn what_is_no_directory_of_perf_is_refused() {
+        let dir = Dir::new("perf-directory-none", &[("data", b"PERFILE1")]);
+        assert!(!is_directory(&dir.0));
+        assert!(map_file(&dir.0).is_err());
+        std::fs::write(dir.0.join("data"), b"PERFILE2").expect("a temporary file");
+        assert!(is_directory(&dir.0));
+        let error = map_file(&dir.0).map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "the file `data` has no perf.data header");
+        std::fs::write(dir.0.join("data"), recording(&[1])).expect("a temporary file");
+        std::fs::write(dir.0.join("data.0"), [0; 8]).expect("a temporary file");
+        let error = map_file(&dir.0).map(drop).unwrap_err();
+        assert!(
+            error.to_string().contains("impossible record size 0"),
+            "{error}"
+        );
+    }
+}

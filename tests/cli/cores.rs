@@ -1,0 +1,139 @@
+//! Cores on the command line: every stack that a core has is walked, and what it lacks is said.
+
+use crate::cli::{ends_with, root, run, stderr, stdout};
+use std::path::{Path, PathBuf};
+
+/// A core of the corpus and its program, unpacked.
+struct Unpacked {
+    folder: tempfile::TempDir,
+}
+
+impl Unpacked {
+    /// `NAME.core.zst`, and `NAME.elf.zst` at the path `at` below the folder `files`.
+    fn new(name: &str, at: &str) -> Unpacked {
+        let folder = tempfile::tempdir().expect("a folder");
+        let this = Unpacked { folder };
+        this.put(&format!("{name}.core.zst"), "core");
+        this.put(&format!("{name}.elf.zst"), &format!("files{at}"));
+        this
+    }
+
+    fn put(&self, packed: &str, to: &str) {
+        let packed = root("corpus/cores").join(packed);
+        let bytes = std::fs::read(&packed).expect("the corpus");
+        let bytes = zstd::decode_all(&bytes[..]).expect("zstd");
+        let to = self.folder.path().join(to);
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("folders");
+        std::fs::write(&to, bytes).expect("written");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        text(&self.path(name)).to_owned()
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The names of the frames of each sample, innermost first, as `replay` prints them.
+fn names(printed: &str) -> Vec<Vec<String>> {
+    let mut out = Vec::new();
+    for line in printed.lines() {
+        if line.starts_with("sample ") {
+            out.push(Vec::new());
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ([number, _, name, ..], Some(last)) = (&words[..], out.last_mut())
+            && line.starts_with("   ")
+            && number.parse::<u32>().is_ok()
+        {
+            let name = name.split('+').next().unwrap_or(name);
+            last.push(name.to_owned());
+        }
+    }
+    out
+}
+
+/// The program's stack, its thread's second stack, and an alternate signal stack: as gdb 13 and
+/// eu-stack 0.188 walk them.
+#[test]
+fn a_walk_goes_through_every_stack_that_the_core_has() {
+    let core = Unpacked::new("stacks", "/usr/local/bin/stacks");
+    let (path, files) = (core.text("core"), core.text("files"));
+    let chain = [
+        "report",
+        "handler",
+        "victim",
+        "work",
+        "on_other_stack",
+        "main",
+        "_start",
+    ];
+    let check = |args: &[&str]| {
+        let found = names(&ends_with(3, args));
+        let [frames] = &found[..] else {
+            panic!("{args:?}: {found:?}");
+        };
+        // The signal trampoline is not what this is about.
+        let mut frames = frames.clone();
+        frames.remove(2);
+        assert_eq!(frames, chain, "{args:?}");
+    };
+    for unwinder in ["dwarf", "dwarf+fp"] {
+        check(&["replay", &path, "--symfs", &files, "--unwinder", unwinder]);
+    }
+
+    // A trace has no core to read from: what walks need is in it.
+    let trace = core.text("trace.bin");
+    ends_with(0, &["import", &path, "--symfs", &files, "-o", &trace]);
+    check(&["replay", &trace, "--unwinder", "dwarf"]);
+    // The core has the first page of the program, with its code and tables, but no symbols.
+    let extracted = core.text("extracted.bin");
+    for scrub in [&[][..], &["--scrub"]] {
+        let args = ["extract", &path, "--sample", "0", "-o", &extracted];
+        ends_with(0, &[&args[..], scrub].concat());
+        let replayed = ends_with(3, &["replay", &extracted, "--unwinder", "dwarf"]);
+        assert_eq!(names(&replayed).concat().len(), 8, "{replayed}");
+    }
+}
+
+/// `stacks` without NT_FILE, as qemu and valgrind write cores. Its path is that of the auxiliary
+/// vector; a program elsewhere is given.
+#[test]
+fn a_core_without_a_list_of_files_is_walked_and_says_so() {
+    let core = Unpacked::new("stacks", "/elsewhere/stacks");
+    let mut bytes = std::fs::read(core.path("core")).expect("ours");
+    let note = bytes.windows(4).position(|word| word == b"ELIF");
+    bytes[note.expect("NT_FILE")] = 0;
+    // And without the page that has the program's header and all of its code.
+    let mut words = bytes.chunks_exact(8);
+    let segment = words.position(|word| word == 0x40_0000_u64.to_le_bytes());
+    let size = 8 * segment.expect("its program header") + 16;
+    bytes[size..size + 8].fill(0);
+    std::fs::write(core.path("core"), bytes).expect("ours");
+    let (path, exe) = (core.text("core"), core.text("files/elsewhere/stacks"));
+    let empty = core.text("files/elsewhere");
+    let replayed = |more: &[&str]| {
+        let args = ["replay", &path, "--unwinder", "dwarf", "--sysroot", &empty];
+        let output = run(&[&args[..], more].concat());
+        assert!(
+            stderr(&output).contains("no NT_FILE note"),
+            "{}",
+            stderr(&output)
+        );
+        names(stdout(&output)).concat().len()
+    };
+    assert_eq!((replayed(&[]), replayed(&["--exe", &exe])), (1, 8));
+    let wrong = run(&["replay", &path, "--exe", &path]);
+    assert!(
+        stderr(&wrong).contains("a program (ELF)"),
+        "{}",
+        stderr(&wrong)
+    );
+}

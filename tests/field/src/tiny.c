@@ -1,0 +1,5 @@
+/* The tiny function. */
+long tiny(long n)
+{
+    return n & 1;
+}

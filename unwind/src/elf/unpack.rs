@@ -1,0 +1,126 @@
+//! Unpacks compressed sections (gABI, "Section Compression"; the older `.zdebug_*` of binutils are zlib,
+//! too). Needs `std`, and is a feature of its own.
+
+use super::{Compressed, Compression, Elf};
+use crate::image::{Bytes, Section, SectionKind};
+use std::io::Read;
+use std::vec::Vec;
+
+/// Maximum unpacked size, bytes.
+pub const UNPACKED_MAX: u64 = 1 << 30;
+/// Maximum zstd window, as a power of two.
+const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// Why a compressed section could not be unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnpackErrorKind {
+    /// The data are damaged.
+    #[error("cannot be unpacked: {0}")]
+    Data(std::io::ErrorKind),
+    /// They unpack to more than [`UNPACKED_MAX`] bytes.
+    #[error("unpacks to more than {UNPACKED_MAX} bytes")]
+    Limit,
+}
+
+/// A compressed section that could not be unpacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{} at offset {offset:#x} {what}", section.as_str())]
+pub struct UnpackError {
+    /// The section.
+    pub section: SectionKind,
+    /// Offset of its compressed bytes in the file.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: UnpackErrorKind,
+}
+
+/// Reads to the end; fails if there are more than [`UNPACKED_MAX`] bytes.
+///
+/// # Errors
+/// If the data are damaged or too long.
+pub fn read_to_end(reader: impl Read) -> Result<Vec<u8>, UnpackErrorKind> {
+    let mut out = Vec::new();
+    let read = reader.take(UNPACKED_MAX + 1).read_to_end(&mut out);
+    read.map_err(|error| UnpackErrorKind::Data(error.kind()))?;
+    match out.len() as u64 > UNPACKED_MAX {
+        true => Err(UnpackErrorKind::Limit),
+        false => Ok(out),
+    }
+}
+
+/// Unpacks `data`.
+///
+/// # Errors
+/// If they are damaged or too long.
+pub fn unpack(compression: Compression, data: &[u8]) -> Result<Vec<u8>, UnpackErrorKind> {
+    match compression {
+        Compression::Zlib => read_to_end(flate2::read::ZlibDecoder::new(data)),
+        Compression::Zstd => {
+            let io = |error: std::io::Error| UnpackErrorKind::Data(error.kind());
+            let mut reader = zstd::stream::read::Decoder::with_buffer(data).map_err(io)?;
+            reader.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(io)?;
+            read_to_end(reader)
+        }
+    }
+}
+
+impl Compressed {
+    /// The section with its contents unpacked.
+    ///
+    /// # Errors
+    /// If they are damaged or too long.
+    pub fn unpacked(&self) -> Result<Section, UnpackError> {
+        let unpacked = unpack(self.compression, &self.data);
+        let data = unpacked.map_err(|what| UnpackError {
+            section: self.kind,
+            offset: self.offset,
+            what,
+        })?;
+        Ok(Section {
+            kind: self.kind,
+            address: self.address,
+            data: Bytes::from_vec(data),
+        })
+    }
+}
+
+impl Elf {
+    /// Moves the compressed sections into the parts of the image. Returns what could not be unpacked.
+    pub fn unpack(&mut self) -> Vec<UnpackError> {
+        let mut errors = Vec::new();
+        for section in std::mem::take(&mut self.compressed) {
+            match section.unpacked() {
+                Ok(section) => self.parts.sections.push(section),
+                Err(error) => errors.push(error),
+            }
+        }
+        errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    #[test]
+    fn data_come_back_and_damage_is_an_error() {
+        let plain = vec![7; 5000];
+        let mut zlib = Vec::new();
+        let mut reader = flate2::read::ZlibEncoder::new(&plain[..], flate2::Compression::fast());
+        reader.read_to_end(&mut zlib).expect("packed");
+        let zstd = zstd::encode_all(&plain[..], 1).expect("packed");
+        for (compression, packed) in [(Compression::Zlib, zlib), (Compression::Zstd, zstd)] {
+            assert_eq!(unpack(compression, &packed).as_ref(), Ok(&plain));
+            let cut = unpack(compression, &packed[..packed.len() - 3]);
+            assert!(matches!(cut, Err(UnpackErrorKind::Data(_))), "{cut:?}");
+            assert!(unpack(compression, b"neither of the two").is_err());
+        }
+    }
+
+    #[test]
+    fn what_unpacks_to_too_much_is_refused() {
+        assert_eq!(read_to_end(std::io::repeat(0)), Err(UnpackErrorKind::Limit));
+    }
+}

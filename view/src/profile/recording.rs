@@ -1,0 +1,102 @@
+//! What a perf.data says of all its samples: its events, its clock, and which kernel it is of.
+
+use super::gathered::{Clock, EventInfo, Series};
+use unwind_sim_judge::engine::Engine;
+use unwind_sim_judge::input::{FileKind, file_kind};
+use unwind_sim_judge::run::RunError;
+use unwind_sim_judge::stacks::Source;
+use unwind_sim_perf_data::{EventAttr, PerfFile, event_name};
+use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::symbols::{KernelCode, Places};
+
+/// What is known of a recording before it is read. Of other kinds than perf.data that is nothing.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The attributes of its events.
+    attrs: Vec<EventAttr>,
+    /// Its clock; `None` if times are not nanoseconds.
+    pub(super) clock: Option<Clock>,
+    /// Build ID of the recorded kernel.
+    kernel_build_id: Option<Vec<u8>>,
+}
+
+impl Known {
+    /// Reads the head of the recording. If it cannot be read, the walk over it says so.
+    pub(super) fn of(source: &Source) -> Result<Known, RunError> {
+        if file_kind(&source.path)? != FileKind::PerfData {
+            return Ok(Known::default());
+        }
+        let Ok(bytes) = map_file(&source.path) else {
+            return Ok(Known::default());
+        };
+        let Ok(file) = PerfFile::parse((*bytes).as_ref()) else {
+            return Ok(Known::default());
+        };
+        let mut kernel = KernelCode::default();
+        for id in file.build_ids().filter_map(Result::ok) {
+            kernel.build_id(&id);
+        }
+        let modified = std::fs::metadata(&source.path).and_then(|data| data.modified());
+        Ok(Known {
+            attrs: file.attrs().to_vec(),
+            clock: Some(Clock::of(&file, modified.ok())),
+            kernel_build_id: kernel.core_build_id(),
+        })
+    }
+
+    /// The number of events; 1 if there is none.
+    pub(super) fn event_count(&self) -> usize {
+        self.attrs.len().max(1)
+    }
+
+    /// The series of each event of each unwinder, event by event. They are named by the event, by
+    /// the unwinder if there are several, and by both if there are several of both. If nothing is
+    /// known of events, by the unwinder.
+    pub(super) fn series(&self, engines: &[Engine]) -> Vec<Series> {
+        let several_events = self.attrs.iter().filter(|attr| attr.is_sampled()).count() > 1;
+        let several = engines.len() > 1;
+        let of_engine = |engine: &Engine| {
+            let unwinder = engine.name().to_owned();
+            let named = move |attr: &EventAttr| {
+                let event = EventInfo::of(attr);
+                let name = match (several, several_events) {
+                    (false, _) => event.name.clone(),
+                    (true, false) => unwinder.clone(),
+                    (true, true) => format!("{},{unwinder}", event.name),
+                };
+                Series {
+                    name,
+                    event: Some(event),
+                }
+            };
+            let mut series: Vec<Series> = self.attrs.iter().map(named).collect();
+            if series.is_empty() {
+                series.push(Series {
+                    name: engine.name().to_owned(),
+                    event: None,
+                });
+            }
+            series
+        };
+        engines.iter().flat_map(of_engine).collect()
+    }
+
+    /// Where the kernel's symbols are looked up.
+    pub(super) fn places(&self, source: &Source) -> Places {
+        Places {
+            symfs: source.open.symfs.clone(),
+            kallsyms: None,
+            kernel_build_id: self.kernel_build_id.clone(),
+        }
+    }
+}
+
+/// The names of the events of the perf.data at the path of `source`, in the file's order; empty for
+/// other recordings. A `dummy` event, which has no samples, has its name too.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn events(source: &Source) -> Result<Vec<String>, RunError> {
+    let known = Known::of(source)?;
+    Ok(known.attrs.iter().map(event_name).collect())
+}
