@@ -6,8 +6,7 @@
 //! truth, never from a DWARF row.
 
 use crate::check::{Class, Contradiction, Subject, true_frame};
-use hashbrown::HashMap;
-use std::sync::{Mutex, PoisonError};
+use crate::whole::Known;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
@@ -18,7 +17,6 @@ use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
@@ -210,35 +208,21 @@ pub fn frame_pointer_cause(subject: &Subject<'_>, index: usize, cache: &mut Cach
     if frame.regs.get(Reg::Rbp)? == cfa.wrapping_sub(16) {
         return None;
     }
-    Some(Causes::of(subject.space, frame.pc, cache))
+    Some(cause_at(subject.space, frame.pc, cache))
 }
 
-/// Why rbp is not the frame pointer, by place in the code of an image. It takes longer to find than
-/// the walk, and is asked for at nearly every sample of code without frame pointers.
-#[derive(Default)]
-struct Causes(Mutex<HashMap<(u64, bool), Code>>);
-
-/// The number of causes that are kept for each image.
-const CAUSES_MAX: usize = 1 << 16;
-
-impl Causes {
-    fn of(space: &AddressSpace, pc: CodeAddress, cache: &mut Cache) -> Code {
-        let address = pc.symbol_address();
-        // A return address may be the end of a mapping: then the code behind it is another image's.
-        let mapping = space.find(address);
-        let mapping = mapping.filter(|mapping| mapping.range.contains(&pc.value()));
-        let Some((mapping, image)) = mapping.and_then(|m| Some((m, m.image.as_ref()?))) else {
-            return without_frame_pointer(space, pc);
-        };
-        let causes = cache.index(image.id(), TableKind::FramePointer, Causes::default);
-        let mut causes = causes.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if causes.len() >= CAUSES_MAX {
-            causes.clear();
-        }
-        let place = (mapping.svma(address), pc.is_instruction());
-        let cause = causes.entry(place);
-        *cause.or_insert_with(|| without_frame_pointer(space, pc))
-    }
+/// Why rbp is not the frame pointer at `pc`; what was found before is kept with its image.
+fn cause_at(space: &AddressSpace, pc: CodeAddress, cache: &mut Cache) -> Code {
+    let address = pc.symbol_address();
+    // A return address may be the end of a mapping: then the code behind it is another image's.
+    let mapping = space.find(address);
+    let mapping = mapping.filter(|mapping| mapping.range.contains(&pc.value()));
+    let Some((mapping, image)) = mapping.and_then(|m| Some((m, m.image.as_ref()?))) else {
+        return without_frame_pointer(space, pc);
+    };
+    let place = (mapping.svma(address), pc.is_instruction());
+    let known = Known::of_image(image, cache);
+    known.cause(place, || without_frame_pointer(space, pc))
 }
 
 /// Why the code at `pc` has no frame pointer in rbp.

@@ -7,10 +7,11 @@ pub use brief::{Desk, Room};
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
 use crate::unjudged::Unjudged;
+use crate::whole::{self, Seen, Whole};
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::view::{MemoryView, View};
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Addresses, Chain, End};
+use unwind_sim_unwind::chain::{Addresses, Chain, End, Found, Frame};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::kernel::KernelUnwinder;
 use unwind_sim_unwind::memory::Memory;
@@ -187,13 +188,28 @@ pub struct Outcome {
     pub from: usize,
     /// Why the chain is not right.
     pub diagnosis: Option<Diagnosis>,
+    /// Whether the chain is whole, if the truth does not say it. `None` for chains that
+    /// [`whole::judge`] is not for.
+    pub whole: Option<Whole>,
 }
 
 impl Outcome {
     /// The code with which the walk ended. A root that was wrongly claimed counts as
-    /// [`Code::NotAtRoot`].
+    /// [`Code::NotAtRoot`]; without truth, one that is not known to be one as [`Code::EndUnknown`].
     pub fn ended(&self) -> Code {
-        end_code(&self.chain, self.verdict, &self.ground)
+        let code = end_code(&self.chain, self.verdict, &self.ground);
+        self.whole.map_or(code, |whole| whole.code(code))
+    }
+
+    /// How the chain ends: `root` if it is whole, `broken`, or `unknown`. By the truth, or else by
+    /// [`whole`](Outcome::whole).
+    pub fn end_kind(&self) -> &'static str {
+        match (self.verdict, self.whole) {
+            (Verdict::Ok | Verdict::OkUnproven, _) => "root",
+            (verdict, _) if verdict.is_wrong() => "broken",
+            (Verdict::Unjudged, Some(whole)) => whole.as_str(),
+            _ => "unknown",
+        }
     }
 
     /// Why the chain is not right: the code of the cause, or that of an early end; `None` for a
@@ -312,6 +328,7 @@ fn unsupported(reason: Reason) -> Outcome {
         unjudged: None,
         from: 0,
         diagnosis: None,
+        whole: None,
     }
 }
 
@@ -425,7 +442,12 @@ impl Judged {
             },
         };
         let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
+        let whole = match verdict {
+            Verdict::Unjudged => of_chain(view, &chain, cache),
+            _ => None,
+        };
         Outcome {
+            whole,
             chain,
             verdict,
             ground,
@@ -434,6 +456,22 @@ impl Judged {
             diagnosis,
         }
     }
+}
+
+/// Whether a chain of user code is whole. One by branch records is judged by their number.
+fn of_chain(view: &View<'_>, chain: &Chain, cache: &mut Cache) -> Option<Whole> {
+    let is_branch = |frame: &Frame| matches!(frame.found, Found::Branch { .. });
+    if view.sample.kernel.is_some() || chain.frames.iter().any(is_branch) {
+        return None;
+    }
+    whole::judge(view, &Seen::of_chain(chain), &chain.end, cache)
+}
+
+/// The code with which a walk ended that others are judged by; US001 if it is whole. The truth is not
+/// asked.
+pub(crate) fn reference_code(view: &View<'_>, chain: &Chain, cache: &mut Cache) -> Code {
+    let code = chain.end.reason.code();
+    of_chain(view, chain, cache).map_or(code, |whole| whole.code(code))
 }
 
 /// Judges the end of a kernel's chain too, and returns the combined verdict.

@@ -42,6 +42,7 @@ pub mod unjudged;
 pub mod unwinders;
 #[cfg(feature = "machine")]
 pub mod verify;
+pub mod whole;
 
 pub use check_dir::check_dir;
 

@@ -8,7 +8,7 @@ pub use writing::Describe;
 
 use crate::baseline::{Baseline, BaselineError, Key};
 use crate::compare::{Comparison, GroupBy};
-use crate::engine::{Desk, Engine, Outcome, Room, Setting};
+use crate::engine::{Desk, Engine, Outcome, Room, Setting, reference_code};
 use crate::ground::{Ending, ProofTally, Proofs, with_truth};
 use crate::input::{Input, InputError};
 use crate::kernel;
@@ -25,6 +25,7 @@ use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::kernel::Version;
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against};
 
@@ -349,8 +350,10 @@ impl Run {
             }
             Against::Engine(engine) => {
                 let other = engine.examine(view, variant, &self.setting, cache).chain;
-                let why = Unjudged::ReferenceEnded(other.end.reason.code());
-                (judge_against(&outcome.chain, &other), why)
+                let ended = reference_code(view, &other, cache);
+                let is_whole = ended == Code::RootReached;
+                let why = Unjudged::ReferenceEnded(ended);
+                (judge_against(&outcome.chain, &other, is_whole), why)
             }
             Against::Perf => {
                 let is_kernels = matches!(self.engines[column.engine], Engine::Kernel(_));
@@ -375,6 +378,9 @@ impl Run {
         outcome.ground = ground;
         outcome.unjudged = (verdict == Verdict::Unjudged).then_some(why);
         outcome.diagnosis = None;
+        if verdict != Verdict::Unjudged {
+            outcome.whole = None;
+        }
     }
 
     /// The options that determine the content of a comparison, as on the command line.

@@ -123,6 +123,7 @@ mod tests {
             unjudged: None,
             from: 0,
             diagnosis: None,
+            whole: None,
         }
     }
 

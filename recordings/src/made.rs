@@ -1,7 +1,7 @@
 //! How a recording was made, as far as the file says: what advice must not repeat.
 
 use crate::trace::Engine;
-use unwind_sim_perf_data::{PerfFile, branch_sample_type, sample_type};
+use unwind_sim_perf_data::{PerfFile, branch_sample_type, feature, sample_type};
 
 /// The maximum number of words kept of a command line.
 const WORDS_MAX: usize = 4096;
@@ -23,9 +23,16 @@ pub struct Made {
     pub branch_calls: bool,
     /// A core's file ends before its last segment.
     pub is_cut: bool,
+    /// The processor as perf writes it: vendor, family, model, stepping; empty if unknown.
+    pub processor: String,
 }
 
 impl Made {
+    /// Whether the processor is AMD's, whose branch records have no call-stack mode.
+    pub fn is_amd(&self) -> bool {
+        self.processor.starts_with("AuthenticAMD")
+    }
+
     /// What a perf.data says: its events' attributes, and perf's command line.
     pub fn of_perf(file: &PerfFile<'_>) -> Made {
         let command = file.features().command_line().ok().flatten();
@@ -37,6 +44,8 @@ impl Made {
                 .collect(),
             ..Made::default()
         };
+        let processor = file.features().string(feature::CPUID).ok().flatten();
+        made.processor = String::from_utf8_lossy(processor.unwrap_or_default()).into_owned();
         for attr in file.attrs() {
             let has = |bit| attr.sample_type & bit != 0;
             if has(sample_type::STACK_USER) {

@@ -84,12 +84,17 @@ pub struct Sample<'a> {
 
 /// Memory of a process, shared by its samples and read in place.
 #[derive(Clone, Debug)]
-pub struct ProcessMemory(pub Arc<MappedMemory>);
+pub struct ProcessMemory {
+    /// The memory.
+    pub memory: Arc<MappedMemory>,
+    /// Whether each part ends where its mapping does: the file was not cut.
+    pub is_whole: bool,
+}
 
 impl PartialEq for ProcessMemory {
     /// The same memory, not equal bytes.
     fn eq(&self, other: &ProcessMemory) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.memory, &other.memory)
     }
 }
 
@@ -185,7 +190,7 @@ impl Sample<'_> {
         let copies = self.regions.iter();
         let copies = copies.map(|r| MemoryCopy::new(r.address, &r.bytes));
         let process = self.process_memory.as_ref();
-        Regions::new(copies.collect()).with_rest(process.map(|memory| &*memory.0))
+        Regions::new(copies.collect()).with_rest(process.map(|memory| &*memory.memory))
     }
 }
 

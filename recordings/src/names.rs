@@ -3,8 +3,12 @@
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
-/// A readable function name: Rust and C++ names are demangled, versions and hashes removed.
+/// A readable function name: Rust and C++ names are demangled, versions and hashes removed. The name of
+/// an entry of a procedure linkage table keeps its `@plt`.
 pub fn demangle(name: &str) -> String {
+    if let Some(function) = name.strip_suffix("@plt") {
+        return format!("{}@plt", demangle(function));
+    }
     demangle_or_keep(name.split_once('@').map_or(name, |(base, _)| base))
 }
 

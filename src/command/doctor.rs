@@ -27,10 +27,11 @@ const SHOWN: usize = 5;
 /// Find out which code broke the stacks of a profile or a core, and what to do about it.
 ///
 /// The chains that perf recorded are examined if there are any, or else those of the first
-/// unwinder. They are judged by the recorded truth, or by the frames that the code proves (see
-/// `compare --against proof`); beyond those, a chain that does not end at a root is broken. Broken
-/// stacks are gathered by kind and file, those with the most first. What to do is not what the
-/// recording already did, nor an unwinder that was tried and is worse.
+/// unwinder. They are judged by the recorded truth, or by what the code says of their frames: a chain
+/// is whole if each frame called the next and the last is where a program, a thread or a coroutine
+/// starts. Broken stacks are gathered by kind and file, those with the most first, then those of which
+/// it is not known. What to do is not what the recording already did, nor an unwinder that was tried
+/// and is worse.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -75,8 +76,8 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
         let (asked, perf) = (args.walk.unwinder.join(","), &report.subjects[main]);
         return format!(
             "{head}, none of which {asked} can walk, as they lack what it needs; of the stacks by \
-             {}, {} are whole and {} broken (leave out --unwinder to see why)",
-            perf.name, perf.whole, perf.broken
+             {}, {} are whole, {} broken and {} unknown (leave out --unwinder to see why)",
+            perf.name, perf.whole, perf.broken, perf.unknown
         );
     }
     let advice = match made.engine {
@@ -94,6 +95,7 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let (input, only_chains) = open(&args.input)?;
+    // How `explain` is asked about one stack.
     let against = match input.has_truth() {
         true => "truth",
         false => "proof",
@@ -107,7 +109,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         engines: args.walk.engines(&args.input, &default)?,
         variants: args.walk.variants()?,
         setting: args.walk.setting(&args.input.path)?,
-        against: Against::from_name(against)?,
+        against: Against::Truth,
         group_by: GroupBy::default(),
     };
     let filter = args.input.filter();
@@ -161,6 +163,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     Ok(match main {
         None => Status::NothingJudged,
         Some(main) if report.subjects[main].broken > 0 => Status::Difference,
-        Some(_) => Status::AsExpected,
+        Some(main) if report.subjects[main].whole > 0 => Status::AsExpected,
+        Some(_) => Status::NothingJudged,
     })
 }

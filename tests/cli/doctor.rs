@@ -13,14 +13,39 @@ const DEFERRED: &str = "corpus/perfdata/threads4-switch-defer.data";
 const BRANCHES: &str = "corpus/perfdata/LBR-stitch-grow.data";
 
 fn lines(args: &[&str]) -> Vec<Value> {
-    let text = ends_with(1, &[args, &["--json"]].concat());
+    lines_with(1, args)
+}
+
+/// The lines of a report that ends with this status.
+fn lines_with(status: i32, args: &[&str]) -> Vec<Value> {
+    let text = ends_with(status, &[args, &["--json"]].concat());
     let parse = |line| serde_json::from_str(line).expect("JSON");
     text.lines().map(parse).collect()
 }
 
+/// The text with its wrapped lines joined. A complaint's lines begin with one of a few words.
+fn unwrapped(text: &str) -> String {
+    const INDENT: &str = "          ";
+    const FIRST: [&str; 5] = ["in ", "written by ", "do: ", "unwind-sim ", "US"];
+    let mut out = String::new();
+    for line in text.lines() {
+        let own = line.strip_prefix(INDENT);
+        let own = own.filter(|own| !own.starts_with(' '));
+        match own.filter(|own| !FIRST.iter().any(|first| own.starts_with(first))) {
+            Some(rest) => out.push_str(&format!(" {rest}")),
+            None if out.is_empty() => out.push_str(line),
+            None => out.push_str(&format!("\n{line}")),
+        }
+    }
+    out.push('\n');
+    out
+}
+
 #[test]
 fn one_screen_says_what_broke_the_stacks() {
-    let text = ends_with(1, &["doctor", THROWS]);
+    let screen = ends_with(1, &["doctor", THROWS]);
+    assert!(screen.lines().count() <= 40, "{screen}");
+    let text = unwrapped(&screen);
     // Who wrote the libraries, and what their code proves, is known only where they are installed.
     let known = |line: &str| match line.trim_start().split_once(' ') {
         Some(("do:", _)) => "          do: ..\n".to_owned(),
@@ -44,7 +69,13 @@ fn one_screen_says_what_broke_the_stacks() {
         !text.contains("--unwinder dwarf+fp") && !text.contains("--call-graph"),
         "{text}"
     );
-    assert!(text.lines().count() <= 40, "{text}");
+    // Only commands and names of files are longer.
+    let is_long = |line: &&str| line.len() > 80 && line.starts_with("          ");
+    let long = screen.lines().filter(is_long);
+    assert!(
+        long.clone().all(|line| line.contains("unwind-sim ")),
+        "{screen}"
+    );
 }
 
 /// As many stacks are broken as `compare` finds wrong, apart from the true ones whose root has no
@@ -89,12 +120,14 @@ fn missing_files_and_generated_code_are_told_apart() {
 /// show.
 #[test]
 fn chains_without_registers_are_examined() {
-    let report = lines(&["doctor", CHAINS, "--symfs", "corpus"]);
+    let report = lines_with(3, &["doctor", CHAINS, "--symfs", "corpus"]);
     let last = report.last().expect("a line");
     assert_eq!(last["unwinders"][0]["unwinder"], "perf");
-    assert_eq!(last["unwinders"][0]["broken"], 14);
+    // The programs are not there, so that nothing is known of their frames.
+    assert_eq!(last["unwinders"][0]["unknown"], 14);
     assert_eq!(report[0]["kind"], "no-file");
-    let text = ends_with(1, &["doctor", CHAINS, "--symfs", "corpus"]);
+    assert_eq!(report[0]["end"], "unknown");
+    let text = ends_with(3, &["doctor", CHAINS, "--symfs", "corpus"]);
     assert!(!text.contains("unwind-sim explain"), "{text}");
 }
 
@@ -147,11 +180,11 @@ fn explain_says_where_the_proof_ends() {
 /// User chains that the kernel recorded at the return to user space belong to their samples.
 #[test]
 fn deferred_chains_are_joined() {
-    let report = lines(&["doctor", DEFERRED, "--symfs", "corpus"]);
+    let report = lines_with(3, &["doctor", DEFERRED, "--symfs", "corpus"]);
     let last = report.last().expect("a line");
     assert_eq!(last["unwinders"][0]["unwinder"], "perf");
     let count = |name: &str| last["unwinders"][0][name].as_u64().expect("a number");
-    assert_eq!(count("whole") + count("broken"), 137);
+    assert_eq!(count("whole") + count("broken") + count("unknown"), 137);
     assert_eq!(last["samples"], 137);
 }
 
@@ -201,6 +234,12 @@ fn files_are_told_apart_by_what_is_wrong() {
     assert_eq!(damaged["kind"], "unreadable-file");
     let note = damaged["notes"][0].as_str().expect("text");
     assert!(note.contains("not an ELF file"), "{note}");
+    let windows = [b"MZ".as_slice(), &[0; 58], &[64, 0, 0, 0], b"PE\0\0"].concat();
+    std::fs::write(opt.join("norow"), windows).expect("a file");
+    let other = of(&lines(&["doctor", MISSING, "--symfs", symfs])).expect("a complaint");
+    assert_eq!(other["kind"], "not-elf");
+    let advice = other["advice"].as_str().expect("text");
+    assert!(!advice.contains("install"), "{advice}");
 }
 
 /// A program whose function `bottom` is called when its stack is as a test wants it.

@@ -259,6 +259,8 @@ pub struct Link {
     pub slot: Option<u64>,
     /// The stack pointer in the frame, if known.
     pub sp: Option<u64>,
+    /// Whether `pc` is a return address.
+    pub is_return: bool,
 }
 
 /// A sink that keeps only where the frames are.
@@ -273,6 +275,7 @@ impl Sink for Links {
             pc: step.pc.value(),
             slot: step.slot,
             sp: (step.sp != 0).then_some(step.sp),
+            is_return: !step.pc.is_instruction(),
         });
     }
 }

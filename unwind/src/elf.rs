@@ -9,6 +9,7 @@
 //! Compressed sections are returned as they are ([`Elf::compressed`]); the feature `unpack` unpacks
 //! them. Out of scope: finding files, parsing the tables, relocatable objects and core files.
 
+mod entry;
 mod error;
 mod notes;
 mod plt;
@@ -261,6 +262,7 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
     };
     file.read_segments(&mut out);
     sections::read(&file, &mut out);
+    entry::read(&file, header, &mut out);
     notes::read_build_id(&file, &mut out);
     if options.symbols {
         symbols::read(&file, &mut out);

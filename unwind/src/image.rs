@@ -90,11 +90,14 @@ pub enum SectionKind {
     Text = 7,
     /// `.got` or `.got.plt`, only for its address.
     Got = 8,
+    /// The entry point of a program or of an interpreter, only for its address. A library has none,
+    /// whatever its header says.
+    Entry = 9,
 }
 
 impl SectionKind {
     /// All kinds.
-    pub const ALL: [SectionKind; 9] = [
+    pub const ALL: [SectionKind; 10] = [
         SectionKind::EhFrame,
         SectionKind::EhFrameHdr,
         SectionKind::DebugFrame,
@@ -104,6 +107,7 @@ impl SectionKind {
         SectionKind::OrcHeader,
         SectionKind::Text,
         SectionKind::Got,
+        SectionKind::Entry,
     ];
 
     /// The section's name in an ELF file.
@@ -118,6 +122,7 @@ impl SectionKind {
             SectionKind::OrcHeader => ".orc_header",
             SectionKind::Text => ".text",
             SectionKind::Got => ".got",
+            SectionKind::Entry => "the entry point",
         }
     }
 }
@@ -129,7 +134,7 @@ pub struct Section {
     pub kind: SectionKind,
     /// Address (svma).
     pub address: u64,
-    /// Contents; empty for [`SectionKind::Got`].
+    /// Contents; empty for [`SectionKind::Got`] and [`SectionKind::Entry`].
     pub data: Bytes,
 }
 

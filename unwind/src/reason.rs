@@ -51,6 +51,7 @@ codes! {
     NoBranchRecords = "US303", "no branch records";
     FrameLimit = "US401", "frame limit";
     NotAtRoot = "US402", "ended, but not at a root";
+    EndUnknown = "US403", "whether the chain is whole is not known";
     WrongCfa = "US501", "wrong CFA";
     WrongReturnAddress = "US502", "wrong return address";
     WrongRegister = "US503", "wrong callee-saved register";

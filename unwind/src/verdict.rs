@@ -191,11 +191,11 @@ pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
     Claim::of(chain, &found).judge(&truth_links, truth.is_complete())
 }
 
-/// Judges `chain` against a walk of the same stack that serves as the truth, as far as it got.
-pub fn judge_against(chain: &Chain, reference: &Chain) -> (Verdict, Ground) {
+/// Judges `chain` against a walk of the same stack that serves as the truth, as far as it got;
+/// `complete` if that is all of the stack.
+pub fn judge_against(chain: &Chain, reference: &Chain, complete: bool) -> (Verdict, Ground) {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let links: Vec<Link> = reference.frames.iter().map(link).collect();
-    let complete = reference.end.reason == Reason::RootReached;
     Claim::of(chain, &found).judge(&links, complete)
 }
 
@@ -300,6 +300,7 @@ pub fn true_links(truth: &Truth, from: usize) -> impl Iterator<Item = Link> {
         pc: f.pc,
         slot: truth.slot(i),
         sp: sp(i),
+        is_return: f.kind == TrueKind::Call,
     })
 }
 
@@ -309,6 +310,7 @@ fn link(frame: &Frame) -> Link {
         pc: frame.pc.value(),
         slot: frame.slot,
         sp,
+        is_return: !frame.pc.is_instruction(),
     }
 }
 
@@ -322,6 +324,7 @@ pub fn judge_addresses(found: &[u64], truth: &[u64], complete: bool) -> (Verdict
                 pc,
                 slot: None,
                 sp: None,
+                is_return: true,
             })
             .collect::<Vec<_>>()
     };

@@ -19,7 +19,7 @@ pub fn doctor_text(
 ) -> String {
     let mut out = String::new();
     let subject = &report.subjects[main];
-    let all = subject.whole + subject.broken;
+    let all = subject.stacks();
     let _ = writeln!(
         out,
         "{} sample{}; {} of {all} stack{} by {} {} broken ({})",
@@ -31,22 +31,18 @@ pub fn doctor_text(
         if subject.broken == 1 { "is" } else { "are" },
         percent(subject.broken, all)
     );
-    out.push_str("               whole    broken\n");
-    for subject in report.subjects.iter().filter(|s| s.whole + s.broken > 0) {
-        let (whole, broken) = (subject.whole, subject.broken);
-        let _ = writeln!(out, "{:<10}{whole:>10}{broken:>10}", subject.name);
-    }
-    if let Some(depth) = report
-        .proof
-        .as_ref()
-        .and_then(|p| p.mean_depth_hundredths())
-    {
-        let (frames, rest) = (depth / 100, depth % 100);
-        let _ = writeln!(
+    out.push_str("               whole    broken   unknown\n");
+    for subject in report.subjects.iter().filter(|s| s.stacks() > 0) {
+        let (whole, broken, unknown) = (subject.whole, subject.broken, subject.unknown);
+        let _ = write!(
             out,
-            "judged by what the code proves, {frames}.{rest:02} frames per stack, and beyond by how \
-             chains end"
+            "{:<10}{whole:>10}{broken:>10}{unknown:>10}",
+            subject.name
         );
+        if subject.start_code > 0 {
+            let _ = write!(out, "  ({} up to main)", subject.start_code);
+        }
+        out.push('\n');
     }
     let complaints: Vec<&Complaint> = report.of(main).collect();
     for complaint in complaints.iter().take(limit) {
@@ -73,8 +69,9 @@ fn write_complaint(
     let example = &complaint.example;
     let _ = write!(
         out,
-        "\n{:>8}  {}",
+        "\n{:>8}  {}{}",
         complaint.stacks,
+        if complaint.is_known { "" } else { "unknown: " },
         complaint.kind.description()
     );
     if !complaint.image.is_empty() {
@@ -103,33 +100,116 @@ fn write_complaint(
             0 => String::new(),
             left => format!(", {left} more"),
         };
-        let _ = writeln!(out, "          in {}{more}", named.join(", "));
-        let _ = write!(out, "          written by {}", example.author);
+        write_wrapped(out, &format!("in {}{more}", named.join(", ")));
+        let mut by = format!("written by {}", example.author);
         if let Some(producer) = &example.producer {
-            let _ = write!(out, "; {}", short(producer));
+            let _ = write!(by, "; {}", cut(producer));
         }
         if let Some(row) = &example.row {
-            let _ = write!(out, "; {}", row_place(row));
+            let _ = write!(by, "; {}", row_place(row));
         }
-        out.push('\n');
+        write_wrapped(out, &by);
         if let Some(values) = example.values.as_ref().filter(|_| example.row.is_some()) {
-            let _ = writeln!(out, "          {} {values}", example.code);
+            write_wrapped(out, &format!("{} {values}", example.code));
         }
     }
     for note in &complaint.notes {
-        let _ = writeln!(out, "          {note}");
+        write_wrapped(out, note);
     }
-    let _ = writeln!(out, "          do: {}", complaint.advice);
+    write_wrapped(out, &format!("do: {}", complaint.advice));
     if let Some(command) = explain(complaint) {
         let _ = writeln!(out, "          {command}");
     }
 }
 
-/// At most so many characters of a name.
+/// At most [`NAME_LEN_MAX`] characters of a function's name, without its return type: first its
+/// parameters go, then its template arguments, then what it is in.
 fn short(name: &str) -> String {
-    match name.char_indices().nth(NAME_LEN_MAX) {
-        None => name.to_owned(),
-        Some((end, _)) => format!("{}..", &name[..end]),
+    let fits = |name: &str| name.chars().count() <= NAME_LEN_MAX;
+    let name = without_return_type(name);
+    if fits(name) {
+        return name.to_owned();
+    }
+    let mut out = emptied(name, '(', ')');
+    if !fits(&out) {
+        out = emptied(&out, '<', '>');
+    }
+    let length = out.chars().count();
+    match length.checked_sub(NAME_LEN_MAX) {
+        None | Some(0) => out,
+        Some(more) => format!("..{}", out.chars().skip(more).collect::<String>()),
+    }
+}
+
+/// The name behind the last space that stands in no parentheses and before them. Functions that are made
+/// from templates have their return type in front.
+fn without_return_type(name: &str) -> &str {
+    // Parentheses in front belong to the name: `(anonymous namespace)::f(int)`.
+    let (mut depth, mut start) = (0, 0);
+    for (index, c) in name.char_indices() {
+        match c {
+            '(' if depth == 0 && index > start => break,
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth -= 1,
+            ' ' if depth == 0 => start = index + 1,
+            _ => {}
+        }
+    }
+    match name.contains("operator") || name.starts_with('[') || name.contains("{closure") {
+        true => name,
+        false => &name[start..],
+    }
+}
+
+/// The name with what stands between the outermost of these left out.
+fn emptied(name: &str, open: char, close: char) -> String {
+    let (mut out, mut depth) = (String::new(), 0_usize);
+    for c in name.chars() {
+        if c == close {
+            depth = depth.saturating_sub(1);
+        }
+        if depth == 0 {
+            out.push(c);
+        }
+        if c == open {
+            if depth == 0 {
+                out.push_str("..");
+            }
+            depth += 1;
+        }
+    }
+    out
+}
+
+/// Writes a text in lines of at most 80 columns, each behind the complaints' indent. What has no space
+/// is not broken.
+fn write_wrapped(out: &mut String, text: &str) {
+    const COLUMNS: usize = 80;
+    const INDENT: &str = "          ";
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length <= COLUMNS {
+            out.push(' ');
+            column += 1;
+        } else {
+            if column > 0 {
+                out.push('\n');
+            }
+            out.push_str(INDENT);
+            column = INDENT.len();
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push('\n');
+}
+
+/// At most so many characters of a text.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(NAME_LEN_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}..", &text[..end]),
     }
 }
 
@@ -147,7 +227,29 @@ mod tests {
     fn shares_have_one_digit_and_names_an_end() {
         assert_eq!(percent(1, 3), "33.3 %");
         assert_eq!(percent(0, 0), "0.0 %");
-        assert_eq!(short("main"), "main");
-        assert_eq!(short(&"ä".repeat(61)), format!("{}..", "ä".repeat(60)));
+        assert_eq!(cut(&"ä".repeat(61)), format!("{}..", "ä".repeat(60)));
+    }
+
+    #[test]
+    fn the_own_part_of_a_name_stays() {
+        for (name, expected) in [
+            ("main", "main"),
+            ("void run<int>(int)", "run<int>(int)"),
+            ("std::vector<int> const& a::get<1>(long)", "a::get<1>(long)"),
+            (
+                "(anonymous namespace)::f(int)",
+                "(anonymous namespace)::f(int)",
+            ),
+            ("bool operator< <int>(int)", "bool operator< <int>(int)"),
+        ] {
+            assert_eq!(short(name), expected);
+        }
+        let long = format!("void outer<{}>::inner({})", "x".repeat(50), "y".repeat(50));
+        assert_eq!(short(&long), "outer<..>::inner(..)");
+        let nested = format!("{}::last", "part::".repeat(20));
+        assert!(short(&nested).ends_with("::last") && short(&nested).chars().count() <= 62);
+        let mut out = String::new();
+        write_wrapped(&mut out, &"word ".repeat(40));
+        assert!(out.lines().all(|line| line.len() <= 80), "{out}");
     }
 }

@@ -58,7 +58,7 @@ pub use verification::{
 };
 
 use crate::listing::found_by;
-use crate::text::event_line;
+use crate::text::{event_line, whole_text};
 use crate::timeline::Timeline;
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -274,6 +274,10 @@ pub struct UnjudgedLine {
 pub struct EndLine {
     pub(crate) code: &'static str,
     pub(crate) text: String,
+    /// Whether the chain is whole: `root` if it ends where nothing called, `broken` if frames are
+    /// missing or wrong, `unknown` if that cannot be told. Absent where it is not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<&'static str>,
     /// The fallback's reason, if one was tried and failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fallback: Option<&'static str>,
@@ -455,7 +459,24 @@ pub(crate) fn end_line(end: &End) -> EndLine {
     EndLine {
         code: end.reason.code().as_str(),
         text: end.reason.to_string(),
+        kind: None,
         fallback: end.fallback.map(|r| r.code().as_str()),
+    }
+}
+
+/// The end of a chain that was judged.
+pub(crate) fn judged_end_line(outcome: &Outcome) -> EndLine {
+    let line = EndLine {
+        kind: Some(outcome.end_kind()),
+        ..end_line(&outcome.chain.end)
+    };
+    match outcome.whole {
+        None => line,
+        Some(whole) => EndLine {
+            code: outcome.ended().as_str(),
+            text: whole_text(&whole, &outcome.chain.end),
+            ..line
+        },
     }
 }
 
@@ -479,7 +500,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
         unwinder: unwinder.to_owned(),
         start,
         verdict: verdict_line(outcome),
-        end: end_line(&chain.end),
+        end: judged_end_line(outcome),
         frames: chain.steps().map(|s| frame_line(view.space, &s)).collect(),
         events: event_lines(view.space, &chain.events),
         kernel: KernelPart::new(view, chain),

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
 use unwind_sim_judge::engine::Outcome;
+use unwind_sim_judge::whole::{Fault, Whole};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::names::Location;
@@ -35,6 +36,40 @@ pub fn end_line(frames: usize, end: &End) -> String {
     ) {
         let _ = write!(out, ": {}", end.reason);
     }
+    if let Some(fallback) = end.fallback {
+        let _ = write!(out, "; fallback: {} {fallback}", fallback.code());
+    }
+    out
+}
+
+/// What is known of the end of a chain without truth: what it ends at, what is wrong with it, or why
+/// that is not known.
+pub(crate) fn whole_text(whole: &Whole, end: &End) -> String {
+    match whole {
+        Whole::Yes(root) => root.to_string(),
+        Whole::No(found) => match found.what {
+            Fault::Ended(_) => end.reason.to_string(),
+            what => format!("{what} (frame {})", found.frame),
+        },
+        Whole::Unknown(doubt) => {
+            format!("of frame {}, {}", doubt.frame, doubt.why.description())
+        }
+    }
+}
+
+/// The end of a chain that was judged.
+fn judged_end_line(outcome: &Outcome) -> String {
+    let (frames, end) = (outcome.chain.frames.len(), &outcome.chain.end);
+    let Some(whole) = &outcome.whole else {
+        return end_line(frames, end);
+    };
+    let code = outcome.ended();
+    let mut out = format!(
+        "{}, {code} {}: {}",
+        counted(frames, "frame"),
+        code.description(),
+        whole_text(whole, end)
+    );
     if let Some(fallback) = end.fallback {
         let _ = write!(out, "; fallback: {} {fallback}", fallback.code());
     }
@@ -79,12 +114,11 @@ pub fn row_place(source: &RowSource) -> String {
 /// One chain with its verdict. A wrong frame is marked `w`, with the true one beside it; extra
 /// frames are marked `+`, and absent true frames `-`.
 pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
-    let chain = &outcome.chain;
     let mut out = format!(
         "{name}: {} {}  {}{}\n",
         outcome.verdict.as_str(),
         outcome.verdict,
-        end_line(chain.frames.len(), &chain.end),
+        judged_end_line(outcome),
         end_note(outcome)
     );
     out.push_str(&listing::listing(view, outcome, shown));

@@ -60,6 +60,7 @@ fn outcome(verdict: Verdict, diagnosis: Option<(Code, u64)>) -> Outcome {
         contradiction: None,
     });
     Outcome {
+        whole: None,
         chain,
         verdict,
         ground: Ground::default(),

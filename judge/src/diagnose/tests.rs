@@ -7,6 +7,7 @@ use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::memory::{MemoryCopy, Regions};
 use unwind_sim_unwind::regs::{RegMask, Regs};
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
@@ -147,7 +148,7 @@ fn causes_are_kept_by_place() {
                 .flat_map(|pc| [CodeAddress::Instruction(pc), CodeAddress::Return(pc)])
         };
         for pc in places().chain(places()) {
-            let cause = Causes::of(&space, pc, &mut cache);
+            let cause = cause_at(&space, pc, &mut cache);
             assert_eq!(cause, without_frame_pointer(&space, pc), "{pc:?}");
         }
     }

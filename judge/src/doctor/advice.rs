@@ -5,11 +5,13 @@
 //! tried and is not better, or if it asks for a recording where there is only a crash to explain.
 
 use super::Subject;
-use super::author::{Author, Language, Origin, START_FILE};
+use super::author::{Author, Language, Origin};
+use super::generated::{self, Generator};
 use super::kind::Kind;
 use super::proven_row::ProvenRow;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind};
 use unwind_sim_recordings::made::Made;
+use unwind_sim_recordings::runtime::Runtime;
 use unwind_sim_recordings::trace::Engine;
 
 /// The largest stack copy of perf, bytes (a 16-bit size, rounded down to words).
@@ -37,9 +39,22 @@ pub(super) struct Situation<'a> {
     pub(super) row: Option<ProvenRow>,
     /// Most walks by frame pointers also ended with the stack copy: without one, they reach further.
     pub(super) is_fp_cut: bool,
+    /// How far above rsp the words are with which walks ended, beyond the copies.
+    pub(super) needed: Option<Needed>,
+    /// The code is no file's.
+    pub(super) is_generated: bool,
+    /// What generated the code.
+    pub(super) generator: Generator,
     /// All unwinders that were tried, and which of them is complained about.
     pub(super) subjects: &'a [Subject],
     pub(super) subject: usize,
+}
+
+/// How long copies of stacks would have to be for the next word of each walk, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Needed {
+    pub(super) least: u64,
+    pub(super) most: u64,
 }
 
 /// Something to do.
@@ -61,11 +76,20 @@ enum Remedy {
     MakeReadable,
     JitFramePointers,
     CoreFilter,
+    AllRegisters,
     WholeCore,
     EndRecursion,
     MoreFrames,
     FindOverwrite,
     CheckPointer,
+    StartCode,
+    StartFile,
+    Trampoline,
+    Relink,
+    NoReader,
+    Nothing,
+    EndMark,
+    RightFile,
 }
 
 /// The remedies for a kind, those to try first in front.
@@ -81,7 +105,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::NoFile => &[InstallFile],
         Kind::UnreadableFile => &[MakeReadable],
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
-        Kind::NotRecorded => &[CoreFilter, BetterUnwinder, RecordDwarf],
+        Kind::NotRecorded => &[CoreFilter, AllRegisters, BetterUnwinder, RecordDwarf],
         Kind::BranchRecords => &[StitchLbr, BetterUnwinder, RecordDwarf],
         Kind::ChainCut => &[LongerChain],
         Kind::EndlessRecursion => &[EndRecursion],
@@ -90,6 +114,18 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::BadJump => &[CheckPointer, WholeCore],
         Kind::CutCore => &[WholeCore],
         Kind::Other => &[BetterUnwinder, RecordDwarf],
+        Kind::StartCode => &[StartCode],
+        Kind::StartFile => &[StartFile],
+        Kind::Plt => &[BuildRow, BetterUnwinder],
+        Kind::Trampoline => &[Trampoline, BetterUnwinder],
+        Kind::Unreachable => &[Relink],
+        Kind::NotElf => &[NoReader, BetterUnwinder, RecordFp],
+        Kind::Exec => &[Nothing],
+        Kind::CoroutineEnd => &[EndMark],
+        Kind::UnclearFramePointer => &[BetterUnwinder, RecordDwarf],
+        Kind::StackEnd => &[EndMark],
+        Kind::Guessed => &[BetterUnwinder, RecordDwarf],
+        Kind::OtherFile => &[RightFile],
     }
 }
 
@@ -120,7 +156,7 @@ enum Standing {
 
 impl Situation<'_> {
     /// Whether another recording can be made in the way that perf makes them.
-    fn is_profile(&self) -> bool {
+    pub(super) fn is_profile(&self) -> bool {
         self.made.engine == Engine::PerfData
     }
 
@@ -137,7 +173,7 @@ impl Situation<'_> {
     }
 
     fn standing(&self, name: &str) -> Standing {
-        let tried = self.subjects.iter().filter(|s| s.whole + s.broken > 0);
+        let tried = self.subjects.iter().filter(|s| s.stacks() > 0);
         let mut tried = tried
             .filter(|s| s.name.split('@').next() == Some(name))
             .peekable();
@@ -151,7 +187,7 @@ impl Situation<'_> {
     }
 
     /// Whether the chains that perf recorded come from frame pointers.
-    fn has_fp_chains(&self) -> bool {
+    pub(super) fn has_fp_chains(&self) -> bool {
         self.made.callchains && self.stack_copy() == 0 && !self.made.branch_calls
     }
 
@@ -199,13 +235,17 @@ impl Remedy {
             Remedy::RecordFp => (s.is_profile()
                 && !s.has_fp_chains()
                 && (s.standing("fp") != Standing::NotBetter
-                    || s.kind == Kind::CopyTooShort && s.is_fp_cut))
+                    || s.kind == Kind::CopyTooShort && (s.is_fp_cut || s.needed.is_some())))
                 .then(|| "record with `--call-graph fp`, if all code has frame pointers".into()),
             Remedy::RecordLbr => {
-                (s.is_profile() && !s.made.branch_calls && s.standing("lbr") != Standing::NotBetter)
+                (s.is_profile()
+                    && !s.made.branch_calls
+                    && !s.made.is_amd()
+                    && s.standing("lbr") != Standing::NotBetter)
                     .then(|| "record with `--call-graph lbr` (Intel)".into())
             }
             Remedy::LongerCopy => longer_copy(s),
+            Remedy::LongestCopy if s.needed.is_some_and(|n| n.least > COPY_MAX) => no_copy_reaches(s),
             Remedy::LongestCopy => (s.stack_copy() >= COPY_MAX).then(|| {
                 "perf copies at most 65528 bytes, as here: make the stack shorter (large local \
                  arrays, deep recursion)"
@@ -218,15 +258,18 @@ impl Remedy {
                 .then(|| "report with --stitch-lbr (here: `--unwinder lbr:stitch`)".into()),
             Remedy::InstallFile => Some(install(s)),
             Remedy::MakeReadable => Some(make_readable(s)),
-            Remedy::JitFramePointers => Some(
-                "run it with frame pointers (java -XX:+PreserveFramePointer, node \
-                 --interpreted-frames-native-stack)"
-                    .into(),
-            ),
+            Remedy::JitFramePointers => {
+                let unknown = || generated::of_unknown(s);
+                Some(generated::advice(s).unwrap_or_else(unknown))
+            }
             Remedy::CoreFilter => s.is_crash().then(|| {
-                "the kernel left this memory out: set /proc/PID/coredump_filter to 0x7f before \
-                 the next crash"
+                "the core lacks this memory: set /proc/PID/coredump_filter to 0x7f before the next \
+                 crash; what the program excluded itself (MADV_DONTDUMP) is left out whatever the \
+                 filter is"
                     .into()
+            }),
+            Remedy::AllRegisters => (s.is_profile() && s.stack_copy() > 0).then(|| {
+                "record all registers: leave out --user-regs, or name the missing one there".into()
             }),
             Remedy::WholeCore => s.made.is_cut.then(|| {
                 "let the next core be written whole: `ulimit -c unlimited`, ProcessSizeMax= and \
@@ -247,11 +290,56 @@ impl Remedy {
             Remedy::CheckPointer => {
                 Some("look at the pointer that the caller called through".into())
             }
+            Remedy::StartCode => Some(
+                "nothing: these stacks have all frames of the program; only what the C library runs \
+                 before main is missing"
+                    .into(),
+            ),
+            Remedy::StartFile => Some(
+                "GCC builds its start files without rows: nothing of yours is wrong".into(),
+            ),
+            Remedy::Trampoline => Some(
+                "no compiler option gives it a row, the C library would have to; gdb knows it by its \
+                 bytes"
+                    .into(),
+            ),
+            Remedy::Relink => Some(
+                "link it with another linker, or with a newer version of this one: the row is in \
+                 .eh_frame, but not in the index of .eh_frame_hdr, or behind a terminator; no \
+                 compiler option helps"
+                    .into(),
+            ),
+            Remedy::NoReader if s.generator.runtime == Some(Runtime::Sbcl) => generated::advice(s),
+            Remedy::NoReader => Some(
+                "none: no table of this file can be read here; frame pointers lead through it if its \
+                 code has them"
+                    .into(),
+            ),
+            Remedy::Nothing => Some("nothing: the sample fell into the call of execve".into()),
+            Remedy::EndMark if s.kind == Kind::CoroutineEnd => Some(
+                "nothing is missing; its author must mark the end of the stack with `.cfi_undefined \
+                 %rip` (and a frame pointer of 0)"
+                    .into(),
+            ),
+            Remedy::EndMark => Some(
+                "if this is the first function of a coroutine, nothing is missing, and its author can \
+                 mark the end with `.cfi_undefined %rip`"
+                    .into(),
+            ),
+            Remedy::RightFile => Some(
+                "find the build that ran and name its folder with --symfs; the stacks shown may mean \
+                 nothing"
+                    .into(),
+            ),
         }
     }
 }
 
 fn frame_pointers(s: &Situation<'_>) -> String {
+    if s.is_generated {
+        let unknown = || generated::of_unknown(s);
+        return generated::advice(s).unwrap_or_else(unknown);
+    }
     const LEAVES: &str = "only the innermost function lacks one, so only its caller is missing; ";
     let leaves = if s.only_leaves { LEAVES } else { "" };
     if s.is_systems() {
@@ -267,6 +355,14 @@ fn frame_pointers(s: &Situation<'_>) -> String {
         Language::Go => {
             "Go's compiler gives functions with a frame a frame pointer; its assembly \
                          and functions without a frame have none"
+        }
+        Language::Ocaml => {
+            "use a compiler that was configured with --enable-frame-pointers (opam: \
+             ocaml-option-fp)"
+        }
+        Language::Haskell => {
+            "none: rbp is the stack pointer of GHC's code, and the rows that `ghc -g` writes end before \
+             their functions do (9.0.2)"
         }
         // GCC 12 leaves it out of leaf functions that do not touch the stack even so.
         Language::Gcc | Language::Unknown if s.only_leaves || has => {
@@ -289,16 +385,25 @@ fn rows(s: &Situation<'_>) -> String {
                 .into()
         }
         (Author::Kernel, _) => "a newer kernel may have the row".into(),
-        (Author::Compiler(file), _) if file == START_FILE => {
-            "GCC builds its start files without rows: nothing of yours is to change".into()
+        (_, Language::Rust) if s.kind == Kind::NoRow => {
+            "a naked function needs `.cfi_startproc` and the other directives in `naked_asm!`, by its \
+             author; other code has rows unless `-C force-unwind-tables=no` leaves them out"
+                .into()
         }
         (_, Language::Rust) => "build it with `-C force-unwind-tables=yes`".into(),
         (_, Language::Go) => {
             "Go writes its rows into .debug_frame: link without -w and do not strip it".into()
         }
-        (Author::Unknown(_), Language::Unknown) => {
-            "build it with -fasynchronous-unwind-tables; if it was written in assembly, with .cfi \
-             directives"
+        (_, Language::Haskell) => {
+            "none: the rows that `ghc -g` writes end before their functions do (9.0.2)".into()
+        }
+        (_, Language::Ocaml) => "ocamlopt writes rows: do not strip the file".into(),
+        // Where other functions of the file have rows, the compiler was not told to leave them out.
+        (Author::Unknown(_), language)
+            if s.kind == Kind::NoRow || language == Language::Unknown =>
+        {
+            "if it was written in assembly, its author must write .cfi directives; otherwise build it \
+             with -fasynchronous-unwind-tables"
                 .into()
         }
         _ => "build it with -fasynchronous-unwind-tables".into(),
@@ -326,14 +431,44 @@ fn wrong_row(s: &Situation<'_>) -> String {
     }
 }
 
+/// A longer copy, if one reaches the word that each walk needs next.
 fn longer_copy(s: &Situation<'_>) -> Option<String> {
     let copied = s.stack_copy();
     if !s.is_profile() || copied >= COPY_MAX {
         return None;
     }
-    let more = (copied.next_power_of_two().max(4096) * 4).min(COPY_MAX);
+    let Some(needed) = s.needed else {
+        let more = (copied.next_power_of_two().max(4096) * 4).min(COPY_MAX);
+        return Some(format!(
+            "record with `--call-graph dwarf,{more}` (this recording: {copied})"
+        ));
+    };
+    if needed.least > COPY_MAX {
+        return None;
+    }
+    let reached = needed.most.min(COPY_MAX);
+    // Further words lie above that one.
+    let more = (2 * reached)
+        .next_multiple_of(4096)
+        .max(copied.saturating_mul(4))
+        .min(COPY_MAX);
     Some(format!(
-        "record with `--call-graph dwarf,{more}` (this recording: {copied})"
+        "record with `--call-graph dwarf,{more}` (this recording: {copied}; the next words are up to \
+         {} bytes above rsp{})",
+        needed.most,
+        match needed.most > COPY_MAX {
+            true => ", which no copy reaches in some stacks",
+            false => "",
+        }
+    ))
+}
+
+/// No copy reaches the next word.
+fn no_copy_reaches(s: &Situation<'_>) -> Option<String> {
+    let needed = s.needed.filter(|needed| needed.least > COPY_MAX)?;
+    Some(format!(
+        "no copy reaches the next word, which is {} bytes above rsp (perf copies at most {COPY_MAX})",
+        needed.least
     ))
 }
 
@@ -342,8 +477,11 @@ fn longer_chain(s: &Situation<'_>) -> String {
         0 => format!(
             "raise the limit of {CHAIN_MAX} addresses: `sysctl kernel.perf_event_max_stack=1024`"
         ),
+        asked if asked < CHAIN_MAX => format!(
+            "ask for more than {asked} addresses: `perf record -e EVENT/max-stack={CHAIN_MAX}/`"
+        ),
         asked => {
-            let more = asked.max(CHAIN_MAX).next_power_of_two() * 2;
+            let more = asked.next_power_of_two() * 2;
             format!(
                 "ask for more than {asked} addresses: `perf record -e EVENT/max-stack={more}/`, \
                  and `sysctl kernel.perf_event_max_stack={more}`"
@@ -353,6 +491,11 @@ fn longer_chain(s: &Situation<'_>) -> String {
 }
 
 fn install(s: &Situation<'_>) -> String {
+    if s.problem.is_some_and(|p| p.kind == FileProblemKind::NoPath) {
+        return "the core has no NT_FILE note, which would name it: give the program with `--exe FILE`, \
+                and other files with --sysroot"
+            .into();
+    }
     let id = s.problem.map(|p| hex(&p.build_id)).unwrap_or_default();
     let fetch = match id.as_str() {
         "" => "install the same build".to_owned(),

@@ -22,7 +22,7 @@ const START_FILES: [&str; 4] = [
 ];
 
 /// The source of those functions.
-pub(super) const START_FILE: &str = "crtstuff.c";
+const START_FILE: &str = "crtstuff.c";
 
 /// Who wrote a row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -66,6 +66,10 @@ pub(super) enum Language {
     Rust,
     /// Compiled by Go's own compiler.
     Go,
+    /// Compiled by OCaml's native compiler.
+    Ocaml,
+    /// Compiled by GHC.
+    Haskell,
     /// The file does not say.
     #[default]
     Unknown,
@@ -127,6 +131,11 @@ impl Spot {
         }
     }
 
+    /// The image, and its own address.
+    pub(super) fn place(&self) -> Option<(Arc<Image>, u64)> {
+        Some((self.image.clone()?, self.svma))
+    }
+
     /// Who wrote the code there. `checker` finds whole files, `files` says where debug files are.
     pub(super) fn origin(&self, checker: &mut Checker, files: &FinderOptions) -> Origin {
         let unknown = Author::Unknown(Vec::new());
@@ -174,6 +183,9 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     if language == Language::Unknown && elf.section_by_name(".gopclntab").is_some() {
         language = Language::Go;
     }
+    if let Some(known) = image.symbol(svma).and_then(|symbol| of_name(&symbol.name)) {
+        language = known;
+    }
     let source = source_of(&elf, svma);
     // The units of rustc that its symbol tables name: `CRATE.HASH-cgu.0`.
     if source.as_ref().is_some_and(|s| s.contains("-cgu.")) {
@@ -197,6 +209,19 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
         language,
         producer: made.map(|made| made.text),
     })
+}
+
+/// The language of a function by how its compiler names functions: `camlMain__fib_12` and
+/// `caml_c_call`, `Main_main1_info`.
+fn of_name(name: &str) -> Option<Language> {
+    let is_module = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
+    let ocaml = name.strip_prefix("caml").is_some_and(is_module);
+    let haskell = name.ends_with("_info") && name.contains('_') || name.starts_with("stg_");
+    match (ocaml, haskell) {
+        (true, _) => Some(Language::Ocaml),
+        (false, true) => Some(Language::Haskell),
+        (false, false) => None,
+    }
 }
 
 /// The name of a unit's source file, without its folder.

@@ -6,19 +6,23 @@ use super::recorded::{has_frame_pointer, is_named_root, read_word, row};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::Ending;
+use crate::whole::{self, Break, Doubt, Seen, Whole, Why};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::End;
+use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::lbr::BranchStack;
+use unwind_sim_unwind::memory::MemoryError;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::rule::Value;
-use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_unwind::verdict::{Ground, Verdict};
 
 /// What became of one stack.
 #[derive(Clone, Debug)]
@@ -27,6 +31,10 @@ pub(super) enum Judged {
     Whole,
     /// Frames are lost or wrong.
     Broken(Box<Fault>),
+    /// All frames of the program are there; those of the C library that started it are not.
+    ToMain,
+    /// It is not known whether frames are lost, for this reason.
+    Unknown(Box<Fault>),
     /// The sample has nothing to walk.
     NotWalked,
 }
@@ -50,6 +58,8 @@ pub(super) struct Fault {
     pub(super) if_proven: Option<String>,
     /// The number of known frames that the chain lacks, if they are known.
     pub(super) lost: Option<u64>,
+    /// How far above rsp the word is that the walk needed, beyond the copy, bytes.
+    pub(super) needed: Option<u64>,
 }
 
 impl Fault {
@@ -65,6 +75,7 @@ impl Fault {
             note: None,
             if_proven: None,
             lost: None,
+            needed: None,
         }
     }
 }
@@ -78,6 +89,17 @@ pub(super) struct Reading<'a> {
     pub(super) made: &'a Made,
     /// Why the frames that the code proves end.
     pub(super) proof_ended: Option<Ending>,
+}
+
+impl<'a> Reading<'a> {
+    /// That of the unwinder with this name.
+    pub(super) fn of(name: &str, made: &'a Made) -> Reading<'a> {
+        Reading {
+            is_by_frame_pointer: name == "fp" || name.starts_with("fp:"),
+            made,
+            proof_ended: None,
+        }
+    }
 }
 
 /// The number of innermost frames by which endless recursion is known, and how many different
@@ -100,15 +122,28 @@ pub(super) fn judge(
     let is_by_frame_pointer = reading.is_by_frame_pointer;
     let end = &outcome.chain.end;
     let ground = &outcome.ground;
+    match (outcome.verdict, outcome.whole) {
+        (Verdict::Unjudged, Some(Whole::Yes(_))) => return Judged::Whole,
+        (Verdict::Unjudged, Some(Whole::Unknown(doubt))) => {
+            return Judged::Unknown(Box::new(of_doubt(view, doubt)));
+        }
+        (Verdict::Unjudged, Some(Whole::No(found))) => {
+            let rest = || leaf_rest(view, outcome, cache);
+            if let Some(fault) = of_break(view, found, reading, rest) {
+                return Judged::Broken(Box::new(fault));
+            }
+        }
+        _ => {}
+    }
     match outcome.verdict {
         // All frames are there; only the table does not mark the root.
         Verdict::Truncated { at } if ground.complete && at == ground.known => return Judged::Whole,
         Verdict::Unsupported => return Judged::NotWalked,
         Verdict::Ok | Verdict::OkUnproven => return Judged::Whole,
-        // A root that no known frame contradicts, or an end that its format cannot mark.
-        Verdict::Unjudged if end.reason == Reason::RootReached => return Judged::Whole,
         // The records of all calls are there, or more calls than that would be.
-        Verdict::Unjudged if !end.marks_roots && !is_ring_full(view, outcome) => {
+        Verdict::Unjudged
+            if outcome.whole.is_none() && !end.marks_roots && !is_ring_full(view, outcome) =>
+        {
             return Judged::Whole;
         }
         _ => {}
@@ -122,11 +157,16 @@ pub(super) fn judge(
         Some(diagnosis) => (diagnosis.code, diagnosis.pc),
         None => (outcome.ended(), last),
     };
+    let (code, pc) = match lost_at(outcome) {
+        Some(pc) if outcome.diagnosis.is_none() => (code, pc),
+        _ => (code, pc),
+    };
     let contradiction = outcome
         .diagnosis
         .as_ref()
         .and_then(|d| d.contradiction.as_ref());
-    let mut kind = match contradiction.and_then(|c| c.reason) {
+    let gave_nothing = contradiction.filter(|c| c.given.is_none());
+    let mut kind = match gave_nothing.and_then(|c| c.reason) {
         // The row is right, but what it needs is not there.
         Some(reason) if !matches!(code, Code::NoRowForExecuted) => {
             Kind::of(reason.code(), view.space, pc)
@@ -146,10 +186,21 @@ pub(super) fn judge(
     }
     let (mut note, mut if_proven) = (None, None);
     match (kind, end.reason) {
-        (Kind::FrameLimit, _) if is_endless(outcome) => kind = Kind::EndlessRecursion,
+        (Kind::Other | Kind::NotRecorded, Reason::RegisterNotCarried { reg })
+            if !is_by_frame_pointer && view.live().get(reg).is_none() =>
+        {
+            kind = Kind::NotRecorded;
+            note = Some(format!(
+                "the rule needs {reg}, which the samples do not have"
+            ));
+        }
+        (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
+        (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
         // A core has the stack, not a copy of its top.
         (Kind::CopyTooShort, _) if reading.made.engine == Engine::Core => kind = Kind::NotRecorded,
+        // The copy has the stack's end: what lies above it is no stack.
+        (Kind::CopyTooShort, _) if has_stack_end(view) => kind = Kind::Other,
         (Kind::Other, Reason::NotText { address })
             if !is_by_frame_pointer && is_overwritten(outcome, reading) =>
         {
@@ -176,8 +227,116 @@ pub(super) fn judge(
         is_leaf: is_missing && is_by_frame_pointer && pc.is_instruction(),
         note,
         if_proven,
-        lost: (ground.known > 1).then(|| u64::from(ground.known.saturating_sub(ground.found))),
+        needed: match end.reason {
+            Reason::Memory(MemoryError::BeyondCopy { address, .. })
+                if kind == Kind::CopyTooShort =>
+            {
+                let rsp = view.live().get(Reg::Rsp);
+                rsp.and_then(|rsp| address.checked_sub(rsp)).map(|n| n + 8)
+            }
+            _ => None,
+        },
+        lost: lost(ground),
     }))
+}
+
+/// The number of known frames that a chain lacks. Where only some are known, none of them may be
+/// missing.
+fn lost(ground: &Ground) -> Option<u64> {
+    let lost = u64::from(ground.known.saturating_sub(ground.found));
+    let is_known = ground.known > 1 && (ground.complete || lost > 0);
+    is_known.then_some(lost)
+}
+
+/// What is not known of a stack.
+pub(super) fn of_doubt(view: &View<'_>, doubt: Doubt) -> Fault {
+    let kind = match doubt.why {
+        Why::NoCode => match Kind::of(Code::NoImage, view.space, doubt.pc) {
+            kind @ (Kind::NoFile | Kind::Jit | Kind::NotElf) => kind,
+            _ => Kind::NoFile,
+        },
+        Why::FramePointer => Kind::UnclearFramePointer,
+        Why::Guess => Kind::Guessed,
+        Why::StackEnd => Kind::StackEnd,
+        Why::OtherFile => Kind::OtherFile,
+    };
+    Fault::at(kind, Code::EndUnknown, doubt.pc)
+}
+
+/// Whether the chain is whole but for the caller of its innermost function.
+fn leaf_rest(view: &View<'_>, outcome: &Outcome, cache: &mut Cache) -> bool {
+    let frames = Seen::of_chain(&outcome.chain);
+    is_rest_whole(view, &frames, &outcome.chain.end, cache)
+}
+
+/// Whether the frames from the second outwards are a whole chain, or end in the C library's start
+/// code.
+pub(super) fn is_rest_whole(
+    view: &View<'_>,
+    frames: &[Seen],
+    end: &End,
+    cache: &mut Cache,
+) -> bool {
+    match frames
+        .split_first()
+        .and_then(|(_, rest)| whole::judge(view, rest, end, cache))
+    {
+        Some(Whole::Yes(_)) => true,
+        Some(Whole::No(found)) => is_start_code(view, found.pc),
+        Some(Whole::Unknown(_)) | None => false,
+    }
+}
+
+/// What the code shows to be wrong with a chain. `None` if the walk ended for a reason that the
+/// unwinder gave.
+pub(super) fn of_break(
+    view: &View<'_>,
+    found: Break,
+    reading: Reading<'_>,
+    is_rest_whole: impl FnOnce() -> bool,
+) -> Option<Fault> {
+    use whole::Fault as Wrong;
+    let pc = found.pc;
+    let plain = |kind, code| Fault::at(kind, code, pc);
+    if is_start_code(view, pc) && found.frame > 0 {
+        return Some(plain(Kind::StartCode, Code::NoFramePointer));
+    }
+    Some(match found.what {
+        Wrong::NoFramePointer => Fault {
+            is_leaf: found.frame == 0 && is_rest_whole(),
+            ..plain(Kind::NoFramePointer, Code::NoFramePointer)
+        },
+        Wrong::FramePointersEnd => Fault {
+            note: Some("rbp leads no further than this function, which has a caller".to_owned()),
+            ..plain(Kind::NoFramePointer, Code::NoFramePointer)
+        },
+        Wrong::OtherFunction if reading.is_by_frame_pointer => Fault {
+            is_leaf: found.frame == 0 && is_rest_whole(),
+            ..plain(Kind::NoFramePointer, Code::NoFramePointer)
+        },
+        Wrong::OtherFunction => Fault {
+            note: Some(found.what.to_string()),
+            ..plain(Kind::WrongRow, Code::WrongReturnAddress)
+        },
+        Wrong::Unmarked => Fault {
+            lost: Some(0),
+            ..plain(Kind::CoroutineEnd, Code::NotAtRoot)
+        },
+        Wrong::NotBehindCall | Wrong::BeyondRoot(_) => Fault {
+            note: Some(found.what.to_string()),
+            ..plain(Kind::Other, Code::WrongReturnAddress)
+        },
+        Wrong::Ended(_) => return None,
+    })
+}
+
+/// Whether `pc` is in what glibc or musl runs between the entry and `main`.
+pub(super) fn is_start_code(view: &View<'_>, pc: CodeAddress) -> bool {
+    let function = Location::of(view.space, pc).function;
+    function.is_some_and(|name| {
+        let plain = name.split('@').next().unwrap_or_default();
+        plain.starts_with("__libc_start_") || plain == "libc_start_main_stage2"
+    })
 }
 
 /// A sample whose pc is not in code: the program jumped or called there. If it called, the return
@@ -212,6 +371,32 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
     })
 }
 
+/// Whether a profile's sample fell into `execve`: the registers are those of the old program, of which
+/// nothing is mapped any more, and hardly anything of the new one.
+fn is_exec(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
+    const MAPPINGS_MAX: usize = 4;
+    view.space.find(view.live().rip()).is_none()
+        && reading.made.engine == Engine::PerfData
+        && outcome.chain.frames.len() <= 1
+        && view.space.mappings().len() <= MAPPINGS_MAX
+}
+
+/// Where the register was lost that the last rule needed: there the row names a word that is not
+/// there.
+fn lost_at(outcome: &Outcome) -> Option<CodeAddress> {
+    let Reason::Memory(cause) = outcome.chain.end.reason else {
+        return None;
+    };
+    outcome.chain.events.iter().find_map(|event| match event {
+        Event::RegisterLost {
+            pc,
+            cause: Reason::Memory(of),
+            ..
+        } if *of == cause => Some(*pc),
+        _ => None,
+    })
+}
+
 /// Whether a chain by branch records ends because the ring had no room for more: it is full, and the
 /// last function is not one that roots call.
 fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
@@ -227,8 +412,17 @@ fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
         && !last.is_some_and(|frame| is_named_root(view.space, frame.pc))
 }
 
-/// Whether the frames in which a walk reached its limit are those of a few calls.
-fn is_endless(outcome: &Outcome) -> bool {
+/// Whether the copy of the sampled stack reaches to the stack's end.
+fn has_stack_end(view: &View<'_>) -> bool {
+    let stack = view.sample.regions.first();
+    stack.is_some_and(|stack| {
+        let end = stack.address.wrapping_add(stack.bytes.len() as u64);
+        stack.bounds.end == end
+    })
+}
+
+/// Whether the frames in which a walk reached its limit are those of a few calls that go on.
+fn is_endless(view: &View<'_>, outcome: &Outcome) -> bool {
     let frames = &outcome.chain.frames;
     let Some(start) = frames.len().checked_sub(RECURSION_FRAMES) else {
         return false;
@@ -236,7 +430,31 @@ fn is_endless(outcome: &Outcome) -> bool {
     let mut calls: Vec<u64> = frames[start..].iter().map(|f| f.pc.value()).collect();
     calls.sort_unstable();
     calls.dedup();
-    calls.len() <= RECURSION_CALLS_MAX
+    // What ended by itself, however deep, has left the recursion, and the stack is not used up.
+    let function = |pc: CodeAddress| Location::of(view.space, pc).function;
+    let is_in = frames.first().is_some_and(|frame| {
+        let innermost = function(frame.pc);
+        calls
+            .iter()
+            .any(|&call| innermost.is_some() && function(CodeAddress::Return(call)) == innermost)
+    });
+    calls.len() <= RECURSION_CALLS_MAX && (is_in || is_used_up(view, frames[start].sp))
+}
+
+/// Whether the stack is as large as Linux lets one grow by default (8 MiB), but for what the kernel
+/// keeps free at its end.
+fn is_used_up(view: &View<'_>, sp: u64) -> bool {
+    const STACK: u64 = 8 << 20;
+    const GAP: u64 = 256 << 10;
+    let regions = view
+        .sample
+        .regions
+        .iter()
+        .map(|region| region.bounds.clone());
+    let process = view.sample.process_memory.iter();
+    let extents = process.flat_map(|memory| memory.memory.extents());
+    let mut stacks = regions.chain(extents).filter(|range| range.contains(&sp));
+    stacks.any(|range| range.end - range.start + GAP >= STACK)
 }
 
 fn overwritten_by(address: u64) -> String {

@@ -1,14 +1,18 @@
 //! Gathers broken stacks into complaints, and says at the end who wrote the code and what to do.
 
-use super::advice::{Situation, advice};
+use super::advice::{Needed, Situation, advice};
 use super::author::{Author, Origin, Spot};
 use super::fault::{Fault, Judged};
+use super::generated::Generator;
 use super::kind::{self, Kind};
 use super::proven_row::{Checker, ProvenRow};
-use super::{Complaint, Example, Report, Subject};
-use std::collections::BTreeMap;
+use super::{Complaint, Example, Report, Subject, place};
+use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind, FinderOptions};
+use unwind_sim_recordings::runtime;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::reason::Code;
 
 /// The maximum number of functions that are counted apart in one complaint.
 const FUNCTIONS_MAX: usize = 1 << 16;
@@ -28,22 +32,38 @@ impl Source {
         of_file.find(|p| !p.kind.is_doubt())
     }
 
+    /// The files that may be others than were mapped.
+    pub(super) fn doubts(&self) -> BTreeSet<String> {
+        let doubts = self.problems.iter().filter(|p| p.kind.is_doubt());
+        doubts.map(|p| p.path.clone()).collect()
+    }
+
     /// Why the file of a mapping may be another one than was mapped.
     fn doubt(&self, name: &str) -> Option<&FileProblem> {
-        let mut of_file = self.problems.iter().filter(|p| p.path == name);
-        of_file.find(|p| p.kind.is_doubt())
+        let of_file = self.problems.iter().filter(|p| p.path == name);
+        let doubts = of_file.filter(|p| p.kind.is_doubt());
+        // What is certain counts before what is likely.
+        doubts.max_by_key(|p| matches!(p.kind, FileProblemKind::OtherStart { .. }))
     }
 }
 
-/// The unwinder's number, what broke its stacks, and in which file.
-type Key = (usize, Kind, String);
+/// The unwinder's number, whether its stacks are known to be broken, by what, and in which file.
+type Key = (usize, bool, Kind, String);
 /// An example of each function.
 type Examples = BTreeMap<String, Found>;
 
 /// Complaints as they grow: by subject, kind and file, each with an example of each function.
-#[derive(Default)]
 pub(super) struct Gathered {
+    source: Source,
     complaints: BTreeMap<Key, (Complaint, Examples)>,
+}
+
+/// A stack whose cause is not clear: an example of a function's.
+pub(super) struct Unclear {
+    pub(super) subject: usize,
+    pub(super) sample: u64,
+    key: Key,
+    function: String,
 }
 
 /// A broken stack, before it is known who wrote the code.
@@ -52,28 +72,131 @@ struct Found {
     spot: Option<Spot>,
     note: Option<String>,
     if_proven: Option<String>,
+    generator: Generator,
+    is_generated: bool,
 }
 
 impl Gathered {
-    /// Adds one stack of subject number `index`.
+    pub(super) fn new(source: Source) -> Gathered {
+        Gathered {
+            source,
+            complaints: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(super) fn into_source(self) -> Source {
+        self.source
+    }
+
+    /// What was wrong with the files, now that they were opened.
+    pub(super) fn set_problems(&mut self, problems: Vec<FileProblem>) {
+        self.source.problems = problems;
+    }
+
+    /// Examples of the functions, those with the most stacks first, that may be to blame, but of which
+    /// only the end of the chain speaks.
+    pub(super) fn unclear(&self, most: usize) -> Vec<Unclear> {
+        const KINDS: [Kind; 5] = [
+            Kind::StackEnd,
+            Kind::Other,
+            Kind::WrongRow,
+            Kind::NotRecorded,
+            Kind::OverwrittenReturn,
+        ];
+        let unclear = self
+            .complaints
+            .iter()
+            .filter(|(key, _)| KINDS.contains(&key.2));
+        let mut all: Vec<(u64, Unclear)> = unclear
+            .flat_map(|(key, (complaint, examples))| {
+                complaint.functions.iter().filter_map(|(function, count)| {
+                    let found = examples.get(function)?;
+                    let unclear = Unclear {
+                        subject: key.0,
+                        sample: found.example.sample,
+                        key: key.clone(),
+                        function: function.clone(),
+                    };
+                    Some((*count, unclear))
+                })
+            })
+            .collect();
+        all.sort_by_key(|(count, unclear)| (std::cmp::Reverse(*count), unclear.sample));
+        all.into_iter()
+            .take(most)
+            .map(|(_, unclear)| unclear)
+            .collect()
+    }
+
+    /// Counts the stacks of a function under what was found out about its example.
+    pub(super) fn replace(
+        &mut self,
+        subject: &mut Subject,
+        unclear: &Unclear,
+        view: &View<'_>,
+        fault: Fault,
+    ) {
+        let Some((complaint, examples)) = self.complaints.get_mut(&unclear.key) else {
+            return;
+        };
+        let Some(count) = complaint.functions.remove(&unclear.function) else {
+            return;
+        };
+        examples.remove(&unclear.function);
+        complaint.stacks -= count;
+        if complaint.stacks == 0 {
+            self.complaints.remove(&unclear.key);
+        }
+        if !unclear.key.1 {
+            subject.unknown -= count;
+            subject.broken += count;
+        }
+        self.gather(unclear.subject, view, fault, count);
+    }
+
+    /// Adds one stack of subject number `index`; `doubt` is a frame whose file may be another one, and
+    /// whether it certainly is.
     pub(super) fn count(
         &mut self,
         subject: &mut Subject,
         index: usize,
         view: &View<'_>,
         judged: Judged,
+        doubt: Option<(CodeAddress, bool)>,
     ) {
+        let other_file = |pc| {
+            let fault = Fault::at(Kind::OtherFile, Code::EndUnknown, pc);
+            Judged::Unknown(Box::new(fault))
+        };
+        let judged = match (judged, doubt) {
+            (Judged::Whole | Judged::ToMain, Some((pc, _))) => other_file(pc),
+            (Judged::Broken(_) | Judged::Unknown(_), Some((pc, true))) => other_file(pc),
+            (judged, _) => judged,
+        };
         match judged {
             Judged::Whole => subject.whole += 1,
+            Judged::ToMain => {
+                subject.whole += 1;
+                subject.start_code += 1;
+            }
             Judged::NotWalked => {}
             Judged::Broken(fault) => {
                 subject.broken += 1;
-                self.gather(index, view, *fault);
+                subject.start_code += u64::from(fault.kind == Kind::StartCode);
+                self.gather(index, view, *fault, 1);
+            }
+            Judged::Unknown(fault) => {
+                subject.unknown += 1;
+                self.gather(index, view, *fault, 1);
             }
         }
     }
 
-    fn gather(&mut self, subject: usize, view: &View<'_>, fault: Fault) {
+    fn gather(&mut self, subject: usize, view: &View<'_>, fault: Fault, stacks: u64) {
         let kind = fault.kind;
         let at = fault.pc.symbol_address();
         let mapping = view.space.find(at);
@@ -83,7 +206,8 @@ impl Gathered {
             true => kind::place(view.space, fault.pc),
             false => (String::new(), String::new()),
         };
-        let key = (subject, kind, image.clone());
+        let is_known = fault.code != Code::EndUnknown;
+        let key = (subject, is_known, kind, image.clone());
         let new_example = || Example {
             sample: view.number,
             code: fault.code,
@@ -97,8 +221,10 @@ impl Gathered {
             let complaint = Complaint {
                 subject,
                 kind,
+                is_known,
                 image,
                 stacks: 0,
+                needed: None,
                 lost: (0, 0),
                 leaves: 0,
                 functions: BTreeMap::new(),
@@ -108,15 +234,19 @@ impl Gathered {
             };
             (complaint, BTreeMap::new())
         });
-        complaint.stacks += 1;
-        complaint.leaves += u64::from(fault.is_leaf);
+        complaint.stacks += stacks;
+        complaint.leaves += u64::from(fault.is_leaf) * stacks;
+        if let Some(needed) = fault.needed {
+            let (least, most) = complaint.needed.unwrap_or((needed, needed));
+            complaint.needed = Some((least.min(needed), most.max(needed)));
+        }
         if let Some(lost) = fault.lost {
             complaint.lost.0 += lost;
             complaint.lost.1 += 1;
         }
         let functions = &mut complaint.functions;
         if functions.len() < FUNCTIONS_MAX || functions.contains_key(&function) {
-            *functions.entry(function.clone()).or_default() += 1;
+            *functions.entry(function.clone()).or_default() += stacks;
             examples.entry(function.clone()).or_insert_with(|| {
                 let mapping = mapping.filter(|_| has_place);
                 Found {
@@ -124,9 +254,28 @@ impl Gathered {
                     spot: mapping.map(|mapping| Spot::of(mapping, at)),
                     note: fault.note.clone(),
                     if_proven: fault.if_proven.clone(),
+                    generator: Generator::of(view),
+                    is_generated: mapping.is_some_and(|m| runtime::generated(m).is_some()),
                 }
             });
         }
+    }
+
+    /// The first of these frames whose file may not be the one that ran, and whether it is certain that
+    /// it is not.
+    pub(super) fn doubtful(
+        &self,
+        view: &View<'_>,
+        mut frames: impl Iterator<Item = CodeAddress>,
+    ) -> Option<(CodeAddress, bool)> {
+        if self.source.problems.is_empty() || view.sample.truth.is_complete() {
+            return None;
+        }
+        frames.find_map(|pc| {
+            let mapping = view.space.find(pc.symbol_address())?;
+            let doubt = self.source.doubt(&mapping.name)?;
+            Some((pc, matches!(doubt.kind, FileProblemKind::OtherStart { .. })))
+        })
     }
 
     /// Whether most of the walks by frame pointers that broke ended with the stack copy.
@@ -136,13 +285,14 @@ impl Gathered {
             return false;
         };
         let of_fp = self.complaints.iter().filter(|(key, _)| key.0 == fp);
-        let cut = of_fp.filter(|(key, _)| key.1 == Kind::CopyTooShort);
+        let cut = of_fp.filter(|(key, _)| key.2 == Kind::CopyTooShort);
         let stacks: u64 = cut.map(|(_, (complaint, _))| complaint.stacks).sum();
         stacks * 2 > report.subjects[fp].broken
     }
 
     /// The complaints, each with the example of the function that broke the most stacks.
-    pub(super) fn finish(self, report: &Report, source: &Source) -> Vec<Complaint> {
+    pub(super) fn finish(self, report: &Report) -> Vec<Complaint> {
+        let source = &self.source;
         let mut checker = Checker::new(source.files.clone());
         let is_fp_cut = self.is_fp_cut(report);
         let all = self.complaints.into_values();
@@ -151,12 +301,32 @@ impl Gathered {
                 finish(complaint, examples, report, source, is_fp_cut, &mut checker)
             })
             .collect();
+        merge_equal(&mut complaints);
         complaints.sort_by(|a, b| {
-            let key = |c: &Complaint| (c.subject, std::cmp::Reverse(c.stacks), c.kind);
+            let key = |c: &Complaint| (c.subject, !c.is_known, std::cmp::Reverse(c.stacks), c.kind);
             key(a).cmp(&key(b)).then_with(|| a.image.cmp(&b.image))
         });
         complaints
     }
+}
+
+/// Joins what turned out to be of one kind in one file; the example is that of the larger one.
+fn merge_equal(complaints: &mut Vec<Complaint>) {
+    let key = |c: &Complaint| (c.subject, c.is_known, c.kind, c.image.clone());
+    complaints.sort_by_key(|c| (key(c), std::cmp::Reverse(c.stacks)));
+    complaints.dedup_by(|smaller, larger| {
+        let is_equal = key(smaller) == key(larger);
+        if is_equal {
+            larger.stacks += smaller.stacks;
+            larger.leaves += smaller.leaves;
+            larger.lost.0 += smaller.lost.0;
+            larger.lost.1 += smaller.lost.1;
+            for (function, count) in &smaller.functions {
+                *larger.functions.entry(function.clone()).or_default() += count;
+            }
+        }
+        is_equal
+    });
 }
 
 fn finish(
@@ -171,7 +341,9 @@ fn finish(
     let most = functions.max_by_key(|(name, count)| (**count, std::cmp::Reverse(*name)));
     let found = most.and_then(|(name, _)| examples.remove(name));
     let (mut spot, mut note, mut if_proven) = (None, None, None);
+    let (mut generator, mut is_generated) = (Generator::default(), false);
     if let Some(found) = found {
+        (generator, is_generated) = (found.generator, found.is_generated);
         complaint.example = found.example;
         (spot, note, if_proven) = (found.spot, found.note, found.if_proven);
     }
@@ -181,15 +353,18 @@ fn finish(
         // Of a missing file, a core may have a part without table.
         complaint.kind = Kind::NoFile;
     }
-    let is_there =
-        |p: &FileProblem| matches!(p.kind, FileProblemKind::Io(_) | FileProblemKind::Elf(_));
-    if problem.is_some_and(is_there) {
-        complaint.kind = Kind::UnreadableFile;
+    match problem.map(|p| &p.kind) {
+        Some(FileProblemKind::Io(_) | FileProblemKind::Elf(_)) => {
+            complaint.kind = Kind::UnreadableFile;
+        }
+        Some(kind) if kind.is_not_elf() => complaint.kind = Kind::NotElf,
+        _ => {}
     }
     let unknown = || Origin::by(Author::Unknown(Vec::new()));
     let origin = spot
         .as_ref()
         .map_or_else(unknown, |spot| spot.origin(checker, &source.files));
+    let place = spot.as_ref().and_then(Spot::place);
     let image = spot.and_then(|spot| spot.image);
     let row = complaint.example.row.as_ref();
     let row = image
@@ -198,6 +373,17 @@ fn finish(
     if row == Some(ProvenRow::Proven) && if_proven.is_some() {
         complaint.kind = Kind::OverwrittenReturn;
         note = if_proven;
+    }
+    if complaint.kind == Kind::NoRow
+        && let Some((image, svma)) = &place
+    {
+        // The recording may have only parts of the code.
+        let whole = checker.whole(image);
+        if place::has_unfound_row(image, *svma) {
+            complaint.kind = Kind::Unreachable;
+        } else if image.symbol(*svma).is_none() && place::is_start_file(&whole, *svma, "") {
+            complaint.kind = Kind::StartFile;
+        }
     }
     let doubt = source.doubt(&complaint.image);
     complaint.advice = advice(&Situation {
@@ -211,6 +397,9 @@ fn finish(
         is_doubtful: doubt.is_some(),
         row,
         is_fp_cut,
+        generator,
+        is_generated,
+        needed: complaint.needed.map(|(least, most)| Needed { least, most }),
         subjects: &report.subjects,
         subject: complaint.subject,
     });

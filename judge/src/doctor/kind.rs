@@ -1,6 +1,8 @@
 //! The kinds of broken stacks.
 
+use super::place;
 use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::runtime;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Image, SectionKind};
 use unwind_sim_unwind::reason::Code;
@@ -44,11 +46,35 @@ pub enum Kind {
     CutCore,
     /// The chain ended, or went wrong, for another reason.
     Other,
+    /// What a C library runs before `main` has no frame pointer: the chain has all above it.
+    StartCode,
+    /// Code of the compiler's start files, which has no rows.
+    StartFile,
+    /// A procedure linkage table without rows.
+    Plt,
+    /// What signal handlers return to, without a row for it.
+    Trampoline,
+    /// A table has the row, but those who look it up as the file says do not find it.
+    Unreachable,
+    /// A mapped file that is not ELF.
+    NotElf,
+    /// The program was being replaced by another one.
+    Exec,
+    /// The first frame of a coroutine, whose author did not mark the end.
+    CoroutineEnd,
+    /// Not known: nothing says whether the code has a frame pointer.
+    UnclearFramePointer,
+    /// Not known: there is no return address, and this may be the end of a stack.
+    StackEnd,
+    /// Not known: frames were found by a scan.
+    Guessed,
+    /// Not known: the file may not be the one that ran.
+    OtherFile,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 30] = [
         Kind::NoFramePointer,
         Kind::CopyTooShort,
         Kind::BelowCopy,
@@ -67,6 +93,18 @@ impl Kind {
         Kind::BadJump,
         Kind::CutCore,
         Kind::Other,
+        Kind::StartCode,
+        Kind::StartFile,
+        Kind::Plt,
+        Kind::Trampoline,
+        Kind::Unreachable,
+        Kind::NotElf,
+        Kind::Exec,
+        Kind::CoroutineEnd,
+        Kind::UnclearFramePointer,
+        Kind::StackEnd,
+        Kind::Guessed,
+        Kind::OtherFile,
     ];
 
     /// The stable name.
@@ -90,6 +128,18 @@ impl Kind {
             Kind::BadJump => "bad-jump",
             Kind::CutCore => "cut-core",
             Kind::Other => "other",
+            Kind::StartCode => "start-code",
+            Kind::StartFile => "start-file",
+            Kind::Plt => "plt",
+            Kind::Trampoline => "signal-trampoline",
+            Kind::Unreachable => "unreachable-row",
+            Kind::NotElf => "not-elf",
+            Kind::Exec => "exec",
+            Kind::CoroutineEnd => "coroutine-end",
+            Kind::UnclearFramePointer => "unclear-frame-pointer",
+            Kind::StackEnd => "stack-end",
+            Kind::Guessed => "guessed",
+            Kind::OtherFile => "other-file",
         }
     }
 
@@ -114,6 +164,18 @@ impl Kind {
             Kind::BadJump => "a jump or call to an address without code",
             Kind::CutCore => "a core that was cut short",
             Kind::Other => "chains that end or go wrong for another reason",
+            Kind::StartCode => "the C library's start code, which has no frame pointers",
+            Kind::StartFile => "start-file code, which has no rows",
+            Kind::Plt => "a procedure linkage table without rows",
+            Kind::Trampoline => "a signal trampoline without a row",
+            Kind::Unreachable => "a row that the file's index does not lead to",
+            Kind::NotElf => "a file that is not ELF",
+            Kind::Exec => "programs that were being replaced (execve)",
+            Kind::CoroutineEnd => "the first function of a coroutine, whose end is not marked",
+            Kind::UnclearFramePointer => "code of which nothing says whether it has frame pointers",
+            Kind::StackEnd => "no return address: the end of a stack, or of what can be read",
+            Kind::Guessed => "frames that were found by a scan",
+            Kind::OtherFile => "a file that may not be the one that ran",
         }
     }
 
@@ -126,6 +188,8 @@ impl Kind {
                 | Kind::BranchRecords
                 | Kind::ChainCut
                 | Kind::CutCore
+                | Kind::Exec
+                | Kind::Guessed
         )
     }
 
@@ -169,15 +233,44 @@ fn without_row(space: &AddressSpace, pc: CodeAddress) -> Kind {
     let Some(mapping) = space.find(pc.symbol_address()) else {
         return Kind::Other;
     };
-    let is_file = mapping.name.starts_with('/') && !mapping.name.starts_with("//anon")
-        || mapping.name == "[vdso]";
+    let is_generated = runtime::generated(mapping).is_some();
+    let is_named = !mapping.name.is_empty() && !mapping.name.starts_with('[');
+    let is_file = is_named && !is_generated || mapping.name == "[vdso]";
     match &mapping.image {
         None if is_file => Kind::NoFile,
         None => Kind::Jit,
-        Some(image) if has_table(image) => Kind::NoRow,
-        Some(_) if is_file => Kind::NoTable,
-        Some(_) => Kind::Jit,
+        Some(image) => of_code(
+            image,
+            mapping.svma(pc.symbol_address()),
+            mapping.svma(pc.value()),
+        )
+        .unwrap_or(match has_table(image) {
+            true => Kind::NoRow,
+            false if is_file => Kind::NoTable,
+            false => Kind::Jit,
+        }),
     }
+}
+
+/// Code of which no table is to be expected, or whose row is there but cannot be found. `svma` is
+/// an address in it, `pc` where it goes on.
+fn of_code(image: &Image, svma: u64, pc: u64) -> Option<Kind> {
+    // A symbol without a size, as those of start files are, names what is near it.
+    const NEAR: u64 = 64;
+    let symbol = image.symbol(svma);
+    let symbol = symbol.filter(|symbol| symbol.size > 0 || svma - symbol.address < NEAR);
+    let name = symbol.map_or("", |symbol| symbol.name.as_str());
+    if name.ends_with("@plt") {
+        return Some(Kind::Plt);
+    }
+    // V8's builtins, which it generates when it is built.
+    if name.starts_with("Builtins_") {
+        return Some(Kind::Jit);
+    }
+    if place::is_sigreturn(image, pc) {
+        return Some(Kind::Trampoline);
+    }
+    place::is_start_file(image, svma, name).then_some(Kind::StartFile)
 }
 
 /// The names of the place of `pc`: the path of its file, and the function.
@@ -185,7 +278,9 @@ pub(super) fn place(space: &AddressSpace, pc: CodeAddress) -> (String, String) {
     let location = Location::of(space, pc);
     let mapping = space.find(pc.symbol_address());
     let image = mapping.map(|m| match &m.image {
-        Some(image) if !image.name().is_empty() => image.name().to_owned(),
+        Some(image) if !image.name().is_empty() && !runtime::has_perf_map(m) => {
+            image.name().to_owned()
+        }
         _ => m.name.clone(),
     });
     let image = image.filter(|name| !name.is_empty());

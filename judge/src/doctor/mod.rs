@@ -1,28 +1,32 @@
 //! Which code broke how many stacks of a recording, and what to do about it.
 //!
 //! The chains that perf recorded and those of the given unwinders are judged by the recorded truth,
-//! or else by the frames that the code proves; where neither reaches, by why they end. Broken
-//! stacks are gathered by kind and file. Which row is to blame is found as `compare` finds it.
+//! or else by what [`whole`](crate::whole) says of them. Broken stacks are gathered by kind and file.
+//! Which row is to blame is found as `compare` finds it, where the cause is not clear with the frames
+//! that the code proves.
 
 mod advice;
 mod author;
 mod fault;
 mod gather;
+mod generated;
 mod kind;
+mod place;
 mod proven_row;
 mod recorded;
 
 pub use author::Author;
 pub use kind::Kind;
 
-use crate::ground::ProofTally;
+use crate::ground::{ProofTally, Proofs, with_truth};
 use crate::input::Input;
-use crate::run::{Against, Run, RunError};
-use fault::Reading;
+use crate::run::{Run, RunError};
+use fault::{Judged, Reading};
 use gather::{Gathered, Source};
 use std::collections::BTreeMap;
 use unwind_sim_recordings::made::Made;
-use unwind_sim_recordings::view::Filter;
+use unwind_sim_recordings::view::{Filter, View};
+use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::reason::Code;
@@ -36,10 +40,23 @@ pub const PERF: &str = "perf";
 pub struct Subject {
     /// The unwinder; [`PERF`] for the recorded chains.
     pub name: String,
-    /// Stacks in which nothing is known to be wrong.
+    /// Stacks that have all their frames.
     pub whole: u64,
     /// Stacks that lack frames, or have wrong ones.
     pub broken: u64,
+    /// Stacks that lack nothing but what the C library runs before `main`. Among the chains that perf
+    /// recorded by frame pointers, which most C libraries do not keep, they count as whole; among
+    /// walks as broken.
+    pub start_code: u64,
+    /// Stacks of which it is not known whether they lack frames.
+    pub unknown: u64,
+}
+
+impl Subject {
+    /// The number of stacks that were walked.
+    pub const fn stacks(&self) -> u64 {
+        self.whole + self.broken + self.unknown
+    }
 }
 
 /// What broke stacks in one file in one way.
@@ -49,10 +66,15 @@ pub struct Complaint {
     pub subject: usize,
     /// What broke them.
     pub kind: Kind,
+    /// Whether they are known to be broken. If not, `kind` says why it is not known.
+    pub is_known: bool,
     /// The path of the file, or the kernel's name for the memory; empty if no place is to blame.
     pub image: String,
     /// The number of stacks.
     pub stacks: u64,
+    /// How far above rsp the words are at which walks ended beyond their copies, bytes: the nearest
+    /// and the farthest.
+    pub needed: Option<(u64, u64)>,
     /// The known frames that they lack, and the number of stacks for which that is known.
     pub lost: (u64, u64),
     /// The number of stacks that lack nothing but the caller of the innermost function.
@@ -109,7 +131,7 @@ pub struct Report {
     pub copied: u64,
     /// How the recording was made.
     pub made: Made,
-    /// How far the code proves the chains, if there was no truth.
+    /// How far the code proves the chains of the stacks for which that was asked.
     pub proof: Option<ProofTally>,
 }
 
@@ -123,7 +145,7 @@ impl Report {
     /// The first subject from number `first` onwards that has a stack.
     pub fn main_of(&self, first: usize) -> Option<usize> {
         let mut numbered = self.subjects.iter().enumerate().skip(first);
-        numbered.find_map(|(index, s)| (s.whole + s.broken > 0).then_some(index))
+        numbered.find_map(|(index, s)| (s.stacks() > 0).then_some(index))
     }
 
     /// The complaints about one subject.
@@ -131,6 +153,11 @@ impl Report {
         self.complaints.iter().filter(move |c| c.subject == subject)
     }
 }
+
+/// The largest text of a file that is proven, bytes: a compiler's, not that of LLVM's library.
+const TEXT_MAX: u64 = 32 << 20;
+/// How many functions are asked again with what the code proves.
+const PROVEN_MAX: usize = 24;
 
 /// Examines the samples that pass `filter`. Calls `tell` with the number of samples so far.
 ///
@@ -142,6 +169,37 @@ pub fn examine(
     run: &Run,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Report, RunError> {
+    let mut source = Source {
+        files: input.files(),
+        problems: input.file_problems(),
+    };
+    loop {
+        let doubts = source.doubts();
+        let (mut report, mut gathered) = pass(input, filter, run, source, tell)?;
+        // Files are opened when they are first needed, and a stack of one that may be another build is
+        // judged otherwise.
+        let problems = input.file_problems();
+        gathered.set_problems(problems);
+        if gathered.source().doubts() != doubts {
+            source = gathered.into_source();
+            continue;
+        }
+        if !input.has_truth() {
+            report.proof = prove(input, filter, run, &mut report, &mut gathered)?;
+        }
+        report.complaints = gathered.finish(&report);
+        return Ok(report);
+    }
+}
+
+/// Judges all stacks once.
+fn pass(
+    input: &Input,
+    filter: &Filter,
+    run: &Run,
+    source: Source,
+    tell: &mut dyn FnMut(u64),
+) -> Result<(Report, Gathered), RunError> {
     let dwarf = Dwarf::new();
     let mut cache = Cache::new();
     let named = |name: &str| Subject {
@@ -157,7 +215,7 @@ pub fn examine(
     };
     let made = report.made.clone();
     let columns = run.columns();
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered::new(source);
     let mut last = None;
     run.for_each(input, filter, &mut |view, column, outcome| {
         if last.replace(view.number) != Some(view.number) {
@@ -166,30 +224,68 @@ pub fn examine(
             let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
             report.copied = report.copied.max(copied as u64);
             if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
-                gathered.count(&mut report.subjects[0], 0, view, judged);
+                let pcs = recorded::frames(view);
+                let doubt = gathered.doubtful(view, pcs.into_iter());
+                gathered.count(&mut report.subjects[0], 0, view, judged, doubt);
             }
         }
         let name = run.engines[columns[column].engine].name();
-        let reading = Reading {
-            is_by_frame_pointer: name == "fp" || name.starts_with("fp:"),
-            made: &made,
-            proof_ended: match &run.against {
-                Against::Proof(proof) => proof.ending(),
-                _ => None,
-            },
-        };
+        let reading = Reading::of(name, &made);
         let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
         let index = column + 1;
-        gathered.count(&mut report.subjects[index], index, view, judged);
+        let doubt = gathered.doubtful(view, outcome.chain.frames.iter().map(|frame| frame.pc));
+        gathered.count(&mut report.subjects[index], index, view, judged, doubt);
         Ok(())
     })?;
-    if let Against::Proof(proof) = &run.against {
-        report.proof = Some(proof.tally());
+    Ok((report, gathered))
+}
+
+/// Asks again about stacks whose cause is not clear, one for each function that may be to blame, now
+/// with the frames that the code proves.
+fn prove(
+    input: &Input,
+    filter: &Filter,
+    run: &Run,
+    report: &mut Report,
+    gathered: &mut Gathered,
+) -> Result<Option<ProofTally>, RunError> {
+    let unclear = gathered.unclear(PROVEN_MAX);
+    if unclear.is_empty() {
+        return Ok(None);
     }
-    let source = Source {
-        files: input.files(),
-        problems: input.file_problems(),
-    };
-    report.complaints = gathered.finish(&report, &source);
-    Ok(report)
+    let (dwarf, shelf, columns) = (Dwarf::new(), Shelf::default(), run.columns());
+    let mut proofs = Proofs::new(&shelf, input.files()).with_text_max(TEXT_MAX);
+    let mut tally = ProofTally::default();
+    let mut cache = Cache::new();
+    input.for_each(filter, &mut |view| {
+        let asked: Vec<_> = unclear.iter().filter(|u| u.sample == view.number).collect();
+        if asked.is_empty() {
+            return Ok::<(), RunError>(());
+        }
+        let proven = proofs.prove(view, &run.setting);
+        tally.add(&proven);
+        let sample = with_truth(view.sample, proven.truth);
+        let view = &View {
+            sample: &sample,
+            ..*view
+        };
+        for unclear in asked {
+            let Some(column) = unclear.subject.checked_sub(1).map(|index| columns[index]) else {
+                continue;
+            };
+            let engine = &run.engines[column.engine];
+            let variant = column.variant_for(view);
+            let outcome = engine.examine(view, variant, &run.setting, &mut cache);
+            let reading = Reading {
+                proof_ended: proven.ending,
+                ..Reading::of(engine.name(), &report.made)
+            };
+            if let Judged::Broken(fault) = fault::judge(view, &outcome, reading, &dwarf, &mut cache)
+            {
+                gathered.replace(&mut report.subjects[unclear.subject], unclear, view, *fault);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Some(tally))
 }

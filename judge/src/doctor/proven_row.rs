@@ -1,5 +1,6 @@
 //! What `tables check` says of the row that a stack blames.
 
+use crate::ground::text_bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder};
@@ -55,7 +56,8 @@ impl Checker {
     pub(super) fn ask(&mut self, image: &Arc<Image>, row: &RowSource) -> Option<ProvenRow> {
         if !self.reports.contains_key(&image.id()) {
             let file = File::of_image(&self.whole(image));
-            let report = file.is_whole().then(|| check(&file, &self.options));
+            let is_checked = file.is_whole() && text_bytes(image) <= super::TEXT_MAX;
+            let report = is_checked.then(|| check(&file, &self.options));
             self.reports.insert(image.id(), report);
         }
         let report = self.reports.get(&image.id())?;

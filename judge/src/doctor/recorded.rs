@@ -2,18 +2,20 @@
 //! and otherwise by which of its functions have frame pointers.
 
 use super::advice::CHAIN_MAX;
-use super::fault::{Fault, Judged};
+use super::fault::{Fault, Judged, Reading, is_rest_whole, of_break, of_doubt};
 use super::kind::Kind;
 use crate::run::user_part;
+use crate::whole::{self, Seen, Whole};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory as _;
-use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::Row;
 use unwind_sim_unwind::rule::{Base, RuleKind, Value};
@@ -74,53 +76,56 @@ pub(super) fn judge(
         0 => stored == CHAIN_MAX,
         asked => stored >= asked.into(),
     };
-    Some(judge_alone(view.space, &user, is_full, finder, cache))
+    judge_alone(view, &user, is_full, made, cache)
 }
 
-/// Judges a chain without a truth: it must end at a root, and its innermost function must have a
-/// frame pointer, or else its caller is missing. `is_full` if the kernel had no room for more.
+/// The frames of the recorded chain.
+pub(super) fn frames(view: &View<'_>) -> Vec<CodeAddress> {
+    let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
+    let user = recorded.map_or_else(Vec::new, |r| user_part(&r.ips));
+    (0..user.len())
+        .map(|index| return_or_top(&user, index))
+        .collect()
+}
+
+/// Judges a chain without a truth. `is_full` if the kernel had no room for more.
 fn judge_alone(
-    space: &AddressSpace,
+    view: &View<'_>,
     user: &[u64],
     is_full: bool,
-    finder: &dyn Finder,
+    made: &Made,
     cache: &mut Cache,
-) -> Judged {
+) -> Option<Judged> {
+    let frames = Seen::of_addresses(user);
+    // The kernel follows rbp until it is 0, or leads to what cannot be read.
+    let end = End::from(Reason::RootReached);
+    let whole = whole::judge(view, &frames, &end, cache)?;
     let last = return_or_top(user, user.len() - 1);
-    let is_root = row(space, last, finder, cache)
-        .is_some_and(|r| r.rule.kind == RuleKind::Outermost)
-        || is_named_root(space, last);
-    if is_full && !is_root {
-        return Judged::Broken(Box::new(Fault::at(Kind::ChainCut, Code::FrameLimit, last)));
+    if whole.is_yes() {
+        return Some(Judged::Whole);
     }
-    let without = by_code(space, user, 0, finder, cache);
-    let is_leaf = |fault: &Fault| fault.pc == CodeAddress::Instruction(user[0]);
-    match without {
-        // A chain that reaches a root has lost nothing but the caller of a leaf.
-        Some(mut fault) if !is_root || is_leaf(&fault) => {
-            // What starts a program has no frame pointer, and nothing of interest behind it.
-            let is_start = |&index: &usize| is_named_root(space, return_or_top(user, index));
-            let own = (1..user.len()).rev().find(|index| !is_start(index));
-            let own = &user[..=own.unwrap_or(0)];
-            fault.is_leaf = is_root && by_code(space, own, 1, finder, cache).is_none();
-            Judged::Broken(Box::new(fault))
-        }
-        _ if is_root => Judged::Whole,
-        _ => {
+    let outermost = whole::judge(view, &frames[user.len() - 1..], &end, cache);
+    if is_full && !outermost.is_some_and(|whole| whole.is_yes()) {
+        let fault = Fault::at(Kind::ChainCut, Code::FrameLimit, last);
+        return Some(Judged::Broken(Box::new(fault)));
+    }
+    let reading = Reading {
+        is_by_frame_pointer: true,
+        made,
+        proof_ended: None,
+    };
+    let rest = || is_rest_whole(view, &frames, &end, cache);
+    Some(match whole {
+        Whole::Yes(_) => Judged::Whole,
+        Whole::Unknown(doubt) => Judged::Unknown(Box::new(of_doubt(view, doubt))),
+        Whole::No(found) => {
             let unknown = || Fault::at(Kind::Other, Code::NotAtRoot, last);
-            Judged::Broken(Box::new(by_files(space, user).unwrap_or_else(unknown)))
+            let fault = of_break(view, found, reading, rest).unwrap_or_else(unknown);
+            match fault.kind {
+                Kind::StartCode => Judged::ToMain,
+                _ => Judged::Broken(Box::new(fault)),
+            }
         }
-    }
-}
-
-/// The innermost frame whose file is missing, or that has no table: whether it has a frame pointer
-/// is not known.
-fn by_files(space: &AddressSpace, user: &[u64]) -> Option<Fault> {
-    (0..user.len()).find_map(|index| {
-        let pc = return_or_top(user, index);
-        let kind = Kind::of(Code::NoRow, space, pc);
-        let is_unknown = matches!(kind, Kind::NoFile | Kind::Jit);
-        is_unknown.then(|| Fault::at(kind, Code::NoImage, pc))
     })
 }
 

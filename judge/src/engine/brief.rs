@@ -2,12 +2,13 @@
 
 use super::{Engine, Judged, Outcome, Setting, from, sound, stack_of, unsupported};
 use crate::unjudged::Unjudged;
+use crate::whole::{self, By, Seen};
 use unwind_sim_recordings::view::{MemoryView, View};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, End, Link, Links};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::memory::Regions;
-use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::step::first_doubt;
 use unwind_sim_unwind::verdict::{Claim, Verdict, true_links};
@@ -32,8 +33,8 @@ pub struct Room {
     from: Option<usize>,
     /// The walk that others are judged by.
     reference: Links,
-    /// Its start, and why it ended.
-    reference_end: Option<(Variant, Reason)>,
+    /// Its start, and the code with which it ended: US001 if it is whole.
+    reference_end: Option<(Variant, Code)>,
 }
 
 impl<'a> Desk<'a> {
@@ -72,6 +73,32 @@ impl<'a> Desk<'a> {
         walk(finder, &place, start, &setting.limits, cache, out)
     }
 
+    /// The code with which the reference walk ended; US001 if it is whole.
+    fn ended(
+        &self,
+        reference: &Engine,
+        links: &Links,
+        skip: bool,
+        end: &End,
+        cache: &mut Cache,
+    ) -> Code {
+        if self.view.sample.kernel.is_some() {
+            return end.reason.code();
+        }
+        let by = match reference
+            .finder()
+            .is_some_and(|f| f.name().starts_with("fp"))
+        {
+            true => By::FramePointer,
+            false => By::Row,
+        };
+        let frames: Vec<Seen> =
+            Seen::of_links(&links.0[usize::from(skip).min(links.0.len())..], by).collect();
+        let whole = whole::judge(&self.view, &frames, end, cache);
+        let code = end.reason.code();
+        whole.map_or(code, |whole| whole.code(code))
+    }
+
     /// The room, for the next sample.
     pub fn into_room(self) -> Room {
         self.room
@@ -88,7 +115,11 @@ impl Engine {
         cache: &mut Cache,
     ) -> Outcome {
         match self.counted(&desk.view) {
-            Some(finder) => brief(finder, desk, variant, setting, cache),
+            // What the truth does not say, the frames do.
+            Some(finder) if desk.view.sample.truth.is_complete() => {
+                brief(finder, desk, variant, setting, cache)
+            }
+            Some(_) => self.examine(&desk.view, variant, setting, cache),
             None => self.examine(&desk.view, variant, setting, cache),
         }
     }
@@ -114,10 +145,15 @@ impl Engine {
                 (*reason).into()
             }
         };
+        // The sampled ip is reported before the walk.
+        let skip = start.as_ref().is_ok_and(|start| start.sampled_ip.is_some());
         let known = room.reference_end.filter(|(of, _)| *of == variant);
         let (_, ended) = known.unwrap_or_else(|| {
             let end = links(other, reference_cache, &mut room.reference);
-            (variant, end.reason)
+            (
+                variant,
+                desk.ended(reference, &room.reference, skip, &end, reference_cache),
+            )
         });
         room.reference_end = Some((variant, ended));
         let end = links(finder, cache, &mut room.found);
@@ -127,9 +163,9 @@ impl Engine {
             guessed: false,
             refused: false,
         };
-        let is_complete = ended == Reason::RootReached;
+        let is_complete = ended == Code::RootReached;
         let (verdict, ground) = claim.judge(&room.reference.0, is_complete);
-        let why = Unjudged::ReferenceEnded(ended.code());
+        let why = Unjudged::ReferenceEnded(ended);
         desk.room = room;
         Some(Outcome {
             chain: Chain::ended(end),
@@ -138,6 +174,7 @@ impl Engine {
             unjudged: (verdict == Verdict::Unjudged).then_some(why),
             from: from(&desk.view, variant),
             diagnosis: None,
+            whole: None,
         })
     }
 
@@ -208,6 +245,7 @@ fn brief(
                 unjudged: None,
                 from,
                 diagnosis: None,
+                whole: None,
             };
         }
     }

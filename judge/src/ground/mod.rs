@@ -48,6 +48,8 @@ pub struct Proofs<'f> {
     shelf: &'f Shelf,
     finder: ImageFinder,
     threads: usize,
+    /// The largest text of a file that is followed, bytes.
+    text_max: u64,
     provers: HashMap<ImageId, Place<'f>>,
 }
 
@@ -69,8 +71,15 @@ impl<'f> Proofs<'f> {
             shelf,
             finder: ImageFinder::new(files),
             threads: threads.map_or(1, usize::from),
+            text_max: u64::MAX,
             provers: HashMap::new(),
         }
+    }
+
+    /// Does not follow files with more than `text_max` bytes of text: it takes a second or more for each
+    /// ten million bytes.
+    pub fn with_text_max(self, text_max: u64) -> Proofs<'f> {
+        Proofs { text_max, ..self }
     }
 
     /// The frames of a sample's user stack that are proven.
@@ -126,6 +135,9 @@ impl<'f> Proofs<'f> {
             let Some(image) = &mapping.image else {
                 return Some(ending_without_image(mapping));
             };
+            if text_bytes(image) > self.text_max {
+                return Some(Ending::Code(Why::TooLarge));
+            }
             let place = self.place(image);
             let rule = match place.rule(mapping, frame.pc) {
                 Ok(rule) => rule,
@@ -216,6 +228,15 @@ impl Place<'_> {
             why => Ending::Code(why),
         }
     }
+}
+
+/// The number of bytes of an image's text.
+pub(crate) fn text_bytes(image: &Image) -> u64 {
+    image
+        .text()
+        .iter()
+        .map(|text| text.end.saturating_sub(text.start))
+        .sum()
 }
 
 /// A chain as it grows.

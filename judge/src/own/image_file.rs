@@ -149,7 +149,7 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
     let code = alloc | SHF_EXECINSTR.0;
     for section in image.sections() {
         let flags = match section.kind {
-            SectionKind::DebugFrame | SectionKind::Got => continue,
+            SectionKind::DebugFrame | SectionKind::Got | SectionKind::Entry => continue,
             SectionKind::Text => code,
             _ => alloc,
         };

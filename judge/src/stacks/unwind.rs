@@ -91,7 +91,8 @@ pub(super) struct Unwinding<'a> {
 #[inline]
 fn user_state<'a>(sample: &Sample<'a>) -> Result<(Regs, &'a [u8]), Skip> {
     refuse_guest(sample)?;
-    registers_and_stack(sample)?.ok_or(Skip::NoRegisters)
+    let (regs, stack, _) = registers_and_stack(sample)?.ok_or(Skip::NoRegisters)?;
+    Ok((regs, stack))
 }
 
 /// The event of a sample, and what it counted.

@@ -75,8 +75,8 @@ impl ReadByWalks {
             return;
         };
         let mut stacks = Vec::new();
-        let pages = self.pages(sample, &process.0, space, &mut stacks);
-        let regions = regions(&process.0, &pages, &stacks);
+        let pages = self.pages(sample, &process.memory, space, &mut stacks);
+        let regions = regions(&process.memory, &pages, &stacks);
         sample.regions.extend(regions);
     }
 

@@ -107,6 +107,9 @@ pub enum FileProblemKind {
     /// The file is used, but was changed after the recording was made.
     #[error("changed after the recording, which has no build id to check: it may be another build")]
     Newer,
+    /// A jitdump file, or a part of it, cannot be used.
+    #[error("jitdump: {0}")]
+    Jitdump(jitdump::Problem),
     /// The file is used, but its first page is not the one that a core has: it is another build.
     #[error(
         "its byte at offset {offset:#x} is not the one in memory, and no build id was recorded: it is \
@@ -116,9 +119,6 @@ pub enum FileProblemKind {
         /// Offset of the first byte that differs.
         offset: u64,
     },
-    /// A jitdump file, or a part of it, cannot be used.
-    #[error("jitdump: {0}")]
-    Jitdump(jitdump::Problem),
     /// A line of a `perf-PID.map` is not `START SIZE NAME`.
     #[error("line {line} is not START SIZE NAME; such lines were skipped")]
     JitLine {
@@ -174,6 +174,11 @@ impl FileProblemKind {
         self.is_doubt() || matches!(self, Self::BuildId { .. } | Self::Crc { .. } | Self::NoPath)
     }
 
+    /// Whether the file is there, but of another kind than ELF.
+    pub const fn is_not_elf(&self) -> bool {
+        matches!(self, Self::NotElf(_))
+    }
+
     /// A stable name, for counting.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -189,8 +194,8 @@ impl FileProblemKind {
             Self::NoSegment { .. } => "no-segment",
             Self::OtherSegments { .. } => "other-segments",
             Self::Newer => "newer",
-            Self::OtherStart { .. } => "other-start",
             Self::Jitdump(_) => "jitdump",
+            Self::OtherStart { .. } => "other-start",
             Self::JitLine { .. } => "jit-line",
             Self::JitLimit { .. } => "jit-limit",
         }

@@ -97,7 +97,7 @@ impl Trace {
             return sample;
         };
         for region in sample.regions.iter_mut().filter(|r| r.bytes.is_empty()) {
-            region.bytes = Cow::Borrowed(stack_bytes(&process.0, region));
+            region.bytes = Cow::Borrowed(stack_bytes(&process.memory, region));
         }
         sample.process_memory = Some(process.clone());
         sample

@@ -22,6 +22,8 @@ push %rbp
 .cfi_offset %rbp, -16
 mov %rsp, %rbp
 .cfi_def_cfa_register %rbp
+.fill 4, 1, 0x90
+call *%rax
 .fill 16, 1, 0x90
 pop %rbp
 .cfi_def_cfa %rsp, 8
@@ -29,11 +31,15 @@ ret
 .cfi_endproc
 .size framed, . - framed
 bare: .cfi_startproc
+.fill 8, 1, 0x90
+call *%rax
 .fill 16, 1, 0x90
 ret
 .cfi_endproc
 .size bare, . - bare
 _start: .cfi_startproc
+.fill 8, 1, 0x90
+call *%rax
 .fill 16, 1, 0x90
 ret
 .cfi_endproc
@@ -68,16 +74,17 @@ fn complaint(functions: &[&str]) -> Value {
         )
     });
     let code = code.into_iter().find(|h| h.0.0 & 1 != 0).expect("code");
-    let address = |name: &&str| {
+    let address = |(index, name): (usize, &&str)| {
         let symbol = elf
             .symbols()
             .find(|s| s.name() == Ok(name))
             .expect("a function");
-        // Behind the prologue.
-        BASE + symbol.address() - code.1 + 8
+        // Behind the prologue; of a caller, behind its call.
+        let skip = if index == 0 { 8 } else { 10 };
+        BASE + symbol.address() - code.1 + skip
     };
     let chain: Vec<u64> = std::iter::once(PERF_CONTEXT_USER)
-        .chain(functions.iter().map(address))
+        .chain(functions.iter().enumerate().map(address))
         .collect();
     let recording = folder.path().join("perf.data");
     std::fs::write(&recording, recorded(&program, code.2, &chain)).expect("a recording");

@@ -87,6 +87,18 @@ impl<'a> Table<'a> {
     pub(super) fn name(&self, symbol: &elf::Sym64<LE>) -> Option<&'a [u8]> {
         string(self.strings, symbol.st_name(LE), NAME_LEN_MAX).filter(|name| !name.is_empty())
     }
+
+    /// The names of the symbols that the file defines.
+    pub(super) fn defined(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        let defined = |s: &&elf::Sym64<LE>| s.st_shndx(LE) != elf::SHN_UNDEF;
+        let symbols = self.symbols.iter().filter(defined);
+        symbols.filter_map(|symbol| self.name(symbol))
+    }
+}
+
+/// The dynamic symbol table.
+pub(super) fn dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
+    from_section(file, elf::SHT_DYNSYM, &mut Elf::default()).or_else(|| from_dynamic(file))
 }
 
 /// The symbol table in the section of this type; a malformed one is recorded as a problem.

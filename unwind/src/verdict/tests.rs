@@ -10,6 +10,12 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
+/// [`judge_against`], where the reference is right about its end.
+fn against(chain: &Chain, reference: &Chain) -> (Verdict, Ground) {
+    let is_whole = reference.end.reason == Reason::RootReached;
+    judge_against(chain, reference, is_whole)
+}
+
 mod boundary;
 mod words;
 
@@ -263,7 +269,7 @@ fn a_chain_with_all_true_frames_is_right_only_if_its_end_is() {
         assert_eq!(ground.found, 5, "{end:?}");
         assert!(!ground.end_not_claimed, "{end:?}");
         // A reference gives the same result.
-        assert_eq!(judge_against(&chain, &five.chain()), (found, ground));
+        assert_eq!(against(&chain, &five.chain()), (found, ground));
     }
 }
 
@@ -336,7 +342,7 @@ fn within_the_known_depth_a_divergence_is_judged() {
         // A reference that ended there gives the same result.
         let mut reference = five.chain();
         reference.end = Reason::NoTable { pc: 1 }.into();
-        assert_eq!(judge_against(&chain, &reference), by_truth);
+        assert_eq!(against(&chain, &reference), by_truth);
         by_truth.0.to_string()
     };
     assert_eq!(judged(|_| {}), "?");
@@ -365,18 +371,18 @@ fn a_reference_proves_what_lies_before_its_root() {
     let five = True::of(5);
     let mut longer = five.chain();
     longer.frames.push(stranger());
-    assert_eq!(judge_against(&longer, &five.chain()).0.to_string(), "x1@5");
+    assert_eq!(against(&longer, &five.chain()).0.to_string(), "x1@5");
     for (end, _) in &ends()[1..] {
         let mut reference = five.chain();
         reference.end = *end;
         for chain in [&longer, &five.chain()] {
-            let (verdict, ground) = judge_against(chain, &reference);
+            let (verdict, ground) = against(chain, &reference);
             assert_eq!(verdict, Verdict::Unjudged, "{end:?}");
             assert_eq!((ground.known, ground.found, ground.complete), (5, 5, false));
         }
     }
     let nothing = Chain::default();
-    let judged = judge_against(&longer, &nothing);
+    let judged = against(&longer, &nothing);
     assert_eq!(judged, (Verdict::Unjudged, Ground::default()));
 }
 

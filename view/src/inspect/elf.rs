@@ -88,7 +88,8 @@ fn head(out: &mut String, elf: &Elf) {
         );
     }
     let mut sections = Columns::new(&["section", "address", "bytes"]);
-    for section in &parts.sections {
+    let with_bytes = |section: &&Section| section.kind != SectionKind::Entry;
+    for section in parts.sections.iter().filter(with_bytes) {
         let (name, at) = (section.kind.as_str(), format!("{:#x}", section.address));
         sections.row(cells![name, at, section.data.len()]);
     }

@@ -6,12 +6,13 @@
 mod texts;
 
 use super::kernel::KernelPart;
-use super::{SCHEMA, end_line, event_lines, found_name, verdict_line};
+use super::{SCHEMA, event_lines, found_name, judged_end_line, verdict_line};
 use serde::Serialize;
 use texts::Texts;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::run::{Column, Describe, Run, RunError};
 use unwind_sim_judge::unjudged::Unjudged;
+use unwind_sim_judge::whole::Whole;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::{Chain, End, How, RowRef, Step, Words};
@@ -63,8 +64,9 @@ impl Describe for ChainWriter<'_> {
         Kept::write(&mut last.verdict, &verdict, line, |_, out| {
             field(",\"verdict\":", &verdict_line(outcome), out)
         })?;
-        Kept::write(&mut last.end, &outcome.chain.end, line, |end, out| {
-            field(",\"end\":", &end_line(end), out)
+        let end = (outcome.chain.end, outcome.whole, outcome.end_kind());
+        Kept::write(&mut last.end, &end, line, |_, out| {
+            field(",\"end\":", &judged_end_line(outcome), out)
         })?;
         line.extend_from_slice(b",\"frames\":[");
         last.frames.write(texts, view.space, &outcome.chain, line)?;
@@ -113,7 +115,7 @@ fn head(
 #[derive(Default)]
 struct Last {
     verdict: Option<Kept<(Verdict, Ground, Option<Unjudged>)>>,
-    end: Option<Kept<End>>,
+    end: Option<Kept<(End, Option<Whole>, &'static str)>>,
     frames: Frames,
 }
 

@@ -15,10 +15,14 @@ pub struct ComplaintLine {
     schema: &'static str,
     /// The unwinder whose chains are broken; `perf` for the recorded ones.
     unwinder: String,
-    /// What broke them: `no-frame-pointer`, `copy-too-short`, `below-copy`, `no-table`, `no-row`,
+    /// Whether the stacks are known to be broken, or it is not known: `broken` or `unknown`.
+    end: &'static str,
+    /// What broke them, or why it is not known: `no-frame-pointer`, `copy-too-short`, `below-copy`, `no-table`, `no-row`,
     /// `wrong-row`, `no-file`, `unreadable-file`, `jit`, `not-recorded`, `branch-records`,
     /// `chain-cut`, `endless-recursion`, `frame-limit`, `overwritten-return`, `bad-jump`,
-    /// `cut-core` or `other`.
+    /// `cut-core`, `other`, `start-code`, `start-file`, `plt`, `signal-trampoline`,
+    /// `unreachable-row`, `not-elf`, `exec`, `coroutine-end`; `unclear-frame-pointer`, `stack-end`, `guessed` or
+    /// `other-file`.
     kind: &'static str,
     /// The path of the file to blame, or the kernel's name for the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,6 +84,10 @@ pub struct SubjectLine {
     unwinder: String,
     whole: u64,
     broken: u64,
+    /// Those of the broken ones that lack nothing but what runs before `main`.
+    start_code: u64,
+    /// Stacks of which it is not known whether they are whole.
+    unknown: u64,
 }
 
 /// The last line of `doctor`.
@@ -128,6 +136,8 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
                 unwinder: subject.name.clone(),
                 whole: subject.whole,
                 broken: subject.broken,
+                start_code: subject.start_code,
+                unknown: subject.unknown,
             })
             .collect(),
         copied: report.copied,
@@ -146,6 +156,11 @@ fn line(report: &Report, complaint: &Complaint) -> ComplaintLine {
     ComplaintLine {
         schema: SCHEMA,
         unwinder: report.subjects[complaint.subject].name.clone(),
+        end: if complaint.is_known {
+            "broken"
+        } else {
+            "unknown"
+        },
         kind: complaint.kind.as_str(),
         image: Some(complaint.image.clone()).filter(|image| !image.is_empty()),
         stacks: complaint.stacks,

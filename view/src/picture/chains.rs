@@ -5,7 +5,7 @@ use crate::listing::{Row, rows};
 use std::fmt::Write as _;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::reason::Code;
 
 /// The maximum number of names in a line; of a longer chain the first and last are shown.
 const NAMES_MAX: usize = 12;
@@ -110,7 +110,8 @@ struct Line {
 fn line(view: &View<'_>, walk: &Walked<'_>) -> Line {
     let outcome = walk.outcome;
     let mut chain = chain_line(&found_names(view, outcome));
-    if outcome.chain.end.reason != Reason::RootReached && !outcome.ground.end_not_claimed {
+    let is_root = outcome.ended() == Code::RootReached;
+    if !is_root && !outcome.ground.end_not_claimed {
         chain.push_str(if chain.is_empty() { "?" } else { " < ?" });
     }
     let ended = outcome.ended();

@@ -3,7 +3,8 @@
 use super::state::known;
 use super::{Hex, Register, story};
 use crate::json::{
-    CauseLine, EndLine, FrameLine, VerdictLine, cause_line, end_line, frame_line, verdict_line,
+    CauseLine, EndLine, FrameLine, VerdictLine, cause_line, frame_line, judged_end_line,
+    verdict_line,
 };
 use crate::listing::{self, Row};
 #[cfg(test)]
@@ -173,7 +174,7 @@ impl Walk {
             verdict: verdict_line(outcome),
             letter: outcome.verdict.letter(),
             steps,
-            end: end_line(&outcome.chain.end),
+            end: judged_end_line(outcome),
             cause: outcome
                 .diagnosis
                 .as_ref()

@@ -14,6 +14,9 @@ struct Given {
     is_doubtful: bool,
     row: Option<ProvenRow>,
     is_fp_cut: bool,
+    needed: Option<Needed>,
+    generator: Generator,
+    is_generated: bool,
     subjects: Vec<(&'static str, u64, u64)>,
 }
 
@@ -32,6 +35,9 @@ fn given(kind: Kind) -> Given {
         is_doubtful: false,
         row: None,
         is_fp_cut: false,
+        needed: None,
+        generator: Generator::default(),
+        is_generated: false,
         subjects: vec![("dwarf", 10, 10)],
     }
 }
@@ -41,6 +47,7 @@ fn advised(given: &Given) -> String {
         name: name.to_owned(),
         whole,
         broken,
+        ..Subject::default()
     };
     let subjects: Vec<Subject> = given.subjects.iter().map(subject).collect();
     advice(&Situation {
@@ -54,6 +61,9 @@ fn advised(given: &Given) -> String {
         is_doubtful: given.is_doubtful,
         row: given.row,
         is_fp_cut: given.is_fp_cut,
+        needed: given.needed,
+        generator: given.generator,
+        is_generated: given.is_generated,
         subjects: &subjects,
         subject: 0,
     })
@@ -111,7 +121,13 @@ fn rows_are_asked_of_whoever_can_write_them() {
     assert!(assembly.contains(".cfi directives in a.S"), "{assembly}");
     assert!(row(Language::Rust, source("a.rs")).contains("force-unwind-tables"));
     assert!(row(Language::Unknown, Author::Linker).contains("--ld-generated-unwind-info"));
-    assert!(row(Language::Gcc, source(START_FILE)).contains("nothing of yours"));
+    // Where no author is known, a table may have no row because a person wrote none.
+    let unknown = row(Language::Gcc, Author::Unknown(Vec::new()));
+    assert!(
+        unknown.contains(".cfi directives") && unknown.contains("-fasync"),
+        "{unknown}"
+    );
+    assert!(advised(&given(Kind::StartFile)).contains("nothing of yours"));
 }
 
 #[test]
@@ -266,4 +282,81 @@ fn a_missing_file_is_named_by_its_build_id() {
     let kind = FileProblemKind::Io(std::io::ErrorKind::PermissionDenied);
     denied.problem = Some(FileProblem::new("/bin/a", &[], kind));
     assert!(advised(&denied).contains("permission denied"));
+}
+
+#[test]
+fn a_copy_is_as_long_as_the_next_word_needs() {
+    let asked = |copied, least, most| {
+        let mut given = given(Kind::CopyTooShort);
+        (given.copied, given.needed) = (copied, Some(Needed { least, most }));
+        advised(&given)
+    };
+    assert!(
+        asked(8192, 9000, 9000).contains("dwarf,32768"),
+        "{}",
+        asked(8192, 9000, 9000)
+    );
+    let far = asked(8192, 9000, 24_024);
+    assert!(
+        far.contains("dwarf,49152") && far.contains("24024 bytes above rsp"),
+        "{far}"
+    );
+    let partly = asked(8192, 9000, 100_000);
+    assert!(
+        partly.contains("dwarf,65528") && partly.contains("no copy reaches in some"),
+        "{partly}"
+    );
+    let never = asked(1024, 100_016, 100_016);
+    assert!(!never.contains("--call-graph dwarf"), "{never}");
+    assert!(
+        never.contains("no copy reaches") && never.contains("--call-graph fp"),
+        "{never}"
+    );
+}
+
+#[test]
+fn branch_records_are_not_asked_of_amd() {
+    let mut amd = given(Kind::NoFramePointer);
+    assert!(advised(&amd).contains("--call-graph lbr"));
+    amd.made.processor = "AuthenticAMD,25,17,1".into();
+    assert!(!advised(&amd).contains("lbr"), "{}", advised(&amd));
+}
+
+#[test]
+fn generated_code_has_the_remedy_of_its_own_runtime() {
+    let of = |runtime, has_jitdump| {
+        let mut given = given(Kind::Jit);
+        given.generator = Generator {
+            runtime,
+            has_jitdump,
+        };
+        advised(&given)
+    };
+    let java = of(Some(Runtime::HotSpot), false);
+    assert!(
+        java.contains("PreserveFramePointer") && !java.contains("node"),
+        "{java}"
+    );
+    let node = of(Some(Runtime::V8), false);
+    assert!(
+        node.contains("--call-graph fp") && !node.contains("java"),
+        "{node}"
+    );
+    assert!(of(Some(Runtime::LuaJit), false).contains("none: LuaJIT"));
+    assert!(of(Some(Runtime::Beam), false).contains("+JPperf true"));
+    let python = of(Some(Runtime::CPython), true);
+    assert!(python.contains("perf inject --jit"), "{python}");
+    let unknown = of(None, false);
+    assert!(
+        unknown.contains("not known") && !unknown.contains("java"),
+        "{unknown}"
+    );
+    // The same in a chain by frame pointers.
+    let mut php = given(Kind::NoFramePointer);
+    (php.is_generated, php.generator.runtime) = (true, Some(Runtime::Php));
+    assert!(
+        advised(&php).contains("PHP") && !advised(&php).contains("-fno-omit"),
+        "{}",
+        advised(&php)
+    );
 }

@@ -26,6 +26,12 @@ pub(super) struct Memory<'m> {
 }
 
 impl<'m> Memory<'m> {
+    /// Whether the file ends before the bytes of a segment do.
+    pub(super) fn is_cut(&self) -> bool {
+        let size = self.bytes.len() as u64;
+        self.segments.iter().any(|segment| segment.file.end > size)
+    }
+
     /// Sorts the segments. Drops empty ones, and all but the first of overlapping ones.
     pub(super) fn new(bytes: &'m [u8], mut segments: Vec<Segment>) -> Memory<'m> {
         segments.retain(|s| !s.range.is_empty());

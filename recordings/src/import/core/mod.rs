@@ -88,9 +88,9 @@ pub fn import(
         options,
         output,
         build_ids: HashMap::new(),
+        descriptors: BTreeSet::new(),
         owner: owner.clone(),
         files: HashMap::new(),
-        descriptors: BTreeSet::new(),
         // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
@@ -152,12 +152,12 @@ struct Importer<'c, 'm, 'o, 's> {
     output: Output<'o, 's>,
     /// Build IDs by the start address of a file.
     build_ids: HashMap<u64, Vec<u8>>,
+    /// Addresses of gdb's JIT descriptors.
+    descriptors: BTreeSet<u64>,
     /// The core.
     owner: Owner,
     /// The files on this system that were found, by name.
     files: HashMap<String, Owner>,
-    /// Addresses of gdb's JIT descriptors.
-    descriptors: BTreeSet<u64>,
     stack_bytes_left: u64,
 }
 
@@ -181,8 +181,11 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 self.map_unlisted(pid, file)?;
             }
         }
-        let process = ProcessMemory(Arc::new(self.process_memory()));
         self.generated(pid)?;
+        let process = ProcessMemory {
+            memory: Arc::new(self.process_memory()),
+            is_whole: !self.memory.is_cut(),
+        };
         for thread in &notes.threads {
             match self.sample(pid, thread, &process) {
                 Ok(sample) => self.output.item(Item::Sample(sample))?,

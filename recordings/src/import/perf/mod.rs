@@ -15,7 +15,7 @@ mod registers;
 
 pub use deferred::Deferred;
 pub use processes::{EventSink, Processes, ids};
-pub use registers::{refuse_guest, registers_and_stack};
+pub use registers::{UserState, refuse_guest, registers_and_stack};
 
 use super::error::ImportError;
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
@@ -174,14 +174,15 @@ fn convert<'a>(
             own.map(|chain| chain.words().collect())
         }
     };
-    let (regs, stack) = match registers_and_stack(sample)? {
-        Some((regs, stack)) => (regs, stack),
-        None if branches.is_some() || chains => (user_ip(sample, chain.as_deref())?, &[][..]),
+    let (regs, stack, end) = match registers_and_stack(sample)? {
+        Some(all) => all,
+        None if branches.is_some() || chains => (user_ip(sample, chain.as_deref())?, &[][..], None),
         None => return Err(Skip::NoRegisters),
     };
     let regions = (!stack.is_empty()).then(|| Region {
         role: RegionRole::Stack,
-        bounds: 0..0,
+        // Where the stack begins is not recorded.
+        bounds: end.map_or(0..0, |end| regs.rsp()..end),
         next_sp: 0,
         address: regs.rsp(),
         bytes: Cow::Borrowed(stack),

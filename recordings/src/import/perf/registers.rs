@@ -23,18 +23,22 @@ static REGISTERS: [Option<Reg>; 64] = {
     table
 };
 
-/// The user registers and the stack copy from rsp upwards; the copy is empty if there is none.
+/// User registers, the stack copy, and the address at which the stack ends, if it is known.
+pub type UserState<'a> = (Regs, &'a [u8], Option<u64>);
+
+/// The user registers and the stack copy from rsp upwards, with the address at which the stack ends
+/// if the kernel found no more of it; the copy is empty if there is none.
 /// `None` if the event does not record user registers.
 ///
 /// # Errors
 /// Why the sample cannot be walked.
 #[inline]
-pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<(Regs, &'a [u8])>, Skip> {
+pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<UserState<'a>>, Skip> {
     let damaged = |_| Skip::Damaged;
-    let (user, stack) = match sample.user_regs_and_stack().map_err(damaged)? {
-        Some((user, stack)) => (user, stack.bytes),
+    let (user, stack, asked) = match sample.user_regs_and_stack().map_err(damaged)? {
+        Some((user, stack)) => (user, stack.bytes, stack.size),
         None => match sample.user_regs().map_err(damaged)? {
-            Some(user) => (user, &[][..]),
+            Some(user) => (user, &[][..], 0),
             None => return Ok(None),
         },
     };
@@ -51,7 +55,11 @@ pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<(Regs, &'a 
         }
     }
     match (out.get(Reg::Rip), out.get(Reg::Rsp)) {
-        (Some(_), Some(_)) => Ok(Some((out, stack))),
+        (Some(_), Some(rsp)) => {
+            let length = stack.len() as u64;
+            let end = (length > 0 && length < asked).then(|| rsp.wrapping_add(length));
+            Ok(Some((out, stack, end)))
+        }
         _ => Err(Skip::NoIpOrSp),
     }
 }

@@ -1,0 +1,98 @@
+//! What to do about generated code, by the runtime that generates it.
+//!
+//! Each sentence names its source. Where a runtime has no way, it says so; nothing is asked of one
+//! runtime that is another's.
+
+use super::advice::Situation;
+use unwind_sim_recordings::runtime::{self, Runtime};
+use unwind_sim_recordings::view::View;
+
+/// What a recording says of the process that ran generated code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Generator {
+    /// The runtime, if its files are mapped.
+    pub(super) runtime: Option<Runtime>,
+    /// A `jit-PID.dump` is mapped.
+    pub(super) has_jitdump: bool,
+}
+
+impl Generator {
+    /// That of a sample's process.
+    pub(super) fn of(view: &View<'_>) -> Generator {
+        let names = || view.space.mappings().iter().map(|m| m.name.as_str());
+        Generator {
+            runtime: Runtime::of_names(names()),
+            has_jitdump: runtime::has_jitdump(names()),
+        }
+    }
+}
+
+/// How code that keeps frame pointers is walked.
+fn by_frame_pointers(s: &Situation<'_>) -> &'static str {
+    match s.is_profile() && !s.has_fp_chains() {
+        true => "record with `--call-graph fp`, or walk with `--unwinder dwarf+fp`",
+        false => "walk with `--unwinder dwarf+fp`",
+    }
+}
+
+/// What to do about code whose runtime is not known.
+pub(super) fn of_unknown(s: &Situation<'_>) -> String {
+    format!(
+        "its runtime is not known here; if its code keeps frame pointers, {}",
+        by_frame_pointers(s)
+    )
+}
+
+/// What to do. `None` if the runtime is not known, or nothing is known of it.
+pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
+    if s.generator.has_jitdump && s.is_profile() {
+        return Some(
+            "the program wrote a jit-PID.dump, which has the names and the unwind tables: record with \
+             `perf record -k 1`, keep that file, and run `perf inject --jit`"
+                .into(),
+        );
+    }
+    let keeps = |who: &str| format!("{who} keeps frame pointers: {}", by_frame_pointers(s));
+    let none = |what: &str| format!("none: {what}");
+    Some(match s.generator.runtime? {
+        // JDK: the documentation of PreserveFramePointer.
+        Runtime::HotSpot => {
+            format!("run java with -XX:+PreserveFramePointer, and {}", by_frame_pointers(s))
+        }
+        Runtime::V8 if s.has_fp_chains() => {
+            "run node with --interpreted-frames-native-stack, which gives each interpreted function a \
+             frame of its own"
+                .into()
+        }
+        Runtime::V8 => keeps("V8 (node)"),
+        Runtime::JavaScriptCore => keeps("JavaScriptCore (bun)"),
+        Runtime::Wasmtime => keeps("wasmtime"),
+        Runtime::Sbcl => keeps("SBCL"),
+        // CPython: "Python support for the Linux perf profiler".
+        Runtime::CPython => "Python's trampolines (-X perf) need a Python that was built with frame \
+                             pointers (CFLAGS=-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer); \
+                             Python 3.13 with -X perf_jit writes unwind tables"
+            .into(),
+        // numba: kernels are compiled as nounwind, so LLVM writes no rows for them.
+        Runtime::Numba => none(
+            "the kernels that numba compiles with LLVM have neither rows nor frame pointers, and no \
+             option gives them any",
+        ),
+        // erl: the flag +JPperf.
+        Runtime::Beam => format!(
+            "run erl with `+JPperf true`, which gives its code frame pointers and a perf map, and {}",
+            by_frame_pointers(s)
+        ),
+        Runtime::LuaJit => {
+            none("LuaJIT has no option for frame pointers, and its FDE for traces has no CFA")
+        }
+        Runtime::Php => none("the code of PHP's opcache keeps no frame pointers and has no rows"),
+        Runtime::Mono => {
+            none("mono's code uses rbp for other things, and mono has no option to keep it")
+        }
+        Runtime::Ruby => none("YJIT's code keeps no frame pointers and has no rows"),
+        Runtime::Qemu => none("the blocks that qemu translates have no frames of the guest's functions"),
+        Runtime::Valgrind => none("the code that valgrind runs has no frames of the program's functions"),
+        _ => return None,
+    })
+}

@@ -1,0 +1,381 @@
+//! Where a call chain ends, and whether it is whole: the one place that says so.
+//!
+//! An unwinder's word is not taken for it. A chain is *whole* if each of its frames called the next
+//! inner one, as far as the code shows, and the outermost is a [`Root`]: a place that nothing calls.
+//! It is *broken* if the code shows that a frame is missing or wrong, or if the walk ended before a
+//! root, for a known cause. Where the code is not there, or does not say, it is unknown.
+
+mod code;
+mod flow;
+mod forgotten;
+mod known;
+mod root;
+mod top;
+
+#[cfg(test)]
+mod tests;
+
+pub use forgotten::Forgotten;
+pub use root::Root;
+
+pub(crate) use known::Known;
+
+use code::{Before, Facts, Place, Tables};
+use std::fmt;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::chain::{Chain, End, How, Link};
+use unwind_sim_unwind::reason::{Code, Reason};
+
+/// Whether a chain has all frames of its stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whole {
+    /// It has, and ends where nothing called.
+    Yes(Root),
+    /// It has not.
+    No(Break),
+    /// It is not known.
+    Unknown(Doubt),
+}
+
+/// What is wrong with a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Break {
+    /// The innermost frame that is to blame, counted from 0.
+    pub frame: usize,
+    /// Its address.
+    pub pc: CodeAddress,
+    /// What is wrong.
+    pub what: Fault,
+}
+
+/// The ways in which a chain is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The walk ended with this reason, at a frame that has a caller.
+    Ended(Reason),
+    /// rbp is 0 in a frame that has a caller, and whose code does not keep it as a frame pointer.
+    FramePointersEnd,
+    /// The step from this frame followed rbp, which is not the frame pointer of the code there.
+    NoFramePointer,
+    /// The return address of this frame is not behind a call.
+    NotBehindCall,
+    /// The call before the next frame's return address leads elsewhere than to this function.
+    OtherFunction,
+    /// Frames follow the one that nothing called.
+    BeyondRoot(Root),
+    /// The rule of a coroutine's first frame gives it a caller, so that walks run over the end of its
+    /// stack: its author did not mark the end. No frame is missing.
+    Unmarked,
+}
+
+/// Why it is not known whether a chain is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// The innermost frame about which it is not known, counted from 0.
+    pub frame: usize,
+    /// Its address.
+    pub pc: CodeAddress,
+    /// Why.
+    pub why: Why,
+}
+
+/// The reasons for which it is not known whether a chain is whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Why {
+    /// The code is not there: its file is missing, or it was generated and not recorded.
+    NoCode,
+    /// The step from this frame followed rbp, and nothing says whether that is its frame pointer.
+    FramePointer,
+    /// The frame was found by a scan of the stack.
+    Guess,
+    /// The word in the place of the return address is 0, or memory ends there, and nothing says
+    /// whether this is the end of a stack.
+    StackEnd,
+    /// The file at its path may not be the one that ran.
+    OtherFile,
+}
+
+impl Whole {
+    /// Whether it has all frames.
+    pub const fn is_yes(&self) -> bool {
+        matches!(self, Whole::Yes(_))
+    }
+
+    /// The stable name of how the chain ends, for JSON: `root`, `broken` or `unknown`.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Whole::Yes(_) => "root",
+            Whole::No(_) => "broken",
+            Whole::Unknown(_) => "unknown",
+        }
+    }
+
+    /// The reason code, given that with which the walk ended.
+    pub const fn code(&self, ended: Code) -> Code {
+        match self {
+            Whole::Yes(_) => Code::RootReached,
+            Whole::Unknown(_) => Code::EndUnknown,
+            Whole::No(fault) => match fault.what {
+                Fault::Ended(reason) => match reason {
+                    Reason::RootReached => Code::NotAtRoot,
+                    reason => reason.code(),
+                },
+                Fault::FramePointersEnd => Code::NotAtRoot,
+                Fault::NoFramePointer => Code::NoFramePointer,
+                Fault::Unmarked => ended,
+                Fault::NotBehindCall | Fault::OtherFunction | Fault::BeyondRoot(_) => match ended {
+                    Code::RootReached => Code::WrongReturnAddress,
+                    ended => ended,
+                },
+            },
+        }
+    }
+}
+
+impl Why {
+    /// The stable name, for JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Why::NoCode => "no-code",
+            Why::FramePointer => "frame-pointer",
+            Why::Guess => "guess",
+            Why::StackEnd => "stack-end",
+            Why::OtherFile => "other-file",
+        }
+    }
+
+    /// In words, of a frame.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Why::NoCode => "its code is not there",
+            Why::FramePointer => "nothing says whether its code has a frame pointer",
+            Why::Guess => "it was found by a scan of the stack",
+            Why::StackEnd => "the word where its return address would be is none",
+            Why::OtherFile => "its file may not be the one that ran",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Ended(Reason::RootReached) | Fault::FramePointersEnd => {
+                f.write_str("frame pointers end here, but not the stack")
+            }
+            Fault::Ended(reason) => reason.fmt(f),
+            Fault::NoFramePointer => f.write_str("rbp is not the frame pointer of this code"),
+            Fault::NotBehindCall => f.write_str("the return address is not behind a call"),
+            Fault::OtherFunction => {
+                f.write_str("the caller calls another function: frames are missing")
+            }
+            Fault::Unmarked => f.write_str("the stack ends here, but no row says so"),
+            Fault::BeyondRoot(root) => write!(f, "nothing called {root}, but frames follow"),
+        }
+    }
+}
+
+/// How a frame was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// By a row, or as the start.
+    Row,
+    /// By following rbp.
+    FramePointer,
+    /// By a scan.
+    Guess,
+    /// By what says nothing of it: an unwinder of somebody else, a recording.
+    Other,
+}
+
+/// A frame of a chain that is to be judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// Its address.
+    pub pc: CodeAddress,
+    /// Its stack pointer; 0 if unknown.
+    pub sp: u64,
+    /// How it was found.
+    pub by: By,
+}
+
+impl Seen {
+    /// The frames of a chain.
+    pub fn of_chain(chain: &Chain) -> Vec<Seen> {
+        let steps = chain
+            .steps()
+            .filter(|step| !matches!(step.how, How::SampledIp));
+        let seen = |step: unwind_sim_unwind::chain::Step<'_>| Seen {
+            pc: step.pc,
+            sp: step.sp,
+            by: match step.how {
+                How::Rule { row, .. } if row.rule().by_frame_pointer => By::FramePointer,
+                How::Start | How::SampledIp | How::Rule { .. } => By::Row,
+                How::Guess => By::Guess,
+                How::Branch { .. } | How::External => By::Other,
+            },
+        };
+        steps.map(seen).collect()
+    }
+
+    /// The frames of a walk that kept only where they are; all were found alike.
+    pub fn of_links(links: &[Link], by: By) -> impl Iterator<Item = Seen> {
+        links.iter().enumerate().map(move |(index, link)| Seen {
+            pc: match index == 0 || !link.is_return {
+                true => CodeAddress::Instruction(link.pc),
+                false => CodeAddress::Return(link.pc),
+            },
+            sp: link.sp.unwrap_or(0),
+            by: if index == 0 { By::Row } else { by },
+        })
+    }
+
+    /// The frames of a chain of addresses that the kernel made by frame pointers.
+    pub fn of_addresses(addresses: &[u64]) -> Vec<Seen> {
+        let seen = |(index, &address)| Seen {
+            pc: match index {
+                0 => CodeAddress::Instruction(address),
+                _ => CodeAddress::Return(address),
+            },
+            sp: 0,
+            by: if index == 0 {
+                By::Row
+            } else {
+                By::FramePointer
+            },
+        };
+        addresses.iter().enumerate().map(seen).collect()
+    }
+}
+
+/// Judges a chain of user code that ended as `end` says. `None` if it has no frame.
+///
+/// Chains of the kernel's unwinders are judged by the states of that kernel, and those of branch
+/// records by their number; neither is asked here.
+pub fn judge(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
+    let mut tables = Tables::new(view, cache);
+    let last = frames.len().checked_sub(1)?;
+    let mut inner = None;
+    for (index, frame) in frames.iter().enumerate() {
+        let facts = tables.facts(frame.pc);
+        if let Some(found) = link(&mut tables, inner, (index, frame), &facts) {
+            return Some(found);
+        }
+        let root = root::of(&facts, frame.pc);
+        if let Some(root) = root {
+            let what = Fault::BeyondRoot(root);
+            return Some(match index == last {
+                true => Whole::Yes(root),
+                false => broken(index, frame.pc, what),
+            });
+        }
+        inner = Some((frame, facts));
+    }
+    let (frame, facts) = inner?;
+    Some(at_end(view, &mut tables, (last, frame, &facts), end))
+}
+
+const fn broken(frame: usize, pc: CodeAddress, what: Fault) -> Whole {
+    Whole::No(Break { frame, pc, what })
+}
+
+const fn unknown(frame: usize, pc: CodeAddress, why: Why) -> Whole {
+    Whole::Unknown(Doubt { frame, pc, why })
+}
+
+/// What is wrong, or not known, with the step from the frame `inner` to this one.
+fn link(
+    tables: &mut Tables<'_, '_>,
+    inner: Option<(&Seen, Facts)>,
+    (index, frame): (usize, &Seen),
+    facts: &Facts,
+) -> Option<Whole> {
+    let Some((callee, inner)) = inner else {
+        // The sample's own pc is what it is.
+        return None;
+    };
+    let at = index - 1;
+    match frame.by {
+        By::Guess => return Some(unknown(index, frame.pc, Why::Guess)),
+        By::FramePointer => match inner.frame_pointer {
+            Some(true) => {}
+            Some(false) => return Some(broken(at, callee.pc, Fault::NoFramePointer)),
+            None => return Some(unknown(at, callee.pc, missing(&inner))),
+        },
+        By::Row | By::Other => {}
+    }
+    if frame.pc.is_instruction() {
+        return None;
+    }
+    match facts.before {
+        Before::Unknown if facts.place == Place::Nowhere => {
+            Some(broken(index, frame.pc, Fault::NotBehindCall))
+        }
+        // The step that led there is right, and nothing says otherwise.
+        Before::Unknown if facts.frame_pointer == Some(true) => None,
+        Before::Unknown => Some(unknown(index, frame.pc, Why::NoCode)),
+        Before::NoCall if facts.is_trampoline || root::of(facts, frame.pc).is_some() => None,
+        Before::NoCall => Some(broken(index, frame.pc, Fault::NotBehindCall)),
+        Before::IndirectCall => None,
+        Before::Call(_) if callee.pc.is_instruction() && at > 0 => None,
+        Before::Call(target) => match tables.may_lead(frame.pc, target, callee.pc) {
+            true => None,
+            false => Some(broken(at, callee.pc, Fault::OtherFunction)),
+        },
+    }
+}
+
+/// Why nothing is known about the code of a frame.
+const fn missing(facts: &Facts) -> Why {
+    match facts.place {
+        Place::Code => Why::FramePointer,
+        Place::Nowhere | Place::NoCode => Why::NoCode,
+    }
+}
+
+/// Judges the end of a chain whose frames are right, and whose last frame is no root that its code
+/// tells.
+fn at_end(
+    view: &View<'_>,
+    tables: &mut Tables<'_, '_>,
+    (index, frame, facts): (usize, &Seen, &Facts),
+    end: &End,
+) -> Whole {
+    let reason = end.reason;
+    let may_be_top = match reason {
+        Reason::NotAtRoot | Reason::NotText { .. } => true,
+        Reason::RootReached => facts.frame_pointer == Some(true),
+        Reason::Memory(error) => top::is_beyond(view, frame.sp, error.address()),
+        _ => false,
+    };
+    let is_there = facts.place != Place::Nowhere;
+    if may_be_top && is_there && top::is_top(view, tables, frame.sp) {
+        return match reason {
+            Reason::NotText { .. } | Reason::Memory(_) => broken(index, frame.pc, Fault::Unmarked),
+            _ => Whole::Yes(Root::Coroutine),
+        };
+    }
+    match reason {
+        Reason::RootReached if facts.place == Place::Code => {
+            let what = match facts.frame_pointer {
+                Some(false) => Fault::FramePointersEnd,
+                _ => Fault::Ended(reason),
+            };
+            broken(index, frame.pc, what)
+        }
+        Reason::RootReached => unknown(index, frame.pc, missing(facts)),
+        Reason::NotAtRoot => unknown(index, frame.pc, Why::StackEnd),
+        reason => broken(index, frame.pc, Fault::Ended(reason)),
+    }
+}
+
+/// The last bytes of code before `at`, an address of the image itself; at most so many.
+pub(crate) fn code_before(image: &unwind_sim_unwind::image::Image, at: u64, most: usize) -> &[u8] {
+    flow::before(image, at, most)
+}
+
+/// Whether the code at `pc`, an address of the image itself, is what a signal handler returns to.
+pub(crate) fn is_sigreturn(image: &unwind_sim_unwind::image::Image, pc: u64) -> bool {
+    flow::is_sigreturn(image, pc)
+}

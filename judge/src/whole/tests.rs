@@ -1,0 +1,290 @@
+//! What the code says of chains, on functions of a few bytes.
+
+use super::*;
+use std::sync::Arc;
+use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::image::{
+    AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
+};
+use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
+
+const BASE: u64 = 0x1000;
+
+/// Functions, each 32 bytes long: their names and code. Calls and jumps name their targets by number.
+struct Program(Vec<(&'static str, Vec<u8>)>);
+
+impl Program {
+    fn image(&self, entry: Option<u64>) -> Image {
+        let code: Vec<u8> = self
+            .0
+            .iter()
+            .flat_map(|(_, code)| {
+                let mut code = code.clone();
+                assert!(code.len() <= 32);
+                code.resize(32, 0x90);
+                code
+            })
+            .collect();
+        let symbols = (0..).zip(&self.0).map(|(index, (name, _))| Symbol {
+            address: BASE + 32 * index,
+            size: 32,
+            name: (*name).to_owned(),
+        });
+        let text = Section {
+            kind: SectionKind::Text,
+            address: BASE,
+            data: Bytes::from_vec(code),
+        };
+        let entry = entry.map(|address| Section {
+            kind: SectionKind::Entry,
+            address,
+            data: Bytes::from_vec(Vec::new()),
+        });
+        let end = BASE + 32 * self.0.len() as u64;
+        Image::new(ImageParts {
+            text: std::iter::once(BASE..end).collect(),
+            sections: std::iter::once(text).chain(entry).collect(),
+            symbols: symbols.filter(|s| !s.name.is_empty()).collect(),
+            ..ImageParts::default()
+        })
+    }
+}
+
+/// The address of byte `skip` of function `index`.
+fn at(index: u64, skip: u64) -> u64 {
+    BASE + 32 * index + skip
+}
+
+/// `call` from byte `skip` of function `from` to function `to`, behind `before`.
+fn calls(before: &[u8], from: u64, to: u64) -> Vec<u8> {
+    relative(0xe8, before, from, to)
+}
+
+fn relative(opcode: u8, before: &[u8], from: u64, to: u64) -> Vec<u8> {
+    let next = at(from, before.len() as u64 + 5);
+    let offset = at(to, 0).wrapping_sub(next) as u32;
+    let mut code = before.to_vec();
+    code.push(opcode);
+    code.extend(offset.to_le_bytes());
+    code.push(0xc3);
+    code
+}
+
+const SET_UP: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+/// The return address behind a call at the start of a function.
+const BEHIND: u64 = 5;
+const END: End = End {
+    reason: Reason::RootReached,
+    fallback: None,
+    marks_roots: true,
+};
+
+fn judged(image: Option<Image>, frames: &[(u64, By)], end: &End) -> Whole {
+    let mut space = AddressSpace::new();
+    space.map(Mapping {
+        range: BASE..BASE + 0x1000,
+        bias: 0,
+        image: image.map(Arc::new),
+        name: "/bin/a".into(),
+    });
+    let sample = Sample {
+        pid: 1,
+        tid: 1,
+        time: 0,
+        regs: SampleRegs::hardware(Regs::UNKNOWN),
+        regions: Vec::new(),
+        truth: Truth::Unknown,
+        recorded: Vec::new(),
+        branches: Vec::new(),
+        kernel: None,
+        process_memory: None,
+    };
+    let view = View {
+        number: 0,
+        sample: &sample,
+        space: &space,
+        pristine: None,
+        stitched: &[],
+        world: None,
+    };
+    let seen = |(index, &(pc, by)): (usize, &(u64, By))| Seen {
+        pc: match index {
+            0 => CodeAddress::Instruction(pc),
+            _ => CodeAddress::Return(pc),
+        },
+        sp: 0,
+        by,
+    };
+    let frames: Vec<Seen> = frames.iter().enumerate().map(seen).collect();
+    judge(&view, &frames, end, &mut Cache::new()).expect("frames")
+}
+
+/// `_start` calls middle, which calls leaf; other calls nobody of them.
+fn program() -> Program {
+    Program(vec![
+        ("leaf", vec![0x90, 0xc3]),
+        ("middle", calls(&[], 1, 0)),
+        ("_start", calls(&[], 2, 1)),
+        ("other", calls(&[], 3, 2)),
+        ("jumps", relative(0xe9, &[], 4, 0)),
+        ("calls jumps", calls(&[], 5, 4)),
+        ("with frame pointer", calls(&SET_UP, 6, 0)),
+    ])
+}
+
+fn what(whole: Whole) -> Option<(usize, Fault)> {
+    match whole {
+        Whole::No(found) => Some((found.frame, found.what)),
+        _ => None,
+    }
+}
+
+#[test]
+fn each_frame_called_the_next_and_the_last_is_an_entry() {
+    let right = [
+        (at(0, 0), By::Row),
+        (at(1, BEHIND), By::Row),
+        (at(2, BEHIND), By::Row),
+    ];
+    let image = || Some(program().image(None));
+    assert_eq!(judged(image(), &right, &END), Whole::Yes(Root::Entry));
+    // Whatever the unwinder says.
+    let no_row = End::from(Reason::NoRow { pc: 0 });
+    assert_eq!(judged(image(), &right, &no_row), Whole::Yes(Root::Entry));
+    // middle is missing: _start calls it, and it does not jump to leaf.
+    let skipped = [right[0], right[2]];
+    assert_eq!(
+        what(judged(image(), &skipped, &END)),
+        Some((0, Fault::OtherFunction))
+    );
+    // The end is missing.
+    let cut = [right[0], right[1]];
+    assert_eq!(
+        what(judged(image(), &cut, &END)),
+        Some((1, Fault::FramePointersEnd))
+    );
+    assert_eq!(
+        what(judged(image(), &cut, &no_row)),
+        Some((1, Fault::Ended(no_row.reason)))
+    );
+    // Something follows.
+    let mut more = right.to_vec();
+    more.push((at(3, BEHIND), By::Row));
+    let found = what(judged(image(), &more, &END));
+    assert_eq!(found, Some((2, Fault::BeyondRoot(Root::Entry))));
+}
+
+#[test]
+fn a_call_may_lead_to_a_function_through_jumps() {
+    let image = || Some(program().image(None));
+    let by_jump = [(at(0, 0), By::Row), (at(5, BEHIND), By::Row)];
+    let found = what(judged(image(), &by_jump, &END));
+    assert_eq!(
+        found,
+        Some((1, Fault::FramePointersEnd)),
+        "the link is right"
+    );
+    let not = [(at(0, 0), By::Row), (at(3, BEHIND), By::Row)];
+    assert_eq!(
+        what(judged(image(), &not, &END)),
+        Some((0, Fault::OtherFunction))
+    );
+}
+
+#[test]
+fn return_addresses_are_behind_calls() {
+    let image = Some(program().image(None));
+    let frames = [
+        (at(0, 0), By::Row),
+        (at(1, 3), By::Row),
+        (at(2, BEHIND), By::Row),
+    ];
+    assert_eq!(
+        what(judged(image, &frames, &END)),
+        Some((1, Fault::NotBehindCall))
+    );
+}
+
+#[test]
+fn a_step_by_rbp_needs_code_that_sets_it_up() {
+    let image = || Some(program().image(None));
+    let step = |pc| [(pc, By::Row), (at(2, BEHIND), By::FramePointer)];
+    let found = what(judged(image(), &step(at(1, 0)), &END));
+    assert_eq!(found, Some((0, Fault::NoFramePointer)));
+    // With it, the call is what is wrong: _start calls middle.
+    let with = what(judged(image(), &step(at(6, 4)), &END));
+    assert_eq!(with, Some((0, Fault::OtherFunction)));
+    let not_yet = what(judged(image(), &step(at(6, 1)), &END));
+    assert_eq!(not_yet, Some((0, Fault::NoFramePointer)));
+}
+
+#[test]
+fn without_code_nothing_is_known() {
+    let frames = [(at(0, 0), By::Row), (at(2, BEHIND), By::Row)];
+    let Whole::Unknown(doubt) = judged(None, &frames, &END) else {
+        panic!("known");
+    };
+    assert_eq!((doubt.frame, doubt.why), (1, Why::NoCode));
+    let guessed = [(at(0, 0), By::Row), (at(1, BEHIND), By::Guess)];
+    let Whole::Unknown(doubt) = judged(Some(program().image(None)), &guessed, &END) else {
+        panic!("known");
+    };
+    assert_eq!((doubt.frame, doubt.why), (1, Why::Guess));
+}
+
+#[test]
+fn an_entry_without_a_name_is_one_as_a_whole() {
+    let mut program = program();
+    program.0[2].0 = "";
+    program.0[2].1.extend([0xf4]);
+    let frames = [
+        (at(0, 0), By::Row),
+        (at(1, BEHIND), By::Row),
+        (at(2, BEHIND), By::Row),
+    ];
+    let with = judged(Some(program.image(Some(at(2, 0)))), &frames, &END);
+    assert_eq!(with, Whole::Yes(Root::Entry));
+    // Without a name, nothing says whether it has a frame pointer.
+    let found = what(judged(Some(program.image(None)), &frames, &END));
+    assert_eq!(found, Some((2, Fault::Ended(END.reason))));
+}
+
+/// `syscall; call *%rax; mov %eax, %edi; mov $60, %eax; syscall`, as in every clone.
+#[test]
+fn a_thread_starts_behind_its_system_call() {
+    let clone = vec![
+        0x0f, 0x05, 0xff, 0xd0, 0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f, 0x05,
+    ];
+    let returns = vec![0x0f, 0x05, 0xff, 0xd0, 0xc3];
+    let judged_with = |code: &[u8]| {
+        let program = Program(vec![("leaf", vec![0x90, 0xc3]), ("starts", code.to_vec())]);
+        judged(
+            Some(program.image(None)),
+            &[(at(0, 0), By::Row), (at(1, 4), By::Row)],
+            &END,
+        )
+    };
+    assert_eq!(judged_with(&clone), Whole::Yes(Root::Thread));
+    assert_eq!(
+        what(judged_with(&returns)),
+        Some((1, Fault::FramePointersEnd))
+    );
+}
+
+#[test]
+fn names_are_roots() {
+    for (name, root) in [
+        ("_start", Some(Root::Entry)),
+        ("clone3", Some(Root::Thread)),
+        ("runtime.goexit.abi0", Some(Root::Runtime)),
+        ("runtime.goexit", Some(Root::Runtime)),
+        ("__start_context", Some(Root::Coroutine)),
+        ("main", None),
+        ("my_start", None),
+        ("cloned", None),
+    ] {
+        assert_eq!(root::by_name(name), root, "{name}");
+    }
+}
