@@ -129,6 +129,24 @@ impl Region<'_> {
     }
 }
 
+impl Sample<'static> {
+    /// A sample of process 1 with registers alone.
+    pub fn of_regs(regs: SampleRegs) -> Sample<'static> {
+        Sample {
+            pid: 1,
+            tid: 1,
+            time: 0,
+            regs,
+            regions: Vec::new(),
+            truth: Truth::Unknown,
+            recorded: Vec::new(),
+            branches: Vec::new(),
+            kernel: None,
+            process_memory: None,
+        }
+    }
+}
+
 impl Sample<'_> {
     /// Converts borrowed memory to owned memory.
     pub fn into_owned(self) -> Sample<'static> {

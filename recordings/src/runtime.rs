@@ -361,7 +361,7 @@ mod tests {
             ),
             (&["/usr/bin/node"], Some(Runtime::V8)),
             (&["/usr/lib/libnode.so.108"], Some(Runtime::V8)),
-            (&["/root/.bun/bin/bun"], Some(Runtime::JavaScriptCore)),
+            (&["/opt/bun/bin/bun"], Some(Runtime::JavaScriptCore)),
             (
                 &["/usr/bin/mono-sgen", "/usr/lib/mono/4.5/mscorlib.dll"],
                 Some(Runtime::Mono),

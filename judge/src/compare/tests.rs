@@ -8,7 +8,6 @@ use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
-use unwind_sim_unwind::truth::Truth;
 use unwind_sim_unwind::verdict::Ground;
 
 const MAIN: u64 = 0x40_1000;
@@ -16,18 +15,7 @@ const MAIN: u64 = 0x40_1000;
 const NOWHERE: u64 = 0x7777;
 
 fn sample(rip: u64) -> Sample<'static> {
-    Sample {
-        pid: 1,
-        tid: 1,
-        time: 0,
-        regs: SampleRegs::hardware(Regs::frame(rip, 0, 0)),
-        regions: Vec::new(),
-        truth: Truth::Unknown,
-        recorded: Vec::new(),
-        branches: Vec::new(),
-        kernel: None,
-        process_memory: None,
-    }
+    Sample::of_regs(SampleRegs::hardware(Regs::frame(rip, 0, 0)))
 }
 
 /// A program with `main` of 64 bytes at [`MAIN`].

@@ -41,7 +41,7 @@ pub(super) struct Situation<'a> {
     pub(super) is_fp_cut: bool,
     /// How far above rsp the words are with which walks ended, beyond the copies.
     pub(super) needed: Option<Needed>,
-    /// The code is no file's.
+    /// The code belongs to no file.
     pub(super) is_generated: bool,
     /// What generated the code.
     pub(super) generator: Generator,

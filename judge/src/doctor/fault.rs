@@ -1,8 +1,7 @@
 //! What broke one stack.
 
 use super::kind::Kind;
-
-use super::recorded::{has_frame_pointer, is_named_root, read_word, row};
+use super::recorded::{is_near_root, read_word, row};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::Ending;
@@ -155,11 +154,7 @@ pub(super) fn judge(
     let last = last.map_or(CodeAddress::Instruction(view.live().rip()), |f| f.pc);
     let (code, pc) = match &outcome.diagnosis {
         Some(diagnosis) => (diagnosis.code, diagnosis.pc),
-        None => (outcome.ended(), last),
-    };
-    let (code, pc) = match lost_at(outcome) {
-        Some(pc) if outcome.diagnosis.is_none() => (code, pc),
-        _ => (code, pc),
+        None => (outcome.ended(), lost_at(outcome).unwrap_or(last)),
     };
     let contradiction = outcome
         .diagnosis
@@ -180,7 +175,7 @@ pub(super) fn judge(
     );
     if is_unclear && is_by_frame_pointer {
         let row = row(view.space, pc, finder, cache);
-        if row.is_some_and(|row| !has_frame_pointer(&row)) {
+        if row.is_some_and(|row| !whole::has_frame_pointer(&row)) {
             kind = Kind::NoFramePointer;
         }
     }
@@ -258,7 +253,6 @@ pub(super) fn of_doubt(view: &View<'_>, doubt: Doubt) -> Fault {
         Why::FramePointer => Kind::UnclearFramePointer,
         Why::Guess => Kind::Guessed,
         Why::StackEnd => Kind::StackEnd,
-        Why::OtherFile => Kind::OtherFile,
     };
     Fault::at(kind, Code::EndUnknown, doubt.pc)
 }
@@ -277,10 +271,8 @@ pub(super) fn is_rest_whole(
     end: &End,
     cache: &mut Cache,
 ) -> bool {
-    match frames
-        .split_first()
-        .and_then(|(_, rest)| whole::judge(view, rest, end, cache))
-    {
+    let rest = frames.get(1..).unwrap_or_default();
+    match whole::judge(view, rest, end, cache) {
         Some(Whole::Yes(_)) => true,
         Some(Whole::No(found)) => is_start_code(view, found.pc),
         Some(Whole::Unknown(_)) | None => false,
@@ -333,10 +325,7 @@ pub(super) fn of_break(
 /// Whether `pc` is in what glibc or musl runs between the entry and `main`.
 pub(super) fn is_start_code(view: &View<'_>, pc: CodeAddress) -> bool {
     let function = Location::of(view.space, pc).function;
-    function.is_some_and(|name| {
-        let plain = name.split('@').next().unwrap_or_default();
-        plain.starts_with("__libc_start_") || plain == "libc_start_main_stage2"
-    })
+    function.is_some_and(|name| whole::is_start_code(&name))
 }
 
 /// A sample whose pc is not in code: the program jumped or called there. If it called, the return
@@ -409,7 +398,7 @@ fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
     };
     let last = outcome.chain.frames.last();
     view.sample.branches.iter().any(is_full)
-        && !last.is_some_and(|frame| is_named_root(view.space, frame.pc))
+        && !last.is_some_and(|frame| is_near_root(view.space, frame.pc))
 }
 
 /// Whether the copy of the sampled stack reaches to the stack's end.

@@ -54,7 +54,7 @@ pub enum Kind {
     Plt,
     /// What signal handlers return to, without a row for it.
     Trampoline,
-    /// A table has the row, but those who look it up as the file says do not find it.
+    /// The table has the row, but a lookup through the index of the file does not find it.
     Unreachable,
     /// A mapped file that is not ELF.
     NotElf,

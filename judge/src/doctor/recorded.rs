@@ -16,21 +16,10 @@ use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::{Code, Reason};
-use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::Row;
-use unwind_sim_unwind::rule::{Base, RuleKind, Value};
+use unwind_sim_unwind::rule::RuleKind;
 use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
-
-/// The start of the name of functions that are roots, or that only roots call.
-const ROOTS: [&str; 6] = [
-    "_start",
-    "__libc_start",
-    "clone",
-    "__clone",
-    "start_thread",
-    "thread_start",
-];
 
 /// Addresses from here upwards are context markers.
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
@@ -54,13 +43,8 @@ pub(super) fn judge(
     // One known frame is the sample itself.
     if known.len() > 1 && verdict.is_wrong() {
         let at = verdict.at().unwrap_or(0) as usize;
-        let fault = by_code(
-            view.space,
-            &known[..at.clamp(1, known.len())],
-            0,
-            finder,
-            cache,
-        );
+        let before = &known[..at.clamp(1, known.len())];
+        let fault = by_code(view.space, before, finder, cache);
         let last = return_or_top(&known, at.saturating_sub(1));
         let unknown = || Fault::at(Kind::Other, Code::WrongReturnAddress, last);
         let mut fault = fault.unwrap_or_else(unknown);
@@ -129,19 +113,18 @@ fn judge_alone(
     })
 }
 
-/// The innermost of these frames, from number `first` outwards, that has no frame pointer, or that lies in no known code.
+/// The innermost of these frames that has no frame pointer, or that lies in no known code.
 fn by_code(
     space: &AddressSpace,
     pcs: &[u64],
-    first: usize,
     finder: &dyn Finder,
     cache: &mut Cache,
 ) -> Option<Fault> {
-    (first..pcs.len()).find_map(|index| {
+    (0..pcs.len()).find_map(|index| {
         let pc = return_or_top(pcs, index);
         let row = row(space, pc, finder, cache);
         let (kind, code) = match &row {
-            Some(row) if has_frame_pointer(row) => return None,
+            Some(row) if whole::has_frame_pointer(row) => return None,
             Some(row) if row.rule.kind != RuleKind::Call => return None,
             Some(_) => (Kind::NoFramePointer, Code::NoFramePointer),
             // Without a row, the code may have one or not. What is mapped nowhere is no address.
@@ -150,15 +133,6 @@ fn by_code(
         };
         Some(Fault::at(kind, code, pc))
     })
-}
-
-/// Whether rbp is the frame pointer where the row holds: the CFA is rbp + 16.
-pub(super) fn has_frame_pointer(row: &Row) -> bool {
-    row.rule.cfa
-        == Value::Offset {
-            base: Base::Reg(Reg::Rbp),
-            offset: 16,
-        }
 }
 
 /// The row for `pc`.
@@ -178,9 +152,9 @@ pub(super) fn read_word(view: &View<'_>, address: u64) -> Option<u64> {
 }
 
 /// Whether the function at `pc` is a root, or one that only roots call, by its name.
-pub(super) fn is_named_root(space: &AddressSpace, pc: CodeAddress) -> bool {
+pub(super) fn is_near_root(space: &AddressSpace, pc: CodeAddress) -> bool {
     let function = Location::of(space, pc).function;
-    function.is_some_and(|name| ROOTS.iter().any(|root| name.starts_with(root)))
+    function.is_some_and(|name| whole::is_near_root(&name))
 }
 
 fn return_or_top(pcs: &[u64], index: usize) -> CodeAddress {

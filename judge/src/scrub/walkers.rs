@@ -9,6 +9,7 @@ use crate::unwinders::{self, FINDERS, is_scan};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
@@ -16,6 +17,7 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk, get_perf_callchain};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::start::Variant;
+use unwind_sim_unwind::truth::Truth;
 
 /// An unwinder, with what it keeps between walks.
 struct Walker {
@@ -81,10 +83,7 @@ impl Walkers {
         let watched = Watched::new(view.sample.memory());
         let mut read = Vec::new();
         let proven = proofs.prove_in(view, &watched, setting);
-        let judged = match view.sample.truth.frames().is_empty() {
-            true => with_truth(view.sample, proven.truth),
-            false => with_truth(view.sample, view.sample.truth.clone()),
-        };
+        let judged = judged_by(view, proven.truth);
         let judged = View {
             sample: &judged,
             ..*view
@@ -135,10 +134,7 @@ impl Walkers {
     ) -> Vec<u64> {
         let proven = proofs.prove(view, setting);
         let mut results = vec![of_proof(&proven)];
-        let judged = match view.sample.truth.frames().is_empty() {
-            true => with_truth(view.sample, proven.truth),
-            false => with_truth(view.sample, view.sample.truth.clone()),
-        };
+        let judged = judged_by(view, proven.truth);
         let judged = View {
             sample: &judged,
             ..*view
@@ -180,6 +176,16 @@ fn walkers(names: &[String]) -> Result<Vec<Walker>, SpecError> {
         })
     };
     names.iter().map(walker).collect()
+}
+
+/// The sample with its own truth, or with the proven one if it has none.
+fn judged_by<'a>(view: &View<'a>, proven: Truth) -> Sample<'a> {
+    let truth = &view.sample.truth;
+    let truth = match truth.frames().is_empty() {
+        true => proven,
+        false => truth.clone(),
+    };
+    with_truth(view.sample, truth)
 }
 
 /// The starts that a sample allows.

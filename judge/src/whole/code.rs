@@ -227,7 +227,7 @@ impl<'v, 'c> Tables<'v, 'c> {
             return true;
         }
         let at = to.svma(pc.symbol_address());
-        // It calls the function whose prologue called it, with rows that leave the prologue's frame out.
+        // It calls the function whose prologue called it, and its rows leave the prologue's frame out.
         if image
             .symbol(at)
             .is_some_and(|symbol| symbol.name.starts_with("__morestack"))
@@ -316,19 +316,21 @@ fn by_bytes(last: [u8; 8], svma: u64) -> Before {
     }
 }
 
-/// Whether rbp is the frame pointer at `svma`: the row says it, or else the function's first
-/// instructions.
-fn frame_pointer(image: &Image, svma: u64, start: Option<u64>, row: Option<&Row>) -> Option<bool> {
-    let by_code = || start.map(|start| flow::has_frame_pointer(image, start, svma));
-    let Some(row) = row.filter(|row| row.rule.kind == RuleKind::Call) else {
-        return by_code();
-    };
-    match row.rule.cfa {
-        Value::Offset {
+/// Whether rbp is the frame pointer where the row holds: the CFA is rbp + 16.
+pub(crate) fn has_frame_pointer(row: &Row) -> bool {
+    row.rule.cfa
+        == Value::Offset {
             base: Base::Reg(Reg::Rbp),
             offset: 16,
-        } => Some(true),
-        Value::Offset { .. } => Some(false),
-        _ => by_code(),
+        }
+}
+
+/// Whether rbp is the frame pointer at `svma`: the row says it, or else the first instructions of the
+/// function, which begins at `start`.
+fn frame_pointer(image: &Image, svma: u64, start: Option<u64>, row: Option<&Row>) -> Option<bool> {
+    match row.filter(|row| row.rule.kind == RuleKind::Call) {
+        Some(row) if has_frame_pointer(row) => Some(true),
+        Some(row) if matches!(row.rule.cfa, Value::Offset { .. }) => Some(false),
+        _ => flow::has_frame_pointer(image, start?, svma),
     }
 }

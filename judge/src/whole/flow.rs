@@ -7,6 +7,7 @@ use iced_x86::{
 };
 use std::ops::Range;
 use unwind_sim_unwind::image::{Image, Symbol};
+use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 
 /// How far behind the start of a function its prologue is looked for, bytes. Compilers schedule moves
 /// in between.
@@ -29,38 +30,57 @@ fn decode(code: &[u8], at: u64) -> impl Iterator<Item = Instruction> {
 }
 
 /// Whether rbp is the frame pointer at `pc`, in the function that begins at `start`: it was pushed
-/// first, then loaded with rsp, and is not restored yet. All are the image's own addresses.
-pub(super) fn has_frame_pointer(image: &Image, start: u64, pc: u64) -> bool {
+/// first, then loaded with rsp, and is not restored yet. `None` where a jump through a register or
+/// memory may be one out of the function. All are the image's own addresses.
+pub(super) fn has_frame_pointer(image: &Image, start: u64, pc: u64) -> Option<bool> {
+    match set_up(image, start) {
+        Some(set_up) if set_up <= pc => {
+            is_restored(image, start, pc).map(|is_restored| !is_restored)
+        }
+        _ => Some(false),
+    }
+}
+
+/// The first address at which the function's prologue has loaded rbp.
+fn set_up(image: &Image, start: u64) -> Option<u64> {
     let code = image.text_bytes(start, PROLOGUE_MAX);
     let mut is_pushed = false;
     for insn in decode(code, start) {
         let is_rbp = insn.op0_register() == Register::RBP;
         match insn.mnemonic() {
             Mnemonic::Push if !is_pushed && is_rbp => is_pushed = true,
-            Mnemonic::Push if !is_pushed => return false,
-            Mnemonic::Enter if !is_pushed => return insn.next_ip() <= pc,
-            Mnemonic::Mov | Mnemonic::Lea if is_pushed && is_rbp => {
-                let is_rsp = match insn.mnemonic() {
-                    Mnemonic::Mov => insn.op1_register() == Register::RSP,
-                    _ => insn.memory_base() == Register::RSP && insn.memory_displacement64() == 0,
-                };
-                return is_rsp && insn.next_ip() <= pc && !is_restored(image, pc);
+            Mnemonic::Enter if !is_pushed => return Some(insn.next_ip()),
+            Mnemonic::Mov if is_pushed && is_rbp => {
+                return (insn.op1_register() == Register::RSP).then(|| insn.next_ip());
             }
-            Mnemonic::Push | Mnemonic::Sub if is_pushed => return false,
-            _ if insn.flow_control() != FlowControl::Next => return false,
+            Mnemonic::Lea if is_pushed && is_rbp => {
+                let is_rsp = insn.memory_base() == Register::RSP
+                    && insn.memory_index() == Register::None
+                    && insn.memory_displacement64() == 0;
+                return is_rsp.then(|| insn.next_ip());
+            }
+            Mnemonic::Push => return None,
+            Mnemonic::Sub if is_pushed => return None,
+            _ if insn.flow_control() != FlowControl::Next => return None,
             _ => {}
         }
     }
-    false
+    None
 }
 
-/// Whether the function returns within the next few instructions without using rbp: `pop %rbp` or
-/// `leave` was executed.
-fn is_restored(image: &Image, pc: u64) -> bool {
-    let mut code = decode(image.text_bytes(pc, 32), pc);
-    let first = code.next();
-    let is_end = |insn: &Instruction| matches!(insn.flow_control(), FlowControl::Return);
-    first.is_some_and(|insn| is_end(&insn))
+/// Whether `pop %rbp` or `leave` was executed before `pc`: the function returns there, or jumps to
+/// another one. `None` if the jump's target is not known.
+fn is_restored(image: &Image, start: u64, pc: u64) -> Option<bool> {
+    let insn = decode(image.text_bytes(pc, INSN_BYTES_MAX), pc).next()?;
+    match insn.flow_control() {
+        FlowControl::Return => Some(true),
+        FlowControl::IndirectBranch => None,
+        FlowControl::UnconditionalBranch => {
+            let target = function(image, insn.near_branch_target());
+            Some(target.is_some_and(|target| target.address != start))
+        }
+        _ => Some(false),
+    }
 }
 
 /// The extent of the entry function at `entry`, from its instructions: up to the first that never

@@ -18,7 +18,9 @@ mod tests;
 pub use forgotten::Forgotten;
 pub use root::Root;
 
+pub(crate) use code::has_frame_pointer;
 pub(crate) use known::Known;
+pub(crate) use root::{is_near_root, is_start_code};
 
 use code::{Before, Facts, Place, Tables};
 use std::fmt;
@@ -93,8 +95,6 @@ pub enum Why {
     /// The word in the place of the return address is 0, or memory ends there, and nothing says
     /// whether this is the end of a stack.
     StackEnd,
-    /// The file at its path may not be the one that ran.
-    OtherFile,
 }
 
 impl Whole {
@@ -135,17 +135,6 @@ impl Whole {
 }
 
 impl Why {
-    /// The stable name, for JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Why::NoCode => "no-code",
-            Why::FramePointer => "frame-pointer",
-            Why::Guess => "guess",
-            Why::StackEnd => "stack-end",
-            Why::OtherFile => "other-file",
-        }
-    }
-
     /// In words, of a frame.
     pub const fn description(self) -> &'static str {
         match self {
@@ -153,7 +142,6 @@ impl Why {
             Why::FramePointer => "nothing says whether its code has a frame pointer",
             Why::Guess => "it was found by a scan of the stack",
             Why::StackEnd => "the word where its return address would be is none",
-            Why::OtherFile => "its file may not be the one that ran",
         }
     }
 }

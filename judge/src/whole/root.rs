@@ -19,19 +19,6 @@ pub enum Root {
     Coroutine,
 }
 
-impl Root {
-    /// The stable name, for JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Root::Entry => "entry",
-            Root::Thread => "thread",
-            Root::Runtime => "runtime",
-            Root::Outermost => "outermost-row",
-            Root::Coroutine => "coroutine",
-        }
-    }
-}
-
 impl fmt::Display for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -47,7 +34,7 @@ impl fmt::Display for Root {
 /// The root that a frame at `pc` is, if its code tells.
 pub(super) fn of(facts: &Facts, pc: CodeAddress) -> Option<Root> {
     match facts.root? {
-        // The one who makes a thread runs through the same function, and returns from it.
+        // The thread that makes another one runs through the same function, and returns from it.
         Root::Thread if pc.is_instruction() => None,
         // A row may hold for the instruction that was interrupted.
         Root::Coroutine if facts.before != Before::NoCall => None,
@@ -77,6 +64,22 @@ const GO: [&str; 6] = [
     "_rt0_amd64",
     "_rt0_amd64_linux",
 ];
+
+/// What the C library runs between the entry and `main`, and between a thread's start and its function.
+const START_CODE: &str = "__libc_start_";
+const MUSL_START_CODE: &str = "libc_start_main_stage2";
+const THREAD_CODE: [&str; 2] = ["start_thread", "thread_start"];
+
+/// Whether a function is what glibc or musl runs between the entry and `main`.
+pub(crate) fn is_start_code(name: &str) -> bool {
+    let plain = name.split('@').next().unwrap_or_default();
+    plain.starts_with(START_CODE) || plain == MUSL_START_CODE
+}
+
+/// Whether a function is a root, or one that only roots call, by its name.
+pub(crate) fn is_near_root(name: &str) -> bool {
+    by_name(name).is_some() || is_start_code(name) || THREAD_CODE.contains(&name)
+}
 
 /// The root that a function is, by its name.
 pub(super) fn by_name(name: &str) -> Option<Root> {

@@ -8,7 +8,6 @@ use unwind_sim_unwind::image::{
 };
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
-use unwind_sim_unwind::truth::Truth;
 
 const BASE: u64 = 0x1000;
 
@@ -89,18 +88,7 @@ fn judged(image: Option<Image>, frames: &[(u64, By)], end: &End) -> Whole {
         image: image.map(Arc::new),
         name: "/bin/a".into(),
     });
-    let sample = Sample {
-        pid: 1,
-        tid: 1,
-        time: 0,
-        regs: SampleRegs::hardware(Regs::UNKNOWN),
-        regions: Vec::new(),
-        truth: Truth::Unknown,
-        recorded: Vec::new(),
-        branches: Vec::new(),
-        kernel: None,
-        process_memory: None,
-    };
+    let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
     let view = View {
         number: 0,
         sample: &sample,
@@ -220,6 +208,34 @@ fn a_step_by_rbp_needs_code_that_sets_it_up() {
     assert_eq!(not_yet, Some((0, Fault::NoFramePointer)));
 }
 
+/// Behind `pop %rbp` a function returns, or jumps to another one.
+#[test]
+fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
+    let body = |end: &[u8]| [&SET_UP[..], &[0x5d], end].concat();
+    let jump_back = [0xeb, 0xf9];
+    let program = Program(vec![
+        ("returns", body(&[0xc3])),
+        ("jumps out", relative(0xe9, &body(&[]), 1, 0)),
+        ("jumps back", body(&jump_back)),
+        ("jumps somewhere", body(&[0xff, 0xe0])),
+        ("_start", calls(&[], 4, 0)),
+    ]);
+    let step = |function| {
+        let frames = [
+            (at(function, 5), By::Row),
+            (at(4, BEHIND), By::FramePointer),
+        ];
+        judged(Some(program.image(None)), &frames, &END)
+    };
+    assert_eq!(what(step(0)), Some((0, Fault::NoFramePointer)));
+    assert_eq!(what(step(1)), Some((0, Fault::NoFramePointer)));
+    assert_eq!(what(step(2)), Some((0, Fault::OtherFunction)));
+    let Whole::Unknown(doubt) = step(3) else {
+        panic!("known");
+    };
+    assert_eq!((doubt.frame, doubt.why), (0, Why::FramePointer));
+}
+
 #[test]
 fn without_code_nothing_is_known() {
     let frames = [(at(0, 0), By::Row), (at(2, BEHIND), By::Row)];
@@ -271,6 +287,20 @@ fn a_thread_starts_behind_its_system_call() {
         what(judged_with(&returns)),
         Some((1, Fault::FramePointersEnd))
     );
+}
+
+#[test]
+fn what_only_roots_call_is_named() {
+    for name in [
+        "_start",
+        "clone3",
+        "__libc_start_call_main",
+        "__libc_start_main@@GLIBC_2.34",
+        "start_thread",
+    ] {
+        assert!(root::is_near_root(name), "{name}");
+    }
+    assert!(!root::is_near_root("main") && !root::is_near_root("clone_tree"));
 }
 
 #[test]

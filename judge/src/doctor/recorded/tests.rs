@@ -7,7 +7,6 @@ use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
-use unwind_sim_unwind::truth::Truth;
 
 /// What becomes of a chain of `length` user addresses in a file without table, behind a kernel part
 /// of `kernel` addresses.
@@ -26,19 +25,11 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         .chain([PERF_CONTEXT_USER]);
     let ips = inside.chain((0..length as u64).map(|n| 0x2000 + 16 * n));
     let sample = Sample {
-        pid: 1,
-        tid: 1,
-        time: 0,
-        regs: SampleRegs::hardware(Regs::UNKNOWN),
-        regions: Vec::new(),
-        truth: Truth::Unknown,
         recorded: vec![RecordedChain {
             source: "perf".into(),
             ips: ips.collect(),
         }],
-        branches: Vec::new(),
-        kernel: None,
-        process_memory: None,
+        ..Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN))
     };
     let view = View {
         number: 0,
