@@ -181,6 +181,28 @@ fn check_build_id(path: &Path, elf: &Elf) {
     assert_eq!(ours, theirs.unwrap_or(""), "{}", path.display());
 }
 
+/// Checks that a program or an interpreter has the entry point that readelf prints, and that a library
+/// has none.
+fn check_entry(path: &Path, elf: &Elf) {
+    let header = readelf(&["-hW"], path);
+    let line = |start: &str| {
+        let line = header
+            .lines()
+            .find_map(|l| l.trim_start().strip_prefix(start));
+        line.map_or("", str::trim)
+    };
+    let is_program = line("Type:").starts_with("EXEC")
+        || readelf(&["-lW"], path).contains("INTERP")
+        || readelf(&["-dW"], path).contains(" PIE");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let starts = is_program || name.starts_with("ld-");
+    let entry = line("Entry point address:").trim_start_matches("0x");
+    let theirs = Some(hex(entry)).filter(|&entry| starts && entry != 0);
+    let mut sections = elf.parts.sections.iter();
+    let ours = sections.find(|s| s.kind == SectionKind::Entry);
+    assert_eq!(ours.map(|s| s.address), theirs, "{}", path.display());
+}
+
 /// Programs that exist everywhere, and this test itself (with a large symbol table).
 fn files() -> Vec<std::path::PathBuf> {
     let mut out = vec![std::env::current_exe().expect("our own path")];
@@ -219,6 +241,7 @@ fn sections_segments_symbols_and_build_id_are_those_of_readelf() {
         symbols += check_symbols(&path, &elf);
         check_segments(&path, &elf);
         check_build_id(&path, &elf);
+        check_entry(&path, &elf);
     }
     assert!(sections >= 4, "{sections} sections compared");
     assert!(symbols > 1000, "{symbols} symbols compared");

@@ -6,6 +6,7 @@
 
 use super::Subject;
 use super::author::{Author, Language, Origin};
+use super::fault::Lack;
 use super::generated::{self, Generator};
 use super::kind::Kind;
 use super::proven_row::ProvenRow;
@@ -41,6 +42,8 @@ pub(super) struct Situation<'a> {
     pub(super) is_fp_cut: bool,
     /// How far above rsp the words are with which walks ended, beyond the copies.
     pub(super) needed: Option<Needed>,
+    /// What the samples lack, if that is known.
+    pub(super) lack: Option<Lack>,
     /// The code belongs to no file.
     pub(super) is_generated: bool,
     /// What generated the code.
@@ -76,7 +79,7 @@ enum Remedy {
     MakeReadable,
     JitFramePointers,
     CoreFilter,
-    AllRegisters,
+    WhatIsLacking,
     WholeCore,
     EndRecursion,
     MoreFrames,
@@ -105,7 +108,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::NoFile => &[InstallFile],
         Kind::UnreadableFile => &[MakeReadable],
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
-        Kind::NotRecorded => &[CoreFilter, AllRegisters, BetterUnwinder, RecordDwarf],
+        Kind::NotRecorded => &[CoreFilter, WhatIsLacking, BetterUnwinder, RecordDwarf],
         Kind::BranchRecords => &[StitchLbr, BetterUnwinder, RecordDwarf],
         Kind::ChainCut => &[LongerChain],
         Kind::EndlessRecursion => &[EndRecursion],
@@ -235,7 +238,7 @@ impl Remedy {
             Remedy::RecordFp => (s.is_profile()
                 && !s.has_fp_chains()
                 && (s.standing("fp") != Standing::NotBetter
-                    || s.kind == Kind::CopyTooShort && (s.is_fp_cut || s.needed.is_some())))
+                    || s.kind == Kind::CopyTooShort && s.is_fp_cut))
                 .then(|| "record with `--call-graph fp`, if all code has frame pointers".into()),
             Remedy::RecordLbr => {
                 (s.is_profile()
@@ -268,9 +271,17 @@ impl Remedy {
                  filter is"
                     .into()
             }),
-            Remedy::AllRegisters => (s.is_profile() && s.stack_copy() > 0).then(|| {
-                "record all registers: leave out --user-regs, or name the missing one there".into()
-            }),
+            Remedy::WhatIsLacking => match s.lack? {
+                _ if !s.is_profile() => None,
+                Lack::Register => Some(
+                    "record all registers: leave out --user-regs, or name the missing one there"
+                        .into(),
+                ),
+                Lack::Copy => Some(
+                    "nothing: the page of the stack was not in memory when the sample was taken"
+                        .into(),
+                ),
+            },
             Remedy::WholeCore => s.made.is_cut.then(|| {
                 "let the next core be written whole: `ulimit -c unlimited`, ProcessSizeMax= and \
                  ExternalSizeMax= in coredump.conf, enough room on the disk, a complete copy"

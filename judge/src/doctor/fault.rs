@@ -59,6 +59,17 @@ pub(super) struct Fault {
     pub(super) lost: Option<u64>,
     /// How far above rsp the word is that the walk needed, beyond the copy, bytes.
     pub(super) needed: Option<u64>,
+    /// What the sample lacks, if that is known.
+    pub(super) lack: Option<Lack>,
+}
+
+/// What a sample lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lack {
+    /// A register that a rule needs.
+    Register,
+    /// The copy of its stack.
+    Copy,
 }
 
 impl Fault {
@@ -75,6 +86,7 @@ impl Fault {
             if_proven: None,
             lost: None,
             needed: None,
+            lack: None,
         }
     }
 }
@@ -179,15 +191,23 @@ pub(super) fn judge(
             kind = Kind::NoFramePointer;
         }
     }
-    let (mut note, mut if_proven) = (None, None);
+    let (mut note, mut if_proven, mut lack) = (None, None, None);
     match (kind, end.reason) {
         (Kind::Other | Kind::NotRecorded, Reason::RegisterNotCarried { reg })
             if !is_by_frame_pointer && view.live().get(reg).is_none() =>
         {
             kind = Kind::NotRecorded;
+            lack = Some(Lack::Register);
             note = Some(format!(
                 "the rule needs {reg}, which the samples do not have"
             ));
+        }
+        // The kernel copies without waiting for a page that is not in memory.
+        (Kind::NotRecorded, Reason::Memory(_))
+            if reading.made.stack_copy > 0 && view.sample.regions.is_empty() =>
+        {
+            lack = Some(Lack::Copy);
+            note = Some("the kernel could copy nothing of this stack".to_owned());
         }
         (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
         (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
@@ -222,6 +242,7 @@ pub(super) fn judge(
         is_leaf: is_missing && is_by_frame_pointer && pc.is_instruction(),
         note,
         if_proven,
+        lack,
         needed: match end.reason {
             Reason::Memory(MemoryError::BeyondCopy { address, .. })
                 if kind == Kind::CopyTooShort =>
@@ -290,7 +311,11 @@ pub(super) fn of_break(
     use whole::Fault as Wrong;
     let pc = found.pc;
     let plain = |kind, code| Fault::at(kind, code, pc);
-    if is_start_code(view, pc) && found.frame > 0 {
+    let is_by_rbp = matches!(
+        found.what,
+        Wrong::NoFramePointer | Wrong::FramePointersEnd | Wrong::Ended(Reason::RootReached)
+    );
+    if (reading.is_by_frame_pointer || is_by_rbp) && found.frame > 0 && is_start_code(view, pc) {
         return Some(plain(Kind::StartCode, Code::NoFramePointer));
     }
     Some(match found.what {
@@ -464,3 +489,6 @@ fn is_overwritten(outcome: &Outcome, reading: Reading<'_>) -> bool {
         && outcome.ground.known as usize >= outcome.chain.frames.len();
     is_proven || reading.made.engine == Engine::Core
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::advice::{Needed, Situation, advice};
 use super::author::{Author, Origin, Spot};
-use super::fault::{Fault, Judged};
+use super::fault::{Fault, Judged, Lack};
 use super::generated::Generator;
 use super::kind::{self, Kind};
 use super::proven_row::{Checker, ProvenRow};
@@ -74,6 +74,7 @@ struct Found {
     if_proven: Option<String>,
     generator: Generator,
     is_generated: bool,
+    lack: Option<Lack>,
 }
 
 impl Gathered {
@@ -254,6 +255,7 @@ impl Gathered {
                     spot: mapping.map(|mapping| Spot::of(mapping, at)),
                     note: fault.note.clone(),
                     if_proven: fault.if_proven.clone(),
+                    lack: fault.lack,
                     generator: Generator::of(view),
                     is_generated: mapping.is_some_and(|m| runtime::generated(m).is_some()),
                 }
@@ -341,9 +343,9 @@ fn finish(
     let most = functions.max_by_key(|(name, count)| (**count, std::cmp::Reverse(*name)));
     let found = most.and_then(|(name, _)| examples.remove(name));
     let (mut spot, mut note, mut if_proven) = (None, None, None);
-    let (mut generator, mut is_generated) = (Generator::default(), false);
+    let (mut generator, mut is_generated, mut lack) = (Generator::default(), false, None);
     if let Some(found) = found {
-        (generator, is_generated) = (found.generator, found.is_generated);
+        (generator, is_generated, lack) = (found.generator, found.is_generated, found.lack);
         complaint.example = found.example;
         (spot, note, if_proven) = (found.spot, found.note, found.if_proven);
     }
@@ -397,6 +399,7 @@ fn finish(
         is_doubtful: doubt.is_some(),
         row,
         is_fp_cut,
+        lack,
         generator,
         is_generated,
         needed: complaint.needed.map(|(least, most)| Needed { least, most }),

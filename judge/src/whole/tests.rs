@@ -2,10 +2,11 @@
 
 use super::*;
 use std::sync::Arc;
-use unwind_sim_recordings::model::Sample;
+use unwind_sim_recordings::model::{Region, RegionRole, Sample};
 use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
 };
+use unwind_sim_unwind::memory::MemoryError;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
 
@@ -81,6 +82,19 @@ const END: End = End {
 };
 
 fn judged(image: Option<Image>, frames: &[(u64, By)], end: &End) -> Whole {
+    let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
+    judged_on(&sample, image, &[], frames, end)
+}
+
+/// Judges frames whose sp is [`STACK`], in a program with files or memory of these names, whose code is
+/// not there, from [`ELSEWHERE`] upwards.
+fn judged_on(
+    sample: &Sample<'_>,
+    image: Option<Image>,
+    others: &[&str],
+    frames: &[(u64, By)],
+    end: &End,
+) -> Whole {
     let mut space = AddressSpace::new();
     space.map(Mapping {
         range: BASE..BASE + 0x1000,
@@ -88,10 +102,17 @@ fn judged(image: Option<Image>, frames: &[(u64, By)], end: &End) -> Whole {
         image: image.map(Arc::new),
         name: "/bin/a".into(),
     });
-    let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
+    for (start, name) in (ELSEWHERE..).step_by(0x1000).zip(others) {
+        space.map(Mapping {
+            range: start..start + 0x1000,
+            bias: 0,
+            image: None,
+            name: (*name).to_owned(),
+        });
+    }
     let view = View {
         number: 0,
-        sample: &sample,
+        sample,
         space: &space,
         pristine: None,
         stitched: &[],
@@ -102,11 +123,97 @@ fn judged(image: Option<Image>, frames: &[(u64, By)], end: &End) -> Whole {
             0 => CodeAddress::Instruction(pc),
             _ => CodeAddress::Return(pc),
         },
-        sp: 0,
+        sp: STACK,
         by,
     };
     let frames: Vec<Seen> = frames.iter().enumerate().map(seen).collect();
     judge(&view, &frames, end, &mut Cache::new()).expect("frames")
+}
+
+const ELSEWHERE: u64 = 0x10_0000;
+const STACK: u64 = 0x7000;
+
+/// A sample whose stack has these words from [`STACK`] upwards, and ends `beyond` bytes above them.
+fn with_stack(words: &[u64], beyond: u64) -> Sample<'static> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let end = STACK + bytes.len() as u64;
+    Sample {
+        regions: vec![Region {
+            role: RegionRole::Stack,
+            bounds: STACK - 0x1000..end + beyond,
+            next_sp: 0,
+            address: STACK,
+            bytes: bytes.into(),
+        }],
+        ..Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN))
+    }
+}
+
+/// A return address of 0 is the end of a stack where its memory ends, and no return address lies between.
+#[test]
+fn a_coroutine_ends_where_its_memory_does() {
+    let image = || Some(program().image(None));
+    let frames = [(at(0, 0), By::Row), (at(1, BEHIND), By::Row)];
+    let on = |words: &[u64], beyond, reason: Reason| {
+        let sample = with_stack(words, beyond);
+        judged_on(&sample, image(), &[], &frames, &End::from(reason))
+    };
+    let zero = Reason::NotAtRoot;
+    assert_eq!(on(&[0, 7, 0], 0, zero), Whole::Yes(Root::Coroutine));
+    let is_unknown = |whole| matches!(whole, Whole::Unknown(doubt) if doubt.why == Why::StackEnd);
+    assert!(is_unknown(on(&[0, 7, at(2, BEHIND)], 0, zero)), "a caller");
+    assert!(is_unknown(on(&[0, 7, 0], 4096, zero)), "no more was copied");
+    let not_text = Reason::NotText { address: 7 };
+    assert_eq!(what(on(&[7, 0], 0, not_text)), Some((1, Fault::Unmarked)));
+    let beyond = |address| {
+        Reason::Memory(MemoryError::BeyondCopy {
+            address,
+            end: STACK + 16,
+        })
+    };
+    assert_eq!(
+        what(on(&[7, 0], 0, beyond(STACK + 16))),
+        Some((1, Fault::Unmarked))
+    );
+    let far = beyond(STACK + 0x4000);
+    assert_eq!(what(on(&[7, 0], 0, far)), Some((1, Fault::Ended(far))));
+}
+
+#[test]
+fn generated_code_keeps_a_frame_pointer_only_by_its_runtimes_convention() {
+    let frames = [(ELSEWHERE, By::Row), (at(2, BEHIND), By::FramePointer)];
+    let of = |runtime| {
+        let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
+        let image = Some(program().image(None));
+        judged_on(&sample, image, &["//anon", runtime], &frames, &END)
+    };
+    assert_eq!(of("/usr/bin/node"), Whole::Yes(Root::Entry));
+    for runtime in [
+        "/usr/lib/jvm/lib/server/libjvm.so",
+        "/usr/bin/luajit",
+        "/bin/b",
+    ] {
+        let Whole::Unknown(doubt) = of(runtime) else {
+            panic!("{runtime}: known");
+        };
+        assert_eq!((doubt.frame, doubt.why), (0, Why::NoCode), "{runtime}");
+    }
+}
+
+/// Its rows leave out the frame of the prologue that called it.
+#[test]
+fn morestack_is_called_by_a_function_that_its_caller_calls() {
+    let chain = |name| {
+        let program = Program(vec![
+            (name, vec![0x90, 0xc3]),
+            ("split", calls(&[], 1, 0)),
+            ("_start", calls(&[], 2, 1)),
+        ]);
+        let frames = [(at(0, 0), By::Row), (at(2, BEHIND), By::Row)];
+        judged(Some(program.image(None)), &frames, &END)
+    };
+    assert_eq!(chain("__morestack"), Whole::Yes(Root::Entry));
+    assert_eq!(what(chain("leaf")), Some((0, Fault::OtherFunction)));
 }
 
 /// `_start` calls middle, which calls leaf; other calls nobody of them.
@@ -283,6 +390,9 @@ fn a_thread_starts_behind_its_system_call() {
         )
     };
     assert_eq!(judged_with(&clone), Whole::Yes(Root::Thread));
+    // `call *%rax; hlt` ends a program as well, but no thread was made before.
+    let ends = [0x90, 0x90, 0xff, 0xd0, 0xf4];
+    assert_eq!(what(judged_with(&ends)), Some((1, Fault::FramePointersEnd)));
     assert_eq!(
         what(judged_with(&returns)),
         Some((1, Fault::FramePointersEnd))

@@ -1,6 +1,7 @@
 //! Imports compared with the output of perf and gdb for the same files, and damaged files.
 
 mod jitdump;
+mod stack_end;
 
 use super::*;
 use crate::files::FinderOptions;

@@ -59,6 +59,37 @@ fn a_file_without_section_headers_is_read_by_its_program_headers() {
     assert_eq!(image.text_bytes(0x1200, 4), [4, 0, 0, 0]);
 }
 
+/// Linkers put the start of its code into a library's header, too.
+#[test]
+fn a_program_has_an_entry_point_and_a_library_has_none() {
+    let entry = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = program();
+        bytes[24..32].copy_from_slice(&0x1010u64.to_le_bytes());
+        change(&mut bytes);
+        let image = parse(bytes).unwrap().into_image();
+        image.section(SectionKind::Entry).map(|s| s.address)
+    };
+    assert_eq!(entry(&|_| {}), None, "a library");
+    assert_eq!(entry(&|bytes| bytes[16] = 2), Some(0x1010), "ET_EXEC");
+    let second = 64 + 56;
+    assert_eq!(entry(&|bytes| bytes[second] = 3), Some(0x1010), "PT_INTERP");
+    let dynamic = |flags: u64| {
+        entry(&|bytes| {
+            bytes[second] = 2;
+            bytes[second + 32] = 32;
+            bytes[0x200..0x208].copy_from_slice(&0x6fff_fffbu64.to_le_bytes());
+            bytes[0x208..0x210].copy_from_slice(&flags.to_le_bytes());
+        })
+    };
+    assert_eq!(dynamic(0x0800_0001), Some(0x1010), "DF_1_PIE");
+    assert_eq!(dynamic(1), None, "DF_1_NOW");
+    let outside = |bytes: &mut Vec<u8>| {
+        bytes[16] = 2;
+        bytes[25] = 0x70;
+    };
+    assert_eq!(entry(&outside), None, "not in code");
+}
+
 #[test]
 fn other_files_are_refused_by_name() {
     let refused = |at: usize, byte: u8| {

@@ -17,6 +17,7 @@ struct Given {
     needed: Option<Needed>,
     generator: Generator,
     is_generated: bool,
+    lack: Option<Lack>,
     subjects: Vec<(&'static str, u64, u64)>,
 }
 
@@ -38,6 +39,7 @@ fn given(kind: Kind) -> Given {
         needed: None,
         generator: Generator::default(),
         is_generated: false,
+        lack: None,
         subjects: vec![("dwarf", 10, 10)],
     }
 }
@@ -64,6 +66,7 @@ fn advised(given: &Given) -> String {
         needed: given.needed,
         generator: given.generator,
         is_generated: given.is_generated,
+        lack: given.lack,
         subjects: &subjects,
         subject: 0,
     })
@@ -154,6 +157,12 @@ fn only_an_unwinder_that_did_better_is_advised() {
 fn frame_pointers_that_end_with_the_copy_too_are_not_worse() {
     let mut cut = given(Kind::CopyTooShort);
     (cut.copied, cut.subjects) = (65_528, vec![("dwarf", 0, 9), ("fp", 0, 9)]);
+    assert!(!advised(&cut).contains("--call-graph fp"));
+    // How far the next word is says nothing of frame pointers, which failed for another reason.
+    cut.needed = Some(Needed {
+        least: 70_000,
+        most: 80_000,
+    });
     assert!(!advised(&cut).contains("--call-graph fp"));
     cut.is_fp_cut = true;
     assert!(advised(&cut).contains("--call-graph fp"));
@@ -359,4 +368,20 @@ fn generated_code_has_the_remedy_of_its_own_runtime() {
         "{}",
         advised(&php)
     );
+}
+
+#[test]
+fn a_missing_register_and_a_missing_copy_are_told_apart() {
+    let of = |lack| {
+        let mut given = given(Kind::NotRecorded);
+        (given.lack, given.copied) = (lack, 8192);
+        advised(&given)
+    };
+    assert!(of(Some(Lack::Register)).contains("--user-regs"));
+    let copy = of(Some(Lack::Copy));
+    assert!(
+        copy.contains("not in memory") && !copy.contains("--user-regs"),
+        "{copy}"
+    );
+    assert!(!of(None).contains("--user-regs"), "{}", of(None));
 }
