@@ -2,6 +2,7 @@
 
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, is_sigreturn};
 
 /// A readable function name: Rust and C++ names are demangled, versions and hashes removed. The name of
 /// an entry of a procedure linkage table keeps its `@plt`.
@@ -186,19 +187,13 @@ impl Location {
     }
 }
 
-/// Whether `address` is the start of a signal trampoline, to which a handler returns: `rt_sigreturn`,
-/// whose number is in eax. glibc and Go write `mov $15,%rax`, musl `mov $15,%eax`; gdb knows them by
-/// their bytes, too (`amd64_linux_sigtramp_start`).
+/// Whether `address` is the start of a signal trampoline, to which a handler returns.
 pub fn is_trampoline(space: &AddressSpace, address: u64) -> bool {
-    const TRAMPOLINES: [&[u8]; 2] = [
-        &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
-        &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
-    ];
     let code = space.find(address).and_then(|mapping| {
         let image = mapping.image.as_ref()?;
-        Some(image.text_bytes(mapping.svma(address), TRAMPOLINES[0].len()))
+        Some(image.text_bytes(mapping.svma(address), INSN_BYTES_MAX))
     });
-    code.is_some_and(|code| TRAMPOLINES.iter().any(|t| code.starts_with(t)))
+    code.is_some_and(is_sigreturn)
 }
 
 /// The last component of a path.

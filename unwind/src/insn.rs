@@ -240,6 +240,17 @@ pub fn ends_with_call(before: [u8; 8]) -> bool {
     })
 }
 
+/// Whether code begins with the system call `rt_sigreturn`, which a signal handler returns to. glibc and
+/// Go write `mov $15,%rax`, musl `mov $15,%eax`; gdb knows them by their bytes, too
+/// (`amd64_linux_sigtramp_start`).
+pub fn is_sigreturn(code: &[u8]) -> bool {
+    const TRAMPOLINES: [&[u8]; 2] = [
+        &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
+        &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
+    ];
+    TRAMPOLINES.iter().any(|bytes| code.starts_with(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,6 +375,8 @@ mod tests {
         assert!(ends_with_call([0, 0, 0, 0, 0, 0, 0xff, 0xd0]));
         assert!(ends_with_call([0, 0, 0xff, 0x15, 1, 2, 3, 4]));
         assert!(!ends_with_call([0x90; 8]));
+        assert!(is_sigreturn(&[0xb8, 15, 0, 0, 0, 0x0f, 0x05, 0x90]));
+        assert!(!is_sigreturn(&[0xb8, 60, 0, 0, 0, 0x0f, 0x05, 0x90]));
         assert!(!ends_with_call([0, 0, 0, 0, 0, 0, 0xff, 0xe0]));
     }
 }

@@ -5,6 +5,7 @@ use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::runtime;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Image, SectionKind};
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, is_sigreturn};
 use unwind_sim_unwind::reason::Code;
 
 /// What broke a stack.
@@ -267,7 +268,7 @@ fn of_code(image: &Image, svma: u64, pc: u64) -> Option<Kind> {
     if name.starts_with("Builtins_") {
         return Some(Kind::Jit);
     }
-    if place::is_sigreturn(image, pc) {
+    if is_sigreturn(image.text_bytes(pc, INSN_BYTES_MAX)) {
         return Some(Kind::Trampoline);
     }
     place::is_start_file(image, svma, name).then_some(Kind::StartFile)

@@ -94,11 +94,6 @@ fn is_crti(image: &Image, svma: u64) -> bool {
     })
 }
 
-/// Whether the code at `pc` is what a signal handler returns to.
-pub(super) fn is_sigreturn(image: &Image, pc: u64) -> bool {
-    whole::is_sigreturn(image, pc)
-}
-
 /// Whether `.eh_frame` has an FDE for `svma`. Asked only where the lookup found none.
 pub(super) fn has_unfound_row(image: &Image, svma: u64) -> bool {
     let covers = |unit: &unwind_sim_unwind::dwarf::Unit| unit.range.contains(&svma);

@@ -11,7 +11,7 @@ use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
-use unwind_sim_unwind::insn::ends_with_call;
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, ends_with_call, is_sigreturn};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::Row;
@@ -172,7 +172,8 @@ impl<'v, 'c> Tables<'v, 'c> {
                 false => None,
             },
             root: self.root(image, (svma, at), before, kind),
-            is_trampoline: kind == Some(RuleKind::Signal) || flow::is_sigreturn(image, svma),
+            is_trampoline: kind == Some(RuleKind::Signal)
+                || is_sigreturn(image.text_bytes(svma, INSN_BYTES_MAX)),
         }
     }
 

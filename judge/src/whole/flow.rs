@@ -2,8 +2,7 @@
 //! can return.
 
 use iced_x86::{
-    Code as Op, ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
-    Register,
+    ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 use std::ops::Range;
 use unwind_sim_unwind::image::{Image, Symbol};
@@ -154,18 +153,6 @@ pub(super) fn before(image: &Image, at: u64, most: usize) -> &[u8] {
     let mut lengths = (1..=most).rev();
     let all = lengths.find(|&len| bytes(len).len() == len);
     all.map_or(&[], bytes)
-}
-
-/// Whether the code at `at` is `rt_sigreturn`, which a signal handler returns to.
-pub(super) fn is_sigreturn(image: &Image, at: u64) -> bool {
-    let mut code = decode(image.text_bytes(at, 16), at);
-    let loads = code.next().is_some_and(|insn| {
-        insn.mnemonic() == Mnemonic::Mov
-            && matches!(insn.op0_register(), Register::EAX | Register::RAX)
-            && is_immediate(&insn)
-            && insn.immediate(1) == 15
-    });
-    loads && code.next().is_some_and(|insn| insn.code() == Op::Syscall)
 }
 
 /// Whether a call of `target` may have led to the function `to` by jumps alone. True also where that

@@ -362,8 +362,3 @@ fn at_end(
 pub(crate) fn code_before(image: &unwind_sim_unwind::image::Image, at: u64, most: usize) -> &[u8] {
     flow::before(image, at, most)
 }
-
-/// Whether the code at `pc`, an address of the image itself, is what a signal handler returns to.
-pub(crate) fn is_sigreturn(image: &unwind_sim_unwind::image::Image, pc: u64) -> bool {
-    flow::is_sigreturn(image, pc)
-}
