@@ -30,7 +30,7 @@ pub(crate) struct InputArgs {
     #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
-    /// path if its build ID is the recorded one.
+    /// path if its build ID is the recorded one. What is there may be newer than the recording.
     #[arg(long, visible_alias = "sysroot", value_name = "DIR")]
     pub(crate) symfs: Option<PathBuf>,
     /// Only this sample, counted from 0.

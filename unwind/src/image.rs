@@ -93,11 +93,13 @@ pub enum SectionKind {
     /// The entry point of a program or of an interpreter, only for its address. A library has none,
     /// whatever its header says.
     Entry = 9,
+    /// A mark: the file may be another one than was mapped ([`Image::doubt`]).
+    Doubt = 10,
 }
 
 impl SectionKind {
     /// All kinds.
-    pub const ALL: [SectionKind; 10] = [
+    pub const ALL: [SectionKind; 11] = [
         SectionKind::EhFrame,
         SectionKind::EhFrameHdr,
         SectionKind::DebugFrame,
@@ -108,7 +110,16 @@ impl SectionKind {
         SectionKind::Text,
         SectionKind::Got,
         SectionKind::Entry,
+        SectionKind::Doubt,
     ];
+
+    /// Whether such sections have contents: some are only places or marks.
+    pub const fn has_contents(self) -> bool {
+        !matches!(
+            self,
+            SectionKind::Got | SectionKind::Entry | SectionKind::Doubt
+        )
+    }
 
     /// The section's name in an ELF file.
     pub const fn as_str(self) -> &'static str {
@@ -123,6 +134,7 @@ impl SectionKind {
             SectionKind::Text => ".text",
             SectionKind::Got => ".got",
             SectionKind::Entry => "the entry point",
+            SectionKind::Doubt => "a mark of doubt",
         }
     }
 }
@@ -134,8 +146,17 @@ pub struct Section {
     pub kind: SectionKind,
     /// Address (svma).
     pub address: u64,
-    /// Contents; empty for [`SectionKind::Got`] and [`SectionKind::Entry`].
+    /// Contents; empty for kinds that have none ([`SectionKind::has_contents`]).
     pub data: Bytes,
+}
+
+/// Why an image may not be that of the file which was mapped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Doubt {
+    /// Nothing identifies the file, and something speaks against it: its age, its size.
+    Likely,
+    /// It is another one: its bytes differ from those in memory.
+    Certain,
 }
 
 /// A function or other code symbol.
@@ -269,6 +290,30 @@ impl Image {
             (!bytes.is_empty()).then(|| &bytes[..len.min(bytes.len())])
         });
         found.unwrap_or(&[])
+    }
+
+    /// Why the image may not be that of the file which was mapped; `None` if nothing says so.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let mark = self.section(SectionKind::Doubt)?;
+        Some(match mark.address {
+            0 => Doubt::Likely,
+            _ => Doubt::Certain,
+        })
+    }
+
+    /// The same image, marked with a doubt. It has an identity of its own.
+    pub fn with_doubt(&self, doubt: Doubt) -> Image {
+        let mut parts = self.parts.clone();
+        parts.sections.retain(|s| s.kind != SectionKind::Doubt);
+        parts.sections.push(Section {
+            kind: SectionKind::Doubt,
+            address: match doubt {
+                Doubt::Likely => 0,
+                Doubt::Certain => 1,
+            },
+            data: Bytes::from_vec(Vec::new()),
+        });
+        Image::new(parts)
     }
 
     /// All symbols, sorted by address.

@@ -272,6 +272,7 @@ pub(super) fn of_doubt(view: &View<'_>, doubt: Doubt) -> Fault {
             _ => Kind::NoFile,
         },
         Why::FramePointer => Kind::UnclearFramePointer,
+        Why::OtherFile => Kind::OtherFile,
         Why::Guess => Kind::Guessed,
         Why::StackEnd => Kind::StackEnd,
     };

@@ -7,11 +7,10 @@ use super::generated::Generator;
 use super::kind::{self, Kind};
 use super::proven_row::{Checker, ProvenRow};
 use super::{Complaint, Example, Report, Subject, place};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind, FinderOptions};
 use unwind_sim_recordings::runtime;
 use unwind_sim_recordings::view::View;
-use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::Code;
 
 /// The maximum number of functions that are counted apart in one complaint.
@@ -32,12 +31,6 @@ impl Source {
         of_file.find(|p| !p.kind.is_doubt())
     }
 
-    /// The files that may be others than were mapped.
-    pub(super) fn doubts(&self) -> BTreeSet<String> {
-        let doubts = self.problems.iter().filter(|p| p.kind.is_doubt());
-        doubts.map(|p| p.path.clone()).collect()
-    }
-
     /// Why the file of a mapping may be another one than was mapped.
     fn doubt(&self, name: &str) -> Option<&FileProblem> {
         let of_file = self.problems.iter().filter(|p| p.path == name);
@@ -53,8 +46,8 @@ type Key = (usize, bool, Kind, String);
 type Examples = BTreeMap<String, Found>;
 
 /// Complaints as they grow: by subject, kind and file, each with an example of each function.
+#[derive(Default)]
 pub(super) struct Gathered {
-    source: Source,
     complaints: BTreeMap<Key, (Complaint, Examples)>,
 }
 
@@ -78,26 +71,6 @@ struct Found {
 }
 
 impl Gathered {
-    pub(super) fn new(source: Source) -> Gathered {
-        Gathered {
-            source,
-            complaints: BTreeMap::new(),
-        }
-    }
-
-    pub(super) fn source(&self) -> &Source {
-        &self.source
-    }
-
-    pub(super) fn into_source(self) -> Source {
-        self.source
-    }
-
-    /// What was wrong with the files, now that they were opened.
-    pub(super) fn set_problems(&mut self, problems: Vec<FileProblem>) {
-        self.source.problems = problems;
-    }
-
     /// Examples of the functions, those with the most stacks first, that may be to blame, but of which
     /// only the end of the chain speaks.
     pub(super) fn unclear(&self, most: usize) -> Vec<Unclear> {
@@ -159,25 +132,14 @@ impl Gathered {
         self.gather(unclear.subject, view, fault, count);
     }
 
-    /// Adds one stack of subject number `index`; `doubt` is a frame whose file may be another one, and
-    /// whether it certainly is.
+    /// Adds one stack of subject number `index`.
     pub(super) fn count(
         &mut self,
         subject: &mut Subject,
         index: usize,
         view: &View<'_>,
         judged: Judged,
-        doubt: Option<(CodeAddress, bool)>,
     ) {
-        let other_file = |pc| {
-            let fault = Fault::at(Kind::OtherFile, Code::EndUnknown, pc);
-            Judged::Unknown(Box::new(fault))
-        };
-        let judged = match (judged, doubt) {
-            (Judged::Whole | Judged::ToMain, Some((pc, _))) => other_file(pc),
-            (Judged::Broken(_) | Judged::Unknown(_), Some((pc, true))) => other_file(pc),
-            (judged, _) => judged,
-        };
         match judged {
             Judged::Whole => subject.whole += 1,
             Judged::ToMain => {
@@ -263,23 +225,6 @@ impl Gathered {
         }
     }
 
-    /// The first of these frames whose file may not be the one that ran, and whether it is certain that
-    /// it is not.
-    pub(super) fn doubtful(
-        &self,
-        view: &View<'_>,
-        mut frames: impl Iterator<Item = CodeAddress>,
-    ) -> Option<(CodeAddress, bool)> {
-        if self.source.problems.is_empty() || view.sample.truth.is_complete() {
-            return None;
-        }
-        frames.find_map(|pc| {
-            let mapping = view.space.find(pc.symbol_address())?;
-            let doubt = self.source.doubt(&mapping.name)?;
-            Some((pc, matches!(doubt.kind, FileProblemKind::OtherStart { .. })))
-        })
-    }
-
     /// Whether most of the walks by frame pointers that broke ended with the stack copy.
     fn is_fp_cut(&self, report: &Report) -> bool {
         let mut subjects = report.subjects.iter();
@@ -293,8 +238,7 @@ impl Gathered {
     }
 
     /// The complaints, each with the example of the function that broke the most stacks.
-    pub(super) fn finish(self, report: &Report) -> Vec<Complaint> {
-        let source = &self.source;
+    pub(super) fn finish(self, report: &Report, source: &Source) -> Vec<Complaint> {
         let mut checker = Checker::new(source.files.clone());
         let is_fp_cut = self.is_fp_cut(report);
         let all = self.complaints.into_values();
@@ -368,6 +312,7 @@ fn finish(
         .map_or_else(unknown, |spot| spot.origin(checker, &source.files));
     let place = spot.as_ref().and_then(Spot::place);
     let image = spot.and_then(|spot| spot.image);
+    let is_doubtful = image.as_ref().is_some_and(|image| image.doubt().is_some());
     let row = complaint.example.row.as_ref();
     let row = image
         .zip(row)
@@ -396,7 +341,7 @@ fn finish(
         origin: &origin,
         only_leaves: complaint.leaves == complaint.stacks,
         problem,
-        is_doubtful: doubt.is_some(),
+        is_doubtful,
         row,
         is_fp_cut,
         lack,

@@ -169,27 +169,17 @@ pub fn examine(
     run: &Run,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Report, RunError> {
-    let mut source = Source {
+    let (mut report, mut gathered) = pass(input, filter, run, tell)?;
+    if !input.has_truth() {
+        report.proof = prove(input, filter, run, &mut report, &mut gathered)?;
+    }
+    // Files are opened when they are first needed.
+    let source = Source {
         files: input.files(),
         problems: input.file_problems(),
     };
-    loop {
-        let doubts = source.doubts();
-        let (mut report, mut gathered) = pass(input, filter, run, source, tell)?;
-        // Files are opened when they are first needed, and a stack of one that may be another build is
-        // judged otherwise.
-        let problems = input.file_problems();
-        gathered.set_problems(problems);
-        if gathered.source().doubts() != doubts {
-            source = gathered.into_source();
-            continue;
-        }
-        if !input.has_truth() {
-            report.proof = prove(input, filter, run, &mut report, &mut gathered)?;
-        }
-        report.complaints = gathered.finish(&report);
-        return Ok(report);
-    }
+    report.complaints = gathered.finish(&report, &source);
+    Ok(report)
 }
 
 /// Judges all stacks once.
@@ -197,7 +187,6 @@ fn pass(
     input: &Input,
     filter: &Filter,
     run: &Run,
-    source: Source,
     tell: &mut dyn FnMut(u64),
 ) -> Result<(Report, Gathered), RunError> {
     let dwarf = Dwarf::new();
@@ -215,7 +204,7 @@ fn pass(
     };
     let made = report.made.clone();
     let columns = run.columns();
-    let mut gathered = Gathered::new(source);
+    let mut gathered = Gathered::default();
     let mut last = None;
     run.for_each(input, filter, &mut |view, column, outcome| {
         if last.replace(view.number) != Some(view.number) {
@@ -224,17 +213,14 @@ fn pass(
             let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
             report.copied = report.copied.max(copied as u64);
             if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
-                let pcs = recorded::frames(view);
-                let doubt = gathered.doubtful(view, pcs.into_iter());
-                gathered.count(&mut report.subjects[0], 0, view, judged, doubt);
+                gathered.count(&mut report.subjects[0], 0, view, judged);
             }
         }
         let name = run.engines[columns[column].engine].name();
         let reading = Reading::of(name, &made);
         let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
         let index = column + 1;
-        let doubt = gathered.doubtful(view, outcome.chain.frames.iter().map(|frame| frame.pc));
-        gathered.count(&mut report.subjects[index], index, view, judged, doubt);
+        gathered.count(&mut report.subjects[index], index, view, judged);
         Ok(())
     })?;
     Ok((report, gathered))

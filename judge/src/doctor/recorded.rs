@@ -63,15 +63,6 @@ pub(super) fn judge(
     judge_alone(view, &user, is_full, made, cache)
 }
 
-/// The frames of the recorded chain.
-pub(super) fn frames(view: &View<'_>) -> Vec<CodeAddress> {
-    let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
-    let user = recorded.map_or_else(Vec::new, |r| user_part(&r.ips));
-    (0..user.len())
-        .map(|index| return_or_top(&user, index))
-        .collect()
-}
-
 /// Judges a chain without a truth. `is_full` if the kernel had no room for more.
 fn judge_alone(
     view: &View<'_>,
@@ -105,8 +96,11 @@ fn judge_alone(
         Whole::No(found) => {
             let unknown = || Fault::at(Kind::Other, Code::NotAtRoot, last);
             let fault = of_break(view, found, reading, rest).unwrap_or_else(unknown);
-            match fault.kind {
-                Kind::StartCode => Judged::ToMain,
+            match (fault.kind, whole::doubtful(view, &frames)) {
+                (Kind::StartCode, None) => Judged::ToMain,
+                (Kind::StartCode, Some((doubt, _))) => {
+                    Judged::Unknown(Box::new(of_doubt(view, doubt)))
+                }
                 _ => Judged::Broken(Box::new(fault)),
             }
         }

@@ -149,9 +149,10 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
     let code = alloc | SHF_EXECINSTR.0;
     for section in image.sections() {
         let flags = match section.kind {
-            SectionKind::DebugFrame | SectionKind::Got | SectionKind::Entry => continue,
+            SectionKind::DebugFrame => continue,
             SectionKind::Text => code,
-            _ => alloc,
+            kind if kind.has_contents() => alloc,
+            _ => continue,
         };
         let part = Part::new(section.kind.as_str(), SHT_PROGBITS, &section.data);
         parts.push(part.at(section.address, flags));

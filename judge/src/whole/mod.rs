@@ -28,6 +28,7 @@ use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, End, How, Link};
+use unwind_sim_unwind::image;
 use unwind_sim_unwind::reason::{Code, Reason};
 
 /// Whether a chain has all frames of its stack.
@@ -92,6 +93,8 @@ pub enum Why {
     FramePointer,
     /// The frame was found by a scan of the stack.
     Guess,
+    /// The file may be another one than the one that ran.
+    OtherFile,
     /// The word in the place of the return address is 0, or memory ends there, and nothing says
     /// whether this is the end of a stack.
     StackEnd,
@@ -140,6 +143,7 @@ impl Why {
         match self {
             Why::NoCode => "its code is not there",
             Why::FramePointer => "nothing says whether its code has a frame pointer",
+            Why::OtherFile => "its file may not be the one that ran",
             Why::Guess => "it was found by a scan of the stack",
             Why::StackEnd => "the word where its return address would be is none",
         }
@@ -239,9 +243,34 @@ impl Seen {
 
 /// Judges a chain of user code that ended as `end` says. `None` if it has no frame.
 ///
+/// What a file shows that may be another one than ran is no ground to call a chain whole; where it
+/// certainly is another one, it is no ground for anything.
+///
 /// Chains of the kernel's unwinders are judged by the states of that kernel, and those of branch
 /// records by their number; neither is asked here.
 pub fn judge(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
+    let whole = by_code(view, frames, end, cache)?;
+    let other = match (whole, doubtful(view, frames)) {
+        (Whole::Yes(_), other) => other.map(|(doubt, _)| doubt),
+        (_, Some((doubt, image::Doubt::Certain))) => Some(doubt),
+        _ => None,
+    };
+    Some(other.map_or(whole, Whole::Unknown))
+}
+
+/// The first frame whose file may be another one than the one that ran, and how sure that is.
+pub(crate) fn doubtful(view: &View<'_>, frames: &[Seen]) -> Option<(Doubt, image::Doubt)> {
+    let mut frames = frames.iter().enumerate();
+    frames.find_map(|(frame, &Seen { pc, .. })| {
+        let mapping = view.space.find(pc.symbol_address())?;
+        let why = Why::OtherFile;
+        let doubt = mapping.image.as_ref()?.doubt()?;
+        Some((Doubt { frame, pc, why }, doubt))
+    })
+}
+
+/// Judges a chain by what the code shows.
+fn by_code(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
     let mut tables = Tables::new(view, cache);
     let last = frames.len().checked_sub(1)?;
     let mut inner = None;

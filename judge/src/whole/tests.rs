@@ -130,6 +130,38 @@ fn judged_on(
     judge(&view, &frames, end, &mut Cache::new()).expect("frames")
 }
 
+/// What a file shows that may be another one than ran is no ground to call a chain whole.
+#[test]
+fn chains_of_other_files_are_unknown() {
+    let whole = [
+        (at(0, 0), By::Row),
+        (at(1, BEHIND), By::Row),
+        (at(2, BEHIND), By::Row),
+    ];
+    let wrong = [(at(0, 0), By::Row), (at(1, 0), By::Row)];
+    let with = |frames: &[(u64, By)], doubt: Option<image::Doubt>| {
+        let image = program().image(Some(at(2, 0)));
+        let image = match doubt {
+            Some(doubt) => image.with_doubt(doubt),
+            None => image,
+        };
+        judged(Some(image), frames, &END)
+    };
+    let other = Whole::Unknown(Doubt {
+        frame: 0,
+        pc: CodeAddress::Instruction(at(0, 0)),
+        why: Why::OtherFile,
+    });
+    let [likely, certain] = [image::Doubt::Likely, image::Doubt::Certain].map(Some);
+    assert!(with(&whole, None).is_yes());
+    assert_eq!(with(&whole, likely), other);
+    assert_eq!(with(&whole, certain), other);
+    let broken = with(&wrong, None);
+    assert!(matches!(broken, Whole::No(_)), "{broken:?}");
+    assert_eq!(with(&wrong, likely), broken);
+    assert_eq!(with(&wrong, certain), other);
+}
+
 const ELSEWHERE: u64 = 0x10_0000;
 const STACK: u64 = 0x7000;
 

@@ -9,6 +9,7 @@
 
 mod candidates;
 mod debug;
+mod generated;
 mod jit;
 mod problem;
 mod producer;
@@ -30,10 +31,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 use unwind_sim_unwind::elf::{self, Elf};
-use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Owner, SectionKind, Symbol};
+use unwind_sim_unwind::image::{Doubt, Image, ImageId, Owner, SectionKind, Symbol};
 
 /// Maximum number of cached files; above it, those not in use elsewhere are dropped.
 const LOADED_MAX: usize = 4096;
@@ -105,7 +106,9 @@ pub struct MappingRequest<'a> {
 #[derive(Debug)]
 struct Loaded {
     image: Arc<Image>,
-    /// When the file was changed; `None` for memory.
+    /// The same, marked as one that may be another file's.
+    doubted: OnceLock<Arc<Image>>,
+    /// When the file was changed; `None` for memory, and for a file that the user vouches for.
     modified: Option<SystemTime>,
     /// Its segments; its parts were moved into the image.
     elf: Elf,
@@ -128,6 +131,8 @@ pub struct ImageFinder {
     answers: HashMap<(u32, String, Vec<u8>), Option<Arc<Loaded>>>,
     jit: HashMap<u32, Arc<Vec<Symbol>>>,
     jitdumps: HashMap<(u32, String), Option<Arc<jitdump::Layout>>>,
+    /// Images of files that are certainly others than were mapped, marked so.
+    others: HashMap<ImageId, Arc<Image>>,
     problems: Vec<FileProblem>,
     problem_count: u64,
 }
@@ -172,10 +177,16 @@ impl ImageFinder {
                 let (offset, executable) = (request.file_offset, request.executable);
                 match loaded.elf.bias(start, length, offset, executable) {
                     Some(bias) => {
-                        if let Some(doubt) = self.doubt(request, &loaded) {
-                            self.problem(request.name, request.build_id, doubt);
-                        }
-                        (Some(loaded.image.clone()), bias)
+                        let image = match self.doubt(request, &loaded) {
+                            Some(doubt) => {
+                                self.problem(request.name, request.build_id, doubt);
+                                loaded.doubted.get_or_init(|| {
+                                    Arc::new(loaded.image.with_doubt(Doubt::Likely))
+                                })
+                            }
+                            None => &loaded.image,
+                        };
+                        (Some(image.clone()), bias)
                     }
                     None => {
                         let kind = FileProblemKind::NoSegment { offset };
@@ -360,7 +371,16 @@ impl ImageFinder {
                 self.problem(&path, &[], kind);
             }
         }
-        let loaded = loaded(elf, metadata.modified().ok());
+        let roots = self.options.symfs.iter();
+        let given = self
+            .options
+            .program
+            .iter()
+            .filter_map(|(_, file)| file.as_ref());
+        // What the user names is the file, also as a copy that is newer.
+        let is_vouched_for = roots.chain(given).any(|root| path.starts_with(root));
+        let modified = metadata.modified().ok().filter(|_| !is_vouched_for);
+        let loaded = loaded(elf, modified);
         if self.loaded.len() >= LOADED_MAX {
             self.answers.clear();
             self.loaded
@@ -371,94 +391,6 @@ impl ImageFinder {
         }
         self.loaded.insert(key, loaded.clone());
         Ok(loaded)
-    }
-
-    /// The code that a JIT compiler wrote to the jitdump file of a mapping. `has_times` says which
-    /// clocks the times of the samples can be compared with.
-    pub fn jitdump(
-        &mut self,
-        request: &MappingRequest<'_>,
-        has_times: impl Fn(jitdump::Clock) -> bool,
-    ) -> Option<Arc<jitdump::Layout>> {
-        let key = (request.pid, request.name.to_owned());
-        if let Some(known) = self.jitdumps.get(&key) {
-            return known.clone();
-        }
-        let mut seen = FileProblemKind::NotFound;
-        let mut found = None;
-        let options = self.options.clone();
-        for path in candidates::candidates(&options, request) {
-            let bytes = File::open(&path).and_then(|file| {
-                let metadata = file.metadata()?;
-                map_open_file(&file, &metadata)
-            });
-            let parsed = match bytes.map_err(FileProblemKind::from_io) {
-                Ok(owner) => {
-                    let length = (*owner).as_ref().len();
-                    let bytes = Bytes::new(owner, 0..length);
-                    let bytes = bytes.ok_or(jitdump::Problem::Magic);
-                    let parsed = bytes.and_then(jitdump::Dump::parse);
-                    parsed.map_err(FileProblemKind::Jitdump)
-                }
-                Err(kind) => Err(kind),
-            };
-            match parsed {
-                Ok(dump) => {
-                    found = Some(dump);
-                    break;
-                }
-                Err(kind) if seen == FileProblemKind::NotFound => seen = kind,
-                Err(_) => {}
-            }
-        }
-        let layout = found.map(|dump| {
-            let has_times = has_times(dump.clock);
-            Arc::new(jitdump::Layout::new(&dump, request.name, has_times))
-        });
-        match &layout {
-            Some(layout) => {
-                for problem in &layout.problems {
-                    let kind = FileProblemKind::Jitdump(*problem);
-                    self.problem(request.name, &[], kind);
-                }
-            }
-            None => self.problem(request.name, &[], seen),
-        }
-        if self.jitdumps.len() >= LOADED_MAX {
-            self.jitdumps.clear();
-        }
-        self.jitdumps.insert(key, layout.clone());
-        layout
-    }
-
-    /// An image of generated code: the symbols of `perf-PID.map` in the mapping.
-    fn jit_image(&mut self, request: &MappingRequest<'_>) -> Option<Arc<Image>> {
-        let pid = request.pid;
-        if !self.jit.contains_key(&pid) {
-            let (symbols, problem) = jit::read(&self.options, pid);
-            if let Some((path, kind)) = problem {
-                self.problem(&path, &[], kind);
-            }
-            if self.jit.len() >= LOADED_MAX {
-                self.jit.clear();
-            }
-            self.jit.insert(pid, Arc::new(symbols));
-        }
-        let symbols = self.jit.get(&pid)?;
-        let Range { start, end } = request.range;
-        let first = symbols.partition_point(|s| s.address < start);
-        let last = symbols.partition_point(|s| s.address < end);
-        let inside = symbols
-            .get(first..last)
-            .filter(|inside| !inside.is_empty())?;
-        let mut inside = inside.to_vec();
-        jit::fill_sizes(&mut inside, end);
-        Some(Arc::new(Image::new(ImageParts {
-            name: format!("perf-{pid}.map"),
-            text: std::iter::once(request.range.clone()).collect(),
-            symbols: inside,
-            ..ImageParts::default()
-        })))
     }
 
     /// Why a file that is used, and that no build ID identifies, may be another one than was mapped.
@@ -475,18 +407,26 @@ impl ImageFinder {
         is_newer.then_some(FileProblemKind::Newer)
     }
 
-    /// Notes a file that no build ID identifies, and that begins otherwise than memory, which has its
-    /// first page.
-    pub(crate) fn check_start(&mut self, name: &str, image: &Image, memory: &[u8]) {
+    /// The image, marked if its file, which no build ID identifies, begins otherwise than memory,
+    /// which has its first page.
+    pub(crate) fn check_start(
+        &mut self,
+        name: &str,
+        image: Arc<Image>,
+        memory: &[u8],
+    ) -> Arc<Image> {
         let Some(text) = image.section(SectionKind::Text) else {
-            return;
+            return image;
         };
         let file = (**text.data.owner()).as_ref();
         let mut bytes = memory.iter().zip(file.iter().chain(std::iter::repeat(&0)));
-        if let Some(offset) = bytes.position(|(in_memory, in_file)| in_memory != in_file) {
-            let offset = offset as u64;
-            self.problem(name, &[], FileProblemKind::OtherStart { offset });
-        }
+        let Some(offset) = bytes.position(|(in_memory, in_file)| in_memory != in_file) else {
+            return image;
+        };
+        let offset = offset as u64;
+        self.problem(name, &[], FileProblemKind::OtherStart { offset });
+        let marked = || Arc::new(image.with_doubt(Doubt::Certain));
+        self.others.entry(image.id()).or_insert_with(marked).clone()
     }
 
     /// Notes a problem, once: a file may be mapped many times.
@@ -510,6 +450,7 @@ fn loaded(mut elf: Elf, modified: Option<SystemTime>) -> Arc<Loaded> {
     let parts = std::mem::take(&mut elf.parts);
     Arc::new(Loaded {
         image: Arc::new(Image::new(parts)),
+        doubted: OnceLock::new(),
         modified,
         elf,
     })

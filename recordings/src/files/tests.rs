@@ -456,9 +456,10 @@ fn a_file_that_may_have_been_replaced_is_reported() {
             executable: true,
             ..request(&path, id)
         };
-        for _ in 0..2 {
-            assert!(finder.mapping_for(&request).0.is_some(), "it is used");
-        }
+        let [first, again] = [(); 2].map(|()| finder.mapping_for(&request).0.expect("it is used"));
+        assert_eq!(first.id(), again.id());
+        let is_noted = !finder.problems().is_empty();
+        assert_eq!(first.doubt(), is_noted.then_some(Doubt::Likely));
         let names = finder.problems().iter().map(|p| p.kind.as_str());
         names.collect::<Vec<_>>()
     };
@@ -467,6 +468,30 @@ fn a_file_that_may_have_been_replaced_is_reported() {
     assert_eq!(problems(-1, length, &[]), ["newer"]);
     assert_eq!(problems(1, length + 4096, &[]), ["other-segments"]);
     assert!(problems(-1, length + 4096, &elf.parts.build_id).is_empty());
+}
+
+/// A copy below `--symfs`, or of `--exe`, may be newer than the recording: the user says what it is.
+#[test]
+fn the_age_of_files_that_the_user_names_is_not_asked() {
+    let dir = Dir::new("vouched");
+    let path = dir.build("p", &[]);
+    std::fs::create_dir_all(dir.path("root/opt")).unwrap();
+    std::fs::copy(&path, dir.path("root/opt/program")).unwrap();
+    let name = Path::new("/opt/program");
+    let copy = dir.path("root/opt/program");
+    let problems = |symfs: Option<PathBuf>, program: Option<PathBuf>, name: &Path| {
+        let mut finder = ImageFinder::new(FinderOptions {
+            recorded: Some(SystemTime::UNIX_EPOCH),
+            symfs,
+            program: program.map(|file| (name.display().to_string(), Some(file))),
+            ..FinderOptions::default()
+        });
+        assert!(finder.mapping_for(&request(name, &[])).0.is_some());
+        finder.problems().len()
+    };
+    assert_eq!(problems(None, None, &copy), 1);
+    assert_eq!(problems(Some(dir.path("root")), None, name), 0);
+    assert_eq!(problems(None, Some(copy), name), 0);
 }
 
 /// The unit of a function names its compiler, also in a separate or compressed debug file.

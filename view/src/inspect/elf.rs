@@ -88,7 +88,8 @@ fn head(out: &mut String, elf: &Elf) {
         );
     }
     let mut sections = Columns::new(&["section", "address", "bytes"]);
-    let with_bytes = |section: &&Section| section.kind != SectionKind::Entry;
+    let with_bytes =
+        |section: &&Section| section.kind.has_contents() || section.kind == SectionKind::Got;
     for section in parts.sections.iter().filter(with_bytes) {
         let (name, at) = (section.kind.as_str(), format!("{:#x}", section.address));
         sections.row(cells![name, at, section.data.len()]);

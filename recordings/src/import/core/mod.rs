@@ -347,7 +347,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let build_id = self.build_id(file);
         let offset = file.offset_of(range.start);
         let found = self.find(pid, range, &file.name, offset, &build_id);
-        if let Some((image, _)) = &found {
+        if let Some((mut image, bias)) = found {
             // The bytes of a file's code are a part of the file.
             if let Some(text) = image.section(SectionKind::Text) {
                 let owner = text.data.owner().clone();
@@ -355,11 +355,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             }
             if let Some(start) = file.file_start.filter(|_| build_id.is_empty()) {
                 let start = unchanged_start(memory, start);
-                self.output.finder.check_start(&file.name, image, start);
+                image = self.output.finder.check_start(&file.name, image, start);
             }
+            return Some((image, bias));
         }
-        if found.is_some() || memory.bytes(range.start, 1).is_empty() {
-            return found;
+        if memory.bytes(range.start, 1).is_empty() {
+            return None;
         }
         let start = file.file_start?;
         let size = file.file_end.checked_sub(start);

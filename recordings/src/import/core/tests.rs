@@ -4,6 +4,7 @@ use super::*;
 use crate::files::FinderOptions;
 use crate::import::{ImportItem, import_bytes};
 use std::path::PathBuf;
+use unwind_sim_unwind::image::Doubt;
 use unwind_sim_unwind::memory::Memory as _;
 
 const PROGRAM: &str = "/usr/local/bin/stacks";
@@ -190,10 +191,18 @@ fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
         },
         ..ImportOptions::default()
     };
-    let imported = import_bytes(Arc::new(core), &options, &mut |_| ControlFlow::Continue(()));
+    let mut doubts = Vec::new();
+    let imported = import_bytes(Arc::new(core), &options, &mut |item| {
+        if let ImportItem::Image { image, .. } = item {
+            doubts.extend(image.doubt());
+        }
+        ControlFlow::Continue(())
+    });
     let problems = imported.expect("a core").file_problems;
     let of_program = problems.iter().filter(|p| p.path == PROGRAM);
     assert!(of_program.clone().all(|p| p.kind.is_doubt()));
+    let certain = of_program.clone().map(|_| Doubt::Certain);
+    assert_eq!(doubts, certain.collect::<Vec<_>>());
     of_program.map(|p| p.kind.to_string()).collect()
 }
 

@@ -3,7 +3,7 @@
 use crate::model::ImageIndex;
 use crate::trace::{BlockType, Meta, OutputOptions, Trace, TraceWriter, WriteError};
 use std::ops::Range;
-use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
+use unwind_sim_unwind::image::{Bytes, Doubt, Image, ImageParts, Section, SectionKind, Symbol};
 
 fn section(kind: SectionKind, address: u64, length: usize) -> Section {
     let bytes = (0..length)
@@ -136,6 +136,21 @@ fn images_can_be_added_to() {
     assert_eq!(image.text_bytes(0x1100, 64).len(), 64);
     assert_eq!(image.symbol(0x1110).unwrap().name, "leaf");
     assert_eq!(trace.images()[1].symbols().len(), 1);
+}
+
+/// The mark of a doubt is kept, and makes a second image of the same content.
+#[test]
+fn doubts_are_kept() {
+    let mut writer = writer(false);
+    let image = Image::new(parts("a"));
+    let doubts = [None, Some(Doubt::Likely), Some(Doubt::Certain)];
+    for doubt in doubts {
+        let marked = doubt.map(|doubt| image.with_doubt(doubt));
+        writer.add_image(marked.as_ref().unwrap_or(&image)).unwrap();
+    }
+    let trace = Trace::from_bytes(writer.finish().unwrap()).unwrap();
+    let kept = trace.images().iter().map(|image| image.doubt());
+    assert_eq!(kept.collect::<Vec<_>>(), doubts);
 }
 
 #[test]
