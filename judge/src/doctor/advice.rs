@@ -310,8 +310,9 @@ impl Remedy {
                 "GCC builds its start files without rows: nothing of yours is wrong".into(),
             ),
             Remedy::Trampoline => Some(
-                "no compiler option gives it a row, the C library would have to; gdb knows it by its \
-                 bytes"
+                "none: no compiler option gives it a row, the C library or the language's runtime would \
+                 have to; gdb knows it by its bytes if it has no name, or that of __restore_rt or \
+                 sigaction"
                     .into(),
             ),
             Remedy::Relink => Some(

@@ -5,7 +5,7 @@ use super::recorded::{is_near_root, read_word, row};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::Ending;
-use crate::whole::{self, Break, Doubt, Seen, Whole, Why};
+use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::trace::Engine;
@@ -15,6 +15,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn};
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::MemoryError;
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -217,7 +218,7 @@ pub(super) fn judge(
         // The copy has the stack's end: what lies above it is no stack.
         (Kind::CopyTooShort, _) if has_stack_end(view) => kind = Kind::Other,
         (Kind::Other, Reason::NotText { address })
-            if !is_by_frame_pointer && is_overwritten(outcome, reading) =>
+            if !is_by_frame_pointer && is_overwritten(view, outcome, reading) =>
         {
             kind = Kind::OverwrittenReturn;
             note = Some(overwritten_by(address));
@@ -336,7 +337,12 @@ pub(super) fn of_break(
             note: Some(found.what.to_string()),
             ..plain(Kind::WrongRow, Code::WrongReturnAddress)
         },
-        Wrong::Unmarked => Fault {
+        // What follows are words that lie above the end of the stack, or that were left there.
+        Wrong::OtherStack => Fault {
+            note: Some(found.what.to_string()),
+            ..plain(Kind::WrongRow, Code::WrongReturnAddress)
+        },
+        Wrong::Unmarked | Wrong::BeyondRoot(Root::Runtime | Root::Coroutine) => Fault {
             lost: Some(0),
             ..plain(Kind::CoroutineEnd, Code::NotAtRoot)
         },
@@ -484,11 +490,23 @@ fn has_usual_slot(contradiction: &Contradiction) -> bool {
 }
 
 /// Whether the last return address was overwritten, rather than read from a wrong place: the code
-/// proves the place, or the program crashed there.
-fn is_overwritten(outcome: &Outcome, reading: Reading<'_>) -> bool {
+/// proves the place, or the program crashed when it returned there.
+fn is_overwritten(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
     let is_proven = reading.proof_ended == Some(Ending::NotCode)
         && outcome.ground.known as usize >= outcome.chain.frames.len();
-    is_proven || reading.made.engine == Engine::Core
+    is_proven || reading.made.engine == Engine::Core && is_at_return(view, outcome)
+}
+
+/// Whether the innermost frame, which is the only one, is at a `ret`.
+fn is_at_return(view: &View<'_>, outcome: &Outcome) -> bool {
+    let [frame] = &outcome.chain.frames[..] else {
+        return false;
+    };
+    let code = view.space.find(frame.pc.value()).and_then(|mapping| {
+        let image = mapping.image.as_ref()?;
+        Some(image.text_bytes(mapping.svma(frame.pc.value()), INSN_BYTES_MAX))
+    });
+    code.is_some_and(|code| !code.is_empty() && insn::classify(code) == Insn::Ret)
 }
 
 #[cfg(test)]

@@ -243,6 +243,46 @@ impl<'v, 'c> Tables<'v, 'c> {
         known.leads(key, || flow::may_lead(image, target, function))
     }
 
+    /// The name of the function at `address`, as it is.
+    fn name(&self, address: u64) -> Option<&'v str> {
+        let mapping = self.view.space.find(address)?;
+        let symbol = mapping.image.as_ref()?.symbol(mapping.svma(address))?;
+        Some(&symbol.name)
+    }
+
+    /// Whether no call made the return address `caller`, although it is right.
+    pub(super) fn is_made(&self, callee: CodeAddress, caller: CodeAddress) -> bool {
+        let callee = self.name(callee.symbol_address()).unwrap_or_default();
+        root::is_made(callee, self.name(caller.value()).unwrap_or_default())
+    }
+
+    /// Whether the frame at `pc` stands for that of another function.
+    pub(super) fn is_stand_in(&self, pc: CodeAddress) -> bool {
+        self.name(pc.value()).is_some_and(root::is_stand_in)
+    }
+
+    /// Whether the code at `pc` runs on another stack than its function was entered with, although
+    /// the row there counts from rsp.
+    pub(super) fn is_on_other_stack(&mut self, pc: CodeAddress) -> bool {
+        let Some(mapping) = self.mapping(pc) else {
+            return false;
+        };
+        let Some(image) = &mapping.image else {
+            return false;
+        };
+        let counts_from_rsp = |row: Row| {
+            let Value::Offset { base, .. } = row.rule.cfa else {
+                return false;
+            };
+            base == Base::Reg(Reg::Rsp)
+        };
+        let row = self.row(mapping, pc.lookup(Lookup::InsideCall));
+        let function = flow::function(image, mapping.svma(pc.symbol_address()));
+        row.is_some_and(counts_from_rsp)
+            && function
+                .is_some_and(|f| flow::moves_stack(image, f.address, mapping.svma(pc.value())))
+    }
+
     /// Whether a word is the address behind a call in code that is there.
     pub(super) fn is_behind_call(&self, word: u64) -> bool {
         let mapping = self.view.space.find(word.wrapping_sub(1));

@@ -82,6 +82,31 @@ fn is_restored(image: &Image, start: u64, pc: u64) -> Option<bool> {
     }
 }
 
+/// Whether rsp was loaded with the address of another stack on the way from `start` to `pc`: from
+/// memory or from a register that is not the frame pointer. The image's own addresses.
+pub(super) fn moves_stack(image: &Image, start: u64, pc: u64) -> bool {
+    let length = pc.saturating_sub(start).min(FUNCTION_MAX) as usize;
+    let mut is_moved = false;
+    for insn in decode(image.text_bytes(start, length), start) {
+        let is_load = match insn.mnemonic() {
+            Mnemonic::Mov => insn.op0_register() == Register::RSP,
+            Mnemonic::Xchg => [insn.op0_register(), insn.op1_register()].contains(&Register::RSP),
+            _ => false,
+        };
+        let source = insn.op1_register();
+        if is_load && source != Register::RBP {
+            is_moved = true;
+        } else if matches!(
+            insn.flow_control(),
+            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+        ) {
+            // What follows is reached from elsewhere.
+            is_moved = false;
+        }
+    }
+    is_moved
+}
+
 /// The extent of the entry function at `entry`, from its instructions: up to the first that never
 /// goes on. The image's own addresses.
 pub(super) fn entry_function(image: &Image, entry: u64) -> Range<u64> {

@@ -66,6 +66,9 @@ pub enum Fault {
     NotBehindCall,
     /// The call before the next frame's return address leads elsewhere than to this function.
     OtherFunction,
+    /// The code of this frame has loaded rsp with the address of another stack, and its row counts from
+    /// rsp as if it had not.
+    OtherStack,
     /// Frames follow the one that nothing called.
     BeyondRoot(Root),
     /// The rule of a coroutine's first frame gives it a caller, so that walks run over the end of its
@@ -128,7 +131,10 @@ impl Whole {
                 Fault::FramePointersEnd => Code::NotAtRoot,
                 Fault::NoFramePointer => Code::NoFramePointer,
                 Fault::Unmarked => ended,
-                Fault::NotBehindCall | Fault::OtherFunction | Fault::BeyondRoot(_) => match ended {
+                Fault::NotBehindCall
+                | Fault::OtherFunction
+                | Fault::OtherStack
+                | Fault::BeyondRoot(_) => match ended {
                     Code::RootReached => Code::WrongReturnAddress,
                     ended => ended,
                 },
@@ -161,6 +167,9 @@ impl fmt::Display for Fault {
             Fault::NotBehindCall => f.write_str("the return address is not behind a call"),
             Fault::OtherFunction => {
                 f.write_str("the caller calls another function: frames are missing")
+            }
+            Fault::OtherStack => {
+                f.write_str("the code runs on another stack, and its row counts from rsp")
             }
             Fault::Unmarked => f.write_str("the stack ends here, but no row says so"),
             Fault::BeyondRoot(root) => write!(f, "nothing called {root}, but frames follow"),
@@ -279,13 +288,10 @@ fn by_code(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Op
         if let Some(found) = link(&mut tables, inner, (index, frame), &facts) {
             return Some(found);
         }
-        let root = root::of(&facts, frame.pc);
-        if let Some(root) = root {
-            let what = Fault::BeyondRoot(root);
-            return Some(match index == last {
-                true => Whole::Yes(root),
-                false => broken(index, frame.pc, what),
-            });
+        match root::of(&facts, frame.pc) {
+            Some(root) if index == last => return Some(Whole::Yes(root)),
+            None | Some(Root::RuntimeThread) => {}
+            Some(root) => return Some(broken(index, frame.pc, Fault::BeyondRoot(root))),
         }
         inner = Some((frame, facts));
     }
@@ -333,11 +339,19 @@ fn link(
         Before::Unknown if facts.frame_pointer == Some(true) => None,
         Before::Unknown => Some(unknown(index, frame.pc, Why::NoCode)),
         Before::NoCall if facts.is_trampoline || root::of(facts, frame.pc).is_some() => None,
+        Before::NoCall if tables.is_made(callee.pc, frame.pc) => None,
+        Before::NoCall if tables.is_on_other_stack(callee.pc) => {
+            Some(broken(at, callee.pc, Fault::OtherStack))
+        }
         Before::NoCall => Some(broken(index, frame.pc, Fault::NotBehindCall)),
         Before::IndirectCall => None,
         Before::Call(_) if callee.pc.is_instruction() && at > 0 => None,
         Before::Call(target) => match tables.may_lead(frame.pc, target, callee.pc) {
             true => None,
+            false if tables.is_stand_in(callee.pc) => None,
+            false if tables.is_on_other_stack(callee.pc) => {
+                Some(broken(at, callee.pc, Fault::OtherStack))
+            }
             false => Some(broken(at, callee.pc, Fault::OtherFunction)),
         },
     }
@@ -374,6 +388,14 @@ fn at_end(
         };
     }
     match reason {
+        Reason::NotText { .. }
+        | Reason::NotAtRoot
+        | Reason::Memory(_)
+        | Reason::SpDidNotAdvance { .. }
+            if frame.by != By::FramePointer && tables.is_on_other_stack(frame.pc) =>
+        {
+            broken(index, frame.pc, Fault::OtherStack)
+        }
         Reason::RootReached if facts.place == Place::Code => {
             let what = match facts.frame_pointer {
                 Some(false) => Fault::FramePointersEnd,

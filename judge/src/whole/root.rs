@@ -13,6 +13,9 @@ pub enum Root {
     Thread,
     /// The first function of a language's own threads, such as Go's `runtime.goexit`.
     Runtime,
+    /// The start of a language's own thread, such as Go's `runtime.mstart`, which other start code may
+    /// have called: that of the program, or of a thread of C.
+    RuntimeThread,
     /// A frame that its row calls outermost.
     Outermost,
     /// The first frame of a coroutine, on a stack of its own.
@@ -24,6 +27,7 @@ impl fmt::Display for Root {
         f.write_str(match self {
             Root::Entry => "the entry of a program",
             Root::Thread => "the start of a thread",
+            Root::RuntimeThread => "the start of a language's thread",
             Root::Runtime => "the first function of a language's thread",
             Root::Outermost => "a frame that its row calls outermost",
             Root::Coroutine => "the first frame of a coroutine",
@@ -54,16 +58,46 @@ const THREADS: [&str; 6] = [
 /// glibc's entry, also where the name is all that a recording has; `_dl_start_user` is the second
 /// half of the interpreter's.
 const ENTRIES: [&str; 2] = ["_start", "_dl_start_user"];
-/// Where Go's threads and goroutines start (`runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`,
-/// `runtime/proc.go`). Functions of assembly have `.abi0` behind their names.
-const GO: [&str; 6] = [
-    "runtime.goexit",
+/// Where Go's goroutines start, and where a thread goes on with a function that does not return to the
+/// goroutine that called (`topofstack` in `runtime/traceback.go`). Functions of assembly have `.abi0`
+/// behind their names.
+const GO: [&str; 2] = ["runtime.goexit", "runtime.mcall"];
+/// Where Go's threads start (`runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`).
+const GO_THREADS: [&str; 5] = [
     "runtime.mstart",
     "runtime.rt0_go",
     "runtime.clone",
     "_rt0_amd64",
     "_rt0_amd64_linux",
 ];
+
+/// Functions of Go that a signal handler makes the interrupted code call: their return address is the
+/// interrupted instruction (`preparePanic` in `runtime/signal_amd64.go`, `runtime/preempt_amd64.s`).
+const GO_INJECTED: [&str; 4] = [
+    "runtime.sigpanic",
+    "runtime.sigpanic0",
+    "runtime.asyncPreempt",
+    "runtime.debugCallV2",
+];
+/// Where a goroutine is said to be while its thread runs on another stack
+/// (`gosave_systemstack_switch` in `runtime/asm_amd64.s`).
+const GO_SWITCH: &str = "runtime.systemstack_switch";
+
+/// Whether a frame of the function `caller` has a return address that no call made, because of
+/// what it is or of its `callee`.
+pub(super) fn is_made(callee: &str, caller: &str) -> bool {
+    GO_INJECTED.contains(&plain(callee)) || is_stand_in(caller)
+}
+
+/// Whether a frame of this function stands for another one, which its caller called.
+pub(super) fn is_stand_in(name: &str) -> bool {
+    plain(name) == GO_SWITCH
+}
+
+/// The name of a function of Go without that of its calling convention.
+fn plain(name: &str) -> &str {
+    name.strip_suffix(".abi0").unwrap_or(name)
+}
 
 /// What the C library runs between the entry and `main`, and between a thread's start and its function.
 const START_CODE: &str = "__libc_start_";
@@ -83,14 +117,14 @@ pub(crate) fn is_near_root(name: &str) -> bool {
 
 /// The root that a function is, by its name.
 pub(super) fn by_name(name: &str) -> Option<Root> {
-    let plain = name.strip_suffix(".abi0").unwrap_or(name);
-    match plain {
-        _ if ENTRIES.contains(&plain) => Some(Root::Entry),
-        _ if THREADS.contains(&plain) => Some(Root::Thread),
-        _ if GO.contains(&plain) => Some(Root::Runtime),
+    match plain(name) {
+        plain if GO.contains(&plain) => Some(Root::Runtime),
+        plain if GO_THREADS.contains(&plain) => Some(Root::RuntimeThread),
+        plain if ENTRIES.contains(&plain) => Some(Root::Entry),
+        plain if THREADS.contains(&plain) => Some(Root::Thread),
         "__start_context" => Some(Root::Coroutine),
         // The first return address of an Erlang process (erts/emulator/beam/jit/x86/process_main.cpp).
-        _ if plain.starts_with("erts_beamasm:normal_exit") => Some(Root::Runtime),
+        plain if plain.starts_with("erts_beamasm:normal_exit") => Some(Root::Runtime),
         _ => None,
     }
 }
