@@ -155,6 +155,10 @@ pub enum Runtime {
     Wasmer,
     /// QEMU's code generator.
     Qemu,
+    /// Guile.
+    Guile,
+    /// Chez Scheme, also below Racket.
+    Chez,
     /// valgrind.
     Valgrind,
     /// Julia.
@@ -227,6 +231,16 @@ const FILES: &[(Runtime, &[File])] = &[
     ),
     (Runtime::Sbcl, &[Is("sbcl"), Is("sbcl.core")]),
     (Runtime::Beam, &[Starts("beam")]),
+    (Runtime::Guile, &[Starts("libguile"), Is("guile")]),
+    (
+        Runtime::Chez,
+        &[
+            Is("racket"),
+            Is("scheme"),
+            Is("chezscheme"),
+            Starts("petite"),
+        ],
+    ),
     (Runtime::LuaJit, &[Starts("luajit"), Starts("libluajit")]),
     (Runtime::Ruby, &[Starts("ruby"), Starts("libruby")]),
     (Runtime::Julia, &[Is("julia"), Starts("libjulia")]),
@@ -276,10 +290,42 @@ impl Runtime {
             Runtime::Wasmtime => "wasmtime",
             Runtime::Wasmer => "wasmer",
             Runtime::Qemu => "qemu",
+            Runtime::Guile => "guile",
+            Runtime::Chez => "chez",
             Runtime::Valgrind => "valgrind",
             Runtime::Julia => "julia",
             Runtime::Llvm => "llvm",
             Runtime::Pcre => "pcre",
+        }
+    }
+
+    /// Its name, for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Runtime::CPython => "Python",
+            Runtime::Numba => "numba",
+            Runtime::PyPy => "PyPy",
+            Runtime::HotSpot => "Java's HotSpot",
+            Runtime::OpenJ9 => "OpenJ9",
+            Runtime::V8 => "V8 (node)",
+            Runtime::JavaScriptCore => "JavaScriptCore (bun)",
+            Runtime::SpiderMonkey => "SpiderMonkey",
+            Runtime::CoreClr => ".NET",
+            Runtime::Mono => "mono",
+            Runtime::LuaJit => "LuaJIT",
+            Runtime::Php => "PHP",
+            Runtime::Ruby => "Ruby",
+            Runtime::Beam => "Erlang",
+            Runtime::Sbcl => "SBCL",
+            Runtime::Wasmtime => "wasmtime",
+            Runtime::Wasmer => "wasmer",
+            Runtime::Qemu => "qemu",
+            Runtime::Guile => "Guile",
+            Runtime::Chez => "Chez Scheme (Racket)",
+            Runtime::Valgrind => "valgrind",
+            Runtime::Julia => "Julia",
+            Runtime::Llvm => "LLVM",
+            Runtime::Pcre => "PCRE",
         }
     }
 
@@ -407,6 +453,11 @@ mod tests {
                 ],
                 Some(Runtime::Valgrind),
             ),
+            (
+                &["/usr/lib/x86_64-linux-gnu/libguile-3.0.so.1.5.0"],
+                Some(Runtime::Guile),
+            ),
+            (&["/usr/bin/racket"], Some(Runtime::Chez)),
             (
                 &["/usr/bin/nodeinfo", "/usr/bin/rubyfmt", "/opt/monotone"],
                 None,

@@ -42,6 +42,8 @@ pub(super) struct Situation<'a> {
     pub(super) is_fp_cut: bool,
     /// How far above rsp the words are with which walks ended, beyond the copies.
     pub(super) needed: Option<Needed>,
+    /// An unwind table has a row for the code to blame, or nothing is known of it.
+    pub(super) has_row: bool,
     /// What the samples lack, if that is known.
     pub(super) lack: Option<Lack>,
     /// The code belongs to no file.
@@ -233,7 +235,7 @@ impl Remedy {
                     ),
                 })
             }
-            Remedy::RecordDwarf => (s.is_profile() && s.stack_copy() == 0)
+            Remedy::RecordDwarf => (s.is_profile() && s.stack_copy() == 0 && s.has_row)
                 .then(|| "record with `--call-graph dwarf,16384`".into()),
             Remedy::RecordFp => (s.is_profile()
                 && !s.has_fp_chains()
@@ -376,13 +378,21 @@ fn frame_pointers(s: &Situation<'_>) -> String {
             "none: rbp is the stack pointer of GHC's code, and the rows that `ghc -g` writes end before \
              their functions do (9.0.2)"
         }
+        Language::Ldc => "build it with --frame-pointer=all",
+        Language::Pascal => {
+            "build it with -OoNOSTACKFRAME, and the run-time library, too (Free Pascal)"
+        }
         // GCC 12 leaves it out of leaf functions that do not touch the stack even so.
         Language::Gcc | Language::Unknown if s.only_leaves || has => {
             "build it with -mno-omit-leaf-frame-pointer as well (GCC may still omit it where a \
              function does not use the stack)"
         }
-        Language::Gcc | Language::Clang | Language::Unknown => {
+        Language::Gcc | Language::Clang => {
             "build it with -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"
+        }
+        Language::Unknown => {
+            "build it with frame pointers (GCC and clang: -fno-omit-frame-pointer \
+             -mno-omit-leaf-frame-pointer)"
         }
     };
     format!("{leaves}{how}")
@@ -409,13 +419,18 @@ fn rows(s: &Situation<'_>) -> String {
         (_, Language::Haskell) => {
             "none: the rows that `ghc -g` writes end before their functions do (9.0.2)".into()
         }
+        (_, Language::Pascal) => {
+            "the FDEs that Free Pascal writes with -gw (3.2.2) have a CIE pointer of 8 bytes, which no \
+             reader expects: build it with -OoNOSTACKFRAME, and record with `--call-graph fp`"
+                .into()
+        }
         (_, Language::Ocaml) => "ocamlopt writes rows: do not strip the file".into(),
         // Where other functions of the file have rows, the compiler was not told to leave them out.
         (Author::Unknown(_), language)
             if s.kind == Kind::NoRow || language == Language::Unknown =>
         {
             "if it was written in assembly, its author must write .cfi directives; otherwise build it \
-             with -fasynchronous-unwind-tables"
+             with unwind tables (GCC and clang: -fasynchronous-unwind-tables)"
                 .into()
         }
         _ => "build it with -fasynchronous-unwind-tables".into(),

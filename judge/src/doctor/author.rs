@@ -70,6 +70,10 @@ pub(super) enum Language {
     Ocaml,
     /// Compiled by GHC.
     Haskell,
+    /// Compiled by LDC, the D compiler of LLVM.
+    Ldc,
+    /// Compiled by Free Pascal.
+    Pascal,
     /// The file does not say.
     #[default]
     Unknown,
@@ -87,6 +91,10 @@ impl Language {
             ("GNU Fortran", Language::Gcc),
             ("GNU GIMPLE", Language::Gcc),
             ("GNU Ada", Language::Gcc),
+            ("GNU D", Language::Gcc),
+            ("LDC ", Language::Ldc),
+            ("ldc version", Language::Ldc),
+            ("Free Pascal", Language::Pascal),
         ];
         let found = signs.into_iter().find(|(sign, _)| words.contains(sign));
         found.map_or(Language::Unknown, |(_, language)| language)
@@ -182,6 +190,16 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     };
     if language == Language::Unknown && elf.section_by_name(".gopclntab").is_some() {
         language = Language::Go;
+    }
+    if elf.section_by_name(".fpcdata").is_some() {
+        language = Language::Pascal;
+    }
+    if made.is_none() && comment.iter().any(|words| words.contains("ldc version")) {
+        let is_d = |symbol: &unwind_sim_unwind::image::Symbol| symbol.name.starts_with("_D");
+        language = match image.symbol(svma).is_some_and(is_d) {
+            true => Language::Ldc,
+            false => language,
+        };
     }
     if let Some(known) = image.symbol(svma).and_then(|symbol| of_name(&symbol.name)) {
         language = known;
@@ -310,6 +328,9 @@ mod tests {
             ("clang version 15.0.6", Language::Clang),
             ("clang LLVM (rustc version 1.95.0)", Language::Rust),
             ("Go cmd/compile go1.19.8; regabi", Language::Go),
+            ("LDC 1.30.0 (LLVM 14.0.6)", Language::Ldc),
+            ("GNU D 12.2.0", Language::Gcc),
+            ("Free Pascal 3.2.2+dfsg-20 2023/03/30", Language::Pascal),
             ("something else", Language::Unknown),
         ];
         for (words, language) in all {

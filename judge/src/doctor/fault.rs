@@ -354,10 +354,12 @@ pub(super) fn of_break(
     })
 }
 
-/// Whether `pc` is in what glibc or musl runs between the entry and `main`.
+/// Whether `pc` is in what runs between the entry and `main`: glibc's or musl's code, or the function
+/// that the entry calls.
 pub(super) fn is_start_code(view: &View<'_>, pc: CodeAddress) -> bool {
     let function = Location::of(view.space, pc).function;
     function.is_some_and(|name| whole::is_start_code(&name))
+        || whole::is_called_by_entry(view, pc, &mut Cache::new())
 }
 
 /// A sample whose pc is not in code: the program jumped or called there. If it called, the return

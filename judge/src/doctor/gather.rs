@@ -8,6 +8,7 @@ use super::kind::{self, Kind};
 use super::proven_row::{Checker, ProvenRow};
 use super::{Complaint, Example, Report, Subject, place};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind, FinderOptions};
 use unwind_sim_recordings::runtime;
 use unwind_sim_recordings::view::View;
@@ -332,6 +333,8 @@ fn finish(
             complaint.kind = Kind::StartFile;
         }
     }
+    let has_row =
+        |(image, svma): &(Arc<unwind_sim_unwind::image::Image>, u64)| place::has_row(image, *svma);
     let doubt = source.doubt(&complaint.image);
     complaint.advice = advice(&Situation {
         kind: complaint.kind,
@@ -343,6 +346,7 @@ fn finish(
         problem,
         is_doubtful,
         row,
+        has_row: place.as_ref().is_none_or(has_row),
         is_fp_cut,
         lack,
         generator,

@@ -35,12 +35,17 @@ fn by_frame_pointers(s: &Situation<'_>) -> &'static str {
     }
 }
 
-/// What to do about code whose runtime is not known.
+/// What to do about code of a runtime that is not known, or of which nothing is known.
 pub(super) fn of_unknown(s: &Situation<'_>) -> String {
-    format!(
-        "its runtime is not known here; if its code keeps frame pointers, {}",
-        by_frame_pointers(s)
-    )
+    let what = match s.generator.runtime {
+        Some(runtime) => format!(
+            "the process runs {}, for whose generated code no remedy was tried",
+            runtime.title()
+        ),
+        None => "its runtime is not known here".to_owned(),
+    };
+    let how = by_frame_pointers(s);
+    format!("{what}; if its code keeps frame pointers, {how}")
 }
 
 /// What to do. `None` if the runtime is not known, or nothing is known of it.
@@ -52,7 +57,6 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
                 .into(),
         );
     }
-    let keeps = |who: &str| format!("{who} keeps frame pointers: {}", by_frame_pointers(s));
     let none = |what: &str| format!("none: {what}");
     Some(match s.generator.runtime? {
         // JDK: the documentation of PreserveFramePointer.
@@ -64,10 +68,9 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
              frame of its own"
                 .into()
         }
-        Runtime::V8 => keeps("V8 (node)"),
-        Runtime::JavaScriptCore => keeps("JavaScriptCore (bun)"),
-        Runtime::Wasmtime => keeps("wasmtime"),
-        Runtime::Sbcl => keeps("SBCL"),
+        runtime @ (Runtime::V8 | Runtime::JavaScriptCore | Runtime::Wasmtime | Runtime::Sbcl) => {
+            format!("{} keeps frame pointers: {}", runtime.title(), by_frame_pointers(s))
+        }
         // CPython: "Python support for the Linux perf profiler".
         Runtime::CPython => "Python's trampolines (-X perf) need a Python that was built with frame \
                              pointers (CFLAGS=-fno-omit-frame-pointer -mno-omit-leaf-frame-pointer); \

@@ -285,9 +285,14 @@ pub(super) fn place(space: &AddressSpace, pc: CodeAddress) -> (String, String) {
         _ => m.name.clone(),
     });
     let image = image.filter(|name| !name.is_empty());
-    let function = location
-        .function
-        .unwrap_or_else(|| format!("{:#x}", location.offset));
+    let function =
+        location
+            .function
+            .unwrap_or_else(|| match mapping.filter(|m| m.image.is_none()) {
+                // Anonymous memory has no offsets that mean anything.
+                Some(m) if runtime::generated(m).is_some() => format!("{:#x}", pc.value()),
+                _ => format!("{:#x}", location.offset),
+            });
     (image.unwrap_or_else(|| "anonymous memory".into()), function)
 }
 

@@ -2,9 +2,12 @@
 //! found.
 
 use crate::whole;
-use unwind_sim_unwind::dwarf::units;
-use unwind_sim_unwind::image::Image;
+use std::sync::Arc;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::dwarf::{Dwarf, units};
+use unwind_sim_unwind::image::{Image, Mapping};
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::step::find_row;
 
 /// The functions of GCC's and the C library's start files (crtbegin.o, crti.o), which end up in every
 /// program and library.
@@ -100,6 +103,17 @@ pub(super) fn has_unfound_row(image: &Image, svma: u64) -> bool {
     units(image, TableKind::EhFrame)
         .flatten()
         .any(|unit| covers(&unit))
+}
+
+/// Whether an unwind table leads a walk through the code at `svma`.
+pub(super) fn has_row(image: &Arc<Image>, svma: u64) -> bool {
+    let mapping = Mapping {
+        range: 0..u64::MAX,
+        bias: 0,
+        image: Some(image.clone()),
+        name: String::new(),
+    };
+    find_row(&Dwarf::new(), &mapping, svma, &mut Cache::new()).is_ok()
 }
 
 #[cfg(test)]

@@ -332,6 +332,17 @@ fn entry(image: &Arc<Image>, cache: &mut Cache) -> Range<u64> {
     known.entry(|| flow::entry_function(image, entry.address))
 }
 
+/// Whether the function at `pc` is one that the entry function of its program calls.
+pub(crate) fn is_called_by_entry(view: &View<'_>, pc: CodeAddress, cache: &mut Cache) -> bool {
+    let mapping = view.space.find(pc.symbol_address());
+    let Some((mapping, image)) = mapping.and_then(|m| Some((m, m.image.as_ref()?))) else {
+        return false;
+    };
+    let range = entry(image, cache);
+    let function = flow::function(image, mapping.svma(pc.symbol_address()));
+    function.is_some_and(|f| !range.contains(&f.address) && flow::calls(image, range, f.address))
+}
+
 /// What stands before `svma`.
 fn before(image: &Image, svma: u64) -> Before {
     /// The length of the longest call without prefixes that do nothing, and one byte.

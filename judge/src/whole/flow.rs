@@ -130,6 +130,19 @@ pub(super) fn entry_function(image: &Image, entry: u64) -> Range<u64> {
     entry..end
 }
 
+/// Whether the code in `range` calls or jumps to `target`. The image's own addresses.
+pub(super) fn calls(image: &Image, range: Range<u64>, target: u64) -> bool {
+    let length = range.end.saturating_sub(range.start).min(FUNCTION_MAX) as usize;
+    let mut insns = decode(image.text_bytes(range.start, length), range.start);
+    insns.any(|insn| {
+        let is_direct = matches!(
+            insn.flow_control(),
+            FlowControl::Call | FlowControl::UnconditionalBranch
+        );
+        is_direct && insn.near_branch_target() == target
+    })
+}
+
 /// Whether the code at `at` cannot return: it runs straight into a `hlt`, `ud2`, or the system call
 /// that ends a thread or a process, at most a few calls later.
 pub(super) fn never_returns(image: &Image, at: u64) -> bool {

@@ -18,7 +18,7 @@ mod tests;
 pub use forgotten::Forgotten;
 pub use root::Root;
 
-pub(crate) use code::has_frame_pointer;
+pub(crate) use code::{has_frame_pointer, is_called_by_entry};
 pub(crate) use known::Known;
 pub(crate) use root::{is_near_root, is_start_code};
 
@@ -58,7 +58,7 @@ pub struct Break {
 pub enum Fault {
     /// The walk ended with this reason, at a frame that has a caller.
     Ended(Reason),
-    /// rbp is 0 in a frame that has a caller, and whose code does not keep it as a frame pointer.
+    /// rbp is 0 in a frame that has a caller, and nothing says that its code keeps it as a frame pointer.
     FramePointersEnd,
     /// The step from this frame followed rbp, which is not the frame pointer of the code there.
     NoFramePointer,
@@ -398,8 +398,8 @@ fn at_end(
         }
         Reason::RootReached if facts.place == Place::Code => {
             let what = match facts.frame_pointer {
-                Some(false) => Fault::FramePointersEnd,
-                _ => Fault::Ended(reason),
+                Some(true) => Fault::Ended(reason),
+                Some(false) | None => Fault::FramePointersEnd,
             };
             broken(index, frame.pc, what)
         }

@@ -13,8 +13,8 @@ pub enum Root {
     Thread,
     /// The first function of a language's own threads, such as Go's `runtime.goexit`.
     Runtime,
-    /// The start of a language's own thread, such as Go's `runtime.mstart`, which other start code may
-    /// have called: that of the program, or of a thread of C.
+    /// The start of a language's own thread or fiber, such as Go's `runtime.mstart`, which other start
+    /// code may have called: that of the program, of a thread of C, or a frame made by hand.
     RuntimeThread,
     /// A frame that its row calls outermost.
     Outermost,
@@ -27,7 +27,7 @@ impl fmt::Display for Root {
         f.write_str(match self {
             Root::Entry => "the entry of a program",
             Root::Thread => "the start of a thread",
-            Root::RuntimeThread => "the start of a language's thread",
+            Root::RuntimeThread => "the start of a language's thread or fiber",
             Root::Runtime => "the first function of a language's thread",
             Root::Outermost => "a frame that its row calls outermost",
             Root::Coroutine => "the first frame of a coroutine",
@@ -99,6 +99,14 @@ fn plain(name: &str) -> &str {
     name.strip_suffix(".abi0").unwrap_or(name)
 }
 
+/// The first functions of coroutines, by name: druntime's (`fiber_switchContext` in its
+/// `core/thread/fiber.d`), PHP's, and QEMU's.
+const FIBERS: [&str; 3] = [
+    "fiber_entryPoint",
+    "zend_fiber_trampoline",
+    "coroutine_trampoline",
+];
+
 /// What the C library runs between the entry and `main`, and between a thread's start and its function.
 const START_CODE: &str = "__libc_start_";
 const MUSL_START_CODE: &str = "libc_start_main_stage2";
@@ -122,6 +130,7 @@ pub(super) fn by_name(name: &str) -> Option<Root> {
         plain if GO_THREADS.contains(&plain) => Some(Root::RuntimeThread),
         plain if ENTRIES.contains(&plain) => Some(Root::Entry),
         plain if THREADS.contains(&plain) => Some(Root::Thread),
+        plain if FIBERS.contains(&plain) => Some(Root::RuntimeThread),
         "__start_context" => Some(Root::Coroutine),
         // The first return address of an Erlang process (erts/emulator/beam/jit/x86/process_main.cpp).
         plain if plain.starts_with("erts_beamasm:normal_exit") => Some(Root::Runtime),

@@ -12,6 +12,7 @@ struct Given {
     only_leaves: bool,
     problem: Option<FileProblem>,
     is_doubtful: bool,
+    has_row: bool,
     row: Option<ProvenRow>,
     is_fp_cut: bool,
     needed: Option<Needed>,
@@ -34,6 +35,7 @@ fn given(kind: Kind) -> Given {
         only_leaves: false,
         problem: None,
         is_doubtful: false,
+        has_row: true,
         row: None,
         is_fp_cut: false,
         needed: None,
@@ -61,6 +63,7 @@ fn advised(given: &Given) -> String {
         only_leaves: given.only_leaves,
         problem: given.problem.as_ref(),
         is_doubtful: given.is_doubtful,
+        has_row: given.has_row,
         row: given.row,
         is_fp_cut: given.is_fp_cut,
         needed: given.needed,
@@ -244,12 +247,26 @@ fn longer_chains_are_asked_for_where_the_limit_is() {
     assert!(more.contains("max-stack=1024/"), "{more}");
 }
 
+/// Where no table has a row, copies of the stack help nobody.
+#[test]
+fn copies_are_asked_for_where_rows_lead() {
+    let mut profile = given(Kind::NoFramePointer);
+    profile.made.engine = Engine::PerfData;
+    profile.copied = 0;
+    assert!(advised(&profile).contains("--call-graph dwarf"));
+    profile.has_row = false;
+    assert!(!advised(&profile).contains("--call-graph dwarf"));
+}
+
 #[test]
 fn frame_pointers_are_asked_for_in_the_language() {
     let fp = |language| in_language(Kind::NoFramePointer, language, Author::Unknown(Vec::new()));
     assert!(fp(Language::Rust).contains("-C force-frame-pointers=yes"));
     assert!(fp(Language::Clang).contains("-fno-omit-frame-pointer"));
     assert!(fp(Language::Go).contains("assembly"));
+    assert!(fp(Language::Ldc).contains("--frame-pointer=all"));
+    assert!(fp(Language::Pascal).contains("-OoNOSTACKFRAME"));
+    assert!(fp(Language::Unknown).contains("GCC and clang: -f"));
     let mut leaves = given(Kind::NoFramePointer);
     leaves.only_leaves = true;
     leaves.origin.language = Language::Gcc;
