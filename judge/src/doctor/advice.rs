@@ -153,7 +153,7 @@ pub(super) fn advice(situation: &Situation<'_>) -> String {
 
 /// How an unwinder did, next to the one that is complained about.
 #[derive(PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     NotTried,
     Better,
     NotBetter,
@@ -177,7 +177,7 @@ impl Situation<'_> {
         other.whole > self.own().whole && other.broken < self.own().broken
     }
 
-    fn standing(&self, name: &str) -> Standing {
+    pub(super) fn standing(&self, name: &str) -> Standing {
         let tried = self.subjects.iter().filter(|s| s.stacks() > 0);
         let mut tried = tried
             .filter(|s| s.name.split('@').next() == Some(name))
@@ -280,7 +280,8 @@ impl Remedy {
                         .into(),
                 ),
                 Lack::Copy => Some(
-                    "nothing: the page of the stack was not in memory when the sample was taken"
+                    "nothing: the page of the stack was not in memory when the sample was taken, and a \
+                     longer copy would end there, too"
                         .into(),
                 ),
             },

@@ -215,8 +215,17 @@ pub(super) fn judge(
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
         // A core has the stack, not a copy of its top.
         (Kind::CopyTooShort, _) if reading.made.engine == Engine::Core => kind = Kind::NotRecorded,
-        // The copy has the stack's end: what lies above it is no stack.
-        (Kind::CopyTooShort, _) if has_stack_end(view) => kind = Kind::Other,
+        // A copy that is shorter than perf asked for ends where the stack does, or at a page that was
+        // not in memory: one that a large frame never touched.
+        (Kind::CopyTooShort, _) if has_stack_end(view) => {
+            kind = Kind::NotRecorded;
+            lack = Some(Lack::Copy);
+            let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
+            note = Some(format!(
+                "the copy ends after {copied} bytes, fewer than perf asked for: the next page was not \
+                 in memory, or the stack ends there and the row is wrong"
+            ));
+        }
         (Kind::Other, Reason::NotText { address })
             if !is_by_frame_pointer && is_overwritten(view, outcome, reading) =>
         {

@@ -3,7 +3,7 @@
 //! Each sentence names its source. Where a runtime has no way, it says so; nothing is asked of one
 //! runtime that is another's.
 
-use super::advice::Situation;
+use super::advice::{Situation, Standing};
 use unwind_sim_recordings::runtime::{self, Runtime};
 use unwind_sim_recordings::view::View;
 
@@ -44,6 +44,9 @@ pub(super) fn of_unknown(s: &Situation<'_>) -> String {
         ),
         None => "its runtime is not known here".to_owned(),
     };
+    if s.standing("dwarf+fp") == Standing::NotBetter {
+        return format!("{what}; by `dwarf+fp`, too, no more stacks are known to be whole");
+    }
     let how = by_frame_pointers(s);
     format!("{what}; if its code keeps frame pointers, {how}")
 }

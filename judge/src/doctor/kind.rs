@@ -268,10 +268,23 @@ fn of_code(image: &Image, svma: u64, pc: u64) -> Option<Kind> {
     if name.starts_with("Builtins_") {
         return Some(Kind::Jit);
     }
-    if is_sigreturn(image.text_bytes(pc, INSN_BYTES_MAX)) {
+    if is_in_trampoline(image, pc) {
         return Some(Kind::Trampoline);
     }
     place::is_start_file(image, svma, name).then_some(Kind::StartFile)
+}
+
+/// Whether `pc` is at an instruction of a signal trampoline, or behind its system call, where a sample
+/// that is taken in it is, and no row.
+fn is_in_trampoline(image: &Image, pc: u64) -> bool {
+    let code = |behind: u64| match pc.checked_sub(behind) {
+        Some(start) => image.text_bytes(start, INSN_BYTES_MAX),
+        None => &[],
+    };
+    // `mov $15, %rax` has 7 bytes, `mov $15, %eax` 5, `syscall` 2.
+    let is_long = |behind| code(behind).starts_with(&[0x48]) && is_sigreturn(code(behind));
+    let is_short = |behind| code(behind).starts_with(&[0xb8]) && is_sigreturn(code(behind));
+    [0, 7, 9].into_iter().any(is_long) || [0, 5, 7].into_iter().any(is_short)
 }
 
 /// The names of the place of `pc`: the path of its file, and the function.
@@ -337,5 +350,33 @@ mod tests {
         let generated = space("//anon", None);
         assert_eq!(kind(&generated, 0x1010), Kind::Jit);
         assert_eq!(kind(&generated, 0x3010), Kind::Jit);
+    }
+
+    /// `mov $15, %rax; syscall` and `mov $15, %eax; syscall`: at each instruction, and behind both, where
+    /// a sample in the system call is.
+    #[test]
+    fn samples_in_a_signal_trampoline_are_in_it_as_a_whole() {
+        for (code, inside) in [
+            (&b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05"[..], [0, 7, 9]),
+            (&b"\xb8\x0f\0\0\0\x0f\x05"[..], [0, 5, 7]),
+        ] {
+            let text = [&[0x90; 16][..], code, &[0x90; 16]].concat();
+            let image = Image::new(ImageParts {
+                sections: vec![Section {
+                    kind: SectionKind::Text,
+                    address: 0x1000,
+                    data: Bytes::from_vec(text),
+                }],
+                ..ImageParts::default()
+            });
+            for at in 0..32_u64 {
+                let pc = 0x1000 + at;
+                let is_inside = at
+                    .checked_sub(16)
+                    .is_some_and(|skip| inside.contains(&skip));
+                let expected = is_inside.then_some(Kind::Trampoline);
+                assert_eq!(of_code(&image, pc, pc), expected, "{code:x?} {at}");
+            }
+        }
     }
 }
