@@ -178,6 +178,11 @@ impl Input {
         self.recording.sample_count()
     }
 
+    /// The number of samples that are to be read, for a progress ([`Recording::samples_to_read`]).
+    pub fn samples_to_read(&self) -> Option<u64> {
+        self.recording.samples_to_read()
+    }
+
     /// What the recording lacks. Whether its file was cut short is known before it is read.
     pub fn gaps(&self) -> Gaps {
         self.recording.gaps()

@@ -142,6 +142,20 @@ impl Recording {
         self.trace().map(Trace::len)
     }
 
+    /// The number of samples that are to be read, for a progress: of a perf.data by the headers of its
+    /// records, so that it counts those that are skipped, too. `None` if they are compressed.
+    pub fn samples_to_read(&self) -> Option<u64> {
+        let Recording::PerfData(perf) = self else {
+            return self.sample_count();
+        };
+        let file = perf::parse((*perf.bytes).as_ref()).ok()?;
+        // What follows an error is not read.
+        let chunks = file.chunks(u64::MAX).map_while(Result::ok);
+        chunks
+            .map(|chunk| (!chunk.compressed).then_some(chunk.samples))
+            .sum()
+    }
+
     /// What the recording lacks. Whether its file was cut short is known before it is read.
     pub fn gaps(&self) -> Gaps {
         match self {

@@ -16,6 +16,7 @@ use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::kernel::ToldLayout;
+use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::Engine as Recorder;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::MemoryView;
@@ -248,6 +249,21 @@ impl InputArgs {
     }
 
     /// The samples to read.
+    /// Shows how many of the samples have been read, and how many are left.
+    pub(crate) fn progress(&self, input: &Input) -> Progress {
+        const UNIT: &str = "samples";
+        let all = match self.sample {
+            Some(_) => Some(1),
+            // How many samples a thread or a time has is not known before they are read.
+            None if self.tid.is_some() || self.time.is_some() => None,
+            None => input.samples_to_read(),
+        };
+        match all {
+            Some(all) => Progress::up_to(UNIT, all.min(self.limit.unwrap_or(all))),
+            None => Progress::new(UNIT, false),
+        }
+    }
+
     pub(crate) fn filter(&self) -> Filter {
         Filter {
             sample: self.sample,

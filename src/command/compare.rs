@@ -15,7 +15,6 @@ use unwind_sim_judge::kernel;
 use unwind_sim_judge::run::{self, Against, Run};
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_judge::unwinders;
-use unwind_sim_recordings::progress::Progress;
 use unwind_sim_view::{json, text};
 
 /// Run every unwinder on every stack: print the matrix of verdicts, and the first divergences
@@ -139,11 +138,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let known = known
         .map(|path| Baseline::read(path, Source::Compare, &origin))
         .transpose()?;
-    let all = filter.sample.map_or(input.sample_count(), |_| Some(1));
-    let mut progress = match all {
-        Some(all) => Progress::up_to("samples", all.min(filter.limit.unwrap_or(all))),
-        None => Progress::new("samples", false),
-    };
+    let mut progress = args.input.progress(input);
     let comparison = run.compare_on(args.threads, input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
     let columns = run.column_names();

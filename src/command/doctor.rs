@@ -12,7 +12,6 @@ use unwind_sim_judge::doctor::{self, Complaint, PERF, Report};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::path_argument;
-use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_view::text::plural;
 use unwind_sim_view::{doctor as show, json};
@@ -113,7 +112,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         group_by: GroupBy::default(),
     };
     let filter = args.input.filter();
-    let mut progress = Progress::new("samples", false);
+    let mut progress = args.input.progress(&input);
     let report = doctor::examine(&input, &filter, &run, &mut |n| progress.tell(n))?;
     drop(progress);
     output::tell_left_out(&args.input.path, &input.gaps());

@@ -140,3 +140,32 @@ fn left_out_samples_are_counted_when_all_were_read() {
     );
     assert!(known.skipped.is_empty());
 }
+
+/// The count for a progress is that of the samples that are read, or that are said to be skipped.
+#[test]
+fn the_samples_to_read_are_counted_by_their_headers() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus/perfdata");
+    let (mut counted, mut compressed) = (0, 0);
+    for file in std::fs::read_dir(folder).expect("the corpus") {
+        let path = file.expect("a file").path();
+        if path.extension().is_none_or(|e| e != "data") {
+            continue;
+        }
+        let open = Recording::open(&path, FileKind::PerfData, &OpenOptions::default());
+        let Ok(recording) = open else { continue };
+        let Some(all) = recording.samples_to_read() else {
+            compressed += 1;
+            continue;
+        };
+        let read = recording.views(&mut |_| ControlFlow::Continue(()));
+        let skipped: u64 = recording.gaps().skipped.values().sum();
+        let read = read.expect("it can be read");
+        let name = path.display();
+        assert!(
+            read <= all && all <= read + skipped,
+            "{name}: {read} + {skipped}, {all}"
+        );
+        counted += 1;
+    }
+    assert!(counted > 1 && compressed > 0, "{counted}, {compressed}");
+}
