@@ -194,9 +194,10 @@ pub(super) fn judge(
     }
     let (mut note, mut if_proven, mut lack) = (None, None, None);
     match (kind, end.reason) {
-        (Kind::Other | Kind::NotRecorded, Reason::RegisterNotCarried { reg })
-            if !is_by_frame_pointer && view.live().get(reg).is_none() =>
-        {
+        (
+            Kind::Other | Kind::NotRecorded,
+            Reason::RegisterNotCarried { reg } | Reason::RegistersMissing { reg },
+        ) if !is_by_frame_pointer && view.live().get(reg).is_none() => {
             kind = Kind::NotRecorded;
             lack = Some(Lack::Register);
             note = Some(format!(

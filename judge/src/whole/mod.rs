@@ -9,6 +9,8 @@ mod code;
 mod flow;
 mod forgotten;
 mod known;
+#[cfg(test)]
+pub(crate) mod one_row;
 mod root;
 mod top;
 

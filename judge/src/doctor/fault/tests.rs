@@ -1,11 +1,16 @@
-//! What a break in the C library's start code means for walks by rbp and by rows.
+//! What a break in the C library's start code means for walks by rbp and by rows, and what is missing
+//! where a walk cannot start.
 
 use super::*;
+use crate::engine::Setting;
+use crate::spec;
+use crate::whole::one_row::{RBX, rows};
 use std::sync::Arc;
 use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
 use unwind_sim_unwind::regs::Regs;
-use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::start::{SampleRegs, Variant};
 
 const START: u64 = 0x1000;
 
@@ -60,4 +65,57 @@ fn start_code_is_to_blame_only_for_its_frame_pointer() {
     // The sample itself is there.
     let innermost = kind("fp", 0, whole::Fault::NoFramePointer);
     assert_eq!(innermost, Some(Kind::NoFramePointer));
+}
+
+/// perf's `--user-regs=ip,sp,bp`, and a row on rbx: the first rule lacks its register.
+#[test]
+fn registers_that_were_not_recorded_are_named() {
+    let mut space = AddressSpace::new();
+    let code = START..START + 0x100;
+    space.map(Mapping {
+        range: START..START + 0x1000,
+        bias: 0,
+        image: Some(Arc::new(Image::new(ImageParts {
+            text: vec![code.clone()],
+            sections: vec![rows(code, RBX)],
+            ..ImageParts::default()
+        }))),
+        name: "/bin/prog".into(),
+    });
+    let mut regs = Regs::UNKNOWN;
+    for (reg, value) in [
+        (Reg::Rip, START + 8),
+        (Reg::Rsp, 0x7000),
+        (Reg::Rbp, 0x7010),
+    ] {
+        regs.set(reg, value);
+    }
+    let sample = Sample::of_regs(SampleRegs::hardware(regs));
+    let view = View {
+        number: 0,
+        sample: &sample,
+        space: &space,
+        pristine: None,
+        stitched: &[],
+        world: None,
+    };
+    let engine = spec::engine("dwarf").expect("an unwinder");
+    let mut cache = Cache::new();
+    let outcome = engine.examine(&view, Variant::Hardware, &Setting::default(), &mut cache);
+    let made = Made::default();
+    let judged = judge(
+        &view,
+        &outcome,
+        Reading::of("dwarf", &made),
+        &Dwarf::new(),
+        &mut cache,
+    );
+    let Judged::Broken(fault) = judged else {
+        panic!("the walk cannot start");
+    };
+    assert_eq!(
+        (fault.kind, fault.lack),
+        (Kind::NotRecorded, Some(Lack::Register))
+    );
+    assert!(fault.note.is_some_and(|note| note.contains("rbx")));
 }

@@ -1,27 +1,7 @@
 //! Rows that count from another stack, and what Go does with stacks.
 
+use super::super::one_row::{RSP, rows};
 use super::*;
-
-/// An `.eh_frame` section with one row for all code: the CFA is rsp + 8.
-fn rows(code: std::ops::Range<u64>) -> Section {
-    const ADDRESS: u64 = 0x9000;
-    // The CIE: version 1, "zR", factors 1 and -8, return address 16, addresses are relative and have
-    // 4 bytes; CFA = rsp + 8, return address at CFA - 8.
-    let mut bytes = vec![
-        0x14, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0,
-        0,
-    ];
-    bytes.extend([0x10, 0, 0, 0, 0x1c, 0, 0, 0]);
-    let place = ADDRESS + bytes.len() as u64;
-    bytes.extend((code.start.wrapping_sub(place) as u32).to_le_bytes());
-    bytes.extend(((code.end - code.start) as u32).to_le_bytes());
-    bytes.extend([0; 8]);
-    Section {
-        kind: SectionKind::EhFrame,
-        address: ADDRESS,
-        data: Bytes::from_vec(bytes),
-    }
-}
 
 /// Go's `asmcgocall`, OCaml 4's `caml_c_call`: the row counts from rsp, which is another stack's.
 #[test]
@@ -35,7 +15,7 @@ fn a_row_that_counts_from_another_stack_is_to_blame() {
         ]);
         let mut parts = program.parts(None);
         if has_rows {
-            parts.sections.push(rows(parts.text[0].clone()));
+            parts.sections.push(rows(parts.text[0].clone(), RSP));
         }
         let behind = at(1, before.len() as u64 + 5);
         let outer = outer.map(|pc| (pc, By::Row));
