@@ -6,12 +6,14 @@
 //! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
 //! - [`jitdump`] and [`gdb_jit`] read what programs say about their generated code, [`runtime`] tells
 //!   which runtime and which memory it is.
+//! - [`crash`] says which thread of a core died, and by which signal.
 //! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
 
 pub mod branches;
 pub mod convert;
 pub mod counted;
+pub mod crash;
 pub mod file_kind;
 pub mod files;
 pub mod gaps;

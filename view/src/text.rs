@@ -157,8 +157,10 @@ pub fn sample_line(view: &View<'_>) -> String {
     } else {
         ""
     };
+    let crash = sample.crash();
+    let crash = crash.map_or(String::new(), |crash| format!(", crashed: {crash}"));
     format!(
-        "sample {} pid {} tid {} time {} ({truth}{fake})",
+        "sample {} pid {} tid {} time {} ({truth}{fake}){crash}",
         view.number, sample.pid, sample.tid, sample.time
     )
 }
