@@ -345,3 +345,16 @@ fn the_lowest_thread_is_the_process_where_a_core_does_not_say() {
     let ids: Vec<(u32, u32)> = found.iter().map(|(pid, tid, _)| (*pid, *tid)).collect();
     assert_eq!(ids, [(28958, 28962), (28958, 28961), (28958, 28958)]);
 }
+
+/// Where a file was cut, the end of its last segment is not the end of the mapping.
+#[test]
+fn the_memory_of_a_core_that_was_cut_is_not_whole() {
+    let is_whole = |core: Vec<u8>| {
+        let sample = first(core, files(b"").path());
+        sample.process_memory.expect("of a core").is_whole
+    };
+    let mut core = corpus("stacks.core.zst");
+    assert!(is_whole(core.clone()));
+    core.pop();
+    assert!(!is_whole(core));
+}
