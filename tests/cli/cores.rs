@@ -203,3 +203,48 @@ fn the_thread_that_crashed_is_marked() {
     );
     assert_eq!(crashed["code_name"], "ILL_ILLOPN");
 }
+
+/// Generated code has the rows that libgcc knows: GCC 12 keeps them in lists, GCC 14 in a tree. The
+/// program is not here, and its image in the core has neither section headers nor an index of rows; its
+/// start files have registered them, too.
+#[test]
+fn code_whose_tables_are_registered_with_libgcc_is_walked() {
+    for version in ["gcc12", "gcc14"] {
+        let core = Unpacked {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        core.put(&format!("registered-{version}.core.zst"), "core");
+        let path = core.text("core");
+        let empty = core.text("");
+        let walk = ["replay", &path, "--symfs", &empty, "--unwinder", "dwarf"];
+        let replayed = ends_with(3, &walk);
+        let chain = ["[jit", "[jit", "registered", "registered", "registered"];
+        assert_eq!(names(&replayed), [chain], "{version}: {replayed}");
+        assert!(replayed.contains("US001 root reached: the entry of a program"));
+        ends_with(
+            0,
+            &["doctor", &path, "--symfs", &empty, "--unwinder", "dwarf"],
+        );
+
+        // Where the lists are not in the core, the code is generated code without a table.
+        let mut bytes = std::fs::read(core.path("core")).expect("ours");
+        let headers = bytes[64..].chunks_exact_mut(56).take(16);
+        for header in headers.filter(|h| h[..4] == [1, 0, 0, 0] && h[4] == 6 && h[22] == 0) {
+            header[32..40].fill(0);
+        }
+        std::fs::write(core.path("core"), &bytes).expect("ours");
+        let args = [
+            "doctor",
+            &path,
+            "--symfs",
+            &empty,
+            "--unwinder",
+            "dwarf",
+            "--json",
+        ];
+        let judged = run(&args);
+        let line = stdout(&judged).lines().next().expect("a line");
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(line["kind"], "jit", "{version}: {line}");
+    }
+}

@@ -91,6 +91,7 @@ pub fn import(
         output,
         build_ids: HashMap::new(),
         descriptors: BTreeSet::new(),
+        announced: Vec::new(),
         owner: owner.clone(),
         files: HashMap::new(),
         // No two threads have the same stack, so valid cores stay below this.
@@ -156,6 +157,8 @@ struct Importer<'c, 'm, 'o, 's> {
     build_ids: HashMap<u64, Vec<u8>>,
     /// Addresses of gdb's JIT descriptors.
     descriptors: BTreeSet<u64>,
+    /// The executable mappings so far.
+    announced: Vec<generated::Announced>,
     /// The core.
     owner: Owner,
     /// The files on this system that were found, by name.
@@ -297,6 +300,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         file_offset: u64,
         found: Option<(Arc<Image>, u64)>,
     ) -> ControlFlow<()> {
+        self.announced.push(generated::Announced {
+            range: range.clone(),
+            name: name.clone(),
+            bias: found.as_ref().map_or(0, |(_, bias)| *bias),
+            image: found.as_ref().map(|(image, _)| image.clone()),
+        });
         let (image, bias) = match found {
             Some((image, bias)) => {
                 let descriptor = gdb_jit::descriptor(&image);
