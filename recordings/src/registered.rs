@@ -1,23 +1,28 @@
-//! Unwind tables that a program registered with libgcc: `__register_frame`, `__register_frame_info`.
+//! Unwind tables that a program registered with libgcc or LLVM's libunwind: `__register_frame`,
+//! `__register_frame_info`.
 //!
-//! LLVM's compilers (numba, Julia, PostgreSQL), and others that use libgcc's unwinder, register an
-//! `.eh_frame` for the code that they generate; the start files of static programs register that of the
-//! program. libgcc keeps what is registered in objects, and these in lists (up to GCC 12) or in a B-tree
-//! (since GCC 13). Neither has an exported symbol. So they are found by what they are: each word of
-//! libgcc's data may point to one, and is taken if all that lies behind it is as it must be, down to the
-//! CIEs, the FDEs and the terminator of the table.
+//! LLVM's compilers (numba, Julia, PostgreSQL) and others register an `.eh_frame` for the code that they
+//! generate; the start files of static programs register that of the program. libgcc keeps what is
+//! registered in objects, and these in lists (up to GCC 12) or in a B-tree (since GCC 13). libunwind has
+//! an array with an entry for each FDE. None of them has an exported symbol. So they are found by what
+//! they are: each word of a library's data may point to one, and is taken if all that lies behind it is
+//! as it must be, down to the CIEs, the FDEs and the terminator of the table.
 //!
 //! Sources: GCC `libgcc/unwind-dw2-fde.h` (`struct object`), `unwind-dw2-fde.c` (`struct fde_vector`),
-//! `unwind-dw2-btree.h` (`struct btree_node`); LSB Core 10.6 (`.eh_frame`).
+//! `unwind-dw2-btree.h` (`struct btree_node`); LLVM `libunwind/src/UnwindCursor.hpp` (`DwarfFDECache`);
+//! LSB Core 10.6 (`.eh_frame`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
-use unwind_sim_unwind::image::{Bytes, Section, SectionKind};
+use unwind_sim_unwind::dwarf;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
+use unwind_sim_unwind::row::TableKind;
 
 /// Maximum size of a table, bytes.
 const TABLE_SIZE_MAX: u64 = 64 << 20;
 /// Maximum size of all tables together, bytes.
-const ALL_SIZE_MAX: u64 = 256 << 20;
+const ALL_SIZE_MAX: u64 = 128 << 20;
 /// Maximum number of objects, and of nodes of trees.
 const OBJECTS_MAX: usize = 1 << 16;
 /// Maximum number of tables in an array of them (`__register_frame_table`).
@@ -39,17 +44,28 @@ const LEAF: u32 = 1;
 const INNER_ENTRIES_MAX: u32 = 15;
 const LEAF_ENTRIES_MAX: u32 = 10;
 
+/// Maximum number of bytes of tables and arrays that are read while all words are tried.
+const BYTES_TRIED_MAX: u64 = 256 << 20;
+
 /// Returns up to that many bytes of memory from an address on.
 pub type Read<'r, 'm> = dyn Fn(u64, u64) -> &'m [u8] + 'r;
 
 /// The registered tables, by address. `data` is where the lists may start: data of the files that may
-/// have libgcc in them.
+/// have libgcc or libunwind in them.
 pub fn tables<'m>(data: &[Range<u64>], read: &Read<'_, 'm>) -> Vec<Section> {
+    find(data, read, BYTES_TRIED_MAX)
+}
+
+/// Like [`tables`]; `tried_max` is how many bytes of tables and arrays are read for it.
+fn find<'m>(data: &[Range<u64>], read: &Read<'_, 'm>, tried_max: u64) -> Vec<Section> {
     let mut search = Search {
         read,
         known: BTreeMap::new(),
+        left: tried_max.into(),
         size: 0,
+        ranges: BTreeMap::new(),
         objects: HashSet::new(),
+        entries: HashSet::new(),
         nodes: HashSet::new(),
         begins: BTreeSet::new(),
     };
@@ -57,32 +73,46 @@ pub fn tables<'m>(data: &[Range<u64>], read: &Read<'_, 'm>) -> Vec<Section> {
         let bytes = read(range.start, range.end.saturating_sub(range.start));
         for word in bytes.as_chunks::<8>().0 {
             let head = u64::from_le_bytes(*word);
-            if head != 0 && head.is_multiple_of(8) && !search.list(head) {
+            // What is at a place may be read as more than one of them. A table is one in any case.
+            if head != 0 && head.is_multiple_of(8) {
+                search.list(head);
                 search.tree(head, 0);
+                search.entries(head);
             }
         }
     }
     let begins = search.begins.iter();
     let found: BTreeMap<u64, Range<u64>> = begins
-        .filter_map(|begin| search.known.get(begin).cloned().flatten())
+        .filter_map(|begin| search.known.get(begin).cloned())
         .map(|range| (range.start, range))
         .collect();
-    let section = |range: Range<u64>| Section {
+    found
+        .into_values()
+        .map(|range| section(range, read))
+        .collect()
+}
+
+fn section(range: Range<u64>, read: &Read<'_, '_>) -> Section {
+    Section {
         kind: SectionKind::EhFrame,
         address: range.start,
         data: Bytes::from_vec(read(range.start, range.end - range.start).to_vec()),
-    };
-    found.into_values().map(section).collect()
+    }
 }
 
 struct Search<'r, 'm> {
     read: &'r Read<'r, 'm>,
-    /// The tables by the address that was registered; `None` if there is none.
-    known: BTreeMap<u64, Option<Range<u64>>>,
-    /// The size of all of them.
+    /// The tables by the address that was registered.
+    known: BTreeMap<u64, Range<u64>>,
+    /// How many bytes may still be tried.
+    left: Cell<u64>,
+    /// The size of all known tables.
     size: u64,
-    /// Objects and nodes that were visited.
+    /// The code of each FDE of a known table, by the table's start.
+    ranges: BTreeMap<u64, HashSet<Range<u64>>>,
+    /// Objects, entries of arrays, and nodes that were taken.
     objects: HashSet<u64>,
+    entries: HashSet<u64>,
     nodes: HashSet<u64>,
     /// Where the registered tables start.
     begins: BTreeSet<u64>,
@@ -95,28 +125,28 @@ impl Search<'_, '_> {
         Some(words.map(u64::from_le_bytes))
     }
 
-    /// Takes the objects of a list. Returns whether there is an object at `head`.
-    fn list(&mut self, head: u64) -> bool {
+    /// Takes the objects of a list, if there is one.
+    fn list(&mut self, head: u64) {
         let mut at = head;
-        while at != 0 && self.objects.len() < OBJECTS_MAX {
-            if self.objects.contains(&at) {
-                return true;
-            }
+        while at != 0 && self.objects.len() < OBJECTS_MAX && !self.objects.contains(&at) {
             let Some((begins, next)) = self.object(at) else {
-                return at != head;
+                return;
             };
             self.objects.insert(at);
             self.begins.extend(begins);
             at = next;
         }
-        true
     }
 
     /// Where the tables of the object at `at` start, and its `next`. `None` if there is no object.
     fn object(&mut self, at: u64) -> Option<(Vec<u64>, u64)> {
         let [_, _, _, table, flags, next]: [u64; OBJECT_SIZE as usize / 8] = self.words(at)?;
-        // The flags are 32 bits in a word that was zero.
-        if table == 0 || flags >> 32 != 0 {
+        // The flags are 32 bits in a word that was zero. Eight of them are the pointers' encoding, which
+        // is omitted until the table was looked at.
+        let encoding = (flags >> 3) as u8;
+        let is_encoding = matches!(encoding & 0x0f, 0..=4 | 9..=12) && encoding & 0x70 <= 0x50;
+        let has_flags = flags >> 32 == 0 && (is_encoding || encoding == u8::MAX);
+        if table == 0 || !has_flags {
             return None;
         }
         let first = match flags & SORTED {
@@ -138,6 +168,7 @@ impl Search<'_, '_> {
     fn array(&self, at: u64) -> Option<Vec<u64>> {
         let mut out = Vec::new();
         for n in 0..ARRAY_MAX {
+            self.spend(8)?;
             match self.words::<1>(at.checked_add(8 * n)?)? {
                 [0] => return (!out.is_empty()).then_some(out),
                 [begin] => out.push(begin),
@@ -201,12 +232,62 @@ impl Search<'_, '_> {
     /// there is none.
     fn table(&mut self, begin: u64) -> Option<Range<u64>> {
         if let Some(known) = self.known.get(&begin) {
-            return known.clone();
+            return Some(known.clone());
         }
-        let found = self.read_table(begin);
-        self.size += found.as_ref().map_or(0, |range| range.end - range.start);
+        let found = self.read_table(begin)?;
+        self.size += found.end - found.start;
         self.known.insert(begin, found.clone());
-        found
+        Some(found)
+    }
+
+    /// Counts bytes that are tried. `None` if there were too many: the core is not what it seems.
+    fn spend(&self, bytes: u64) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(bytes)?);
+        Some(())
+    }
+
+    /// Takes the FDEs of libunwind's array: a group, the code, and the FDE of each.
+    fn entries(&mut self, head: u64) {
+        const SIZE: u64 = 32;
+        let mut at = head;
+        while self.entries.len() < OBJECTS_MAX && !self.entries.contains(&at) {
+            let Some([_, start, end, fde]) = self.words(at) else {
+                return;
+            };
+            let begin = (start < end).then(|| self.cie_of(fde)).flatten();
+            let Some(begin) = begin.filter(|&begin| self.describes(begin, &(start..end))) else {
+                return;
+            };
+            self.entries.insert(at);
+            self.begins.insert(begin);
+            let Some(next) = at.checked_add(SIZE) else {
+                return;
+            };
+            at = next;
+        }
+    }
+
+    /// The address of the CIE of the FDE at `fde`.
+    fn cie_of(&self, fde: u64) -> Option<u64> {
+        let head = (self.read)(fde, 8);
+        let back = half(head, 4).filter(|&back| back != 0 && half(head, 0) != Some(0))?;
+        fde.checked_add(4)?.checked_sub(u64::from(back))
+    }
+
+    /// Whether the table at `begin` has an FDE of exactly this code.
+    fn describes(&mut self, begin: u64, code: &Range<u64>) -> bool {
+        let Some(table) = self.table(begin) else {
+            return false;
+        };
+        let ranges = self.ranges.entry(table.start).or_insert_with(|| {
+            let image = Image::new(ImageParts {
+                sections: vec![section(table, self.read)],
+                ..ImageParts::default()
+            });
+            let units = dwarf::units(&image, TableKind::EhFrame).filter_map(Result::ok);
+            units.map(|unit| unit.range).collect()
+        });
+        ranges.contains(code)
     }
 
     fn read_table(&self, begin: u64) -> Option<Range<u64>> {
@@ -215,6 +296,7 @@ impl Search<'_, '_> {
         let (mut at, mut has_fde) = (0, false);
         let mut cies = BTreeSet::new();
         while let Some(record) = record(bytes, at)? {
+            self.spend(record.len() as u64 + 4)?;
             let place = begin.checked_add(at as u64 + 4)?;
             let cie = match half(record, 0)? {
                 0 => place - 4,

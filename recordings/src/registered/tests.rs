@@ -53,20 +53,27 @@ const UNKNOWN_ENCODING: u64 = 0xff << 3;
 const FIRST: u64 = 0x8000;
 const SECOND: u64 = 0x9000;
 
+/// Addresses are absolute.
 fn cie() -> Vec<u8> {
-    let mut out = vec![12, 0, 0, 0, 0, 0, 0, 0, 1];
-    out.extend(b"zR\0\x01\x78\x10\0");
+    let mut out = vec![16, 0, 0, 0, 0, 0, 0, 0, 1];
+    out.extend(b"zR\0\x01\x78\x10\x01\0\x0c\x07\x08");
     out
 }
+
+/// The code of the FDEs of a table, and where they are.
+const CODE: [Range<u64>; 2] = [0x7000..0x7010, 0x7010..0x7030];
+const FDES: [u64; 2] = [20, 48];
 
 /// A CIE, two FDEs of it, and a terminator.
 fn table() -> Vec<u8> {
     let mut out = cie();
-    for _ in 0..2 {
+    for code in CODE {
         let back = out.len() as u32 + 4;
-        out.extend(20_u32.to_le_bytes());
+        out.extend(24_u32.to_le_bytes());
         out.extend(back.to_le_bytes());
-        out.extend([0; 16]);
+        out.extend(code.start.to_le_bytes());
+        out.extend((code.end - code.start).to_le_bytes());
+        out.extend([0; 4]);
     }
     out.extend([0; 4]);
     out
@@ -157,6 +164,75 @@ fn trees_have_their_objects_in_leaves() {
     assert_eq!(looping.found(), [range(FIRST)]);
 }
 
+/// LLVM's libunwind: an entry for each FDE, with its code.
+#[test]
+fn arrays_have_an_entry_for_each_fde() {
+    let array = |entries: &[[u64; 4]]| {
+        let mut array = two();
+        array.words(DATA.start, &[3, 0x6000]);
+        array.words(0x6000, &entries.concat());
+        array.found()
+    };
+    let [first, second] = CODE;
+    let entry = |code: &Range<u64>, fde: u64| [fde, code.start, code.end, fde];
+    let good = [
+        entry(&first, FIRST + FDES[0]),
+        entry(&second, SECOND + FDES[1]),
+    ];
+    assert_eq!(array(&good), [range(FIRST), range(SECOND)]);
+    // The code must be that of an FDE, and the FDE one.
+    let other = first.start..first.end + 1;
+    assert_eq!(
+        array(&[good[0], entry(&other, SECOND + FDES[0])]),
+        [range(FIRST)]
+    );
+    assert!(array(&[entry(&other, FIRST + FDES[0]), good[1]]).is_empty());
+    assert!(array(&[entry(&first, FIRST), good[1]]).is_empty());
+    assert!(array(&[entry(&(first.end..first.start), FIRST + FDES[0])]).is_empty());
+}
+
+/// Tables that lack only their terminator, and words that lead to them: all of it is read once or twice,
+/// not once for each word.
+#[test]
+fn what_is_tried_has_a_limit() {
+    const FDES: usize = 1 << 12;
+    const TRIED_MAX: u64 = 1 << 20;
+    let mut bytes = cie();
+    for _ in 0..FDES {
+        let back = bytes.len() as u32 + 4;
+        bytes.extend(4_u32.to_le_bytes());
+        bytes.extend(back.to_le_bytes());
+    }
+    let objects = 1 << 12;
+    let words: Vec<u64> = (0..objects).map(|n| 0x100_0000 + 48 * n).collect();
+    let object = [0, 0, 0, 0x1000_0000, 0, 0_u64];
+    let all: Vec<u8> = object.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let all = all.repeat(objects as usize);
+    let data: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let pieces = [
+        (0x10_0000_u64, data),
+        (0x100_0000, all),
+        (0x1000_0000, bytes),
+    ];
+    let read = Cell::new(0_u64);
+    let memory = |address: u64, size: u64| -> &[u8] {
+        let bytes = pieces.iter().find_map(|(start, bytes)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(at..)
+        });
+        let bytes = bytes.unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(size as usize)];
+        read.set(read.get() + u64::from(bytes.len() == 24));
+        bytes
+    };
+    let data = 0x10_0000..0x10_0000 + 8 * objects;
+    assert!(find(std::slice::from_ref(&data), &memory, TRIED_MAX).is_empty());
+    // Each attempt reads the head of the CIE once.
+    let attempts = TRIED_MAX / (8 * FDES as u64);
+    assert!(read.get() >= attempts);
+    assert!(read.get() <= 2 * attempts, "{} of {attempts}", read.get());
+}
+
 /// What start files register begins behind the CIE that a linker kept of the objects before it.
 #[test]
 fn a_table_begins_with_the_cie_that_its_rows_name() {
@@ -183,10 +259,14 @@ fn what_only_looks_like_a_list_is_not_taken() {
     };
     let second = vec![range(SECOND)];
     assert!(changed(0x2000, 36, 1).is_empty(), "bits that no object has");
+    assert!(
+        changed(0x2000, 32, 0x31).is_empty(),
+        "no encoding of pointers"
+    );
     assert!(changed(0x3000, 0, 8).is_empty(), "another place");
     assert!(changed(FIRST, 8, 2).is_empty(), "no version of a CIE");
     assert!(changed(FIRST, 9, 7).is_empty(), "no augmentation");
-    assert!(changed(FIRST, 20, 16).is_empty(), "no CIE of an FDE");
+    assert!(changed(FIRST, 24, 16).is_empty(), "no CIE of an FDE");
     let end = table().len() - 4;
     assert!(changed(FIRST, end, 9).is_empty(), "no terminator");
     assert_eq!(changed(0x2000, 41, 0), [range(FIRST)], "another next");
