@@ -4,14 +4,16 @@
 //! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
 //!   turns them into traces.
 //! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
-//! - [`jitdump`] and [`gdb_jit`] read what programs say about their generated code, [`runtime`] tells
+//! - [`jitdump`], [`gdb_jit`] and [`registered`] read what programs say about their generated code, [`runtime`] tells
 //!   which runtime and which memory it is.
+//! - [`crash`] says which thread of a core died, and by which signal.
 //! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
 
 pub mod branches;
 pub mod convert;
 pub mod counted;
+pub mod crash;
 pub mod file_kind;
 pub mod files;
 pub mod gaps;
@@ -28,6 +30,7 @@ pub mod parts;
 mod perf_directory;
 pub mod progress;
 pub mod recording;
+pub mod registered;
 pub mod runtime;
 pub mod similar;
 pub mod symbols;

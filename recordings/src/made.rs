@@ -23,6 +23,8 @@ pub struct Made {
     pub branch_calls: bool,
     /// A core's file ends before its last segment.
     pub is_cut: bool,
+    /// A core has no list of the mapped files (`NT_FILE`).
+    pub lacks_file_list: bool,
     /// The processor as perf writes it: vendor, family, model, stepping; empty if unknown.
     pub processor: String,
 }

@@ -1,5 +1,6 @@
 //! The contents of a recording of any format: events and samples, in time order.
 
+use crate::crash::Crash;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,13 +83,15 @@ pub struct Sample<'a> {
     pub process_memory: Option<ProcessMemory>,
 }
 
-/// Memory of a process, shared by its samples and read in place.
+/// What a core has of its process, shared by its samples. The memory is read in place.
 #[derive(Clone, Debug)]
 pub struct ProcessMemory {
     /// The memory.
     pub memory: Arc<MappedMemory>,
     /// Whether each part ends where its mapping does: the file was not cut.
     pub is_whole: bool,
+    /// The thread that crashed, unless a tool wrote the core of a running program.
+    pub crash: Option<Crash>,
 }
 
 impl PartialEq for ProcessMemory {
@@ -201,6 +204,12 @@ impl Sample<'_> {
                 uprobe: None,
             })
         })
+    }
+
+    /// How the thread crashed, if a core says that it is the one.
+    pub fn crash(&self) -> Option<Crash> {
+        let crash = self.process_memory.as_ref()?.crash;
+        crash.filter(|crash| crash.tid == self.tid)
     }
 
     /// The recorded memory.

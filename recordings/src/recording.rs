@@ -117,6 +117,8 @@ impl Recording {
             Recording::Converted(converted) => Made {
                 engine: converted.0.meta().engine,
                 is_cut: converted.1.problems.iter().any(|problem| problem.is_cut()),
+                lacks_file_list: (converted.1.problems.iter())
+                    .any(|problem| problem.lacks_file_list()),
                 ..Made::default()
             },
         }

@@ -30,7 +30,7 @@ pub enum Generated {
     Stack,
     /// A jitdump file describes it (`jit-PID.dump`).
     Jitdump,
-    /// The program registered it for gdb, or in a recording of the emulator by `__register_frame`.
+    /// The program registered it, for gdb or by `__register_frame`.
     Registered,
 }
 

@@ -105,6 +105,10 @@ pub(crate) struct Args {
     /// For kernel stacks: print the walks as the kernel does.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     print: Option<Print>,
+    /// Show every frame. By default, of frames that repeat, as in a deep recursion, text has only the
+    /// first and the last.
+    #[arg(long)]
+    all: bool,
     /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
     strict: bool,
@@ -172,6 +176,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
+    /// How much of each chain text has.
+    fn shown(&self) -> Shown {
+        match self.all {
+            true => Shown::All,
+            false => Shown::Folded,
+        }
+    }
+
     /// The unwinders. With `--as perf` the default is the unwinder of most kernels.
     fn engines(&self) -> Result<Vec<Engine>> {
         let mut walk = self.walk.clone();
@@ -220,6 +232,7 @@ fn told(path: &Path, written: &profile::Written) -> Status {
 /// Chains as text.
 struct ChainText {
     names: Vec<String>,
+    shown: Shown,
 }
 
 impl Describe for ChainText {
@@ -233,11 +246,12 @@ impl Describe for ChainText {
         if column == 0 {
             writeln!(out, "{}", text::sample_line(view))?;
             for recorded in &view.sample.recorded {
-                write!(out, "{}", text::recorded_text(view.space, recorded))?;
+                let text = text::recorded_text(view.space, recorded, self.shown);
+                out.extend_from_slice(text.as_bytes());
             }
         }
         let name = &self.names[column];
-        let text = text::chain_text(name, view, outcome, Shown::All);
+        let text = text::chain_text(name, view, outcome, self.shown);
         out.extend_from_slice(text.as_bytes());
         Ok(())
     }
@@ -254,6 +268,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
     } else {
         let new = || ChainText {
             names: run.column_names(),
+            shown: args.shown(),
         };
         run.write_on(threads, input, &filter, new, out)?
     };

@@ -116,7 +116,7 @@ fn a_core_without_a_list_of_files_is_walked_and_says_so() {
     let segment = words.position(|word| word == 0x40_0000_u64.to_le_bytes());
     let size = 8 * segment.expect("its program header") + 16;
     bytes[size..size + 8].fill(0);
-    std::fs::write(core.path("core"), bytes).expect("ours");
+    std::fs::write(core.path("core"), &bytes).expect("ours");
     let (path, exe) = (core.text("core"), core.text("files/elsewhere/stacks"));
     let empty = core.text("files/elsewhere");
     let replayed = |more: &[&str]| {
@@ -130,10 +130,121 @@ fn a_core_without_a_list_of_files_is_walked_and_says_so() {
         names(stdout(&output)).concat().len()
     };
     assert_eq!((replayed(&[]), replayed(&["--exe", &exe])), (1, 8));
+    let blamed = |more: &[&str]| {
+        let args = ["doctor", &path, "--unwinder", "dwarf", "--json"];
+        let output = run(&[&args[..], &["--sysroot", &empty], more].concat());
+        let line = stdout(&output).lines().next().expect("a line").to_owned();
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        ["kind", "image", "advice"].map(|key| line[key].as_str().unwrap_or_default().to_owned())
+    };
+    // The auxiliary vector names the program: its code is there, where the entry point is.
+    let [kind, image, _] = blamed(&[]);
+    assert_eq!([&*kind, &*image], ["no-file", "/usr/local/bin/stacks"]);
+
+    // A relative path means nothing without its folder.
+    let name = b"/usr/local/bin/stacks";
+    while let Some(at) = bytes.windows(name.len()).position(|word| word == name) {
+        bytes[at] = b'.';
+    }
+    std::fs::write(core.path("core"), &bytes).expect("ours");
+    let [kind, image, advice] = blamed(&[]);
+    assert_eq!([&*kind, &*image], ["no-note", "stacks"]);
+    assert!(advice.contains("--exe FILE"), "{advice}");
+    let [kind, ..] = blamed(&["--exe", &exe]);
+    assert_ne!(kind, "no-note");
+    assert_eq!(replayed(&["--exe", &exe]), 8);
     let wrong = run(&["replay", &path, "--exe", &path]);
     assert!(
         stderr(&wrong).contains("a program (ELF)"),
         "{}",
         stderr(&wrong)
     );
+}
+
+/// Every view of a core says which thread the kernel wrote it for, and why.
+#[test]
+fn the_thread_that_crashed_is_marked() {
+    let core = Unpacked::new("stacks", "/usr/local/bin/stacks");
+    let (path, files) = (core.text("core"), core.text("files"));
+    let crash = "SIGILL (ILL_ILLOPN) at 0x4001f2";
+    let replay = ["replay", &path, "--symfs", &files, "--unwinder", "dwarf,fp"];
+    let marked = format!("sample 0 pid 31400 tid 31400 time 0 (truth unknown), crashed: {crash}\n");
+    let replayed = ends_with(3, &replay);
+    assert!(replayed.starts_with(&marked), "{replayed}");
+    let shown = ends_with(0, &["inspect", &path]);
+    let of_thread = format!("  crashed       thread 31400: {crash}\n");
+    assert!(shown.contains(&of_thread), "{shown}");
+    let doctor = run(&["doctor", &path, "--symfs", &files]);
+    let of_sample = format!("\nthread 31400 crashed: {crash} (sample 0)\n");
+    assert!(stdout(&doctor).contains(&of_sample), "{}", stdout(&doctor));
+
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        let lines = text.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    let expected = serde_json::json!({
+        "signal": "SIGILL", "number": 4, "code": 2, "code_name": "ILL_ILLOPN", "address": "0x4001f2",
+    });
+    let chains = lines(&ends_with(3, &[&replay[..], &["--json"]].concat()));
+    let chains: Vec<_> = chains.iter().filter(|l| l["type"] == "chain").collect();
+    assert_eq!(chains.len(), 2);
+    for chain in chains {
+        assert_eq!(chain["crash"], expected);
+    }
+    let doctor = lines(stdout(&run(&[
+        "doctor", &path, "--symfs", &files, "--json",
+    ])));
+    let crashed = &doctor.last().expect("a summary")["crashed"];
+    assert_eq!(
+        (&crashed["sample"], &crashed["tid"]),
+        (&0.into(), &31400.into())
+    );
+    assert_eq!(crashed["code_name"], "ILL_ILLOPN");
+}
+
+/// Generated code has the rows that libgcc knows: GCC 12 keeps them in lists, GCC 14 in a tree. The
+/// program is not here, and its image in the core has neither section headers nor an index of rows; its
+/// start files have registered them, too.
+#[test]
+fn code_whose_tables_are_registered_with_libgcc_is_walked() {
+    for version in ["gcc12", "gcc14"] {
+        let core = Unpacked {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        core.put(&format!("registered-{version}.core.zst"), "core");
+        let path = core.text("core");
+        let empty = core.text("");
+        let walk = ["replay", &path, "--symfs", &empty, "--unwinder", "dwarf"];
+        let replayed = ends_with(3, &walk);
+        let chain = ["[jit", "[jit", "registered", "registered", "registered"];
+        assert_eq!(names(&replayed), [chain], "{version}: {replayed}");
+        assert!(replayed.contains("US001 root reached: the entry of a program"));
+        ends_with(
+            0,
+            &["doctor", &path, "--symfs", &empty, "--unwinder", "dwarf"],
+        );
+
+        // Where the lists are not in the core, the code is generated code without a table.
+        let mut bytes = std::fs::read(core.path("core")).expect("ours");
+        let headers = bytes[64..].chunks_exact_mut(56).take(16);
+        for header in headers.filter(|h| h[..4] == [1, 0, 0, 0] && h[4] == 6 && h[22] == 0) {
+            header[32..40].fill(0);
+        }
+        std::fs::write(core.path("core"), &bytes).expect("ours");
+        let args = [
+            "doctor",
+            &path,
+            "--symfs",
+            &empty,
+            "--unwinder",
+            "dwarf",
+            "--json",
+        ];
+        let judged = run(&args);
+        let line = stdout(&judged).lines().next().expect("a line");
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(line["kind"], "jit", "{version}: {line}");
+    }
 }

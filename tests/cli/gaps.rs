@@ -156,6 +156,21 @@ fn frames_that_repeat_are_folded() {
     assert!(!all.contains("that repeat"));
     let one = explained(&["--frame", "20"]);
     assert!(one.contains("\nframe 20: return address"), "{one}");
+
+    // The list of `replay`, too, but not what machines read.
+    let replayed = |more: &[&str]| {
+        let ran = run(&[&["replay", case, "--unwinder", "dwarf"], more].concat());
+        stdout(&ran).to_owned()
+    };
+    let (folded, all) = (replayed(&[]), replayed(&["--all"]));
+    assert_eq!(folded.matches(line).count(), 1, "{folded}");
+    assert_eq!(all.lines().count(), folded.lines().count() + 37);
+    assert!(!all.contains("that repeat"));
+    for format in [&["--json"][..], &["--format", "folded"]] {
+        let text = replayed(format);
+        assert!(!text.contains("that repeat"), "{text}");
+        assert!(text.matches("rec").count() >= 40, "{text}");
+    }
 }
 
 /// A chain that agrees as far as its reference goes is not judged: the exit status says so, as the

@@ -89,7 +89,14 @@ fn chains_of_blocks(text: &str) -> Vec<Vec<u64>> {
 /// What `replay` writes of a recording; empty if it holds no stack that can be walked.
 fn replayed(recording: &Path, unwinders: &str, format: &str) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    command.args(["replay", "--unwinder", unwinders, "--format", format]);
+    command.args([
+        "replay",
+        "--all",
+        "--unwinder",
+        unwinders,
+        "--format",
+        format,
+    ]);
     command.args(["--limit", SAMPLES_MAX]);
     let output = command.arg(recording).output().expect("our own program");
     let told = String::from_utf8_lossy(&output.stderr);

@@ -31,6 +31,13 @@ pub fn doctor_text(
         if subject.broken == 1 { "is" } else { "are" },
         percent(subject.broken, all)
     );
+    if let Some((sample, crash)) = report.crashed {
+        let _ = writeln!(
+            out,
+            "thread {} crashed: {crash} (sample {sample})",
+            crash.tid
+        );
+    }
     out.push_str("               whole    broken   unknown\n");
     for subject in report.subjects.iter().filter(|s| s.stacks() > 0) {
         let (whole, broken, unknown) = (subject.whole, subject.broken, subject.unknown);

@@ -6,6 +6,7 @@ mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
 mod converting;
+mod crash;
 #[cfg(feature = "machine")]
 mod deadlock;
 mod doctor;
@@ -27,6 +28,7 @@ pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, 
 pub use converting::{
     ConversionLine, ConversionLossLine, LossCountLine, MergeLine, OutsideLine, SectionLine,
 };
+pub use crash::{CrashLine, CrashedLine};
 #[cfg(feature = "machine")]
 pub use deadlock::{DeadlockLine, FutexLine, WaitFileLine, WalkedChainLine, deadlock};
 pub use doctor::{
@@ -211,6 +213,9 @@ pub struct ChainLine {
     unwinder: String,
     /// The start variant.
     start: &'static str,
+    /// Present if a core says that this thread crashed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crash: Option<CrashLine>,
     verdict: VerdictLine,
     end: EndLine,
     frames: Vec<FrameLine>,
@@ -499,6 +504,7 @@ pub fn chain(view: &View<'_>, unwinder: &str, start: &'static str, outcome: &Out
         time: view.sample.time,
         unwinder: unwinder.to_owned(),
         start,
+        crash: view.sample.crash().map(CrashLine::from),
         verdict: verdict_line(outcome),
         end: judged_end_line(outcome),
         frames: chain.steps().map(|s| frame_line(view.space, &s)).collect(),

@@ -137,6 +137,29 @@ pub(crate) fn pieces(view: &View<'_>, outcome: &Outcome, rows: &[Row], shown: Sh
     fold(&rows.iter().map(key).collect::<Vec<_>>())
 }
 
+/// Writes the lines of frames that are the same where their pcs are, folded if that is wanted.
+pub(crate) fn write_pieces(
+    out: &mut String,
+    pcs: &[u64],
+    shown: Shown,
+    line: impl Fn(usize) -> String,
+) {
+    let pieces = match shown {
+        Shown::All => (0..pcs.len()).map(Piece::Item).collect(),
+        Shown::Folded => fold(pcs),
+    };
+    for piece in pieces {
+        let text = match piece {
+            Piece::Item(at) => line(at),
+            Piece::Repeated { count, period } => {
+                format!("      {}", repeated_line(count, period))
+            }
+        };
+        out.push_str(&text);
+        out.push('\n');
+    }
+}
+
 /// The line of frames that are left out because they repeat the ones before them.
 pub(crate) fn repeated_line(count: usize, period: usize) -> String {
     let above = match period {

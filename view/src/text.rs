@@ -157,8 +157,10 @@ pub fn sample_line(view: &View<'_>) -> String {
     } else {
         ""
     };
+    let crash = sample.crash();
+    let crash = crash.map_or(String::new(), |crash| format!(", crashed: {crash}"));
     format!(
-        "sample {} pid {} tid {} time {} ({truth}{fake})",
+        "sample {} pid {} tid {} time {} ({truth}{fake}){crash}",
         view.number, sample.pid, sample.tid, sample.time
     )
 }
@@ -213,7 +215,7 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
 
 /// A chain that another tool recorded. It is not judged. In a chain of perf the kernel part comes
 /// first, marked `k`: no unwinder here walks it.
-pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
+pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain, shown: Shown) -> String {
     let (kernel, frames) = match recorded.source.as_str() {
         unwind_sim_judge::kernel::RECORDED => (Vec::new(), recorded.ips.clone()),
         _ => {
@@ -227,19 +229,19 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain) -> String {
         let _ = write!(out, " and {} of the kernel", kernel.len());
     }
     out.push('\n');
-    for (i, &pc) in kernel.iter().enumerate() {
-        let _ = writeln!(out, "  k {i:>3} {pc:>16x}  [kernel]");
-    }
-    for (i, &pc) in frames.iter().enumerate() {
+    listing::write_pieces(&mut out, &kernel, shown, |i| {
+        format!("  k {i:>3} {:>16x}  [kernel]", kernel[i])
+    });
+    listing::write_pieces(&mut out, &frames, shown, |i| {
+        let pc = frames[i];
         let address = if i == 0 {
             CodeAddress::Instruction(pc)
         } else {
             CodeAddress::Return(pc)
         };
         let place = Location::of(space, address);
-        out.push_str(&listing::frame_line(' ', i, pc, &place, ""));
-        out.push('\n');
-    }
+        listing::frame_line(' ', i, pc, &place, "")
+    });
     out
 }
 
@@ -304,4 +306,34 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
         let _ = writeln!(out, "           {}", row_place(row));
     }
     let _ = writeln!(out, "           {explain}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// perf's chains have up to 127 addresses, and the kernel's part comes first.
+    #[test]
+    fn calls_that_repeat_are_folded_in_recorded_chains() {
+        const KERNEL: u64 = (-128_i64) as u64;
+        const USER: u64 = (-512_i64) as u64;
+        let mut ips = vec![KERNEL, 0xffff_ffff_8100_0000, USER, 0x1000];
+        ips.extend([0x2000, 0x3000].repeat(50));
+        ips.push(0x4000);
+        let recorded = RecordedChain {
+            source: "perf".to_owned(),
+            ips,
+        };
+        let space = AddressSpace::new();
+        let text = recorded_text(&space, &recorded, Shown::Folded);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "perf (recorded): 102 frames and 1 of the kernel");
+        assert!(lines[1].ends_with("[kernel]"), "{text}");
+        let numbers = lines[2..].iter().map(|line| line.split(' ').next());
+        let numbers: Vec<_> = numbers.map(Option::unwrap_or_default).collect();
+        assert_eq!(numbers, ["0", "1", "2", "...", "99", "100", "101"]);
+        assert!(lines[5].contains("96 frames that repeat the 2 frames above"));
+        let all = recorded_text(&space, &recorded, Shown::All);
+        assert_eq!(all.lines().count(), 104);
+    }
 }

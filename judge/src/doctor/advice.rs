@@ -78,6 +78,7 @@ enum Remedy {
     LongerChain,
     StitchLbr,
     InstallFile,
+    NameFile,
     MakeReadable,
     JitFramePointers,
     CoreFilter,
@@ -108,6 +109,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::NoRow => &[BuildRow, BetterUnwinder, RecordFp],
         Kind::WrongRow => &[ReportRow, BetterUnwinder, RecordFp, RecordLbr],
         Kind::NoFile => &[InstallFile],
+        Kind::NoNote => &[NameFile],
         Kind::UnreadableFile => &[MakeReadable],
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
         Kind::NotRecorded => &[CoreFilter, WhatIsLacking, BetterUnwinder, RecordDwarf],
@@ -262,6 +264,11 @@ impl Remedy {
                 && s.standing("lbr:stitch") != Standing::NotBetter)
                 .then(|| "report with --stitch-lbr (here: `--unwinder lbr:stitch`)".into()),
             Remedy::InstallFile => Some(install(s)),
+            Remedy::NameFile => Some(
+                "nothing in the core names this file: give the program with `--exe FILE`, and other \
+                 files with --sysroot"
+                    .into(),
+            ),
             Remedy::MakeReadable => Some(make_readable(s)),
             Remedy::JitFramePointers => {
                 let unknown = || generated::of_unknown(s);
@@ -519,11 +526,6 @@ fn longer_chain(s: &Situation<'_>) -> String {
 }
 
 fn install(s: &Situation<'_>) -> String {
-    if s.problem.is_some_and(|p| p.kind == FileProblemKind::NoPath) {
-        return "the core has no NT_FILE note, which would name it: give the program with `--exe FILE`, \
-                and other files with --sysroot"
-            .into();
-    }
     let id = s.problem.map(|p| hex(&p.build_id)).unwrap_or_default();
     let fetch = match id.as_str() {
         "" => "install the same build".to_owned(),

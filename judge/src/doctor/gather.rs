@@ -307,6 +307,12 @@ fn finish(
         Some(kind) if kind.is_not_elf() => complaint.kind = Kind::NotElf,
         _ => {}
     }
+    // Of an image that is only in memory, the core may have a part without table.
+    let is_named = complaint.image.starts_with(['/', '[']);
+    let lacks_file = matches!(complaint.kind, Kind::NoFile | Kind::NoTable);
+    if report.made.lacks_file_list && lacks_file && !is_named {
+        complaint.kind = Kind::NoNote;
+    }
     let unknown = || Origin::by(Author::Unknown(Vec::new()));
     let origin = spot
         .as_ref()

@@ -25,6 +25,8 @@ pub enum Kind {
     WrongRow,
     /// The file with the code and its table was not found.
     NoFile,
+    /// A core without a list of files, and the file was not found otherwise.
+    NoNote,
     /// Generated code, which has no table.
     Jit,
     /// The sample lacks the registers or the stack.
@@ -75,7 +77,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 30] = [
+    pub const ALL: [Kind; 31] = [
         Kind::NoFramePointer,
         Kind::CopyTooShort,
         Kind::BelowCopy,
@@ -83,6 +85,7 @@ impl Kind {
         Kind::NoRow,
         Kind::WrongRow,
         Kind::NoFile,
+        Kind::NoNote,
         Kind::Jit,
         Kind::NotRecorded,
         Kind::BranchRecords,
@@ -118,6 +121,7 @@ impl Kind {
             Kind::NoRow => "no-row",
             Kind::WrongRow => "wrong-row",
             Kind::NoFile => "no-file",
+            Kind::NoNote => "no-note",
             Kind::Jit => "jit",
             Kind::NotRecorded => "not-recorded",
             Kind::BranchRecords => "branch-records",
@@ -154,6 +158,7 @@ impl Kind {
             Kind::NoRow => "code without a row in its unwind table",
             Kind::WrongRow => "a wrong row in an unwind table",
             Kind::NoFile => "a missing file",
+            Kind::NoNote => "a core without a list of its files (NT_FILE)",
             Kind::Jit => "generated code without unwind table",
             Kind::NotRecorded => "registers or memory that were not recorded",
             Kind::BranchRecords => "more calls than branch records",

@@ -24,6 +24,7 @@ use crate::run::{Run, RunError};
 use fault::{Judged, Reading};
 use gather::{Gathered, Source};
 use std::collections::BTreeMap;
+use unwind_sim_recordings::crash::Crash;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::view::{Filter, View};
 use unwind_sim_tables::ground::Shelf;
@@ -129,6 +130,8 @@ pub struct Report {
     pub complaints: Vec<Complaint>,
     /// The longest stack copy, bytes.
     pub copied: u64,
+    /// The sample of the thread that crashed, if a core says which.
+    pub crashed: Option<(u64, Crash)>,
     /// How the recording was made.
     pub made: Made,
     /// How far the code proves the chains of the stacks for which that was asked.
@@ -212,6 +215,8 @@ fn pass(
             tell(report.samples);
             let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
             report.copied = report.copied.max(copied as u64);
+            let crash = view.sample.crash();
+            report.crashed = report.crashed.or(crash.map(|crash| (view.number, crash)));
             if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
                 gathered.count(&mut report.subjects[0], 0, view, judged);
             }

@@ -181,3 +181,44 @@ fn region(
         bytes: bytes.into(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::convert::{OpenOptions, into, meta};
+    use crate::file_kind::FileKind;
+    use crate::model::RegionRole;
+    use crate::trace::{Trace, TraceWriter};
+    use unwind_sim_unwind::memory::Memory as _;
+
+    /// A fault on a stack of the program's own, handled on an alternate signal stack: the walk goes
+    /// through both of them to the stack of the process.
+    #[test]
+    fn a_trace_has_the_stacks_that_walks_of_a_core_read() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/cores");
+        let unpacked = |name: &str| {
+            let packed = std::fs::read(folder.join(name)).expect("the corpus");
+            zstd::decode_all(&packed[..]).expect("zstd")
+        };
+        let core = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(core.path(), unpacked("stacks.core.zst")).expect("written");
+        let files = tempfile::tempdir().expect("a folder");
+        let program = files.path().join("stacks");
+        std::fs::write(&program, unpacked("stacks.elf.zst")).expect("written");
+
+        let options = OpenOptions {
+            exe: Some(program),
+            ..OpenOptions::default()
+        };
+        let meta = meta(core.path(), FileKind::Core);
+        let mut writer = TraceWriter::new(Vec::new(), &meta).expect("written");
+        into(core.path(), FileKind::Core, &options, &mut writer).expect("a core");
+        let trace = Trace::from_bytes(writer.finish().expect("written")).expect("ours");
+
+        let sample = trace.sample(0).expect("a sample");
+        let roles: Vec<_> = sample.regions.iter().map(|region| region.role).collect();
+        let other = RegionRole::OtherStack;
+        assert_eq!(roles, [RegionRole::Stack, other, other]);
+        // The return address into the function that called the one with the own stack.
+        assert_eq!(sample.memory().read_u64(0x40_2ff8), Ok(0x40_01cc));
+    }
+}

@@ -30,6 +30,8 @@ const DESCRIPTOR: u64 = 0x1000;
 /// Version 1, no action; no relevant entry.
 const HEAD: [u64; 2] = [1, 0];
 const FILE: u64 = 0x10_0000;
+/// A symbol of the program that is no function, with a name that is long enough.
+const DATA_SYMBOL: &[u8] = b"__do_global_dtors_aux_fini_array_entry";
 
 /// A program of the corpus, as a file that was registered.
 fn program() -> Vec<u8> {
@@ -122,4 +124,28 @@ fn changed_files_never_panic() {
             file.code();
         }
     }
+}
+
+/// The descriptor is data, which images have no symbols for: it is looked up in the file.
+#[test]
+fn the_descriptor_of_a_program_is_found_by_its_name() {
+    let descriptor_of = |bytes: Vec<u8>| {
+        let options = unwind_sim_unwind::elf::ReadOptions::default();
+        let elf = unwind_sim_unwind::elf::read("program", std::sync::Arc::new(bytes), &options);
+        descriptor(&Image::new(elf.expect("ELF").parts))
+    };
+    let mut bytes = program();
+    assert_eq!(descriptor_of(bytes.clone()), None);
+    let at = bytes
+        .windows(DATA_SYMBOL.len())
+        .position(|b| b == DATA_SYMBOL);
+    let at = at.expect("a symbol of data");
+    let address = File::parse(&*bytes)
+        .expect("ELF")
+        .symbols()
+        .find_map(|symbol| (symbol.name_bytes() == Ok(DATA_SYMBOL)).then(|| symbol.address()));
+    let name = b"__jit_debug_descriptor\0";
+    bytes[at..at + name.len()].copy_from_slice(name);
+    assert!(address.is_some_and(|address| address != 0));
+    assert_eq!(descriptor_of(bytes), address);
 }

@@ -59,6 +59,17 @@ impl ImportError {
             _ => false,
         }
     }
+
+    /// Whether a core has no list of the mapped files.
+    pub const fn lacks_file_list(&self) -> bool {
+        matches!(
+            self,
+            ImportError::Core {
+                what: CoreErrorKind::NoFiles { .. },
+                ..
+            }
+        )
+    }
 }
 
 /// What is wrong with an ELF core, with the offending value.

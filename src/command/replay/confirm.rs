@@ -8,7 +8,6 @@ use std::io::Write;
 use unwind_sim_judge::confirm::{self, Source};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::Run;
-use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{confirmation, json, text};
 
 /// What is confirmed, and for how long.
@@ -80,7 +79,7 @@ pub(super) fn run(
             false => write!(
                 out,
                 "{}",
-                text::chain_text(&names[column], view, outcome, Shown::All)
+                text::chain_text(&names[column], view, outcome, args.shown())
             )?,
         }
         if let Some(resumed) = &resumed {

@@ -102,6 +102,7 @@ impl Elf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::ImageParts;
     use std::vec;
 
     #[test]
@@ -117,6 +118,39 @@ mod tests {
             assert!(matches!(cut, Err(UnpackErrorKind::Data(_))), "{cut:?}");
             assert!(unpack(compression, b"neither of the two").is_err());
         }
+    }
+
+    /// A damaged section is named, and the others are used.
+    #[test]
+    fn compressed_sections_become_parts_of_the_image() {
+        let packed = |kind, data: Vec<u8>| Compressed {
+            kind,
+            address: 0,
+            compression: Compression::Zstd,
+            size: 0,
+            offset: 0x40,
+            data: Bytes::from_vec(data),
+        };
+        let rows = zstd::encode_all(&[1, 2, 3][..], 1).expect("packed");
+        let mut elf = Elf {
+            parts: ImageParts::default(),
+            segments: Vec::new(),
+            compressed: vec![
+                packed(SectionKind::EhFrame, b"damaged".to_vec()),
+                packed(SectionKind::DebugFrame, rows),
+            ],
+            debug_link: None,
+            debug_data: None,
+            has_symtab: false,
+            problems: Vec::new(),
+        };
+        let errors = elf.unpack();
+        let places: Vec<_> = errors.iter().map(|e| (e.section, e.offset)).collect();
+        assert_eq!(places, [(SectionKind::EhFrame, 0x40)]);
+        assert!(elf.compressed.is_empty());
+        let sections = elf.parts.sections.iter();
+        let sections: Vec<_> = sections.map(|s| (s.kind, s.data.to_vec())).collect();
+        assert_eq!(sections, [(SectionKind::DebugFrame, vec![1, 2, 3])]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let mut mappings = Vec::new();
     let mut images: Vec<Arc<Image>> = Vec::new();
     let mut names = HashMap::new();
+    let mut crashed = None;
     let (mut thread_count, mut stack_bytes) = (0_u64, 0_u64);
     let mut take = |item: ImportItem<'_>| {
         match item {
@@ -49,6 +50,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
                 let name = names.get(&sample.tid).cloned().unwrap_or_default();
                 let (rip, rsp) = (format!("{:#x}", regs.rip()), format!("{:#x}", regs.rsp()));
                 threads.row(cells![sample.tid, rip, rsp, bytes, name]);
+                crashed = crashed.or(sample.crash());
             }
         }
         ControlFlow::Continue(())
@@ -60,6 +62,13 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     })?;
     let mut out = String::from("an ELF core\n");
     field(&mut out, "file", counted(file_bytes, "byte"));
+    if let Some(crash) = crashed {
+        field(
+            &mut out,
+            "crashed",
+            format_args!("thread {}: {crash}", crash.tid),
+        );
+    }
     for (why, count) in &imported.skipped {
         let text = format_args!("{count}: {}", why.description());
         field(&mut out, "left out", text);

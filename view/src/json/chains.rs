@@ -6,7 +6,7 @@
 mod texts;
 
 use super::kernel::KernelPart;
-use super::{SCHEMA, event_lines, found_name, judged_end_line, verdict_line};
+use super::{CrashLine, SCHEMA, event_lines, found_name, judged_end_line, verdict_line};
 use serde::Serialize;
 use texts::Texts;
 use unwind_sim_judge::engine::Outcome;
@@ -108,7 +108,11 @@ fn head(
     field(",\"tid\":", &sample.tid, out)?;
     field(",\"time\":", &sample.time, out)?;
     field(",\"unwinder\":", unwinder, out)?;
-    field(",\"start\":", start, out)
+    field(",\"start\":", start, out)?;
+    if let Some(crash) = sample.crash() {
+        field(",\"crash\":", &CrashLine::from(crash), out)?;
+    }
+    Ok(())
 }
 
 /// What was written last for a column.

@@ -1,5 +1,6 @@
 //! The lines of `doctor --json`.
 
+use super::crash::CrashedLine;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +19,7 @@ pub struct ComplaintLine {
     /// Whether the stacks are known to be broken, or it is not known: `broken` or `unknown`.
     end: &'static str,
     /// What broke them, or why it is not known: `no-frame-pointer`, `copy-too-short`, `below-copy`, `no-table`, `no-row`,
-    /// `wrong-row`, `no-file`, `unreadable-file`, `jit`, `not-recorded`, `branch-records`,
+    /// `wrong-row`, `no-file`, `no-note`, `unreadable-file`, `jit`, `not-recorded`, `branch-records`,
     /// `chain-cut`, `endless-recursion`, `frame-limit`, `overwritten-return`, `bad-jump`,
     /// `cut-core`, `other`, `start-code`, `start-file`, `plt`, `signal-trampoline`,
     /// `unreachable-row`, `not-elf`, `exec`, `coroutine-end`; `unclear-frame-pointer`, `stack-end`, `guessed` or
@@ -97,6 +98,9 @@ pub struct DoctorLine {
     schema: &'static str,
     samples: u64,
     unwinders: Vec<SubjectLine>,
+    /// The thread that crashed, if a core says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crashed: Option<CrashedLine>,
     /// The longest stack copy, bytes.
     copied: u64,
     /// Frames that the code proves, of all samples.
@@ -120,7 +124,7 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
     let mut lines: Vec<super::Line> = complaints
         .map(|complaint| super::Line::Complaint(Box::new(line(report, complaint))))
         .collect();
-    let proof = report.proof.as_ref();
+    let (proof, crashed) = (report.proof.as_ref(), report.crashed);
     let mut proof_ended = BTreeMap::new();
     for (ending, count) in proof.iter().flat_map(|p| &p.endings) {
         *proof_ended.entry(ending.as_str()).or_default() += count;
@@ -140,6 +144,7 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
                 unknown: subject.unknown,
             })
             .collect(),
+        crashed: crashed.map(|(sample, crash)| CrashedLine::new(sample, crash)),
         copied: report.copied,
         proven_frames: proof.map(|p| p.frames),
         proof_ended,

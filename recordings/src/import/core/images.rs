@@ -110,7 +110,9 @@ pub(super) fn find(memory: &Memory<'_>, notes: &Notes, open: &mut OpenFile<'_>) 
         }
     }
     if let Some(at) = program {
-        let name = program_name.clone().unwrap_or_else(|| "program".into());
+        let name = program_name
+            .clone()
+            .unwrap_or_else(|| super::PROGRAM.into());
         names.insert(images[at].bias, name);
     }
     let interpreter = program.and_then(|at| images[at].interpreter(memory));
@@ -214,13 +216,16 @@ fn program_at(memory: &Memory<'_>, notes: &Notes, images: &[Placed]) -> Option<u
         .entry
         .and_then(has)
         .or_else(|| has(notes.program_headers?));
-    // Valgrind writes no vector. Only a program has an interpreter and its list.
-    by_vector.or_else(|| {
+    // Valgrind writes no vector. Only a program has an interpreter and its list; a static one is alone.
+    let by_list = || {
         let mut images = images.iter();
         images.position(|image| {
             image.interpreter(memory).is_some() && linked(memory, image).is_some()
         })
-    })
+    };
+    let has_vector = notes.entry.or(notes.program_headers).is_some();
+    let alone = (images.len() == 1 && !has_vector).then_some(0);
+    by_vector.or_else(by_list).or(alone)
 }
 
 /// The program's name: its path, as it was executed, or the first word of the command.

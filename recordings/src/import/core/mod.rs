@@ -36,6 +36,8 @@ use unwind_sim_unwind::truth::Truth;
 const RED_ZONE: u64 = 128;
 /// How far below a stack nothing else is mapped, bytes (`stack_guard_gap`, Linux `mm/mmap.c`).
 const STACK_GUARD_GAP: u64 = 256 << 12;
+/// The name of a program whose name is not known.
+const PROGRAM: &str = "program";
 /// The part of a file that kernels dump although it is not changed: its ELF header, bytes.
 const FIRST_PAGE: u64 = 4096;
 /// Maximum size of an image read from a core's memory, bytes.
@@ -89,6 +91,7 @@ pub fn import(
         output,
         build_ids: HashMap::new(),
         descriptors: BTreeSet::new(),
+        announced: Vec::new(),
         owner: owner.clone(),
         files: HashMap::new(),
         // No two threads have the same stack, so valid cores stay below this.
@@ -154,6 +157,8 @@ struct Importer<'c, 'm, 'o, 's> {
     build_ids: HashMap<u64, Vec<u8>>,
     /// Addresses of gdb's JIT descriptors.
     descriptors: BTreeSet<u64>,
+    /// The executable mappings so far.
+    announced: Vec<generated::Announced>,
     /// The core.
     owner: Owner,
     /// The files on this system that were found, by name.
@@ -164,9 +169,11 @@ struct Importer<'c, 'm, 'o, 's> {
 impl<'m> Importer<'_, 'm, '_, '_> {
     fn all(&mut self) -> ControlFlow<()> {
         let notes = self.notes;
-        // Without NT_PRPSINFO, the first thread, which faulted, gives the PID. Valgrind writes 0.
+        // Valgrind writes 0 into NT_PRPSINFO. A process's first thread has its ID, and later ones have
+        // higher ones, unless the numbers wrapped.
         let pid = notes.pid.filter(|&pid| pid != 0);
-        let pid = pid.unwrap_or(notes.threads[0].tid);
+        let lowest = notes.threads.iter().map(|thread| thread.tid).min();
+        let pid = pid.or(lowest).unwrap_or_default();
         self.output.item(Item::Event(Event::Exec { pid }))?;
         if let Some(name) = notes.name.clone() {
             let tid = pid;
@@ -185,6 +192,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let process = ProcessMemory {
             memory: Arc::new(self.process_memory()),
             is_whole: !self.memory.is_cut(),
+            crash: notes.crash(),
         };
         for thread in &notes.threads {
             match self.sample(pid, thread, &process) {
@@ -226,6 +234,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             ("[vdso]".to_owned(), image)
         } else if let Some((name, found)) = self.remapped(pid, &range) {
             (name, Some(found))
+        } else if self.notes.entry.is_some_and(|entry| range.contains(&entry)) {
+            // The program's code, of which neither a note nor its header in memory speaks.
+            let name =
+                images::program_name(self.memory, self.notes).unwrap_or_else(|| PROGRAM.into());
+            let found = self.find(pid, &range, &name, 0, &[]);
+            (name, found)
         } else {
             let is_vsyscall = range.start == VSYSCALL;
             let name = if is_vsyscall { "[vsyscall]" } else { "//anon" };
@@ -286,6 +300,12 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         file_offset: u64,
         found: Option<(Arc<Image>, u64)>,
     ) -> ControlFlow<()> {
+        self.announced.push(generated::Announced {
+            range: range.clone(),
+            name: name.clone(),
+            bias: found.as_ref().map_or(0, |(_, bias)| *bias),
+            image: found.as_ref().map(|(image, _)| image.clone()),
+        });
         let (image, bias) = match found {
             Some((image, bias)) => {
                 let descriptor = gdb_jit::descriptor(&image);

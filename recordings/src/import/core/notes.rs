@@ -6,6 +6,7 @@
 
 use super::super::error::{CoreErrorKind, ImportError};
 use super::memory::Segment;
+use crate::crash::{Crash, SIGTRAP};
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, NoteIterator, ProgramHeader as _};
 use object::{ReadRef, elf};
@@ -14,7 +15,8 @@ use std::ops::Range;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::Regs;
 
-/// Offsets of `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
+/// Offsets of `pr_cursig`, `pr_pid` and `pr_reg` in `struct elf_prstatus`, bytes.
+const PRSTATUS_SIGNAL: usize = 12;
 const PRSTATUS_PID: usize = 32;
 const PRSTATUS_REGS: usize = 112;
 /// Offsets of `pr_pid` and `pr_fname` in `struct elf_prpsinfo`, bytes.
@@ -34,6 +36,9 @@ const THREADS_MAX: usize = 1 << 16;
 const SEGMENTS_MAX: usize = 1 << 18;
 const FILES_MAX: u64 = 1 << 18;
 
+/// Size of a `siginfo_t`, bytes.
+const SIGINFO_SIZE: usize = 128;
+
 /// Indices of `orig_rax`, `fs_base` and `gs_base` in `struct user_regs_struct`, words.
 const ORIG_RAX: usize = 15;
 const FS_BASE: usize = 21;
@@ -48,6 +53,22 @@ pub(super) struct Thread {
     pub(super) gs_base: u64,
     /// x87 and SSE state, as stored by FXSAVE64 (`NT_PRFPREG`).
     pub(super) fx: Option<Box<[u8; 512]>>,
+    /// The signal that the thread died of or was stopped by; 0 if none.
+    signal: u32,
+    /// The thread's `siginfo_t` (`NT_SIGINFO`).
+    siginfo: Option<Vec<u8>>,
+}
+
+impl Thread {
+    /// How it crashed, if it is the thread that the core was written for.
+    fn crash(&self) -> Option<Crash> {
+        let siginfo = self.siginfo.as_deref();
+        // qemu-user and valgrind write no siginfo_t, gdb leaves out the signal of a thread that it did
+        // not stop by one.
+        let of_info = siginfo.and_then(|info| half(info, 0).ok());
+        let signal = Some(self.signal).filter(|&signal| signal != 0);
+        Crash::new(self.tid, signal.or(of_info)?, siginfo)
+    }
 }
 
 /// A mapping of a file.
@@ -134,8 +155,19 @@ pub(super) struct Notes {
     pub(super) executed: Option<u64>,
     /// Where the notes are in the file.
     pub(super) offset: u64,
+    /// gdb wrote the core: it has a note of its own, since gdb 12.
+    pub(super) is_of_gdb: bool,
     /// The first offset of NT_FILE that is impossible in pages, and was taken as bytes.
     pub(super) offset_in_bytes: Option<u64>,
+}
+
+impl Notes {
+    /// The thread that crashed: writers of cores put it first.
+    pub(super) fn crash(&self) -> Option<Crash> {
+        let crash = self.threads.first()?.crash();
+        // In gdb, a program also stops so at a breakpoint, and after a step.
+        crash.filter(|crash| !(self.is_of_gdb && crash.signal == SIGTRAP))
+    }
 }
 
 /// The location and alignment of a `PT_NOTE` segment.
@@ -262,12 +294,14 @@ pub(in crate::import) fn each<'m>(
 pub(in crate::import) type Note<'n> = object::read::elf::Note<'n, elf::FileHeader64<LE>>;
 
 fn take(note: &Note<'_>, offset: u64, out: &mut Notes, problems: &mut Vec<ImportError>) {
+    out.is_of_gdb |= note.name() == b"GDB";
     if note.name() != b"CORE" {
         return;
     }
     let data = note.desc();
     let (section, done) = match note.n_type(LE) {
         elf::NT_PRSTATUS => ("NT_PRSTATUS", prstatus(data, out)),
+        elf::NT_SIGINFO => ("NT_SIGINFO", siginfo(data, out)),
         elf::NT_PRFPREG => ("NT_PRFPREG", fpregset(data, out)),
         elf::NT_PRPSINFO => ("NT_PRPSINFO", prpsinfo(data, out)),
         elf::NT_AUXV => ("NT_AUXV", auxv(data, out)),
@@ -302,6 +336,8 @@ pub(in crate::import) fn prstatus_regs(data: &[u8]) -> Result<Regs, u64> {
 
 fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let tid = half(data, PRSTATUS_PID)?;
+    // `pr_cursig` is a short, before two bytes of padding.
+    let signal = half(data, PRSTATUS_SIGNAL)? & 0xffff;
     let regs = prstatus_regs(data)?;
     let other = |index: usize| word(data, PRSTATUS_REGS + 8 * index);
     let thread = Thread {
@@ -311,9 +347,21 @@ fn prstatus(data: &[u8], out: &mut Notes) -> Result<(), u64> {
         fs_base: other(FS_BASE)?,
         gs_base: other(GS_BASE)?,
         fx: None,
+        signal,
+        siginfo: None,
     };
     if out.threads.len() < THREADS_MAX {
         out.threads.push(thread);
+    }
+    Ok(())
+}
+
+/// Belongs to the thread of the preceding `NT_PRSTATUS`.
+fn siginfo(data: &[u8], out: &mut Notes) -> Result<(), u64> {
+    half(data, 0)?;
+    let data = &data[..data.len().min(SIGINFO_SIZE)];
+    if let Some(thread) = out.threads.last_mut() {
+        thread.siginfo.get_or_insert_with(|| data.to_vec());
     }
     Ok(())
 }

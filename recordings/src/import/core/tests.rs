@@ -282,3 +282,88 @@ fn mappings_without_a_segment_are_not_said_to_be_code() {
     ];
     assert_eq!(starts, expected);
 }
+
+/// The offset of the data of each note of this type, whose name is CORE.
+fn notes_of(core: &[u8], kind: u32) -> Vec<usize> {
+    let head = [&kind.to_le_bytes()[..], b"CORE\0\0\0\0"].concat();
+    let starts = core.windows(head.len()).enumerate();
+    let starts = starts.filter(|(_, bytes)| *bytes == head);
+    starts.map(|(at, _)| at + head.len()).collect()
+}
+
+/// The samples of a core: the thread, and its crash.
+fn crashes(core: Vec<u8>) -> Vec<(u32, u32, Option<String>)> {
+    let mut found = Vec::new();
+    import_bytes(Arc::new(core), &ImportOptions::default(), &mut |item| {
+        if let ImportItem::Item(Item::Sample(sample)) = item {
+            let crash = sample.crash().map(|crash| crash.to_string());
+            found.push((sample.pid, sample.tid, crash));
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("a core");
+    found
+}
+
+/// The kernel writes the signal into the notes of all threads; only the first one died of it.
+#[test]
+fn the_first_thread_is_the_one_that_crashed() {
+    let illegal = "SIGILL (ILL_ILLOPN) at 0x4001f2".to_owned();
+    let of_kernel = [(31400, 31400, Some(illegal))];
+    assert_eq!(crashes(corpus("stacks.core.zst")), of_kernel);
+
+    // gdb stopped this program at a breakpoint.
+    let mut core = corpus("threads.core.zst");
+    let stopped = [28958, 28961, 28962].map(|tid| (28958, tid, None));
+    assert_eq!(crashes(core.clone()), stopped);
+    let (statuses, infos) = (notes_of(&core, 1), notes_of(&core, 0x5349_4749));
+    assert_eq!((statuses.len(), infos.len()), (3, 3));
+    for at in &statuses {
+        core[at + 12..at + 14].copy_from_slice(&11_u16.to_le_bytes());
+    }
+    let mut crashed = stopped.clone();
+    crashed[0].2 = Some("SIGSEGV".to_owned());
+    assert_eq!(crashes(core.clone()), crashed, "without its siginfo_t");
+    core[infos[0]] = 11;
+    core[infos[0] + 8..infos[0] + 12].copy_from_slice(&2_i32.to_le_bytes());
+    core[infos[0] + 16..infos[0] + 24].copy_from_slice(&0x5000_u64.to_le_bytes());
+    crashed[0].2 = Some("SIGSEGV (SEGV_ACCERR) at 0x5000".to_owned());
+    assert_eq!(crashes(core.clone()), crashed);
+
+    // Without a signal in NT_PRSTATUS, that of the siginfo_t counts.
+    core[statuses[0] + 12] = 0;
+    assert_eq!(crashes(core.clone()), crashed);
+
+    // Stopped for gcore.
+    core[infos[0]] = 19;
+    assert_eq!(crashes(core), stopped);
+}
+
+/// Valgrind writes 0 as the process of a core whose third thread crashed.
+#[test]
+fn the_lowest_thread_is_the_process_where_a_core_does_not_say() {
+    let mut core = corpus("threads.core.zst");
+    let info = notes_of(&core, 3)[0];
+    core[info + 24..info + 28].fill(0);
+    let statuses = notes_of(&core, 1);
+    let (first, third) = (statuses[0] + 32, statuses[2] + 32);
+    let tids = [first, third].map(|at| core[at..at + 4].to_vec());
+    core[first..first + 4].copy_from_slice(&tids[1]);
+    core[third..third + 4].copy_from_slice(&tids[0]);
+    let found = crashes(core);
+    let ids: Vec<(u32, u32)> = found.iter().map(|(pid, tid, _)| (*pid, *tid)).collect();
+    assert_eq!(ids, [(28958, 28962), (28958, 28961), (28958, 28958)]);
+}
+
+/// Where a file was cut, the end of its last segment is not the end of the mapping.
+#[test]
+fn the_memory_of_a_core_that_was_cut_is_not_whole() {
+    let is_whole = |core: Vec<u8>| {
+        let sample = first(core, files(b"").path());
+        sample.process_memory.expect("of a core").is_whole
+    };
+    let mut core = corpus("stacks.core.zst");
+    assert!(is_whole(core.clone()));
+    core.pop();
+    assert!(!is_whole(core));
+}

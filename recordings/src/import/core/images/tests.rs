@@ -132,6 +132,25 @@ fn images_are_found_by_their_headers_and_named_by_the_linkers_list() {
     assert_eq!(core.find(&bare, &mut |_| None), expected.concat());
 }
 
+/// A static program has no interpreter and no list. Valgrind writes no auxiliary vector either.
+#[test]
+fn the_only_image_is_the_program() {
+    let mut core = Core::default();
+    core.add(PROGRAM..PROGRAM + 0x1000, false, &header(false));
+    core.add(PROGRAM + 0x1000..PROGRAM + 0x2000, true, &[]);
+    let bare = Notes {
+        entry: None,
+        ..notes()
+    };
+    let expected = files_of("/usr/bin/own", PROGRAM);
+    assert_eq!(core.find(&bare, &mut |_| None), expected);
+    // Of two, nothing says which is the program.
+    core.add(LIBRARY..LIBRARY + 0x1000, false, &header(false));
+    core.add(LIBRARY + 0x1000..LIBRARY + 0x2000, true, &[]);
+    let found = core.find(&bare, &mut |_| None);
+    assert!(found.iter().all(|(name, ..)| name.starts_with("image at ")));
+}
+
 #[test]
 fn an_image_whose_header_is_missing_is_found_by_its_name() {
     let core = core(&[], 0);
