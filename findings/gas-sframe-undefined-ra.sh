@@ -4,7 +4,7 @@
 #
 # `_start` and thread entries are marked like this. For other rules that the format cannot express,
 # as leaves out the function and warns; here it writes a wrong row, by which a stack tracer goes on
-# behind the end. SFrame got a form for it later (an FRE without offsets). clang 22.1.8 does the same
+# behind the end. SFrame got a form for it later (an FRE without offsets). clang 22.1.8 does so too,
 # with its experimental option. No report found.
 #
 # Exit status: 0 as written here, 1 otherwise, 2 if something needed is not available.

@@ -4,9 +4,9 @@
 # their place.
 #
 # The first two take eight bytes for it: llvm-dwarfdump prints not one entry of the section, and
-# pyelftools raises. eu-readelf prints a wrong address. libunwind decodes it, takes the address for
-# an offset from the start of the function, and leaves out all rows behind. GNU readelf, libgcc and
-# gimli (since its pull request 403) are right. No report of the four found.
+# pyelftools raises. eu-readelf prints a wrong address. libunwind leaves out all rows behind it, and
+# walks on by the row before. GNU readelf, libgcc and gimli (since its pull request 403) are right.
+# No report of the four found.
 #
 # Exit status: 0 as written here, 1 otherwise, 2 if something needed is not available.
 set -Eeuo pipefail
