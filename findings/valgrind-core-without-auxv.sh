@@ -98,7 +98,9 @@ by_gdb() {
         awk '{ printf " %s", $3 == "??" ? "0x" $2 : $3 } END { print "" }'
 }
 by_eu_stack() {
-    { run bin/eu-stack "--core=$(echo "$dir/core-$1"/vgcore.*)" -e "$dir/$1" 2>/dev/null || true; } |
+    local core
+    core=$(echo "$dir/core-$1"/vgcore.*)
+    { run bin/eu-stack "--core=$core" -e "$dir/$1" 2>/dev/null || true; } |
         sed -n 's/^#[0-9]* *0x0*\([0-9a-f]*\) *\(.*\)/\1 \2/p' |
         awk '{ printf " %s", $2 == "" ? "0x" $1 : $2 } END { print "" }'
 }
