@@ -4,7 +4,8 @@
 #
 # GCC and clang save xmm6 to xmm15 in a function with `__attribute__((ms_abi))` and say so in
 # `.eh_frame`. libgcc steps over such rows. The other two know no xmm register on x86-64 Linux, and
-# give up, so backtraces end there and exceptions find no handler. No report found.
+# give up, so backtraces end there; exceptions, which walk in the same way, were not tried. No report
+# found.
 #
 # Exit status: 0 as written here, 1 otherwise, 2 if something needed is not available.
 set -Eeuo pipefail
