@@ -1,5 +1,6 @@
 //! Who wrote the code and the rows at a place, as far as the file and its debug information say.
 
+use super::place;
 use super::proven_row::Checker;
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
@@ -13,15 +14,7 @@ const COMMENT_MAX: usize = 4096;
 /// The maximum number of producers that are named.
 const PRODUCERS_MAX: usize = 2;
 
-/// The functions of GCC's start files, which end up in every program and library.
-const START_FILES: [&str; 4] = [
-    "deregister_tm_clones",
-    "register_tm_clones",
-    "__do_global_dtors_aux",
-    "frame_dummy",
-];
-
-/// The source of those functions.
+/// The source of GCC's start files.
 const START_FILE: &str = "crtstuff.c";
 
 /// Who wrote a row.
@@ -158,7 +151,9 @@ impl Spot {
         };
         match image.symbol(self.svma).map(|s| s.name.as_str()) {
             Some(name) if name.ends_with("@plt") => return Origin::by(Author::Linker),
-            Some(name) if START_FILES.contains(&name) => {
+            Some(name)
+                if place::is_of_gcc(name) && !place::is_beyond_start_file(image, self.svma) =>
+            {
                 return Origin::by(Author::Compiler(START_FILE.into()));
             }
             _ => {}
@@ -201,6 +196,11 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
             false => language,
         };
     }
+    let is_unnamed = image.symbol(svma).is_none_or(|symbol| symbol.size == 0);
+    // GHC strips the names of its local functions; `hs_main` starts its programs.
+    if is_unnamed && made.is_none() && image.symbols().iter().any(|s| s.name == "hs_main") {
+        language = Language::Haskell;
+    }
     if let Some(known) = image.symbol(svma).and_then(|symbol| of_name(&symbol.name)) {
         language = known;
     }
@@ -217,6 +217,9 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     if made.is_none() && language == Language::Rust && source.as_ref().is_some_and(is_c) {
         language = Language::of(&comment.join(" ").replace("rustc", ""));
     }
+    // Of code without a name, the symbol table's file is that of another function.
+    let is_unknown = is_unnamed && language == Language::Haskell;
+    let source = source.filter(|_| !is_unknown);
     let author = match source.or_else(|| made.as_ref().and_then(name_of)) {
         Some(source) if is_assembly(&source, made.as_ref()) => Author::Assembly(source),
         Some(source) => Author::Compiler(source),

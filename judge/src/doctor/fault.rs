@@ -4,7 +4,7 @@ use super::kind::Kind;
 use super::recorded::{is_near_root, read_word, row};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
-use crate::ground::Ending;
+use crate::ground::{Ending, Lost};
 use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
@@ -21,7 +21,7 @@ use unwind_sim_unwind::memory::MemoryError;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::RowSource;
-use unwind_sim_unwind::rule::Value;
+use unwind_sim_unwind::rule::{Base, Rule, Value};
 use unwind_sim_unwind::verdict::{Ground, Verdict};
 
 /// What became of one stack.
@@ -499,6 +499,42 @@ fn overwritten_by(address: u64) -> String {
 fn has_usual_slot(contradiction: &Contradiction) -> bool {
     let row = contradiction.row.as_ref();
     row.is_some_and(|row| row.rule.ra == Value::at_cfa(-8))
+}
+
+/// A row that hands on a register which the code there has overwritten, so that the last proven frame's
+/// row, which needs it, went on with a wrong value. The right one cannot be had.
+pub(super) fn of_lost(
+    view: &View<'_>,
+    outcome: &Outcome,
+    lost: &[Option<Lost>],
+    (finder, cache): (&dyn Finder, &mut Cache),
+) -> Option<Fault> {
+    let frames = &outcome.chain.frames;
+    let last = (outcome.ground.known as usize).checked_sub(1)?;
+    let needs = row(view.space, frames.get(last)?.pc, finder, cache)?;
+    let (Value::Offset { base, .. } | Value::Load { base, .. }) = needs.rule.cfa else {
+        return None;
+    };
+    let Base::Reg(reg) = base else { return None };
+    let index = Rule::saved_index(reg)?;
+    let lost = lost.get(index).copied().flatten()?;
+    let row = row(view.space, lost.pc, finder, cache)?;
+    let said = row.rule.saved[index];
+    let has_been = frames.get(lost.frame)?.pc == lost.pc && lost.frame < last;
+    if !has_been || said == Value::Undefined {
+        return None;
+    }
+    let said = match said {
+        Value::Same | Value::Unspecified => "the row takes it for unchanged".to_owned(),
+        said => format!("the row says {reg}={said}"),
+    };
+    Some(Fault {
+        row: Some(row.source),
+        note: Some(format!(
+            "the code has overwritten {reg}, and keeps the caller's where no rule finds it; {said}"
+        )),
+        ..Fault::at(Kind::WrongRow, Code::WrongRegister, lost.pc)
+    })
 }
 
 /// Whether the last return address was overwritten, rather than read from a wrong place: the code

@@ -271,8 +271,15 @@ fn prove(
                 proof_ended: proven.ending,
                 ..Reading::of(engine.name(), &report.made)
             };
-            if let Judged::Broken(fault) = fault::judge(view, &outcome, reading, &dwarf, &mut cache)
-            {
+            let by_row = match reading.is_by_frame_pointer {
+                true => None,
+                false => fault::of_lost(view, &outcome, &proven.lost, (&dwarf, &mut cache)),
+            };
+            let judged = match by_row {
+                Some(fault) => Judged::Broken(Box::new(fault)),
+                None => fault::judge(view, &outcome, reading, &dwarf, &mut cache),
+            };
+            if let Judged::Broken(fault) = judged {
                 gathered.replace(&mut report.subjects[unclear.subject], unclear, view, *fault);
             }
         }

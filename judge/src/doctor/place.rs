@@ -36,6 +36,25 @@ const BEGIN_FIXED: [(usize, &[u8]); 3] = [(0, &[0xb8]), (5, &[0x48, 0x3d]), (11,
 const SUB: [u8; 4] = [0x48, 0x83, 0xec, 0x08];
 const ADD_RET: [u8; 5] = [0x48, 0x83, 0xc4, 0x08, 0xc3];
 
+/// Whether a function is one of GCC's crtbegin.o; those of crti.o are the C library's.
+pub(super) fn is_of_gcc(name: &str) -> bool {
+    START_FILES[..4].contains(&name)
+}
+
+/// How far a symbol of a start file, none of which has a size, names the code behind it, bytes.
+const START_FILE_NEAR: u64 = 64;
+
+/// Whether the symbol that is nearest to `svma` does not name it: that of a start file, which has no size,
+/// before code without names.
+pub(super) fn is_beyond_start_file(image: &Image, svma: u64) -> bool {
+    let symbol = image.symbol(svma);
+    symbol.is_some_and(|symbol| {
+        symbol.size == 0
+            && START_FILES.contains(&symbol.name.as_str())
+            && svma.wrapping_sub(symbol.address) >= START_FILE_NEAR
+    })
+}
+
 /// Whether the code at `svma` is of the start files: by its name, or, where it has none, by the bytes
 /// that begin them, which are the same in every program. A row is not expected there.
 pub(super) fn is_start_file(image: &Image, svma: u64, name: &str) -> bool {

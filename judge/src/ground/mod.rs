@@ -39,8 +39,22 @@ pub struct Proven {
     pub truth: Truth,
     /// Why there are no more; `None` at the root.
     pub ending: Option<Ending>,
+    /// The callee-saved registers of the last frame that were lost, in the order of
+    /// [`Reg::CALLEE_SAVED`].
+    pub lost: [Option<Lost>; Reg::CALLEE_SAVED.len()],
     /// What the proofs rest on.
     pub assumptions: Assumptions,
+}
+
+/// A callee-saved register that a function overwrote without keeping it where a rule could find it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// The register.
+    pub reg: Reg,
+    /// The frame of that function, counted from 0.
+    pub frame: usize,
+    /// Where it is.
+    pub pc: CodeAddress,
 }
 
 /// Proves chains. The code of a file is followed when it is first needed.
@@ -96,6 +110,7 @@ impl<'f> Proofs<'f> {
     ) -> Proven {
         let mut chain = Chain {
             frames: Vec::new(),
+            lost: [None; Reg::CALLEE_SAVED.len()],
             assumptions: Assumptions::NONE,
         };
         let ending = self.follow(view, memory, setting, &mut chain);
@@ -107,6 +122,7 @@ impl<'f> Proofs<'f> {
         Proven {
             truth,
             ending,
+            lost: chain.lost,
             assumptions: chain.assumptions,
         }
     }
@@ -157,6 +173,7 @@ impl<'f> Proofs<'f> {
                 Ok(caller) => caller,
                 Err(reason) => return Some(Ending::of_rule(&reason)),
             };
+            chain.note_lost(&frame, &caller);
             let kind = match rule.rule.kind {
                 RuleKind::Signal => {
                     stack_changes += 1;
@@ -242,10 +259,27 @@ pub(crate) fn text_bytes(image: &Image) -> u64 {
 /// A chain as it grows.
 struct Chain {
     frames: Vec<TrueFrame>,
+    /// By whom each callee-saved register was lost.
+    lost: [Option<Lost>; Reg::CALLEE_SAVED.len()],
     assumptions: Assumptions,
 }
 
 impl Chain {
+    /// Notes the registers that the step from `frame` to `caller`, the last frame's, lost.
+    fn note_lost(&mut self, frame: &Frame, caller: &Frame) {
+        for (reg, lost) in Reg::CALLEE_SAVED.into_iter().zip(&mut self.lost) {
+            let pc = frame.pc;
+            match (frame.regs.get(reg), caller.regs.get(reg)) {
+                (_, Some(_)) => *lost = None,
+                (Some(_), None) => {
+                    let frame = self.frames.len() - 1;
+                    *lost = Some(Lost { reg, frame, pc });
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
     fn push(&mut self, frame: &Frame, kind: TrueKind) {
         let saved = Reg::CALLEE_SAVED.map(|reg| frame.regs.get(reg));
         let is_known = saved.iter().all(Option::is_some);

@@ -76,6 +76,7 @@ mod tests {
         Proven {
             truth: Truth::Known(vec![frame; frames]),
             ending,
+            lost: [None; 6],
             assumptions: Assumptions::NONE,
         }
     }

@@ -282,12 +282,43 @@ pub(crate) fn doubtful(view: &View<'_>, frames: &[Seen]) -> Option<(Doubt, image
 
 /// Judges a chain by what the code shows.
 fn by_code(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
+    let mut unclear = None;
+    let whole = by_links(view, frames, end, cache, &mut unclear)?;
+    let Some(step) = unclear else {
+        return Some(whole);
+    };
+    Some(match whole {
+        Whole::No(found) => match found.what {
+            Fault::NoFramePointer | Fault::FramePointersEnd => whole,
+            // The first step by rbp of which nothing says that it may be one led astray.
+            Fault::NotBehindCall
+            | Fault::OtherFunction
+            | Fault::OtherStack
+            | Fault::BeyondRoot(_)
+            | Fault::Ended(Reason::NotText { .. }) => {
+                broken(step.frame, step.pc, Fault::NoFramePointer)
+            }
+            Fault::Ended(_) | Fault::Unmarked => Whole::Unknown(step),
+        },
+        Whole::Yes(_) | Whole::Unknown(_) => Whole::Unknown(step),
+    })
+}
+
+/// Judges a chain as if each step by rbp from code that does not say whether it has a frame pointer
+/// were right; the first such step becomes `unclear`.
+fn by_links(
+    view: &View<'_>,
+    frames: &[Seen],
+    end: &End,
+    cache: &mut Cache,
+    unclear: &mut Option<Doubt>,
+) -> Option<Whole> {
     let mut tables = Tables::new(view, cache);
     let last = frames.len().checked_sub(1)?;
     let mut inner = None;
     for (index, frame) in frames.iter().enumerate() {
         let facts = tables.facts(frame.pc);
-        if let Some(found) = link(&mut tables, inner, (index, frame), &facts) {
+        if let Some(found) = link(&mut tables, inner, (index, frame), &facts, unclear) {
             return Some(found);
         }
         match root::of(&facts, frame.pc) {
@@ -315,6 +346,7 @@ fn link(
     inner: Option<(&Seen, Facts)>,
     (index, frame): (usize, &Seen),
     facts: &Facts,
+    unclear: &mut Option<Doubt>,
 ) -> Option<Whole> {
     let Some((callee, inner)) = inner else {
         // The sample's own pc is what it is.
@@ -326,7 +358,13 @@ fn link(
         By::FramePointer => match inner.frame_pointer {
             Some(true) => {}
             Some(false) => return Some(broken(at, callee.pc, Fault::NoFramePointer)),
-            None => return Some(unknown(at, callee.pc, missing(&inner))),
+            None => {
+                let (frame, pc, why) = (at, callee.pc, missing(&inner));
+                if why != Why::FramePointer {
+                    return Some(unknown(frame, pc, why));
+                }
+                unclear.get_or_insert(Doubt { frame, pc, why });
+            }
         },
         By::Row | By::Other => {}
     }

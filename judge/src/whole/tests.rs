@@ -358,27 +358,30 @@ fn a_step_by_rbp_needs_code_that_sets_it_up() {
 fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
     let body = |end: &[u8]| [&SET_UP[..], &[0x5d], end].concat();
     let jump_back = [0xeb, 0xf9];
-    let program = Program(vec![
-        ("returns", body(&[0xc3])),
-        ("jumps out", relative(0xe9, &body(&[]), 1, 0)),
-        ("jumps back", body(&jump_back)),
-        ("jumps somewhere", body(&[0xff, 0xe0])),
-        ("_start", calls(&[], 4, 0)),
-    ]);
-    let step = |function| {
+    let step_to = |function, called| {
+        let program = Program(vec![
+            ("returns", body(&[0xc3])),
+            ("jumps out", relative(0xe9, &body(&[]), 1, 0)),
+            ("jumps back", body(&jump_back)),
+            ("jumps somewhere", body(&[0xff, 0xe0])),
+            ("_start", calls(&[], 4, called)),
+        ]);
         let frames = [
             (at(function, 5), By::Row),
             (at(4, BEHIND), By::FramePointer),
         ];
         judged(Some(program.image(None)), &frames, &END)
     };
+    let step = |function| step_to(function, 0);
     assert_eq!(what(step(0)), Some((0, Fault::NoFramePointer)));
     assert_eq!(what(step(1)), Some((0, Fault::NoFramePointer)));
     assert_eq!(what(step(2)), Some((0, Fault::OtherFunction)));
-    let Whole::Unknown(doubt) = step(3) else {
+    let Whole::Unknown(doubt) = step_to(3, 3) else {
         panic!("known");
     };
     assert_eq!((doubt.frame, doubt.why), (0, Why::FramePointer));
+    // What follows cannot be: the step was wrong.
+    assert_eq!(what(step(3)), Some((0, Fault::NoFramePointer)));
 }
 
 #[test]
