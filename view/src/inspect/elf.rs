@@ -37,6 +37,10 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let mut out = String::from("an ELF file\n");
     head(&mut out, &elf);
     let problems: Vec<String> = elf.problems.iter().map(ToString::to_string).collect();
+    for section in &elf.empty {
+        let name = section.as_str();
+        let _ = writeln!(out, "\n{name}: 0 bytes, an empty table of no function");
+    }
     let image = elf.into_image();
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
         dwarf_table(&mut out, &image, kind);
