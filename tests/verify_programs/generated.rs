@@ -8,8 +8,18 @@ use unwind_sim_judge::verify::{GeneratedFunction, Run};
 const CALLS: u64 = 10;
 const LENGTH: u64 = 9;
 /// The ways to register a table.
-const WAYS: [&str; 9] = [
-    "frame", "info", "table", "early", "moved", "fde", "memfd", "dump", "gdb",
+const WAYS: [&str; 11] = [
+    "frame",
+    "info",
+    "table",
+    "early",
+    "moved",
+    "fde",
+    "memfd",
+    "dump",
+    "dumpmoved",
+    "stream",
+    "gdb",
 ];
 
 struct Setup {
@@ -68,7 +78,7 @@ fn a_registered_table_is_checked() {
     let setup = setup(&programs);
     for way in WAYS {
         let name = match way {
-            "dump" => "dumped",
+            "dump" | "dumpmoved" | "stream" => "dumped",
             _ => "generated",
         };
         let right = setup.run(way, true, true);
