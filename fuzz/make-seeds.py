@@ -548,6 +548,50 @@ def calls():
         save("syscalls", name, bytes([7, 100]) + b"".join(made))
 
 
+def generated(folder):
+    """Descriptions of generated code: a jitdump file as CPython 3.13 writes it, lines of perf's maps,
+    and memory with gdb's list, which starts at 0x1000."""
+    code = bytes.fromhex("4883ec08ffd14883c408c3")
+    entries = bytes.fromhex("1400000000000000017a5200017810011b0c070890010000140000001c000000"
+                            "d0ffffff0b00000000440e10460e0800011b033bccffffff01000000c0ffffffe8ffffff")
+    head = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 7, 1, 0)
+
+    def record(kind, time, body):
+        return struct.pack("<IIQ", kind, 16 + len(body), time) + body
+
+    def unwinding(data, header):
+        return record(4, 1, struct.pack("<QQQ", len(data), header, 80) + data)
+
+    def load(number, address, name):
+        return record(0, number, struct.pack("<IIQQQQ", 7, 7, address, address, len(code), number)
+                      + name.encode() + b"\0" + code)
+
+    def moved(number, old, new):
+        return record(1, 9, struct.pack("<IIQQQQQ", 7, 7, old, old, new, len(code), number))
+
+    two = unwinding(entries, 20) + load(1, 0x1000, "py::a") + unwinding(entries, 20) + load(2, 0x1010, "b")
+    swapped = entries[-20:] + entries[:-20]
+    save("jitdump", "two", head + two)
+    save("jitdump", "moved", head + two + moved(1, 0x1000, 0x8000) + record(3, 9, b""))
+    save("jitdump", "replaced", head + two + load(3, 0x1004, "c") + record(2, 3, b"lines".ljust(16)))
+    save("jitdump", "header-first", head + unwinding(swapped, 20) + load(1, 0x1000, "a"))
+    save("jitdump", "cut", (head + two)[:-5])
+
+    save("perf_map", "sizes", b"7f0000001000 10 py::a\n7f0000001010 20 b c\n0x7f0000001030 8 d\n")
+    save("perf_map", "without-sizes", b"7f00001000 caml_a\n7f00001010 caml_b\n")
+    save("perf_map", "reused", b"1000 20 old\n1010 20 new\n1000 8 newer\nnot a line\n")
+
+    source = folder / "gdb.s"
+    source.write_text(".text; f: .cfi_startproc; push %rbx; .cfi_def_cfa_offset 16; pop %rbx\n"
+                      ".cfi_def_cfa_offset 8; ret; .cfi_endproc; .type f, @function; .size f, . - f\n")
+    file = build(source, folder, "-c").read_bytes()
+    save("gdb_jit", "file", file)
+    entry = struct.pack("<QQQQ", 0, 0, 0x1000 + 56, len(file))
+    save("gdb_jit", "list", struct.pack("<IIQQ", 1, 1, 0x1018, 0x1018) + entry + file)
+    looped = struct.pack("<QQQQ", 0x1018, 0, 0x1000, 24)
+    save("gdb_jit", "loop", struct.pack("<IIQQ", 1, 0, 0, 0x1018) + looped)
+
+
 def machines():
     """Two threads, one of which changes the code of the other, in the format of `machine.rs`."""
     registers = bytes([0, 0, 0, 64, 32] + [0] * 11)
@@ -575,6 +619,7 @@ if __name__ == "__main__":
         conversions(pathlib.Path(folder))
         proofs(pathlib.Path(folder))
         kernels(pathlib.Path(folder))
+        generated(pathlib.Path(folder))
     captures()
     expressions()
     scenarios()

@@ -3,6 +3,8 @@
 //!
 //! That the tables say the same at every address is tested in `tables/tests/convert.rs`.
 
+mod layouts;
+
 use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -3,6 +3,7 @@
 mod boundaries;
 mod hints;
 mod slow;
+mod swizzle;
 mod warnings;
 
 use crate::common::compiler::{Scratch, run, text_of};

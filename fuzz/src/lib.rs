@@ -8,6 +8,7 @@
 mod captures;
 mod conversions;
 mod files;
+mod generated;
 mod handlers;
 mod input;
 mod kernels;
@@ -23,6 +24,7 @@ mod walks;
 pub use captures::capture;
 pub use conversions::convert;
 pub use files::{core, elf, loader, perfdata, trace, vmcore};
+pub use generated::{gdb_jit, jitdump, perf_map};
 pub use handlers::bpf_object;
 pub use kernels::kernel_image;
 pub use machine::machine;

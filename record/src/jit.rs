@@ -5,8 +5,9 @@
 //! its relatives (libgcc `unwind-dw2-fde.c`, LLVM's `UnwindLevel1-gcc-ext.c`), or
 //! `__jit_debug_register_code` (gdb's manual, "JIT Compilation Interface"). The executor says when
 //! such a function is entered ([`Jit::is_hook`], [`Jit::entered`]). A third way is a jitdump file
-//! ([`Jit::called`] sees what is written to it). Tables count from then on until they are
-//! deregistered or their code is unmapped.
+//! ([`Jit::called`] sees what is written to it, and once one is open, calls of `fwrite` count as
+//! entered functions). Tables count from then on until they are deregistered, their code is unmapped
+//! or, in a jitdump file, replaced.
 //!
 //! Names come from gdb's images and, at the end of the run, from `perf-PID.map` and jitdump files.
 
@@ -14,6 +15,7 @@ mod dump;
 mod frames;
 mod hooks;
 
+use dump::Dumps;
 use frames::Frames;
 use hashbrown::HashMap;
 use hooks::Hook;
@@ -24,7 +26,8 @@ use unwind_sim_emulator::AddressSpace;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_recordings::files::perf_map;
 use unwind_sim_recordings::gdb_jit::{FILE_SIZE_MAX, symbol_file};
-use unwind_sim_unwind::image::{self, Image, Mapping, Symbol};
+use unwind_sim_recordings::jitdump::{self, Dump, Function};
+use unwind_sim_unwind::image::{self, Bytes, Image, Mapping, SectionKind, Symbol};
 use unwind_sim_unwind::memory::Memory;
 
 /// The name of an image of generated code without a table.
@@ -39,9 +42,13 @@ const TABLES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub struct Jit {
     hooks: HashMap<u64, Hook>,
+    /// Functions that are hooks once a jitdump file is open.
+    writers: BTreeSet<u64>,
     tables: Vec<Table>,
-    /// The jitdump files that are being written, by descriptor.
-    dumps: HashMap<u64, dump::Reader>,
+    /// The jitdump files that are being written.
+    dumps: Dumps,
+    /// Has the program opened or mapped a jitdump file?
+    writes_dump: bool,
     /// The paths of jitdump files.
     dump_paths: BTreeSet<Vec<u8>>,
     symbols: Vec<Symbol>,
@@ -54,6 +61,8 @@ struct Table {
     key: Key,
     /// The code that it describes, as far as it is still mapped.
     code: Vec<Range<u64>>,
+    /// AVMA - SVMA: 0 unless a jitdump file says that the code was moved.
+    bias: u64,
     image: Arc<Image>,
 }
 
@@ -64,8 +73,8 @@ enum Key {
     Frames(u64),
     /// The address of a `struct jit_code_entry`.
     Entry(u64),
-    /// The address of the code of a jitdump record.
-    Dump(u64),
+    /// A function of a jitdump file.
+    Dump,
 }
 
 /// Is this a mapping of generated code? Either it has no file, or a program made the file in
@@ -89,21 +98,42 @@ impl Jit {
     pub fn mapped(&mut self, mapping: &Mapping) {
         if let Some(image) = &mapping.image {
             self.hooks.extend(hooks::of(image, mapping));
+            self.writers.extend(hooks::writers(image, mapping));
+            self.watch_writers();
+        }
+    }
+
+    /// Calls of `fwrite` are looked at from when a jitdump file is open.
+    fn watch_writers(&mut self) {
+        if self.writes_dump {
+            let writers = self.writers.iter();
+            self.hooks
+                .extend(writers.map(|address| (*address, Hook::Write)));
         }
     }
 
     /// A file was mapped. A jitdump file is mapped executable, so that perf records its path.
     pub fn file_mapped(&mut self, path: &[u8]) {
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
-        if name.starts_with(b"jit-") && name.ends_with(b".dump") {
+        if !jitdump::is_name(&String::from_utf8_lossy(path)) {
+            return;
+        }
+        if path.starts_with(b"/") {
             self.dump_paths.insert(path.to_vec());
         }
+        self.writes_dump = true;
+        self.watch_writers();
     }
 
     /// Memory was unmapped, or other memory mapped over it.
     pub fn unmapped(&mut self, range: &Range<u64>) {
         self.hooks.retain(|address, _| !range.contains(address));
-        for table in &mut self.tables {
+        self.writers.retain(|address| !range.contains(address));
+        self.cut(range, |_| true);
+    }
+
+    /// What is in this range is no longer what the tables `of` these kinds describe.
+    fn cut(&mut self, range: &Range<u64>, of: impl Fn(Key) -> bool) {
+        for table in self.tables.iter_mut().filter(|table| of(table.key)) {
             let parts = table.code.drain(..).flat_map(|code| {
                 let left = code.start..code.end.min(range.start);
                 let right = code.start.max(range.end)..code.end;
@@ -124,6 +154,12 @@ impl Jit {
     #[inline]
     pub fn is_hook(&self, address: u64) -> bool {
         !self.hooks.is_empty() && self.hooks.contains_key(&address)
+    }
+
+    /// Is or may become such a function? For those who look at code once only.
+    #[inline]
+    pub fn may_be_hook(&self, address: u64) -> bool {
+        self.is_hook(address) || self.writers.contains(&address)
     }
 
     /// The function at `address` was entered, with `args` as its first arguments (rdi, rsi, rdx,
@@ -163,6 +199,10 @@ impl Jit {
                 changed
             }
             Some(Hook::Gdb { descriptor }) => self.gdb(descriptor, memory),
+            Some(Hook::Write) => {
+                let functions = self.dumps.streamed(args, memory);
+                self.written(&functions)
+            }
         }
     }
 
@@ -209,28 +249,32 @@ impl Jit {
     /// A system call was answered: what was written to a jitdump file may register tables. Returns
     /// the code whose tables have changed.
     pub fn called(&mut self, call: &SystemCall, memory: &AddressSpace) -> Vec<Range<u64>> {
-        let fd = call.args[0];
-        match call.name {
-            "close" => {
-                self.dumps.remove(&fd);
-                return Vec::new();
-            }
-            "write" | "pwrite64" | "writev" => {}
-            _ => return Vec::new(),
+        if let Some(path) = dump::opened(call, memory) {
+            self.file_mapped(&path);
         }
-        if !self.dumps.contains_key(&fd) {
-            if !dump::starts(call, memory) {
-                return Vec::new();
-            }
-            self.dumps.insert(fd, dump::Reader::default());
-        }
-        let Some(bytes) = dump::written(call, memory) else {
-            return Vec::new();
-        };
-        let loads = self.dumps.get_mut(&fd).map(|reader| reader.feed(&bytes));
+        let functions = self.dumps.called(call, memory);
+        self.written(&functions)
+    }
+
+    /// Functions were written to a jitdump file. Returns the code whose tables have changed.
+    fn written(&mut self, functions: &[Function]) -> Vec<Range<u64>> {
         let mut changed = Vec::new();
-        for load in loads.unwrap_or_default() {
-            changed.extend(self.register(Key::Dump(load.address), load.frames(), memory));
+        for function in functions {
+            let name = format!("[jit {:#x}]", function.address);
+            let Some(entry) = function.entry(&name) else {
+                continue;
+            };
+            // It replaces what was there.
+            self.cut(&entry.range, |key| key == Key::Dump);
+            changed.push(entry.range.clone());
+            if entry.image.section(SectionKind::EhFrame).is_some() {
+                self.add(Table {
+                    key: Key::Dump,
+                    code: vec![entry.range],
+                    bias: entry.bias,
+                    image: entry.image,
+                });
+            }
         }
         changed
     }
@@ -246,12 +290,21 @@ impl Jit {
             return changed;
         };
         changed.extend(code.iter().cloned());
+        let image = Arc::new(frames.image(&code, memory));
+        self.add(Table {
+            key,
+            code,
+            bias: 0,
+            image,
+        });
+        changed
+    }
+
+    fn add(&mut self, table: Table) {
         if self.tables.len() >= TABLES_MAX {
             self.tables.remove(0);
         }
-        let image = Arc::new(frames.image(&code, memory));
-        self.tables.push(Table { key, code, image });
-        changed
+        self.tables.push(table);
     }
 
     fn drop_table(&mut self, key: Key) -> Vec<Range<u64>> {
@@ -292,7 +345,7 @@ impl Jit {
                 if !range.is_empty() {
                     out.push(Mapping {
                         range,
-                        bias: 0,
+                        bias: table.bias,
                         image: Some(table.image.clone()),
                         name: REGISTERED.to_owned(),
                     });
@@ -308,8 +361,10 @@ impl Jit {
     pub fn names(&self, pid: u32, file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) -> Vec<Symbol> {
         let mut symbols = self.symbols.clone();
         for path in &self.dump_paths {
-            let text = file(path).unwrap_or_default();
-            symbols.extend(dump::symbols(&text));
+            let dump = file(path).map(|bytes| Dump::parse(Bytes::from_vec(bytes)));
+            if let Some(Ok(dump)) = dump {
+                symbols.extend(dump.functions.iter().map(Function::symbol));
+            }
         }
         let path = format!("/tmp/perf-{pid}.map");
         if let Some(text) = file(path.as_bytes()) {

@@ -3,6 +3,7 @@
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, is_sigreturn};
+use unwind_sim_unwind::kernel::Generated;
 
 /// A readable function name: Rust and C++ names are demangled, versions and hashes removed. The name of
 /// an entry of a procedure linkage table keeps its `@plt`.
@@ -170,6 +171,13 @@ impl Location {
                 image: None,
             };
         };
+        if let Some((name, start)) = kernel_generated(mapping) {
+            return Location {
+                function: Some(name.to_owned()),
+                offset: address.wrapping_sub(start),
+                image: Some(name.to_owned()),
+            };
+        }
         let svma = mapping.svma(address);
         let symbol = mapping
             .image
@@ -185,6 +193,15 @@ impl Location {
             image: Some(file_name(image).to_owned()),
         }
     }
+}
+
+/// The name and the start of code that a kernel generated, as kallsyms has them: a BPF program or
+/// trampoline, an ftrace trampoline, a page of kprobes. It has no image. The kernel and perf count
+/// offsets from the start.
+pub fn kernel_generated(mapping: &Mapping) -> Option<(&str, u64)> {
+    let is_generated = mapping.image.is_none() && Generated::from_name(&mapping.name).is_some();
+    let name = mapping.name.split(':').next().filter(|_| is_generated)?;
+    Some((name, mapping.range.start))
 }
 
 /// Whether `address` is the start of a signal trampoline, to which a handler returns.
@@ -255,6 +272,39 @@ mod tests {
         // exit, and less than the whole trampoline.
         assert_eq!(named(&[0xb8, 60, 0, 0, 0, 0x0f, 0x05]), "before+0x10");
         assert_eq!(named(&glibc[..8]), "before+0x10");
+    }
+
+    /// The kernel and perf print `bpf_trampoline_6442536467+0x51`, not an address or what the
+    /// mapping's name says of the frame pointer.
+    #[test]
+    fn generated_code_of_the_kernel_has_offsets_from_its_start() {
+        const START: u64 = 0xffff_ffff_c020_1000;
+        let named = |name: &str, address: u64| {
+            let mut space = AddressSpace::new();
+            space.map(Mapping {
+                range: START..START + 0x1000,
+                bias: 0,
+                image: None,
+                name: name.into(),
+            });
+            Location::of(&space, CodeAddress::Return(address))
+        };
+        for (mapping, name) in [
+            ("bpf_trampoline_6442536467", "bpf_trampoline_6442536467"),
+            (
+                "bpf_trampoline_6442536467:8-f3",
+                "bpf_trampoline_6442536467",
+            ),
+            ("ftrace_trampoline:regs", "ftrace_trampoline"),
+            ("kprobe_insn_page", "kprobe_insn_page"),
+        ] {
+            let location = named(mapping, START + 0x51);
+            assert_eq!(location.to_string(), format!("{name}+0x51"));
+            assert_eq!(location.function.as_deref(), Some(name));
+        }
+        // Nobody knows where this starts.
+        let other = named("/memfd:bpf_x", START + 0x51);
+        assert_eq!(other.to_string(), "memfd:bpf_x+0xffffffffc0201051");
     }
 
     #[test]

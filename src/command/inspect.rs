@@ -29,9 +29,9 @@ pub(crate) struct Args {
     /// For a kernel image: use the symbols of this System.map instead of the image's own.
     #[arg(long, value_name = "SYSTEM_MAP")]
     symbols: Option<PathBuf>,
-    /// For a kernel image: the layout of its ORC entries, named after the first kernel that had
-    /// it: 4.14, 5.12, 6.3, 6.4 or 7.1.
-    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    /// The layout of the ORC entries of a kernel image, module or other ELF file, named after the first
+    /// kernel that had it: 4.14, 5.12, 6.3, 6.4 or 7.1. One that the entries do not have is refused.
+    #[arg(long, value_name = "LAYOUT", value_parser = layout, conflicts_with = "rows")]
     orc_layout: Option<ToldLayout>,
 }
 

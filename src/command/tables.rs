@@ -11,6 +11,8 @@ mod written;
 
 use super::status::Status;
 use anyhow::Result;
+use unwind_sim_tables::file::File;
+use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_view::tables::open::open;
 
@@ -71,4 +73,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Command::Generate(args) => generate::run(args),
         Command::Merge(args) => merge::run(args),
     }
+}
+
+/// Says which of the tables that are `asked` for have no bytes, and returns their number. They are
+/// not malformed.
+fn tell_empty(file: &File, asked: impl Fn(SectionKind) -> bool) -> usize {
+    let empty = file.empty_tables().iter();
+    let empty: Vec<SectionKind> = empty.copied().filter(|kind| asked(*kind)).collect();
+    for section in &empty {
+        let (name, section) = (file.name(), section.as_str());
+        anstream::eprintln!("{name}: {section} is empty: a table of no function");
+    }
+    empty.len()
 }

@@ -19,6 +19,14 @@ const IMPORTS_MAX: usize = 1 << 18;
 /// The maximum length of a section's or an imported function's name, bytes.
 const NAME_LEN_MAX: usize = 256;
 
+/// The sections that are unwind tables.
+const TABLES: [SectionKind; 4] = [
+    SectionKind::EhFrame,
+    SectionKind::DebugFrame,
+    SectionKind::Sframe,
+    SectionKind::OrcUnwind,
+];
+
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
@@ -88,6 +96,8 @@ pub struct File {
     notes: Vec<(u64, u64)>,
     /// Compressed tables that could not be unpacked, and are not in the image.
     unpack_errors: Vec<UnpackError>,
+    /// Tables whose section has no bytes.
+    empty: Vec<SectionKind>,
     /// Whether it is an ELF file with all its data, and not an image's parts.
     is_whole: bool,
 }
@@ -145,6 +155,7 @@ impl File {
         Ok(File {
             name: name.to_owned(),
             unpack_errors,
+            empty: std::mem::take(&mut read.empty),
             image: Arc::new(read.into_image()),
             areas,
             code,
@@ -210,6 +221,7 @@ impl File {
             untyped: Vec::new(),
             notes: Vec::new(),
             unpack_errors: Vec::new(),
+            empty: Vec::new(),
             is_whole: false,
         }
     }
@@ -219,9 +231,16 @@ impl File {
             name: name.to_owned(),
             error,
         })?;
+        let image = Image::new(object.parts);
+        let kinds = TABLES.into_iter();
+        let is_empty = |kind: &SectionKind| {
+            let section = image.section(*kind);
+            section.is_some_and(|section| section.data.is_empty())
+        };
         Ok(File {
             name: name.to_owned(),
-            image: Arc::new(Image::new(object.parts)),
+            empty: kinds.filter(is_empty).collect(),
+            image: Arc::new(image),
             areas: object.areas,
             code: object.code,
             entry: None,
@@ -264,6 +283,11 @@ impl File {
     /// Compressed tables that could not be unpacked, and are not in the image.
     pub fn unpack_errors(&self) -> &[UnpackError] {
         &self.unpack_errors
+    }
+
+    /// Tables whose section has no bytes: they describe no function, and are not malformed.
+    pub fn empty_tables(&self) -> &[SectionKind] {
+        &self.empty
     }
 
     /// The name that it was opened with.

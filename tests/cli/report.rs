@@ -345,6 +345,22 @@ fn recordings_without_truth_or_memory() {
     assert!(text.contains("No true chain was recorded"), "{text}");
     assert!(text.contains("The true chain is not known."), "{text}");
     assert!(text.contains("No stack of dwarf was judged."), "{text}");
+    // What is found is counted, and nothing is said to be right, wrong or no return address.
+    assert!(text.contains(" | 1 | US101"), "{text}");
+    assert!(text.contains("an address of code: spin+0x"), "{text}");
+    assert!(
+        text.contains("without a true chain no unwinder is judged"),
+        "{text}"
+    );
+    for claim in [
+        "0 of 0",
+        "not a return address",
+        "is wrong at 0",
+        "No unwinder is wrong",
+        "0 wrong",
+    ] {
+        assert!(!text.contains(claim), "{claim}: {text}");
+    }
     // Chains alone: they are shown, and nothing is said to be known but them.
     let text = page_of("corpus/perfdata/fp-pipe.data");
     assert!(text.contains("Recorded by perf"), "{text}");

@@ -45,6 +45,35 @@ fn equations_have_one_line_for_each_row() {
     assert_eq!(out.lines().count(), rows.iter().sum::<usize>());
 }
 
+/// binutils 2.45 writes an empty `.sframe` into `Scrt1.o`. It is a table, but not malformed.
+#[test]
+fn an_empty_table_is_noticed_and_not_an_error() {
+    let scratch = Scratch::new();
+    for section in [".sframe", ".eh_frame"] {
+        let path = scratch.path("empty");
+        let elf = super::sframe::with_section(section, 0x40_3000, b"");
+        std::fs::write(&path, elf).expect("a file");
+        let path = path.to_str().expect("text");
+        let table = &section[1..];
+        let form = match table {
+            "sframe" => "objdump",
+            _ => "readelf",
+        };
+        let notice = format!("{section} is empty: a table of no function");
+        for args in [
+            &[path][..],
+            &[path, "--table", table],
+            &[path, "--table", table, "--as", form],
+        ] {
+            let (out, err) = ends_with(0, args);
+            assert_eq!(out, "", "{args:?}");
+            assert!(err.contains(&notice), "{args:?}: {err}");
+        }
+        let (_, err) = ends_with(3, &[path, "--table", "debug_frame"]);
+        assert!(!err.contains("is empty"), "{err}");
+    }
+}
+
 #[test]
 fn json_has_one_object_for_each_row() {
     let path = corpus("sframe/t_2.46");

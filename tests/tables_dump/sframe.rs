@@ -51,7 +51,7 @@ fn bare_sections_of_every_version_are_shown_as_by_objdump() {
 }
 
 /// A shared object that has only this section.
-fn with_section(name: &str, address: u64, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn with_section(name: &str, address: u64, bytes: &[u8]) -> Vec<u8> {
     let names = format!("\0{name}\0.shstrtab\0");
     let (start, headers) = (64, 64 + bytes.len() + names.len());
     let mut out = vec![0; 64];

@@ -8,8 +8,18 @@ use unwind_sim_judge::verify::{GeneratedFunction, Run};
 const CALLS: u64 = 10;
 const LENGTH: u64 = 9;
 /// The ways to register a table.
-const WAYS: [&str; 9] = [
-    "frame", "info", "table", "early", "moved", "fde", "memfd", "dump", "gdb",
+const WAYS: [&str; 11] = [
+    "frame",
+    "info",
+    "table",
+    "early",
+    "moved",
+    "fde",
+    "memfd",
+    "dump",
+    "dumpmoved",
+    "stream",
+    "gdb",
 ];
 
 struct Setup {
@@ -68,7 +78,7 @@ fn a_registered_table_is_checked() {
     let setup = setup(&programs);
     for way in WAYS {
         let name = match way {
-            "dump" => "dumped",
+            "dump" | "dumpmoved" | "stream" => "dumped",
             _ => "generated",
         };
         let right = setup.run(way, true, true);
@@ -141,5 +151,30 @@ fn generated_code_without_a_table_is_a_class_of_its_own() {
         let line = "JIT, no table: 90 instructions in 1 function, and ";
         assert!(text(&run).contains(line), "{}", text(&run));
         assert_eq!(text(&run), text(&setup.run(way, false, false)), "{way}");
+    }
+}
+
+/// A recording has the tables of generated code as long as they are registered.
+#[test]
+fn tables_are_recorded_until_they_are_taken_back() {
+    let programs = Programs::new();
+    let program = programs.compile("generated.c", &[]).expect("a program");
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.bin");
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+        let output = command.args(args).output().expect("the tool runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (program, trace) = (program.display().to_string(), trace.display().to_string());
+    let options = "record --engine emulator --allow-write --from main --at every:20 -o";
+    let options: Vec<&str> = options.split(' ').collect();
+    for (way, is_taken_back) in [("frame", false), ("stream", false), ("dropped", true)] {
+        run(&[&options[..], &[&trace, "--", &program, way, "right"]].concat());
+        let text = run(&["replay", "-u", "dwarf", &trace]);
+        let is_there = text.contains("[eh_frame]") && text.contains("generated+0x13");
+        assert!(is_there || way == "stream", "{way}: {text}");
+        let is_missing = text.contains("US102 no table");
+        assert_eq!(is_missing, is_taken_back, "{way}: {text}");
     }
 }

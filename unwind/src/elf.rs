@@ -135,6 +135,9 @@ pub struct Elf {
     pub debug_data: Option<Bytes>,
     /// Whether there is a `.symtab`. If not, symbols come from `.dynsym`.
     pub has_symtab: bool,
+    /// Unwind tables whose section has no bytes. They are not in the image: binutils 2.45 writes an
+    /// empty `.sframe` into `Scrt1.o`, and V8 an empty `.eh_frame` for generated code.
+    pub empty: Vec<SectionKind>,
     /// Optional parts that could not be read.
     pub problems: Vec<ElfError>,
 }

@@ -19,10 +19,12 @@ use unwind_sim_judge::input::{FileKind, InputError, file_kind, trace_of};
 use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
-use unwind_sim_recordings::kernel::{KernelError, OpenOptions, is_module, is_vmlinux};
+use unwind_sim_recordings::kernel::{KernelError, OpenOptions, ToldLayout, is_module, is_vmlinux};
 use unwind_sim_recordings::similar::question_among;
 use unwind_sim_recordings::trace::{Trace, TraceError};
 use unwind_sim_unwind::elf::{ElfError, ElfErrorKind};
+use unwind_sim_unwind::image::{Image, SectionKind};
+use unwind_sim_unwind::orc::{self, Encoding, Layout};
 
 pub use rows::FUNCTIONS_MAX;
 
@@ -73,6 +75,26 @@ pub enum InspectError {
     /// The file is of a kind that cannot be shown.
     #[error(transparent)]
     Kind(#[from] WrongKind),
+    /// A layout was named for a file without ORC entries.
+    #[error("{path} has no ORC entries; leave --orc-layout out")]
+    NoOrc {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The ORC entries are not those of the layout that was named.
+    #[error(
+        "{path}: the ORC entries have the layout of Linux {}, not of {told}; leave --orc-layout out, or \
+         name that one",
+        fits.as_str()
+    )]
+    OrcLayout {
+        /// The file.
+        path: PathBuf,
+        /// The layout that was named.
+        told: &'static str,
+        /// The layout that fits.
+        fits: Layout,
+    },
     /// Rows were requested from a file that has none.
     #[error("{path} has no rows to show: --rows is for ELF programs and libraries")]
     NoTables {
@@ -89,6 +111,34 @@ pub enum InspectError {
         /// Names that contain it.
         similar: Vec<String>,
     },
+}
+
+/// The encoding that was named for the ORC entries of an image.
+fn told_encoding(
+    path: &Path,
+    image: &Image,
+    told: Option<&ToldLayout>,
+) -> Result<Option<Encoding>, InspectError> {
+    let Some(told) = told else {
+        return Ok(None);
+    };
+    let (Some(entries), Some(ips)) = (
+        image.section(SectionKind::OrcUnwind),
+        image.section(SectionKind::OrcUnwindIp),
+    ) else {
+        return Err(InspectError::NoOrc { path: path.into() });
+    };
+    // A malformed table is shown as such.
+    let table = orc::Table::new(&entries.data, &ips.data, ips.address).ok();
+    let header = image.section(SectionKind::OrcHeader);
+    match table.and_then(|table| orc::other_than(&table, header, told.layout)) {
+        Some(fits) => Err(InspectError::OrcLayout {
+            path: path.into(),
+            told: told.as_str(),
+            fits,
+        }),
+        None => Ok(Some(told.encoding())),
+    }
 }
 
 fn near(similar: &[String]) -> String {
@@ -111,10 +161,20 @@ pub fn inspect(
 ) -> Result<String, InspectError> {
     let kind = file_kind(path)?;
     let owned = || path.to_path_buf();
+    let told = kernel.orc_layout.as_ref();
+    let has_entries = matches!(
+        kind,
+        FileKind::Elf | FileKind::Bpf | FileKind::Compressed | FileKind::Kernel
+    );
+    if told.is_some() && !has_entries {
+        return Err(InspectError::NoOrc { path: owned() });
+    }
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
-        (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => kernel::show_module(path),
-        (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path),
+        (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => {
+            kernel::show_module(path, told)
+        }
+        (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path, told),
         (
             FileKind::Trace
             | FileKind::PerfData
@@ -125,7 +185,7 @@ pub fn inspect(
             Some(_),
         ) => Err(InspectError::NoTables { path: owned() }),
         (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),
-        (FileKind::Elf | FileKind::Bpf, None) => elf::show(path),
+        (FileKind::Elf | FileKind::Bpf, None) => elf::show(path, told),
         (FileKind::Kernel, None) => kernel::show(path, kernel),
         (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
         (FileKind::Case, None) => {

@@ -290,7 +290,7 @@ impl<'a> Checker<'a> {
             places: &mut self.places,
             rows: &mut self.rows,
         };
-        let is_hook = self.jit.is_hook(insn.rip);
+        let is_hook = self.jit.may_be_hook(insn.rip);
         self.code.look_up(core, insn, is_hook, &mut tables);
         self.meet_generated(insn.rip);
     }

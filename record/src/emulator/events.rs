@@ -74,7 +74,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     ) {
         if self.observed {
             self.remap(range.clone(), permissions, file);
-            self.lay(&[range]);
+            self.lay_again(range);
         }
     }
 

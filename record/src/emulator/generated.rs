@@ -118,12 +118,16 @@ impl<W: Write> Session<'_, '_, W> {
         }
     }
 
-    /// Records the registered tables of these parts of the memory.
+    /// Records the registered tables of memory whose permissions changed, if there are any.
+    pub(super) fn lay_again(&mut self, range: Range<u64>) {
+        if self.generated.own.covers(&range) {
+            self.lay(&[range]);
+        }
+    }
+
+    /// Records the registered tables of these parts of the memory, or that there are none any more.
     pub(super) fn lay(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            if !self.generated.own.covers(range) {
-                continue;
-            }
             let space = self.recorder.world.space(self.pid());
             for mapping in self.generated.own.layout(space, range) {
                 self.record_mapping(mapping);

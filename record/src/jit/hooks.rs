@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use unwind_sim_recordings::gdb_jit;
-use unwind_sim_unwind::image::{Image, Mapping};
+use unwind_sim_unwind::image::{Image, Mapping, Symbol};
 
 /// What a function does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +16,12 @@ pub(super) enum Hook {
     Deregister,
     /// Tells gdb that the descriptor at this address has changed.
     Gdb { descriptor: u64 },
+    /// Writes to a C stream, which may lead to a jitdump file.
+    Write,
 }
+
+/// The functions of the C library that write to a stream: pointer, size, number, stream.
+const WRITERS: [&str; 3] = ["fwrite", "fwrite_unlocked", "_IO_fwrite"];
 
 /// LLVM's libunwind has this function, libgcc does not. Its `__register_frame` takes one FDE.
 const ONLY_IN_LIBUNWIND: [&str; 3] = [
@@ -30,7 +35,7 @@ pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
     let mut found = HashMap::new();
     let plain = |name: &'_ str| name.split('@').next().unwrap_or_default().to_owned();
     let symbols = image.symbols().iter();
-    let ours = symbols.filter(|s| s.name.starts_with("__"));
+    let ours = symbols.filter(|s| s.name.starts_with("__") && !is_linkage(s));
     for symbol in ours {
         let hook = match plain(&symbol.name).as_str() {
             "__register_frame" => Hook::Frames {
@@ -71,6 +76,22 @@ pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
         }
     }
     found
+}
+
+/// Is this an entry of the procedure linkage table, which leads to a function of another image?
+fn is_linkage(symbol: &Symbol) -> bool {
+    symbol.name.ends_with("@plt")
+}
+
+/// The functions that write to C streams, by address.
+pub(super) fn writers<'i>(image: &'i Image, mapping: &'i Mapping) -> impl Iterator<Item = u64> {
+    let symbols = image.symbols().iter();
+    let ours = symbols.filter(|symbol| {
+        let name = symbol.name.split('@').next();
+        !is_linkage(symbol) && name.is_some_and(|name| WRITERS.contains(&name))
+    });
+    let addresses = ours.map(|symbol| symbol.address.wrapping_add(mapping.bias));
+    addresses.filter(|address| mapping.range.contains(address))
 }
 
 fn has_libunwind(image: &Image) -> bool {

@@ -122,14 +122,12 @@ impl Watcher {
         }
     }
 
-    /// Maps the registered tables of these parts of the memory.
+    /// Maps the registered tables of these parts of the memory, or that there are none any more.
     fn lay(&mut self, ranges: &[Range<u64>]) {
         for range in ranges {
-            if self.known.jit.covers(range) {
-                let space = self.known.world.space(self.pid());
-                for mapping in self.known.jit.layout(space, range) {
-                    self.map(mapping);
-                }
+            let space = self.known.world.space(self.pid());
+            for mapping in self.known.jit.layout(space, range) {
+                self.map(mapping);
             }
         }
     }
@@ -204,7 +202,9 @@ impl ProcessObserver for Watcher {
         file: Option<MappedFile<'_>>,
     ) {
         self.remap(range.clone(), permissions, file);
-        self.lay(&[range]);
+        if self.known.jit.covers(&range) {
+            self.lay(&[range]);
+        }
     }
 
     fn unmapped(&mut self, range: Range<u64>) {

@@ -5,7 +5,7 @@
 //! has one `.eh_frame`, so they are copied behind each other, and the pointers to code are corrected
 //! by the distance.
 
-use super::{Dump, Function};
+use super::Function;
 
 /// Pointer encodings (LSB 5.0 Core, "DWARF Exception Header Encoding").
 const ABSPTR: u8 = 0;
@@ -17,22 +17,17 @@ const FORMATS_OF_4: [u8; 2] = [0x03, 0x0b];
 
 /// Appends the entries of `function` to `out`, whose first byte will be at `address`. `None`, with
 /// `out` unchanged, if they cannot be read or are not about the function.
-pub(super) fn append(
-    dump: &Dump,
-    function: &Function,
-    address: u64,
-    out: &mut Vec<u8>,
-) -> Option<()> {
+pub(super) fn append(function: &Function, address: u64, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
-    let done = copy(dump, function, address, out);
+    let done = copy(function, address, out);
     if done.is_none() {
         out.truncate(start);
     }
     done
 }
 
-fn copy(dump: &Dump, function: &Function, address: u64, out: &mut Vec<u8>) -> Option<()> {
-    let (base, entries) = entries(dump, function)?;
+fn copy(function: &Function, address: u64, out: &mut Vec<u8>) -> Option<()> {
+    let (base, entries) = entries(function)?;
     let code = function.written_at..function.written_at.checked_add(function.size)?;
     let start = out.len();
     // How much further than meant the entries will be.
@@ -74,10 +69,10 @@ fn copy(dump: &Dump, function: &Function, address: u64, out: &mut Vec<u8>) -> Op
 /// write, and perf expects, has the header behind the entries; in the specification it precedes
 /// them, and then the first byte is its version. No entry starts with that byte, because lengths are
 /// multiples of 4.
-fn entries<'d>(dump: &'d Dump, function: &Function) -> Option<(u64, &'d [u8])> {
+fn entries(function: &Function) -> Option<(u64, &[u8])> {
     const HDR_VERSION: u8 = 1;
     let unwinding = function.unwinding.as_ref()?;
-    let all = dump.bytes.get(unwinding.data.clone())?;
+    let all = &unwinding.data[..];
     let end = function.written_at.checked_add(function.size)?;
     let base = end.checked_next_multiple_of(8)?;
     let header = unwinding.header_size;

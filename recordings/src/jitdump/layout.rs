@@ -43,7 +43,6 @@ impl Layout {
             ..Layout::default()
         };
         let mut maker = Maker {
-            dump,
             name,
             refused: 0,
             first_refused: 0,
@@ -87,6 +86,28 @@ impl Layout {
     }
 }
 
+impl Function {
+    /// The function as an image of its own, named `name`, with its rows if they can be used; `None`
+    /// if it has no code.
+    pub fn entry(&self, name: &str) -> Option<Entry> {
+        let mut maker = Maker {
+            name,
+            refused: 0,
+            first_refused: 0,
+        };
+        maker.entry(&[self]).filter(|_| self.size > 0)
+    }
+
+    /// The symbol of the function, at the address that it has.
+    pub fn symbol(&self) -> Symbol {
+        Symbol {
+            address: self.address,
+            size: self.size,
+            name: self.name.clone(),
+        }
+    }
+}
+
 /// For each function, in the order of addresses: does it overlap another one?
 fn overlapping(order: &[&Function]) -> Vec<bool> {
     let mut out = vec![false; order.len()];
@@ -115,7 +136,6 @@ fn is_apart(last: &Function, next: &Function) -> bool {
 }
 
 struct Maker<'d> {
-    dump: &'d Dump,
     name: &'d str,
     /// The number of functions whose unwind entries cannot be used.
     refused: u64,
@@ -133,7 +153,7 @@ impl Maker<'_> {
         let mut table = Vec::new();
         let table_address = stated.end.checked_next_multiple_of(8);
         for function in functions {
-            let code = self.dump.code(function);
+            let code = function.code.clone();
             if !code.is_empty() {
                 sections.push(Section {
                     kind: SectionKind::Text,
@@ -142,8 +162,7 @@ impl Maker<'_> {
                 });
             }
             if function.unwinding.is_some() {
-                let done = table_address
-                    .and_then(|at| frames::append(self.dump, function, at, &mut table));
+                let done = table_address.and_then(|at| frames::append(function, at, &mut table));
                 if done.is_none() {
                     if self.refused == 0 {
                         self.first_refused = function.address;

@@ -1,5 +1,6 @@
 //! Files as compilers write them, cut, changed and malformed.
 
+use super::records::{ARCH_TIMESTAMP, MAGIC, MOVED_MIN, kind};
 use super::*;
 use std::ops::Range;
 use unwind_sim_unwind::dwarf;
@@ -124,11 +125,7 @@ fn records_become_functions() {
         (dump.pid, dump.clock, dump.problem),
         (7, Clock::Monotonic, None)
     );
-    assert_eq!(
-        *dump.code(&dump.functions[2]),
-        CODE,
-        "the code that was moved"
-    );
+    assert_eq!(*dump.functions[2].code, CODE, "the code that was moved");
     assert_eq!(File::new(ARCH_TIMESTAMP).parse().clock, Clock::Tsc);
 }
 
@@ -308,6 +305,61 @@ fn the_specifications_order_of_the_table_is_read_too() {
     let file = File::new(0).record(kind::CODE_UNWINDING_INFO, 1, &body);
     let layout = Layout::new(&file.load(1, 1, 0x1000, "f").parse(), "jit-7.dump", true);
     assert_eq!(rows(&layout.entries[0].image), vec![(0x1000, 0x100b)]);
+}
+
+/// A function is given as soon as its record is complete, whatever the pieces are.
+#[test]
+fn a_file_that_is_written_in_pieces_is_the_same() {
+    let file = File::new(0)
+        .unwinding(1)
+        .load(1, 1, 0x1000, "a")
+        .record(CODE_DEBUG_INFO, 1, &[0; 16])
+        .moved(2, 1, 0x1000, 0x3000)
+        .unwinding(3)
+        .load(3, 2, 0x2000, "b")
+        .record(kind::CODE_CLOSE, 4, &[])
+        .load(5, 3, 0x4000, "behind the end");
+    let whole = File(file.0.clone()).parse();
+    let expected = names(&whole);
+    let first_end = File::new(0).unwinding(1).load(1, 1, 0x1000, "a").0.len();
+    for size in 1..=file.0.len() {
+        let mut stream = Stream::default();
+        let mut at = 0;
+        for piece in file.0.chunks(size) {
+            let before = stream.feed(piece);
+            assert!(before <= stream.functions().len());
+            at += piece.len();
+            assert_eq!(!stream.functions().is_empty(), at >= first_end, "{at}");
+        }
+        let functions = stream.functions().iter();
+        let found: Vec<_> = functions
+            .map(|f| (f.name.as_str(), f.time, f.address))
+            .collect();
+        assert_eq!(found, expected, "pieces of {size} bytes");
+        assert_eq!(stream.header(), Some(&file.0[..HEADER_SIZE]));
+        assert_eq!(stream.problem(), None);
+        let tables = stream.functions().iter().map(|f| {
+            let entry = f.entry("x").expect("code");
+            rows(&entry.image)
+        });
+        let [a, b] = [(0x1000, 0x100b), (0x2000, 0x200b)];
+        assert_eq!(tables.collect::<Vec<_>>(), [vec![a], vec![a], vec![b]]);
+    }
+}
+
+#[test]
+fn a_stream_ends_at_what_is_malformed() {
+    let mut stream = Stream::default();
+    stream.feed(&File::new(0).load(1, 1, 0x1000, "a").0);
+    let offset = File::new(0).load(1, 1, 0x1000, "a").0.len() as u64;
+    stream.feed(&File(Vec::new()).record(kind::CODE_LOAD, 2, &[0; 40]).0);
+    stream.feed(&File(Vec::new()).load(3, 2, 0x2000, "b").0);
+    assert_eq!(stream.functions().len(), 1);
+    let kind = kind::CODE_LOAD;
+    assert_eq!(stream.problem(), Some(Problem::Record { offset, kind }));
+    let mut other = Stream::default();
+    other.feed(&[0; 40]);
+    assert_eq!(other.problem(), Some(Problem::Magic));
 }
 
 #[test]

@@ -71,13 +71,13 @@ pub enum KernelErrorKind {
     Orc(Malformed),
     /// The ORC entries are not those of the layout that the user named.
     #[error(
-        "the ORC entries have the layout of Linux {}, not of {}; leave --orc-layout out, or name that one",
-        fits.as_str(),
-        told.as_str()
+        "the ORC entries have the layout of Linux {}, not of {told}; leave --orc-layout out, or name that \
+         one",
+        fits.as_str()
     )]
     OrcLayout {
         /// The layout that the user named.
-        told: Layout,
+        told: &'static str,
         /// The layout that fits.
         fits: Layout,
     },

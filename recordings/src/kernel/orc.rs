@@ -25,6 +25,27 @@ impl ToldLayout {
         names
     };
 
+    /// The name that was given.
+    pub const fn as_str(self) -> &'static str {
+        match self.sp_indirect {
+            Some(sp_indirect) => Encoding {
+                layout: self.layout,
+                sp_indirect,
+            }
+            .as_str(),
+            None => self.layout.as_str(),
+        }
+    }
+
+    /// The encoding, if no kernel's version says what `ORC_REG_SP_INDIRECT` means.
+    pub fn encoding(self) -> Encoding {
+        let named = Encoding::ALL.into_iter();
+        let mut named = named.filter(|encoding| encoding.as_str() == self.as_str());
+        named
+            .next()
+            .unwrap_or_else(|| Encoding::since_5_12(self.layout))
+    }
+
     /// The layout of this name. 5.12 has the bits of 4.14 and another `ORC_REG_SP_INDIRECT`; of all
     /// others the kernel's version tells what that means.
     pub fn from_name(name: &str) -> Option<ToldLayout> {
@@ -92,11 +113,8 @@ pub(super) fn encoding(
     let header = section(SectionKind::OrcHeader);
     let by_header = header.and_then(|h| Layout::from_hash(&h.data));
     if let Some(told) = told {
-        // One that the entries contradict would give wrong rows without a word.
-        let other = || orc::by_entries(&table).filter(|_| !table.is_valid(told.layout));
-        let fits = by_header.or_else(other).unwrap_or(told.layout);
-        if fits != told.layout {
-            let told = told.layout;
+        if let Some(fits) = orc::other_than(&table, header, told.layout) {
+            let told = told.as_str();
             return Err(KernelErrorKind::OrcLayout { told, fits });
         }
         let encoding = Encoding {

@@ -2,7 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::{TableName, open};
+use super::{TableName, open, tell_empty};
 use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 use std::io::Write;
@@ -141,6 +141,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     out.flush()?;
     if pairs.is_empty() {
         anstream::eprintln!("{}: no two tables to compare", path.display());
+        for file in [Some(&file), other.as_ref()].into_iter().flatten() {
+            tell_empty(file, |_| true);
+        }
     }
     if problems > 0 && status != Status::Difference {
         let parts = if problems == 1 { "part" } else { "parts" };

@@ -2,7 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::{TableName, open};
+use super::{TableName, open, tell_empty};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -82,7 +82,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         .filter(|kind| has(&file, *kind))
         .collect();
     tell_damaged(&file, &kinds);
-    if present.is_empty() {
+    let asked = |section| kinds.iter().any(|kind| kind.section() == Some(section));
+    let empty = tell_empty(&file, asked);
+    if present.is_empty() && empty == 0 {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         let path = args.path.display();
         anstream::eprintln!("{path} has no table of this kind: {}", names.join(", "));

@@ -28,7 +28,8 @@ use crate::write::orc::OrcWriter;
 use crate::write::sframe::SframeWriter;
 use crate::write::{NewSection, WriteError, Writer};
 use source::Source;
-use unwind_sim_unwind::orc::Encoding;
+use unwind_sim_unwind::image::SectionKind;
+use unwind_sim_unwind::orc::{self, Encoding, Layout};
 use unwind_sim_unwind::row::TableKind;
 
 /// What to convert, and into what.
@@ -71,6 +72,20 @@ pub enum ConvertError {
         wanted: &'static str,
         /// The format to write.
         to: &'static str,
+    },
+    /// The ORC entries have another encoding than the one named.
+    #[error(
+        "{file}: the ORC entries have the layout of Linux {}, not of {told}; leave --orc-layout out, or \
+         name that one",
+        fits.as_str()
+    )]
+    OrcLayout {
+        /// The file's name.
+        file: String,
+        /// The layout that was named.
+        told: &'static str,
+        /// The layout that fits.
+        fits: Layout,
     },
     /// No row could be converted.
     #[error("{file}: none of the {rows} rows of its {from} can be expressed as {to}")]
@@ -138,6 +153,9 @@ pub fn convert(file: &File, options: &Options) -> Result<Converted, ConvertError
 /// The table that a conversion reads.
 pub(crate) fn read_source(file: &File, options: &Options) -> Result<Table, ConvertError> {
     let kind = options.from.or_else(|| source_kind(file, options.to));
+    if let (Some(TableKind::Orc), Some(told)) = (kind, options.from_orc) {
+        check_layout(file, told)?;
+    }
     let table = kind.and_then(|kind| Table::read_as(file, kind, options.from_orc));
     let Some(table) = table else {
         return Err(ConvertError::NoTable {
@@ -153,6 +171,28 @@ pub(crate) fn read_source(file: &File, options: &Options) -> Result<Table, Conve
         });
     }
     Ok(table)
+}
+
+/// Refuses a layout that the file's ORC entries do not have.
+fn check_layout(file: &File, told: Encoding) -> Result<(), ConvertError> {
+    let section = |kind| file.image().section(kind);
+    let (Some(entries), Some(ips)) = (
+        section(SectionKind::OrcUnwind),
+        section(SectionKind::OrcUnwindIp),
+    ) else {
+        return Ok(());
+    };
+    // A malformed table is reported when it is read.
+    let table = orc::Table::new(&entries.data, &ips.data, ips.address).ok();
+    let header = section(SectionKind::OrcHeader);
+    match table.and_then(|table| orc::other_than(&table, header, told.layout)) {
+        Some(fits) => Err(ConvertError::OrcLayout {
+            file: file.name().to_owned(),
+            told: told.as_str(),
+            fits,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Converts `table`, which was read from `file`.

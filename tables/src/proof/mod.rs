@@ -25,6 +25,7 @@ pub mod plt;
 pub mod program;
 pub mod signal;
 pub mod state;
+pub mod swizzle;
 pub mod value;
 pub mod verdict;
 pub mod walk;

@@ -2,6 +2,7 @@
 
 use super::claim::Usual;
 use super::packed::{Key, Packed};
+use super::swizzle::Swizzle;
 use super::value::{Value, is_callee_saved};
 use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::Reg;
@@ -55,6 +56,8 @@ pub struct State {
     slots: ArrayVec<Kept, SLOTS_MAX>,
     /// The last comparison, if the flags still hold its outcome.
     pub comparison: Option<Comparison>,
+    /// The first half of a change of stacks.
+    pub swizzle: Option<Swizzle>,
     /// Whether a register's value at entry was put where it is not followed: into a vector register,
     /// or to an unknown address. What comes from there may be that value.
     pub is_elsewhere: bool,
@@ -88,6 +91,7 @@ impl PartialEq for State {
         self.regs == other.regs
             && self.slots == other.slots
             && self.comparison == other.comparison
+            && self.swizzle == other.swizzle
             && self.is_lossy == other.is_lossy
             && self.is_elsewhere == other.is_elsewhere
             && self.has_called == other.has_called
@@ -112,6 +116,7 @@ impl State {
             regs,
             slots,
             comparison: None,
+            swizzle: None,
             has_called: false,
             is_dead: false,
             is_elsewhere: false,
@@ -169,6 +174,7 @@ impl State {
             }
             *place = value;
         }
+        self.swizzle = self.swizzle.filter(|swizzle| swizzle.top != reg);
         if let Some(c) = self.comparison
             && c.place == Place::Reg(reg)
         {
@@ -274,7 +280,7 @@ impl State {
             }
             *value = after;
         }
-        self.comparison = None;
+        (self.comparison, self.swizzle) = (None, None);
         self.has_called = true;
         self.forget_below(self.packed(Reg::Rsp));
     }
@@ -440,6 +446,9 @@ impl State {
         }
         if self.comparison != other.comparison && self.comparison.is_some() {
             self.comparison = None;
+            changed = true;
+        }
+        if self.swizzle != other.swizzle && self.swizzle.take().is_some() {
             changed = true;
         }
         if matters {

@@ -90,29 +90,50 @@ static void protect(unsigned char *page, int prot) { if (mprotect(page, PAGE, pr
 
 static void put(int fd, const void *data, size_t size) { if (write(fd, data, size) != size) abort(); }
 
+/* A jitdump file: by system calls, or through a stream whose buffer is written at exit. */
+static FILE *stream;
+
+static void give(int fd, const void *data, size_t size) {
+  if (!stream) put(fd, data, size);
+  else if (fwrite(data, 1, size, stream) != size) abort();
+}
+
 /* Linux tools/perf/Documentation/jitdump-specification.txt. */
-static void jitdump(unsigned char *code, int wrong) {
+static void jitdump(unsigned char *code, int wrong, const char *how) {
+  int moved = !strcmp(how, "dumpmoved");
   char path[64];
   snprintf(path, sizeof path, "/tmp/jit-%d.dump", getpid());
   int fd = open(path, O_CREAT | O_TRUNC | O_RDWR, 0666);
   uint32_t head[10] = {0x4a695444, 1, 40, EM_X86_64, 0, getpid()};
-  put(fd, head, 40);
+  if (!strcmp(how, "stream")) {
+    /* The code of fwrite is known before it matters. */
+    FILE *other = fopen("/dev/null", "w");
+    fwrite(head, 1, 4, other);
+    stream = fdopen(fd, "w");
+    setvbuf(stream, 0, _IOFBF, 2 << 20);
+  }
+  give(fd, head, 40);
   mmap(0, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
   unsigned char entries[64];
-  uint64_t base = ((uint64_t)code + SIZE + 7) & -8;
+  uint64_t written = (uint64_t)code + (moved ? 1024 : 0), base = (written + SIZE + 7) & -8;
   /* The header follows the entries; it is not read. */
-  uint64_t length = table(entries, base, (uint64_t)code, wrong) + 4, header = 4;
+  uint64_t length = table(entries, base, written, wrong) + 4, header = 4;
   struct { uint32_t kind, size; uint64_t time, data, header, mapped; } info = {4, 40 + length, 1, length, header, 0};
-  put(fd, &info, 40);
-  put(fd, entries, length);
+  give(fd, &info, 40);
+  give(fd, entries, length);
   struct { uint32_t kind, size; uint64_t time; uint32_t pid, tid; uint64_t vma, address, size_, index; } load =
-      {0, 56 + 7 + SIZE, 2, getpid(), getpid(), (uint64_t)code, (uint64_t)code, SIZE, 1};
+      {0, 56 + 7 + SIZE, 2, getpid(), getpid(), written, written, SIZE, 1};
   /* In two calls, as a buffer may be written. */
-  put(fd, &load, 30);
-  put(fd, (char *)&load + 30, 26);
-  put(fd, "dumped", 7);
-  put(fd, code, SIZE);
-  close(fd);
+  give(fd, &load, 30);
+  give(fd, (char *)&load + 30, 26);
+  give(fd, "dumped", 7);
+  give(fd, code, SIZE);
+  if (moved) {
+    struct { uint32_t kind, size; uint64_t time; uint32_t pid, tid; uint64_t vma, old, new, size_, index; } move =
+        {1, 64, 3, getpid(), getpid(), (uint64_t)code, written, (uint64_t)code, SIZE, 1};
+    give(fd, &move, 64);
+  }
+  if (!stream) close(fd);
 }
 
 /* Gives gdb the object at `path`: its .text is put at `code`, its .eh_frame has relocations. */
@@ -163,7 +184,8 @@ int main(int argc, char **argv) {
   /* The FDE behind a CIE: where LLVM's libunwind begins. */
   unsigned char *fde = section + 24;
   snprintf(path, sizeof path, "/tmp/perf-%d.map", getpid());
-  if (strcmp(how, "dump")) name(path, code, "generated");
+  int dumps = !strncmp(how, "dump", 4) || !strcmp(how, "stream");
+  if (!dumps) name(path, code, "generated");
   char object[256];
   void *list[] = {section, 0};
   struct entry *entry = 0;
@@ -173,7 +195,7 @@ int main(int argc, char **argv) {
   if (!strcmp(how, "info")) __register_frame_info(section, object);
   if (!strcmp(how, "table")) __register_frame_table(list);
   if (!strcmp(how, "fde")) __register_frame(fde);
-  if (!strcmp(how, "dump")) jitdump(code, wrong);
+  if (dumps) jitdump(code, wrong, how);
   if (!strcmp(how, "gdb") || !strcmp(how, "gdbdropped")) entry = gdb(argv[3], code);
   if (!strcmp(how, "moved")) {
     /* Changing the code's protection does not take back its table. */

@@ -15,6 +15,13 @@ const PT_GNU_SFRAME: elf::ProgramType = elf::ProgramType(0x6474_e554);
 const CHDR_SIZE: u64 = 24;
 /// The maximum number of sections; the kernel image, which has the most, has about ten.
 const SECTIONS_MAX: usize = 1024;
+/// The sections that are unwind tables.
+const TABLES: [SectionKind; 4] = [
+    SectionKind::EhFrame,
+    SectionKind::DebugFrame,
+    SectionKind::Sframe,
+    SectionKind::OrcUnwind,
+];
 /// The longest file name accepted in `.gnu_debuglink`.
 const NAME_LEN_MAX: usize = 255;
 
@@ -129,8 +136,12 @@ fn read_section(
     if header.sh_flags(LE).0 & elf::SHF_COMPRESSED.0 != 0 {
         return read_compressed(file, header, kind, out);
     }
-    if let Some(data) = data(file, header, kind.as_str())? {
-        push(out, kind, address, data);
+    match data(file, header, kind.as_str())? {
+        Some(data) => push(out, kind, address, data),
+        // A debug file has the headers of its program's sections, without the bytes.
+        None if header.sh_type(LE) == elf::SHT_NOBITS => {}
+        None if TABLES.contains(&kind) && !out.empty.contains(&kind) => out.empty.push(kind),
+        None => {}
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 use super::entry::{Entry, EntryType};
 use super::layout::{Encoding, Layout, OrcReg};
 use super::read::Table;
-use crate::image::{Image, SectionKind};
+use crate::image::{Image, Section, SectionKind};
 
 /// The encoding of `image`'s table as used by kernels since 5.12. The entries do not show which
 /// meaning SP_INDIRECT has ([`Encoding::from_kernel_version`] does). `None` if the entries fit no
@@ -34,6 +34,19 @@ pub fn by_entries(table: &Table<'_>) -> Option<Layout> {
         }
     }
     best.map(|(_, layout)| layout)
+}
+
+/// The layout that the table has, if it is surely not `told`: that of its `.orc_header`, or the one that
+/// fits the entries best, if some are not valid in `told` or less than half as many are ordinary. Rows
+/// would be wrong without a word: registers of 6.4, for example, are others in 7.1.
+pub fn other_than(table: &Table<'_>, header: Option<&Section>, told: Layout) -> Option<Layout> {
+    if let Some(known) = header.and_then(|h| Layout::from_hash(&h.data)) {
+        return (known != told).then_some(known);
+    }
+    let best = by_entries(table)?;
+    let ordinary = score(table, best)?;
+    let fits = score(table, told).is_some_and(|mine| mine.saturating_mul(2) >= ordinary);
+    (!fits).then_some(best)
 }
 
 /// The number of ordinary entries in `layout`; `None` if any entry is invalid.

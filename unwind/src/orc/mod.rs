@@ -15,7 +15,7 @@ mod layout;
 mod read;
 mod unwinder;
 
-pub use detect::{by_entries, detect};
+pub use detect::{by_entries, detect, other_than};
 pub use entry::{ENTRY_LEN, Entry, EntryType};
 pub use index::Index;
 pub use layout::{Encoding, Layout, OrcReg, SpIndirect};

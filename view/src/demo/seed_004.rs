@@ -75,6 +75,7 @@ struct MmPageAlloc {
     tid: u32,
     microseconds: u64,
     pfn: u64,
+    loaded: user::Loaded,
 }
 
 /// The event of each listing.
@@ -85,6 +86,10 @@ const EVENTS: [(FakeVariant, MmPageAlloc); 2] = [
             tid: 6429,
             microseconds: 22_498_450,
             pfn: 1_534_487,
+            loaded: user::Loaded {
+                libc: 0x7efd_f7e8_d000,
+                perf: 0x5651_4676_5000,
+            },
         },
     ),
     (
@@ -93,6 +98,10 @@ const EVENTS: [(FakeVariant, MmPageAlloc); 2] = [
             tid: 6503,
             microseconds: 1_567_570_191,
             pfn: 1_493_252,
+            loaded: user::Loaded {
+                libc: 0x7f71_e91e_0000,
+                perf: 0x55a2_2950_0000,
+            },
         },
     ),
 ];
@@ -104,6 +113,7 @@ impl MmPageAlloc {
             tid,
             microseconds,
             pfn,
+            ..
         } = self;
         let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
         // perf does not know where the array of `struct page` starts, and prints a page's number as
@@ -116,43 +126,71 @@ impl MmPageAlloc {
     }
 }
 
-/// The addresses in the mail's callchain, and the memory there. The frames are found by their frame
-/// pointers: `FRAMES` are their addresses, on the stack except for the last one.
+/// The callchain's user part and the memory there, as offsets in the two files: the mail's listings
+/// are of two processes, so their files were loaded at other addresses. The frames are found by
+/// their frame pointers.
 mod user {
-    pub(super) const POLL: u64 = 0x7f71_e92d_03e8;
-    pub(super) const CALLERS: [u64; 3] = [0x55a2_2960_d9c1, 0x55a2_2958_982a, 0x7f71_e920_2413];
-    /// Nothing sets rbp before main: it still holds what the dynamic linker left in it, the address
-    /// of `__libc_csu_init`.
-    pub(super) const FRAMES: [u64; 4] = [
-        0x7fff_1000_0100,
-        0x7fff_1000_0180,
-        0x7fff_1000_0200,
-        0x55a2_29a0_0ae0,
-    ];
+    /// Where the files of a process were loaded.
+    #[derive(Clone, Copy)]
+    pub(super) struct Loaded {
+        pub(super) libc: u64,
+        pub(super) perf: u64,
+    }
+
+    impl Loaded {
+        pub(super) fn poll(self) -> u64 {
+            self.libc + 0xf_03e8
+        }
+
+        /// The return addresses in perf, in `main`, and in `__libc_start_main`.
+        pub(super) fn callers(self) -> [u64; 3] {
+            [
+                self.perf + 0x10_d9c1,
+                self.perf + 0x8_982a,
+                self.libc + 0x2_2413,
+            ]
+        }
+
+        /// The addresses of the frames. Nothing sets rbp before main: it still holds what the
+        /// dynamic linker left in it, the address of `__libc_csu_init`.
+        pub(super) fn frames(self) -> [u64; 4] {
+            let [first, second, third] = STACK;
+            [first, second, third, self.perf + 0x50_0ae0]
+        }
+
+        /// The files with the start and the end of their code, and their functions.
+        pub(super) fn images(self) -> [(&'static str, u64, u64, Functions); 2] {
+            let named = |base: u64, functions: &[(&'static str, u64)]| {
+                let functions = functions.iter();
+                functions.map(|(name, at)| (*name, base + at)).collect()
+            };
+            let libc = [("__libc_start_main", 0x2_2320), ("__poll", 0xf_03d0)];
+            let perf = [("main", 0x8_9190)];
+            [
+                (
+                    "/usr/lib64/libc-2.28.so",
+                    self.libc,
+                    self.libc + 0x14_0000,
+                    named(self.libc, &libc),
+                ),
+                (
+                    "/usr/bin/perf",
+                    self.perf,
+                    self.perf + 0x51_0000,
+                    named(self.perf, &perf),
+                ),
+            ]
+        }
+    }
+
+    /// Names and start addresses.
+    pub(super) type Functions = Vec<(&'static str, u64)>;
+    /// The frames that are on the stack.
+    const STACK: [u64; 3] = [0x7fff_1000_0100, 0x7fff_1000_0180, 0x7fff_1000_0200];
     /// endbr64; push %r15; mov %rdx,%r15; push %r14; mov %rsi,%r14; push %r13
     pub(super) const CSU_INIT: [u8; 16] = [
         0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x57, 0x49, 0x89, 0xd7, 0x41, 0x56, 0x49, 0x89, 0xf6, 0x41,
         0x55,
-    ];
-    /// Names and start addresses.
-    type Functions = &'static [(&'static str, u64)];
-    /// Image, start and end of its code, and its functions.
-    pub(super) const IMAGES: [(&str, u64, u64, Functions); 2] = [
-        (
-            "/usr/lib64/libc-2.28.so",
-            0x7f71_e91e_0000,
-            0x7f71_e932_0000,
-            &[
-                ("__libc_start_main", 0x7f71_e920_2320),
-                ("__poll", 0x7f71_e92d_03d0),
-            ],
-        ),
-        (
-            "/usr/bin/perf",
-            0x55a2_2950_0000,
-            0x55a2_29a1_0000,
-            &[("main", 0x55a2_2958_9190)],
-        ),
     ];
     /// The size given to each function, in bytes.
     pub(super) const FUNCTION_LEN: u64 = 0x800;
@@ -163,20 +201,21 @@ const KERNEL_CS: u64 = 0x10;
 /// The process of the user part.
 const USER_PID: u32 = 1;
 
-/// The user space of the mail's second listing: registers, memory, mappings.
-fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
-    let mut regs = Regs::frame(user::POLL, user::FRAMES[0] - 0x40, user::FRAMES[0]);
+/// The user space of one of the mail's listings: registers, memory, mappings.
+fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) {
+    let frames = loaded.frames();
+    let mut regs = Regs::frame(loaded.poll(), frames[0] - 0x40, frames[0]);
     regs.set(Reg::Cs, 0x33);
     let space = UserSpace {
         regs: Some(regs),
         pid: USER_PID,
         uprobe: None,
     };
-    let next = user::FRAMES.iter().skip(1);
-    let frames = user::FRAMES.iter().zip(next).zip(user::CALLERS);
-    let words = frames
+    let next = frames.iter().skip(1);
+    let pairs = frames.iter().zip(next).zip(loaded.callers());
+    let words = pairs
         .map(|((at, next), caller)| (*at, [next.to_le_bytes(), caller.to_le_bytes()].concat()));
-    let code = (user::FRAMES[3], user::CSU_INIT.to_vec());
+    let code = (frames[3], user::CSU_INIT.to_vec());
     let regions = words.chain([code]).map(|(address, bytes)| Region {
         role: RegionRole::User,
         bounds: 0..0,
@@ -185,7 +224,7 @@ fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
         bytes: bytes.into(),
     });
     let mut world = World::new();
-    for (name, start, end, functions) in user::IMAGES {
+    for (name, start, end, functions) in loaded.images() {
         let symbols = functions.iter().map(|(name, address)| Symbol {
             address: *address,
             size: user::FUNCTION_LEN,
@@ -213,7 +252,7 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     let Ok(engine) = spec::engine("orc") else {
         return String::new();
     };
-    let (space, regions, world) = user_space();
+    let (space, regions, world) = user_space(event.loaded);
     let mut sample = view.sample.clone();
     sample.regions.extend(regions);
     // The recording is of a program that plays the kernel's functions.

@@ -2,16 +2,18 @@
 //! its `.eh_frame` SFrame and ORC cannot represent.
 
 use super::columns::{Columns, cells, field, list};
-use super::{InspectError, map};
+use super::{InspectError, map, told_encoding};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::kernel::ToldLayout;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::{Derived, derive_all};
 use unwind_sim_unwind::elf::{self, Elf};
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
+use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::orc::derived::OrcEntry;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::TableKind;
@@ -32,19 +34,24 @@ pub(super) fn open(path: &Path) -> Result<Elf, InspectError> {
 }
 
 /// The text for the file at `path`.
-pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, InspectError> {
     let elf = open(path)?;
     let mut out = String::from("an ELF file\n");
     head(&mut out, &elf);
     let problems: Vec<String> = elf.problems.iter().map(ToString::to_string).collect();
+    for section in &elf.empty {
+        let name = section.as_str();
+        let _ = writeln!(out, "\n{name}: 0 bytes, an empty table of no function");
+    }
     let image = elf.into_image();
+    let told = told_encoding(path, &image, told)?;
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
         dwarf_table(&mut out, &image, kind);
     }
     if let Some(section) = image.section(SectionKind::Sframe) {
         sframe_table(&mut out, &image, section);
     }
-    orc_table(&mut out, &image);
+    orc_table(&mut out, &image, told);
     if image.section(SectionKind::EhFrame).is_some() {
         let mut cache = Cache::new();
         let derived = derive_all::<SframeV3>(&image, &mut cache);
@@ -255,7 +262,7 @@ fn sframe_rows(
     Some(format!("from {from:#x} on: {reason}"))
 }
 
-fn orc_table(out: &mut String, image: &Image) {
+fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
     let entries = image.section(SectionKind::OrcUnwind);
     let (Some(entries), Some(ips)) = (entries, image.section(SectionKind::OrcUnwindIp)) else {
         return;
@@ -268,7 +275,7 @@ fn orc_table(out: &mut String, image: &Image) {
             return;
         }
     };
-    let Some(encoding) = orc::detect(image, &table) else {
+    let Some(encoding) = told.or_else(|| orc::detect(image, &table)) else {
         heading(out, entries, ", unknown layout");
         field(out, "entries", table.len());
         return;

@@ -1,14 +1,16 @@
 //! Shows a kernel image or a module: its packing, its symbols, and its ORC table, with entries
 //! counted by type.
 
-use super::InspectError;
 use super::columns::{Columns, cells, field, list};
+use super::{InspectError, told_encoding};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::counted::counted;
-use unwind_sim_recordings::kernel::{self, EncodingSource, KernelImage, ModuleLoad, OpenOptions};
+use unwind_sim_recordings::kernel::{
+    self, EncodingSource, KernelImage, ModuleLoad, OpenOptions, ToldLayout,
+};
 use unwind_sim_unwind::image::{Image, Section, SectionKind};
 use unwind_sim_unwind::orc::{Encoding, EntryType, OrcReg, Table};
 
@@ -30,15 +32,17 @@ pub(super) fn show(path: &Path, options: &OpenOptions) -> Result<String, Inspect
 }
 
 /// The text for the module at `path`. Its addresses are offsets, since it is not loaded.
-pub(super) fn show_module(path: &Path) -> Result<String, InspectError> {
+pub(super) fn show_module(path: &Path, told: Option<&ToldLayout>) -> Result<String, InspectError> {
     let module = kernel::open_module(path, &ModuleLoad::Text(0))?;
+    let told = told_encoding(path, &module.image, told)?;
+    let encoding = told.map(|encoding| (encoding, EncodingSource::Told));
     let mut out = String::from("a kernel module\n");
     let version = module.version.as_deref().unwrap_or("unknown");
     field(&mut out, "version", version);
     let text = module.range.end - module.range.start;
     field(&mut out, "text", counted(text, "byte"));
     field(&mut out, "symbols", module.image.symbols().len());
-    orc(&mut out, &module.image, module.encoding);
+    orc(&mut out, &module.image, encoding.or(module.encoding));
     Ok(out)
 }
 

@@ -87,6 +87,41 @@ fn concatenated_tables_and_objects_are_noticed() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// binutils 2.45 writes an empty `.sframe` into `Scrt1.o`, V8 an empty `.eh_frame`.
+#[test]
+fn an_empty_table_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty");
+    let mut bytes = std::fs::read(corpus("sframe/v3flex")).unwrap();
+    for name in [".sframe", ".eh_frame"] {
+        let header = section_header(&bytes, name);
+        bytes[header + 32..header + 40].copy_from_slice(&0u64.to_le_bytes());
+    }
+    // Program headers, which supply what sections lack, lead to both.
+    bytes[56..58].copy_from_slice(&0u16.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    for name in [".sframe", ".eh_frame"] {
+        let line = format!("\n{name}: 0 bytes, an empty table of no function\n");
+        assert!(text.contains(&line), "{name}:\n{text}");
+    }
+    assert!(!text.contains("malformed"), "{text}");
+}
+
+/// The offset of a section's header, by its name.
+fn section_header(bytes: &[u8], name: &str) -> usize {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let half = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let (headers, count) = (word(40), half(60));
+    let names = word(headers + half(62) * 64 + 24);
+    let has_name = |at: &usize| {
+        let offset = u32::from_le_bytes(bytes[*at..*at + 4].try_into().unwrap());
+        bytes[names + offset as usize..].starts_with(format!("{name}\0").as_bytes())
+    };
+    let mut all = (0..count).map(|i| headers + i * 64);
+    all.find(has_name).expect("the section")
+}
+
 #[test]
 fn rows_of_a_function_stand_side_by_side() {
     let path = corpus("sframe/v3flex");

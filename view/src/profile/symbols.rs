@@ -5,7 +5,7 @@
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use unwind_sim_recordings::names::{demangle, file_name};
+use unwind_sim_recordings::names::{demangle, file_name, kernel_generated};
 use unwind_sim_recordings::symbols::{Files, KernelCode, Symbols};
 use unwind_sim_unwind::image::{self, AddressSpace, Contents, ImageId};
 
@@ -97,7 +97,12 @@ impl<'f> Lookup<'f> {
         let mapping = space.find(address);
         let image = mapping.and_then(|mapping| Some((mapping, mapping.image.as_ref()?)));
         let Some((mapping, image)) = image else {
-            let name = mapping.map_or("[unknown]".to_owned(), |m| bracketed(&m.name));
+            let generated = mapping.and_then(kernel_generated);
+            let name = match (generated, mapping) {
+                (Some((name, _)), _) => name.to_owned(),
+                (None, Some(mapping)) => bracketed(&mapping.name),
+                (None, None) => "[unknown]".to_owned(),
+            };
             let name = table.intern(&name);
             return table.add(Frame {
                 name,

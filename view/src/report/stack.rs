@@ -154,7 +154,7 @@ fn word_list(state: &State, lines: &[Line], out: &mut Fragment) {
                     if nth > 0 {
                         out.tag(", ");
                     }
-                    note_text(note, out);
+                    note_text(note, state.truth == "complete", out);
                 }
                 out.tag("</li>");
             }
@@ -165,7 +165,8 @@ fn word_list(state: &State, lines: &[Line], out: &mut Fragment) {
     out.tag("</ol></div>");
 }
 
-fn note_text(note: &Note, out: &mut Fragment) {
+/// `is_known`: all true frames are known, and so what is not a return address.
+fn note_text(note: &Note, is_known: bool, out: &mut Fragment) {
     match note {
         Note::ReturnAddress { frame, place } => {
             out.tag("<span class=\"ret\">return to #");
@@ -184,7 +185,10 @@ fn note_text(note: &Note, out: &mut Fragment) {
         Note::BelowCopy | Note::BeyondCopy => out.tag("outside the copy"),
         Note::BelowRsp => out.tag("below rsp"),
         Note::Poisoned => out.tag("poisoned"),
-        Note::CodeAddress { place } => out.text(&format!("not a return address: {place}")),
+        Note::CodeAddress { place } if is_known => {
+            out.text(&format!("not a return address: {place}"));
+        }
+        Note::CodeAddress { place } => out.text(&format!("an address of code: {place}")),
     }
 }
 

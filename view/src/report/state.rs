@@ -113,7 +113,10 @@ fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
         out.put(html! {
             td .(words::class(walk.letter)) { b { (walk.letter) } " " (verdict.word)
                 @if let Some(why) = &verdict.why { ": " (why.text) } }
-            td { (verdict.found) " of " (verdict.known) }
+            td {
+                @if state.truth == "unknown" { (frames(walk)) }
+                @else { (verdict.found) " of " (verdict.known) }
+            }
             td { (walk.end.code) " " (walk.end.text) }
         });
         out.put(html! {
@@ -134,6 +137,12 @@ fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
         });
     }
     out.tag("</tbody></table></div>");
+}
+
+/// The number of frames that a walk has found.
+fn frames(walk: &Walk) -> usize {
+    let steps = walk.steps.iter();
+    steps.filter(|step| step.frame.is_some()).count()
 }
 
 fn steps(walk: &Walk, walker: &Walker, out: &mut Fragment) {

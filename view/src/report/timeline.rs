@@ -239,14 +239,23 @@ impl Content<'_> {
         let here = self.marks.marks.iter();
         let here = here.filter(|mark| mark.kind == "wrong" && is_here(mark.number));
         let here = here.count();
+        if tally.without_truth == tally.states.len() as u64 && self.marks.wrong == 0 {
+            return html! {
+                section { h2 { "Findings" }
+                    p { "Not known: without a true chain no unwinder is judged." }
+                }
+            };
+        }
         html! {
             section { h2 { "Findings" }
                 p { "In the whole run, as far as it was searched, an unwinder "
                     @if self.kind == SourceKind::Program { "becomes wrong" } @else { "is wrong" }
                     " at " (counted(self.marks.wrong, self.noun())) "; on this page at "
                     (here) "." }
-                @if all.is_empty() {
+                @if all.is_empty() && tally.without_truth == 0 {
                     p { "No unwinder is wrong on this page." }
+                } @else if all.is_empty() {
+                    p { "No unwinder is wrong where the true chain is known." }
                 } @else {
                     div .scroll tabindex="0" role="region" aria-label="Findings" {
                     table .sortable .findings { thead { tr { th scope="col" { "unwinder" }
@@ -286,6 +295,7 @@ impl Content<'_> {
         }
         let left_out = functions.len() - titles.len();
         let others = self.tally.functions_left_out;
+        let is_judged = self.tally.without_truth < self.tally.states.len() as u64;
         html! {
             section { h2 { "Where each unwinder is wrong" }
                 @if let Some(opening) = opening {
@@ -293,7 +303,8 @@ impl Content<'_> {
                         "the letter of the verdict there, and leads to its first state." }
                     p { label { "function " select .entry data-entry="map" disabled {
                         @for (number, (title, wrong)) in titles.iter().enumerate() {
-                            option value=(number) { (title) ", " (wrong) " wrong" } } } } }
+                            option value=(number) { (title)
+                                @if is_judged { ", " (wrong) " wrong" } } } } } }
                     div #map .scroll tabindex="0" role="region" aria-label="Heat map" {
                         (PreEscaped(opening)) }
                     @if left_out > 0 { p .note { "Left out: "

@@ -76,7 +76,7 @@ pub enum Note {
     BelowRsp,
     /// The content is what cases fill unused stack with.
     Poisoned,
-    /// The content is the address of code, but no true frame returns there.
+    /// The content is the address of code, but no true frame that is known returns there.
     CodeAddress {
         /// The code.
         place: String,

@@ -133,12 +133,25 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
     assert_eq!(encoding("5.10.3", None), (old, LoadAtOffset, Version));
     assert_eq!(encoding("4.9.1", None), (old, LoadThenAdd, Entries));
     let named = |name| Some(ToldLayout::from_name(name).expect("a layout"));
+    // Calls are the same in both.
     assert_eq!(
-        encoding("5.10.3", named("6.4")),
-        (Layout::V6_4, LoadAtOffset, Told)
+        encoding("5.10.3", named("6.3")),
+        (Layout::V6_3, LoadAtOffset, Told)
     );
     assert_eq!(encoding("5.10.3", named("4.14")), (old, LoadAtOffset, Told));
     assert_eq!(encoding("5.10.3", named("5.12")), (old, LoadThenAdd, Told));
+    // In 6.4 and 7.1 they would be undefined.
+    for other in ["6.4", "7.1"] {
+        let options = OpenOptions {
+            orc_layout: named(other),
+            ..OpenOptions::default()
+        };
+        let bytes = Bytes::from_vec(vmlinux(&USUAL));
+        let refused = from_bytes("vmlinux", bytes, &options).expect_err(other);
+        let fits = Layout::V4_14;
+        let expected = KernelErrorKind::OrcLayout { told: other, fits };
+        assert_eq!(refused.what, expected);
+    }
     assert_eq!(ToldLayout::NAMES, ["4.14", "5.12", "6.3", "6.4", "7.1"]);
     assert!(
         ToldLayout::NAMES
@@ -175,12 +188,12 @@ fn entries_that_are_not_valid_overrule_the_version() {
     };
     let refused =
         from_bytes("vmlinux", Bytes::from_vec(bytes), &options).expect_err("another layout");
-    let (told, fits) = (Layout::V4_14, Layout::V6_4);
+    let (told, fits) = ("5.12", Layout::V6_4);
     assert_eq!(refused.what, KernelErrorKind::OrcLayout { told, fits });
     assert!(
         refused
             .to_string()
-            .contains("the layout of Linux 6.4, not of 4.14"),
+            .contains("the layout of Linux 6.4, not of 5.12"),
         "{refused}"
     );
 }

@@ -12,6 +12,7 @@ pub use refine::{refine, tells};
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
 use super::state::{Comparison, Place, State};
+use super::swizzle::Swizzle;
 use super::value::{Anchor, Value, is_callee_saved};
 use crate::file::File;
 use address::{Address, is_direct};
@@ -264,6 +265,7 @@ impl<'f> Machine<'f> {
             }
             Address::Stack(at) => state.store(at, size, value),
             address => {
+                state.swizzle = Swizzle::begin(insn, value);
                 state.is_elsewhere |= is_saved_value(value);
                 self.stored_anywhere |= !matches!(address, Address::File(_));
             }

@@ -6,11 +6,20 @@ use crate::proof::access::general;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use unwind_sim_unwind::regs::Reg;
 
 impl Machine<'_> {
     pub(super) fn mov(&mut self, insn: &Instruction, state: &mut State) {
         match (insn.op0_kind(), insn.op1_kind()) {
             (OpKind::Register, OpKind::Register) => {
+                if let Some(swizzle) = state.swizzle.filter(|s| s.is_ended_by(insn)) {
+                    let sp = self.lowered(insn.ip());
+                    state.set(Reg::Rsp, sp);
+                    if sp.is_stack() {
+                        state.store(sp, 8, swizzle.back);
+                    }
+                    return;
+                }
                 let (to, from) = (insn.op0_register(), insn.op1_register());
                 let value = match (to.is_gpr(), from.is_gpr()) {
                     (true, true) => match to.size() {

@@ -4,7 +4,7 @@ use crate::profile::symbols::KERNEL;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use unwind_sim_judge::stacks::{Consumer, Taken};
-use unwind_sim_recordings::names::demangle;
+use unwind_sim_recordings::names::{demangle, kernel_generated};
 use unwind_sim_recordings::symbols::{Files, KernelCode, Symbols};
 use unwind_sim_unwind::image::AddressSpace;
 
@@ -83,6 +83,10 @@ fn kernel_line(kernel: &KernelCode, pc: u64, lookup: u64, symbols: &mut dyn Symb
 /// `address symbol+offset (path)`; the symbol is that of `lookup`.
 fn line(space: &AddressSpace, pc: u64, lookup: u64) -> String {
     let mapping = space.find(lookup);
+    if let Some((name, start)) = mapping.and_then(kernel_generated) {
+        let offset = pc.wrapping_sub(start);
+        return format!("{pc:16x} {name}+{offset:#x} ({name})");
+    }
     let path = mapping.map_or("[unknown]", |mapping| {
         mapping
             .image
