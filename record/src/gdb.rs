@@ -11,6 +11,7 @@ mod machine;
 mod prepare;
 mod states;
 mod taken;
+mod uretprobes;
 mod world;
 
 use super::{At, Plan, TraceRecorder, locate};

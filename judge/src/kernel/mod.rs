@@ -3,7 +3,10 @@
 mod perf;
 mod printed;
 
-pub use perf::{PerfChain, PerfWrong, in_kernel, perf_chain};
+pub use perf::{
+    Agreement, PerfChain, PerfWrong, Shapes, in_kernel, perf_chain, recorded_options,
+    recorded_request,
+};
 pub use printed::{ADDRESSES_MAX, Print, Printed, print};
 
 use crate::diagnose::Diagnosis;

@@ -7,6 +7,7 @@
 use super::GdbRecordError;
 use super::machine::Machine;
 use super::taken::Taken;
+use super::uretprobes;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_host::gdb::{GdbError, Registers};
@@ -64,6 +65,7 @@ pub(super) struct Places {
     comm: Option<u64>,
     mm: u64,
     uprobe: Option<[u64; 3]>,
+    uretprobes: Option<uretprobes::Places>,
     taken: Taken,
 }
 
@@ -126,6 +128,7 @@ impl Places {
             comm: btf.offset("task_struct", "comm"),
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
+            uretprobes: uretprobes::Places::new(btf),
             taken: Taken::new(btf, version),
         })
     }
@@ -443,7 +446,11 @@ impl<'a> Kernel<'a> {
             pid: known.pid,
             ..UserSpace::default()
         };
-        if machine.word(known.address.wrapping_add(places.mm))? != 0 {
+        let mm = machine.word(known.address.wrapping_add(places.mm))?;
+        if let Some(probes) = &places.uretprobes {
+            user.uretprobes = Some(probes.read(machine, known.address, mm)?);
+        }
+        if mm != 0 {
             let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
             let at = at.wrapping_sub(self.top_padding.unwrap_or(0));
             user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));

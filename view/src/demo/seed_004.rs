@@ -170,7 +170,7 @@ fn user_space() -> (UserSpace, Vec<Region<'static>>, World) {
     let space = UserSpace {
         regs: Some(regs),
         pid: USER_PID,
-        uprobe: None,
+        ..UserSpace::default()
     };
     let next = user::FRAMES.iter().skip(1);
     let frames = user::FRAMES.iter().zip(next).zip(user::CALLERS);
