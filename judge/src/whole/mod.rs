@@ -22,6 +22,7 @@ pub(crate) use code::has_frame_pointer;
 pub(crate) use known::Known;
 pub(crate) use root::{is_near_root, is_start_code};
 
+use crate::precise::is_shifted;
 use code::{Before, Facts, Place, Tables};
 use std::fmt;
 use unwind_sim_recordings::view::View;
@@ -57,6 +58,9 @@ pub struct Break {
 pub enum Fault {
     /// The walk ended with this reason, at a frame that has a caller.
     Ended(Reason),
+    /// The registers are not those of the sampled instruction, but of after it, so that the first
+    /// step had no rule that fits. What else is wrong with the chain follows from that.
+    AfterInstruction,
     /// rbp is 0 in a frame that has a caller, and whose code does not keep it as a frame pointer.
     FramePointersEnd,
     /// The step from this frame followed rbp, which is not the frame pointer of the code there.
@@ -122,6 +126,7 @@ impl Whole {
                     Reason::RootReached => Code::NotAtRoot,
                     reason => reason.code(),
                 },
+                Fault::AfterInstruction => Code::AfterInstruction,
                 Fault::FramePointersEnd => Code::NotAtRoot,
                 Fault::NoFramePointer => Code::NoFramePointer,
                 Fault::Unmarked => ended,
@@ -153,6 +158,9 @@ impl fmt::Display for Fault {
                 f.write_str("frame pointers end here, but not the stack")
             }
             Fault::Ended(reason) => reason.fmt(f),
+            Fault::AfterInstruction => {
+                f.write_str("the registers are those of after the sampled instruction")
+            }
             Fault::NoFramePointer => f.write_str("rbp is not the frame pointer of this code"),
             Fault::NotBehindCall => f.write_str("the return address is not behind a call"),
             Fault::OtherFunction => {
@@ -242,6 +250,18 @@ impl Seen {
 /// Chains of the kernel's unwinders are judged by the states of that kernel, and those of branch
 /// records by their number; neither is asked here.
 pub fn judge(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
+    let whole = judge_frames(view, frames, end, cache)?;
+    let start = frames.first()?.pc;
+    let is_sampled = start == CodeAddress::Instruction(view.live().rip());
+    Some(match whole {
+        Whole::No(_) if is_sampled && is_shifted(&view.live(), view.space) => {
+            broken(0, start, Fault::AfterInstruction)
+        }
+        whole => whole,
+    })
+}
+
+fn judge_frames(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
     let mut tables = Tables::new(view, cache);
     let last = frames.len().checked_sub(1)?;
     let mut inner = None;
