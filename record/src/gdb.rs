@@ -543,6 +543,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
+                unwinder: self.places.unwinder(),
                 task: stopped.task,
                 states: Vec::new(),
                 boundary,

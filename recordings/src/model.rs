@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::kernel::{
-    CallchainOptions, StackType, State, Task, UserBoundary, UserSpace, UserWalk, is_user_cs,
+    CallchainOptions, StackType, State, Task, UnwinderKind, UserBoundary, UserSpace, UserWalk,
+    is_user_cs,
 };
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::{MappedMemory, Memory as _, MemoryCopy, Regions};
@@ -149,6 +150,8 @@ impl Eq for ProcessMemory {}
 pub struct KernelSample {
     /// The kernel's release, such as `6.1.0-50-cloud-amd64`; empty if unknown.
     pub release: String,
+    /// The unwinder that the kernel was built with, if it is known otherwise than by its states.
+    pub unwinder: Option<UnwinderKind>,
     /// The task, with its stacks.
     pub task: Task,
     /// States of the kernel's own unwinder, if recorded: `struct unwind_state` after each step.
@@ -158,6 +161,14 @@ pub struct KernelSample {
     /// The task's user space; `None` if not recorded ([`Sample::user_space`] then looks on the
     /// stack).
     pub user: Option<UserSpace>,
+}
+
+impl KernelSample {
+    /// The unwinder that the kernel was built with, if it is known.
+    pub fn kind(&self) -> Option<UnwinderKind> {
+        self.unwinder
+            .or_else(|| self.states.first().map(State::kind))
+    }
 }
 
 impl Region<'_> {

@@ -22,7 +22,7 @@ use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
+use unwind_sim_unwind::kernel::{CallchainOptions, UnwinderKind, UserWalk};
 use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{json, kernel as show, profile, text};
 
@@ -176,11 +176,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
-    /// The unwinders. With `--as perf` the default is the unwinder of most kernels.
+    /// The unwinders. With `--as perf` the default is those of kernels, of which each sample gets its
+    /// own kernel's.
     fn engines(&self) -> Result<Vec<Engine>> {
         let mut walk = self.walk.clone();
         if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
-            walk.unwinder.push("orc:kernel".to_owned());
+            walk.unwinder = unwinders::KERNEL.map(str::to_owned).to_vec();
         }
         walk.engines(&self.input, &[unwinders::REFERENCE])
     }
@@ -399,9 +400,17 @@ impl Counts {
     }
 }
 
+/// Whether the engine is the unwinder of the recorded kernel, or of most kernels if that is not known.
+fn is_own(view: &View<'_>, engine: &Engine) -> bool {
+    let own = view.sample.kernel.as_ref().and_then(|k| k.kind());
+    let own = own.unwrap_or(UnwinderKind::Orc);
+    matches!(engine, Engine::Kernel(unwinder) if unwinder.kind() == own)
+}
+
 /// `--as perf`: prints callchains, and judges them where the recording has perf's own.
 fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let told = Told(args);
+    let is_default = args.walk.unwinder.is_empty();
     let columns = run.columns();
     let (mut cache, mut counts) = (Cache::new(), Counts::default());
     let (mut count, mut wrong) = (0, 0);
@@ -424,6 +433,9 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let setting = &run.setting;
+            if is_default && !is_own(view, engine) {
+                continue;
+            }
             let mut chain_of =
                 |options| kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
             let chain = chain_of(options);
@@ -440,7 +452,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
                 let what = show::perf_wrong(what);
                 let number = view.number;
                 anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
-                wrong += u64::from(!run.may_err(column.engine));
+                wrong += u64::from(is_default || !run.may_err(column.engine));
             }
             if args.json {
                 let line = json::callchain(view, engine.name(), start, &chain, agreement);

@@ -6,6 +6,7 @@
 
 use super::GdbRecordError;
 use super::machine::Machine;
+use super::states::StateLayout;
 use super::taken::Taken;
 use super::uretprobes;
 use std::borrow::Cow;
@@ -13,7 +14,9 @@ use std::ops::Range;
 use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_recordings::kernel::{Btf, KernelImage, user_memory};
 use unwind_sim_recordings::model::{Region, RegionRole};
-use unwind_sim_unwind::kernel::{StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version};
+use unwind_sim_unwind::kernel::{
+    StackInfo, StackType, THREAD_SIZE, Task, UnwinderKind, UserSpace, Version,
+};
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -66,6 +69,7 @@ pub(super) struct Places {
     mm: u64,
     uprobe: Option<[u64; 3]>,
     uretprobes: Option<uretprobes::Places>,
+    unwinder: Option<UnwinderKind>,
     taken: Taken,
 }
 
@@ -129,8 +133,14 @@ impl Places {
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
             uretprobes: uretprobes::Places::new(btf),
+            unwinder: StateLayout::new(btf).map(|layout| layout.kind()),
             taken: Taken::new(btf, version),
         })
+    }
+
+    /// The unwinder that the kernel was built with.
+    pub(super) const fn unwinder(&self) -> Option<UnwinderKind> {
+        self.unwinder
     }
 
     /// KASLR offset.

@@ -539,6 +539,7 @@ impl Capture<'_, '_> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release,
+                unwinder: self.kind,
                 task,
                 states,
                 boundary: None,

@@ -121,6 +121,8 @@ fn hostile_details_are_refused() {
         (1, b"\x00\x02\x02\x01\x41", "too many return addresses"),
         (1, b"\x00\x02\x02\x01\x02", "inside a record"),
         (1, b"\x00\x02\x02\x01\x00", "without a task's user space"),
+        (1, b"\x00\x03\x01\x07", "unknown unwinder"),
+        (1, b"\x00\x03\x01\x02", "without a kernel"),
         (u32::MAX, b"\x00\x63\x00", "inside a record"),
     ] {
         let found = forged(count, payload);

@@ -119,6 +119,11 @@ impl Decoder {
                 let (_, known) = chain.ok_or("a request for a chain that the sample lacks")?;
                 *known = Some(request);
             }
+            Detail::Unwinder(kind) => {
+                let kernel = self.now.kernel.as_mut();
+                let kernel = kernel.ok_or("the unwinder of a sample without a kernel")?;
+                kernel.unwinder = Some(kind);
+            }
             Detail::Uretprobes(taken) => {
                 let kernel = self.now.kernel.as_mut();
                 let user = kernel.and_then(|kernel| kernel.user.as_mut());

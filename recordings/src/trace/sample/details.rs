@@ -4,7 +4,7 @@ use crate::model::{CallchainRequest, Sample};
 use crate::trace::error::{Bad, WriteError};
 use crate::trace::layout::{RECORDED_CHAINS_MAX, URETPROBES_MAX};
 use crate::trace::varint::{Cursor, put, put_bytes};
-use unwind_sim_unwind::kernel::Uretprobes;
+use unwind_sim_unwind::kernel::{UnwinderKind, Uretprobes};
 
 /// The numbers of fields in the file.
 mod field {
@@ -12,6 +12,8 @@ mod field {
     pub(super) const REQUEST: u64 = 1;
     /// The return addresses that return probes took.
     pub(super) const URETPROBES: u64 = 2;
+    /// The unwinder that the kernel was built with.
+    pub(super) const UNWINDER: u64 = 3;
 }
 
 /// Bits of a request.
@@ -32,6 +34,8 @@ pub(crate) enum Detail {
     Request(usize, CallchainRequest),
     /// The return addresses that return probes took.
     Uretprobes(Uretprobes),
+    /// The unwinder that the kernel was built with.
+    Unwinder(UnwinderKind),
 }
 
 /// Rejects details that the format cannot hold.
@@ -70,6 +74,9 @@ impl Gathered {
             if let Some(request) = &chain.request {
                 self.put(place, field::REQUEST, &put_request(index, request));
             }
+        }
+        if let Some(kind) = sample.kernel.as_ref().and_then(|kernel| kernel.unwinder) {
+            self.put(place, field::UNWINDER, &[kind as u8]);
         }
         if let Some(taken) = uretprobes(sample) {
             self.put(place, field::URETPROBES, &put_uretprobes(taken));
@@ -153,6 +160,12 @@ impl Detail {
         match field {
             field::REQUEST => read_request(content).map(Some),
             field::URETPROBES => read_uretprobes(content).map(Some),
+            field::UNWINDER => {
+                let number = content.u8()?;
+                let kind = UnwinderKind::ALL.into_iter().find(|k| *k as u8 == number);
+                let kind = kind.ok_or_else(|| content.bad("a kernel of an unknown unwinder"))?;
+                Ok(Some(Detail::Unwinder(kind)))
+            }
             _ => Ok(None),
         }
     }

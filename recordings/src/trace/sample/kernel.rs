@@ -270,6 +270,7 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     };
     Ok(KernelSample {
         release,
+        unwinder: None,
         task,
         states,
         boundary,

@@ -10,7 +10,7 @@ use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
-    State, Task, Uretprobes, UserBoundary, UserSpace, Version,
+    State, Task, UnwinderKind, Uretprobes, UserBoundary, UserSpace, Version,
 };
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::orc::Encoding;
@@ -219,6 +219,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
     };
     KernelSample {
         release: release.into(),
+        unwinder: UnwinderKind::ALL.get(n.below(6) as usize).copied(),
         task: Task {
             version: Version::from_name(release),
             encoding: Encoding::ALL.get(n.below(9) as usize).copied(),
