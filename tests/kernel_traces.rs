@@ -1,13 +1,14 @@
 //! Recordings of real kernels in `corpus/kernel/`, made by `tests/kernel/boot.sh` and `extract
 //! --scrub`. They contain only the kernels' rows and symbols that the walks use, and no code. Two
-//! kernels are built with another unwinder (docs/captures.md).
+//! kernels are built with another unwinder (docs/captures.md). The callchains of 6.12 are those of
+//! `tests/kernel/callchains.c`, once recorded before what the kernel was asked for was.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{Input, InputError};
-use unwind_sim_judge::kernel::perf_chain;
+use unwind_sim_judge::kernel::{Agreement, Shapes, perf_chain, recorded_options};
 use unwind_sim_judge::run::{Against, Run, head};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
@@ -15,7 +16,7 @@ use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{
-    CallchainEntry, CallchainOptions, UserEnd, UserFound, UserOutcome,
+    CallchainEntry, CallchainOptions, Hijack, UserEnd, UserFound, UserOutcome, UserWalk,
 };
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
@@ -110,6 +111,93 @@ fn every_callchain_is_what_perf_stored() {
     assert!(entries > 500, "{entries}");
     let kinds = [at_entry, compat, full, without];
     assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
+}
+
+/// What perf and BPF helpers asked for, and which return addresses return probes took, is in the
+/// recording: `sample_max_stack` 4 and 9, `exclude_callchain_kernel` and `_user`, chains without
+/// markers.
+#[test]
+fn every_callchain_is_what_the_kernel_was_asked_for() {
+    let input = open("6.12-callchains.bin");
+    let engine = spec::engine("orc:kernel").expect("it is ours");
+    let (setting, mut cache) = (Setting::default(), Cache::new());
+    let (mut limits, mut no_kernel, mut no_user, mut no_marks) = (Vec::new(), 0, 0, 0);
+    let mut put_back = 0;
+    input
+        .for_each::<InputError>(&Filter::default(), &mut |view| {
+            let variant = match view.sample.regs.is_fake() {
+                true => Variant::Fake(FakeVariant::V5_2),
+                false => Variant::Hardware,
+            };
+            assert!(view.sample.recorded[0].request.is_some());
+            let options = recorded_options(view, CallchainOptions::default());
+            let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
+            let ips = chain.callchain.ips();
+            assert_eq!(ips, view.sample.recorded[0].ips, "sample {}", view.number);
+            limits.push(options.max_stack);
+            no_kernel += usize::from(!options.kernel);
+            no_user += usize::from(options.user == UserWalk::None);
+            no_marks += usize::from(!options.add_mark);
+            put_back += chain
+                .callchain
+                .entries
+                .iter()
+                .filter(|e| is_put_back(e))
+                .count();
+            Ok(())
+        })
+        .expect("a sound trace");
+    limits.sort_unstable();
+    limits.dedup();
+    // 18: a helper that skips two of 16. 127: the kernel's own limit.
+    assert_eq!(limits, [4, 9, 16, 18, 127]);
+    let kinds = [no_kernel, no_user, no_marks];
+    assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
+    assert!(put_back > 50, "{put_back}");
+}
+
+fn is_put_back(entry: &CallchainEntry) -> bool {
+    matches!(entry, CallchainEntry::User(frame) if frame.hijack == Hijack::PutBack)
+}
+
+/// The same program, recorded without what was asked for and without the list of return probes:
+/// nothing is called different for that.
+#[test]
+fn what_a_recording_does_not_say_is_not_a_difference() {
+    let input = open("6.12-callchains-unasked.bin");
+    let engine = spec::engine("orc:kernel").expect("it is ours");
+    let (setting, mut cache) = (Setting::default(), Cache::new());
+    let mut shapes = Shapes::default();
+    let all = CallchainOptions::default();
+    input
+        .for_each::<InputError>(&Filter::default(), &mut |view| {
+            shapes.add(view);
+            Ok(())
+        })
+        .expect("a sound trace");
+    let mut found = std::collections::BTreeMap::new();
+    input
+        .for_each::<InputError>(&Filter::default(), &mut |view| {
+            let variant = match view.sample.regs.is_fake() {
+                true => Variant::Fake(FakeVariant::V5_2),
+                false => Variant::Hardware,
+            };
+            let chain = perf_chain(view, &engine, variant, &setting, all, &mut cache);
+            let agreement = chain.agreement(view, &setting, all, Some(&shapes));
+            let kind = match agreement.expect("perf recorded a chain") {
+                Agreement::Cut(most) => format!("cut at {most}"),
+                Agreement::Taken(_) => "taken".to_owned(),
+                other => other.as_str().to_owned(),
+            };
+            *found.entry(kind).or_insert(0) += 1;
+            Ok(())
+        })
+        .expect("a sound trace");
+    let found: Vec<_> = found.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+    assert_eq!(
+        found,
+        [("cut at 4", 3), ("cut at 9", 3), ("fits", 6), ("taken", 18)]
+    );
 }
 
 #[test]

@@ -28,10 +28,15 @@ const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
 fn record(case: &str, every: u64, lbr: &[Depth]) -> Input {
     let path = PathBuf::from(format!("corpus/cases/{case}.s"));
     let built = cases::build_case(&path, false).expect("the case can be built");
+    record_program(&built.path, b"case", every, lbr)
+}
+
+/// Records a program; `name` is its only argument.
+fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input {
     let program = RunningProgram {
-        path: built.path.as_os_str().as_encoded_bytes().to_vec(),
+        path: path.as_os_str().as_encoded_bytes().to_vec(),
         options: linux::ProcessOptions {
-            args: vec![b"case".to_vec()],
+            args: vec![name.to_vec()],
             ..linux::ProcessOptions::default()
         },
     };
@@ -193,6 +198,60 @@ fn an_interrupted_function_is_missing_below_its_handler() {
     let walked = walk(&input, "lbr");
     let missing = walked.iter().find(|w| w.verdict.letter() == 'm');
     assert_eq!(missing.expect("in the handler").invented, 0);
+}
+
+/// Executes itself once with one argument more, two calls deep, and then calls `inner`. A call of the
+/// next instruction would be no call to the processor.
+const EXEC: &str = "
+.globl _start, outer, deep, inner
+_start: mov 8(%rsp), %rdi
+cmpq $1, (%rsp)
+jne second
+call outer
+hlt
+outer: call deep
+hlt
+deep: push $0
+push %rdi
+push %rdi
+mov %rsp, %rsi
+xor %edx, %edx
+mov $59, %eax
+syscall
+hlt
+second: call inner
+mov $60, %eax
+xor %edi, %edi
+syscall
+inner: ret
+";
+
+#[test]
+fn execve_leaves_the_ring_alone_in_the_machine_and_in_the_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("exec.s"), folder.path().join("exec"));
+    std::fs::write(&source, EXEC).expect("a source");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-nostdlib", "-static", "-no-pie", "-o"])
+        .arg(&program);
+    assert!(cc.arg(&source).status().expect("cc is installed").success());
+    let name = program.as_os_str().as_encoded_bytes();
+    let input = record_program(&program, name, 1, &[Depth::Eight]);
+    let mut counts = Vec::new();
+    let mut take = |view: &unwind_sim_recordings::view::View<'_>| {
+        counts.push(view.sample.branches[0].entries.len());
+        Ok::<(), InputError>(())
+    };
+    input
+        .for_each(&Filter::default(), &mut take)
+        .expect("the trace is whole");
+    // The first program calls twice, the second one once more, and that call returns.
+    counts.dedup();
+    assert_eq!(counts, [0, 1, 2, 3, 2]);
+
+    let scenario = "corpus/scenarios/lbr/execve-keeps-the-records.txt";
+    let text = std::fs::read_to_string(scenario).expect("a scenario");
+    assert!(text.contains("=   sample 1 of 1: 3 of 1 calls:"), "{text}");
 }
 
 #[test]

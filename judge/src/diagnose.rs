@@ -6,6 +6,7 @@
 //! truth, never from a DWARF row.
 
 use crate::check::{Class, Contradiction, Subject, true_frame};
+use crate::precise::is_shifted;
 use crate::whole::Known;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
@@ -68,9 +69,15 @@ pub fn diagnose(
     if !verdict.is_wrong() {
         return match (verdict, finder) {
             (Verdict::Unsupported, _) => Some(plain(subject, walked.ended, from)),
-            (Verdict::Ok, Some(finder)) => latent(subject, finder, from, cache),
+            (Verdict::Ok, Some(finder)) => {
+                let from = from + usize::from(is_shifted(&walked.start.regs, subject.space));
+                latent(subject, finder, from, cache)
+            }
             _ => None,
         };
+    }
+    if is_shifted(&walked.start.regs, subject.space) {
+        return Some(plain(subject, Code::AfterInstruction, from));
     }
     if walked.left_wrong {
         let last = subject.truth.frames().len().saturating_sub(1);

@@ -6,6 +6,7 @@ pub use brief::{Desk, Room};
 
 use crate::check::{Contradiction, Subject};
 use crate::diagnose::{Diagnosis, Walked, diagnose, end_code};
+use crate::precise::is_shifted;
 use crate::unjudged::Unjudged;
 use crate::whole::{self, Seen, Whole};
 use unwind_sim_recordings::model::Sample;
@@ -64,6 +65,10 @@ impl Engine {
         let memory = view.memory(setting.view);
         let live = view.live();
         let subject = Subject::of(view, &memory, &live);
+        // The row of a precise sample's instruction does not fit its registers, and is not to blame.
+        if frame == 0 && is_shifted(&view.live(), view.space) {
+            return Vec::new();
+        }
         subject.check_frame(finder, frame, cache)
     }
 

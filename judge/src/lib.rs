@@ -29,6 +29,7 @@ pub mod hex;
 pub mod input;
 pub mod kernel;
 pub mod own;
+mod precise;
 mod root;
 pub mod run;
 pub mod scrub;

@@ -24,7 +24,7 @@ use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::Shelf;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
-use unwind_sim_unwind::kernel::Version;
+use unwind_sim_unwind::kernel::{UnwinderKind, Version};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::{FakeVariant, Variant};
 use unwind_sim_unwind::verdict::{Ground, Verdict, judge_addresses, judge_against};
@@ -356,8 +356,11 @@ impl Run {
                 (judge_against(&outcome.chain, &other, is_whole), why)
             }
             Against::Perf => {
-                let is_kernels = matches!(self.engines[column.engine], Engine::Kernel(_));
-                against_perf(view, &found(), is_kernels)
+                let kind = match &self.engines[column.engine] {
+                    Engine::Kernel(unwinder) => Some(unwinder.kind()),
+                    _ => None,
+                };
+                against_perf(view, &found(), kind)
             }
             Against::Kernel => {
                 let verdict = match &self.engines[column.engine] {
@@ -436,10 +439,12 @@ impl Run {
             let plain = engine.split([':', '+']).next().unwrap_or(engine);
             let key_of = || Key::of_group(&names[key.column], key);
             let known = known.is_some_and(|b| b.holds(&key_of(), group.count));
+            // Of the kernel that had this unwinder, ours must not differ.
+            let is_own = matches!(self.against, Against::Kernel);
             (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
                 && key.class.counts(strict)
                 && !known
-                && !EXPECTED_TO_ERR.contains(&plain)
+                && (is_own || !EXPECTED_TO_ERR.contains(&plain))
         })
     }
 }
@@ -453,19 +458,37 @@ const PERF_CONTEXT_MAX: u64 = -4095_i64 as u64;
 /// Judges by the part that perf recorded of where the sample was: the kernel's or user space's. It
 /// proves its own frames. The kernel part is whole if a user part follows and there was room; the end
 /// of others is not known: they end where a word could not be read or was rejected, or where there was
-/// no more room. An unwinder of the kernel (`is_kernels`) has nothing to do with a sample in user mode.
-fn against_perf(view: &View<'_>, found: &[u64], is_kernels: bool) -> ((Verdict, Ground), Unjudged) {
+/// no more room. An unwinder of the kernel, which is of a `kind`, has nothing to do with a sample in user
+/// mode. What a kernel guessed proves nothing to the other unwinders of kernels.
+fn against_perf(
+    view: &View<'_>,
+    found: &[u64],
+    kind: Option<UnwinderKind>,
+) -> ((Verdict, Ground), Unjudged) {
+    let is_kernels = kind.is_some();
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
     let ips = recorded.map_or(&[][..], |r| &r.ips);
     let addresses = ips.iter().filter(|&&ip| ip < PERF_CONTEXT_MAX).count();
-    let is_cut = addresses >= PERF_MAX_STACK;
+    // What the event asked for, if the recording says it.
+    let asked = recorded.and_then(|r| r.request);
+    let most = asked.map_or(0, |asked| asked.max_stack as usize);
+    let is_cut = addresses >= if most == 0 { PERF_MAX_STACK } else { most };
     let user = user_part(ips);
     let in_kernel = kernel::in_kernel(view);
+    let own = view.sample.kernel.as_ref().and_then(|kernel| kernel.kind());
+    let guesses = own == Some(UnwinderKind::Guess);
     let (part, is_whole) = match (in_kernel, is_kernels) {
-        (true, _) => (kernel_part(ips), !user.is_empty() && !is_cut),
+        // A scan goes to the end of the stack, whatever follows.
+        (true, _) => (kernel_part(ips), (guesses || !user.is_empty()) && !is_cut),
         (false, true) => (Vec::new(), false),
         (false, false) => (user, false),
     };
+    if in_kernel && guesses && kind != own && !part.is_empty() {
+        return (
+            judge_addresses(found, &[], false),
+            Unjudged::GuessedByKernel,
+        );
+    }
     let why = match part.is_empty() {
         true if in_kernel || is_kernels => Unjudged::NoKernelChain,
         true => Unjudged::NoChain,

@@ -27,6 +27,8 @@ pub enum Unjudged {
     ChainWithoutEnd,
     /// perf's chain has as many addresses as the kernel stores.
     ChainCut,
+    /// The recorded kernel guessed its chain, which proves nothing to another unwinder.
+    GuessedByKernel,
     /// The kernel recorded nothing for this unwinder.
     NotRecorded,
 }
@@ -54,6 +56,7 @@ impl Unjudged {
             Unjudged::NoKernelChain => "no-kernel-chain",
             Unjudged::ChainWithoutEnd => "chain-without-end",
             Unjudged::ChainCut => "chain-cut",
+            Unjudged::GuessedByKernel => "guessed-by-kernel",
             Unjudged::NotRecorded => "not-recorded",
         }
     }
@@ -81,6 +84,7 @@ impl fmt::Display for Unjudged {
             Unjudged::NoKernelChain => "perf recorded no kernel chain",
             Unjudged::ChainWithoutEnd => "perf's chain does not say whether it ended at a root",
             Unjudged::ChainCut => "perf's chain may have been cut at its limit",
+            Unjudged::GuessedByKernel => "the recorded kernel guesses, and this unwinder does not",
             Unjudged::NotRecorded => "the kernel recorded nothing for this unwinder",
         })
     }

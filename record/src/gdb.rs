@@ -11,6 +11,7 @@ mod machine;
 mod prepare;
 mod states;
 mod taken;
+mod uretprobes;
 mod world;
 
 use super::{At, Plan, TraceRecorder, locate};
@@ -542,6 +543,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
+                unwinder: self.places.unwinder(),
                 task: stopped.task,
                 states: Vec::new(),
                 boundary,

@@ -53,11 +53,6 @@ impl Rings {
         Rings(lbr.depths.iter().map(kernel).collect())
     }
 
-    /// Clears the rings when the running thread starts another program.
-    pub(super) fn exec(&mut self) {
-        self.0.iter_mut().for_each(|kernel| kernel.exec(CPU));
-    }
-
     /// The running thread has created another one, or a process.
     pub(super) fn forked(&mut self, running: Task, child: Task) {
         for kernel in &mut self.0 {

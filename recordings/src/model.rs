@@ -4,7 +4,10 @@ use crate::crash::Crash;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_unwind::kernel::{StackType, State, Task, UserBoundary, UserSpace, is_user_cs};
+use unwind_sim_unwind::kernel::{
+    CallchainOptions, StackType, State, Task, UnwinderKind, UserBoundary, UserSpace, UserWalk,
+    is_user_cs,
+};
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::{MappedMemory, Memory as _, MemoryCopy, Regions};
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, offset_of};
@@ -53,6 +56,48 @@ pub struct RecordedChain {
     pub source: String,
     /// The addresses as recorded, innermost first, with context markers.
     pub ips: Vec<u64>,
+    /// What the kernel was asked for, if its `get_perf_callchain` made the chain and that is known.
+    pub request: Option<CallchainRequest>,
+}
+
+/// The arguments with which the kernel's `get_perf_callchain` made a chain: those of an event
+/// (`sample_max_stack`, `exclude_callchain_kernel`, `exclude_callchain_user`), or of a BPF helper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallchainRequest {
+    /// Whether there may be a kernel part.
+    pub kernel: bool,
+    /// Whether there may be a user part.
+    pub user: bool,
+    /// Whether markers are stored before the parts.
+    pub add_mark: bool,
+    /// Whether the event belongs to a task other than the running one.
+    pub crosstask: bool,
+    /// The maximum number of addresses; 0 for the kernel's limit (`kernel.perf_event_max_stack`).
+    pub max_stack: u32,
+    /// The cookie stored in place of a user part that is walked later (since 6.19).
+    pub cookie: Option<u64>,
+}
+
+impl CallchainRequest {
+    /// `options` with these arguments in place of its own.
+    #[must_use]
+    pub const fn apply(&self, options: CallchainOptions) -> CallchainOptions {
+        CallchainOptions {
+            max_stack: match self.max_stack {
+                0 => options.max_stack,
+                max => max,
+            },
+            kernel: self.kernel,
+            user: match (self.user, self.cookie) {
+                (false, _) => UserWalk::None,
+                (true, None) => UserWalk::FramePointer,
+                (true, Some(_)) => UserWalk::UnwindUser,
+            },
+            crosstask: self.crosstask,
+            add_mark: self.add_mark,
+            ..options
+        }
+    }
 }
 
 /// One sample.
@@ -108,6 +153,8 @@ impl Eq for ProcessMemory {}
 pub struct KernelSample {
     /// The kernel's release, such as `6.1.0-50-cloud-amd64`; empty if unknown.
     pub release: String,
+    /// The unwinder that the kernel was built with, if it is known otherwise than by its states.
+    pub unwinder: Option<UnwinderKind>,
     /// The task, with its stacks.
     pub task: Task,
     /// States of the kernel's own unwinder, if recorded: `struct unwind_state` after each step.
@@ -117,6 +164,14 @@ pub struct KernelSample {
     /// The task's user space; `None` if not recorded ([`Sample::user_space`] then looks on the
     /// stack).
     pub user: Option<UserSpace>,
+}
+
+impl KernelSample {
+    /// The unwinder that the kernel was built with, if it is known.
+    pub fn kind(&self) -> Option<UnwinderKind> {
+        self.unwinder
+            .or_else(|| self.states.first().map(State::kind))
+    }
 }
 
 impl Region<'_> {
@@ -175,19 +230,17 @@ impl Sample<'_> {
         let own = UserSpace {
             regs: live.copied(),
             pid: self.pid,
-            uprobe: None,
+            ..UserSpace::default()
         };
         let Some(kernel) = &self.kernel else {
             return Some(own);
         };
         if live.as_ref().is_some_and(of_user) {
-            let known = kernel.user.unwrap_or(own);
-            return Some(UserSpace {
-                regs: own.regs,
-                ..known
-            });
+            let regs = own.regs;
+            let known = kernel.user.clone().unwrap_or(own);
+            return Some(UserSpace { regs, ..known });
         }
-        kernel.user.or_else(|| {
+        kernel.user.clone().or_else(|| {
             let own = kernel.task.stacks.iter();
             let own = own.into_iter().find(|s| s.kind == StackType::Task)?;
             let top = own.end.checked_sub(kernel.task.top_padding)?;
@@ -201,7 +254,7 @@ impl Sample<'_> {
             Some(UserSpace {
                 regs: Some(regs).filter(|regs| of_user(&regs)),
                 pid: self.tid,
-                uprobe: None,
+                ..UserSpace::default()
             })
         })
     }

@@ -9,18 +9,20 @@ use super::status::Status;
 use super::suggest;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::input::{Input, recording_kind};
+use unwind_sim_judge::kernel::{Agreement, Shapes};
 use unwind_sim_judge::run::{Against, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk};
+use unwind_sim_unwind::kernel::{CallchainOptions, UnwinderKind, UserWalk};
 use unwind_sim_view::listing::Shown;
 use unwind_sim_view::{json, kernel as show, profile, text};
 
@@ -112,13 +114,15 @@ pub(crate) struct Args {
     /// Also exit with 1 for what derived tables cannot represent.
     #[arg(long)]
     strict: bool,
-    /// With --as perf: how the user part is walked.
-    #[arg(long, value_enum, default_value = "fp")]
-    user: User,
-    /// With --as perf: store at most N addresses, kernel and user together
+    /// With --as perf: how the user part is walked. By default as the event asked, if the recording
+    /// says it, else fp.
+    #[arg(long, value_enum)]
+    user: Option<User>,
+    /// With --as perf: store at most N addresses, kernel and user together. By default as many as
+    /// the event asked for (sample_max_stack), if the recording says it, else 127
     /// (kernel.perf_event_max_stack).
-    #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_STACK, value_parser = clap::value_parser!(u32).range(1..))]
-    max_stack: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_stack: Option<u32>,
     /// With --as perf: store at most N context markers (kernel.perf_event_max_contexts_per_stack).
     #[arg(long, value_name = "N", default_value_t = CallchainOptions::MAX_CONTEXTS)]
     max_contexts: u32,
@@ -184,11 +188,12 @@ impl Args {
         }
     }
 
-    /// The unwinders. With `--as perf` the default is the unwinder of most kernels.
+    /// The unwinders. With `--as perf` the default is those of kernels, of which each sample gets its
+    /// own kernel's.
     fn engines(&self) -> Result<Vec<Engine>> {
         let mut walk = self.walk.clone();
         if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
-            walk.unwinder.push("orc:kernel".to_owned());
+            walk.unwinder = unwinders::KERNEL.map(str::to_owned).to_vec();
         }
         walk.engines(&self.input, &[unwinders::REFERENCE])
     }
@@ -315,62 +320,173 @@ fn as_kernel(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Resu
     })
 }
 
+/// What `--as perf` was told on the command line.
+struct Told<'a>(&'a Args);
+
+impl Told<'_> {
+    /// `options` with what the command line says in place of their own.
+    fn apply(&self, options: CallchainOptions) -> CallchainOptions {
+        let Told(args) = self;
+        CallchainOptions {
+            max_stack: args.max_stack.unwrap_or(options.max_stack),
+            max_contexts: args.max_contexts,
+            user: match args.user {
+                None => options.user,
+                Some(User::Fp) => UserWalk::FramePointer,
+                Some(User::Unwind) => UserWalk::UnwindUser,
+                Some(User::None) => UserWalk::None,
+            },
+            crosstask: args.crosstask || options.crosstask,
+            ..options
+        }
+    }
+
+    /// Whether it says nothing.
+    fn is_nothing(&self) -> bool {
+        let Told(args) = self;
+        let default = args.max_contexts == CallchainOptions::MAX_CONTEXTS && !args.crosstask;
+        default && args.max_stack.is_none() && args.user.is_none()
+    }
+}
+
+/// How many callchains are those that perf recorded.
+#[derive(Default)]
+struct Counts {
+    equal: u64,
+    different: u64,
+    taken: u64,
+    cut: u64,
+    /// With arguments that the recording does not say: as text, and how many.
+    fits: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    fn add(&mut self, agreement: Option<Agreement>) {
+        match agreement {
+            None => {}
+            Some(Agreement::Equal) => self.equal += 1,
+            Some(Agreement::Different(_)) => self.different += 1,
+            Some(Agreement::Taken(_)) => self.taken += 1,
+            Some(Agreement::Cut(_)) => self.cut += 1,
+            Some(Agreement::Fits(options)) => {
+                *self
+                    .fits
+                    .entry(show::callchain_request(options))
+                    .or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether perf recorded chains, and of none it is known whether it is the same.
+    fn is_all_unknown(&self) -> bool {
+        self.taken + self.cut > 0 && self.equal == 0 && self.fits.is_empty()
+    }
+
+    /// Prints them, if perf recorded any.
+    fn print(&self) {
+        let Counts {
+            equal,
+            different,
+            taken,
+            cut,
+            fits,
+        } = self;
+        if equal + different + taken + cut > 0 || !fits.is_empty() {
+            anstream::eprintln!("callchains: {equal} as perf recorded them, {different} different");
+        }
+        for (request, count) in fits {
+            anstream::eprintln!(
+                "callchains: {count} as perf recorded them if the kernel was asked for {request}, \
+                 which the recording does not say"
+            );
+        }
+        if *cut > 0 {
+            anstream::eprintln!(
+                "callchains: {cut} not known: perf's chain ends earlier, all its words are the same, \
+                 and the event's limit is not recorded (--max-stack)"
+            );
+        }
+        if *taken > 0 {
+            anstream::eprintln!(
+                "callchains: {taken} not known: return probes took return addresses, and which the \
+                 kernel put back is not recorded; all other words are as perf recorded them"
+            );
+        }
+    }
+}
+
+/// Whether the engine is the unwinder of the recorded kernel, or of most kernels if that is not known.
+fn is_own(view: &View<'_>, engine: &Engine) -> bool {
+    let own = view.sample.kernel.as_ref().and_then(|k| k.kind());
+    let own = own.unwrap_or(UnwinderKind::Orc);
+    matches!(engine, Engine::Kernel(unwinder) if unwinder.kind() == own)
+}
+
 /// `--as perf`: prints callchains, and judges them where the recording has perf's own.
 fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
-    let options = CallchainOptions {
-        max_stack: args.max_stack,
-        max_contexts: args.max_contexts,
-        user: match args.user {
-            User::Fp => UserWalk::FramePointer,
-            User::Unwind => UserWalk::UnwindUser,
-            User::None => UserWalk::None,
-        },
-        crosstask: args.crosstask,
-    };
+    let told = Told(args);
+    let is_default = args.walk.unwinder.is_empty();
     let columns = run.columns();
-    let mut cache = Cache::new();
-    let (mut count, mut equal, mut different, mut wrong) = (0, 0, 0, 0);
+    let (mut cache, mut counts) = (Cache::new(), Counts::default());
+    let (mut count, mut wrong) = (0, 0);
+    let mut shapes = Shapes::default();
+    if told.is_nothing() {
+        input.for_each::<RunError>(&args.input.filter(), &mut |view| {
+            shapes.add(view);
+            Ok(())
+        })?;
+    }
     input.for_each::<RunError>(&args.input.filter(), &mut |view| {
+        let asked = kernel::recorded_options(view, CallchainOptions::default());
+        let options = told.apply(asked);
+        // A chain is judged by what the kernel was asked for, not by what the command line says.
+        let judged = match kernel::recorded_request(view) {
+            Some(_) => asked,
+            None => options,
+        };
         for column in &columns {
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let setting = &run.setting;
-            let chain = kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
-            let difference = chain.difference(view);
-            count += 1;
-            match difference {
-                Some(None) => equal += 1,
-                Some(Some(_)) => different += 1,
-                None => {}
+            if is_default && !is_own(view, engine) {
+                continue;
             }
+            let mut chain_of =
+                |options| kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
+            let chain = chain_of(options);
+            let other = (judged != options).then(|| chain_of(judged));
+            let shapes = told.is_nothing().then_some(&shapes);
+            let agreement = other
+                .as_ref()
+                .unwrap_or(&chain)
+                .agreement(view, setting, judged, shapes);
+            count += 1;
+            counts.add(agreement);
             let start = variant.as_str();
             if let Some(what) = chain.wrong(view) {
                 let what = show::perf_wrong(what);
                 let number = view.number;
                 anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
-                wrong += u64::from(!run.may_err(column.engine));
+                wrong += u64::from(is_default || !run.may_err(column.engine));
             }
             if args.json {
-                let line = json::callchain(view, engine.name(), start, &chain);
+                let line = json::callchain(view, engine.name(), start, &chain, agreement);
                 line.write(out)?;
                 continue;
             }
             let event = format!("{}@{start}", engine.name());
             write!(out, "{}", show::perf_script(view, &event, &chain))?;
-            if let Some(Some(at)) = difference {
-                let number = view.number;
-                anstream::eprintln!(
-                    "sample {number}, {event}: word {at} differs from what perf recorded"
-                );
+            if let Some(what) = agreement.and_then(show::perf_difference) {
+                anstream::eprintln!("sample {}, {event}: {what}", view.number);
             }
         }
         Ok(())
     })?;
-    if equal + different > 0 {
-        anstream::eprintln!("callchains: {equal} as perf recorded them, {different} different");
-    }
-    Ok(match (count, different + wrong) {
+    counts.print();
+    Ok(match (count, counts.different + wrong) {
         (0, _) => Status::NothingJudged,
+        // What was recorded is all of a kind that cannot be judged.
+        (_, 0) if counts.is_all_unknown() => Status::NothingJudged,
         (_, 0) => Status::AsExpected,
         _ => Status::Difference,
     })

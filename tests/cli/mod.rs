@@ -9,6 +9,7 @@ mod emulate;
 mod extract;
 mod files;
 mod gaps;
+mod guess_capture;
 mod harm;
 mod help;
 mod json;

@@ -65,6 +65,35 @@ fn callchains_as_perf_has_them() {
     let all = run(&["replay", TRACE, "--as", "perf"]);
     let told = stderr(&all);
     assert_eq!(told, "callchains: 40 as perf recorded them, 0 different\n");
+    // What the kernel was asked for is in the recording, and what return probes took.
+    const ASKED: &str = "corpus/kernel/6.12-callchains.bin";
+    let asked = run(&["replay", ASKED, "--as", "perf"]);
+    let told = stderr(&asked);
+    assert_eq!(told, "callchains: 40 as perf recorded them, 0 different\n");
+    assert_eq!(status(&asked), 0);
+    let of = |sample: &'static str| ["explain", ASKED, "--sample", sample, "-u", "orc:kernel"];
+    snapshot("explain-callchain-put-back", &of("0"));
+    // The command line changes what is printed, not what it is compared with.
+    let limited = [
+        "replay",
+        ASKED,
+        "--as",
+        "perf",
+        "--max-stack",
+        "2",
+        "--sample",
+        "1",
+    ];
+    snapshot("replay-as-perf-asked", &limited);
+    let other = [
+        "replay",
+        "corpus/kernel/6.12-callchains-unasked.bin",
+        "--as",
+        "perf",
+    ];
+    snapshot("replay-as-perf-unasked", &other);
+    let one = [&other[..], &["--sample", "1", "--json"]].concat();
+    snapshot("replay-as-perf-unasked-json", &one);
     let one = run(&["replay", TRACE, "--as", "trace", "--json"]);
     assert_eq!(status(&one), 2, "{}", stderr(&one));
 }

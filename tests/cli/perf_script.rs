@@ -274,3 +274,17 @@ fn invalid_values_are_refused_with_what_is_accepted() {
     let said = run(&profile);
     assert!(stderr(&said).contains("--header works only with --format perf-script"));
 }
+
+/// Bit 38 of the event's flags is set, and bit 39 of none: no record is written.
+#[test]
+fn records_that_no_event_asks_for_are_not_missed_at_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("perf.data");
+    let data = data.to_str().expect("text");
+    let scenario = "corpus/scenarios/upstream/no-event-asks-for-records.txt";
+    let made = run(&["perf", "run", scenario, "-o", data]);
+    assert_eq!(status(&made), 0, "{}", stderr(&made));
+    let script = run(&["perf", "script", data]);
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    assert!(text.contains("[no user frames: not-asked]"), "{text}");
+}

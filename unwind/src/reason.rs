@@ -49,6 +49,7 @@ codes! {
     RegistersMissing = "US301", "registers missing (fake start)";
     LbrDepth = "US302", "LBR depth";
     NoBranchRecords = "US303", "no branch records";
+    AfterInstruction = "US304", "registers of after the sampled instruction";
     FrameLimit = "US401", "frame limit";
     NotAtRoot = "US402", "ended, but not at a root";
     EndUnknown = "US403", "whether the chain is whole is not known";

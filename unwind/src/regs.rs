@@ -309,6 +309,30 @@ impl Regs {
     }
 }
 
+impl Regs {
+    /// The bit of the flags with which Linux marks the registers of a precise sample
+    /// (`PERF_EFLAGS_EXACT`, `arch/x86/include/asm/perf_event.h`); the processor never sets it.
+    pub const EXACT_IP: u64 = 1 << 3;
+
+    /// Whether rip is the instruction that caused the sample, and the other registers are those of
+    /// after it.
+    pub const fn is_exact_ip(&self) -> bool {
+        match self.get(Reg::Rflags) {
+            Some(flags) => flags & Self::EXACT_IP != 0,
+            None => false,
+        }
+    }
+
+    /// Marks the registers of a precise sample.
+    pub const fn set_exact_ip(&mut self) {
+        let flags = match self.get(Reg::Rflags) {
+            Some(flags) => flags,
+            None => X86_EFLAGS_FIXED,
+        };
+        self.set(Reg::Rflags, flags | Self::EXACT_IP);
+    }
+}
+
 /// Equal if the same registers are known and have the same values.
 impl PartialEq for Regs {
     fn eq(&self, other: &Regs) -> bool {

@@ -8,7 +8,7 @@ use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Contradiction;
 use unwind_sim_judge::engine::{Engine, Outcome, Setting};
-use unwind_sim_judge::kernel::perf_chain;
+use unwind_sim_judge::kernel::{perf_chain, recorded_options};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
@@ -92,7 +92,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         end_text(&mut out, view, walk, &mut cache);
     }
     if frame.is_none() && view.sample.kernel.is_some() {
-        let options = CallchainOptions::default();
+        let options = recorded_options(view, CallchainOptions::default());
         let chain = perf_chain(view, engine, variant, setting, options, &mut cache);
         let _ = write!(out, "\n{}", explained(view, &chain));
     }

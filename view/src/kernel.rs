@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::kernel::{
-    ADDRESSES_MAX, PerfChain, PerfWrong, Printed, compare_states, wrong_user_regs,
+    ADDRESSES_MAX, Agreement, PerfChain, PerfWrong, Printed, compare_states, wrong_user_regs,
 };
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
@@ -11,7 +11,8 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::kernel::trace::{Line, Unreliable};
 use unwind_sim_unwind::kernel::{
-    CallchainEntry, KernelUnwinder, RegsPtr, StackType, State, UserFound,
+    CallchainEntry, CallchainOptions, Hijack, KernelUnwinder, RegsPtr, StackType, State, UserFound,
+    UserWalk,
 };
 use unwind_sim_unwind::start::Variant;
 
@@ -170,6 +171,34 @@ pub fn perf_wrong(wrong: PerfWrong) -> String {
     }
 }
 
+/// What is wrong with, or not known of, a callchain that perf recorded too.
+pub fn perf_difference(agreement: Agreement) -> Option<String> {
+    match agreement {
+        Agreement::Equal | Agreement::Fits(_) => None,
+        Agreement::Cut(most) => Some(format!(
+            "as perf recorded up to {most} addresses; whether the kernel was asked for more is not \
+             recorded"
+        )),
+        Agreement::Taken(at) => Some(format!(
+            "word {at} is the trampoline of a return probe; which address the kernel put back is not \
+             recorded"
+        )),
+        Agreement::Different(at) => Some(format!("word {at} differs from what perf recorded")),
+    }
+}
+
+/// The arguments of a callchain in a few words, as far as they are not the usual ones.
+pub fn callchain_request(options: CallchainOptions) -> String {
+    let parts = [
+        (!options.kernel).then(|| "no kernel part".to_owned()),
+        (options.user == UserWalk::None).then(|| "no user part".to_owned()),
+        (!options.add_mark).then(|| "no markers".to_owned()),
+        (options.max_stack != CallchainOptions::MAX_STACK)
+            .then(|| format!("at most {} addresses", options.max_stack)),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 /// The frames of a callchain, one per line.
 pub(crate) fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) -> String {
     let mut out = String::new();
@@ -219,7 +248,12 @@ pub(crate) fn explained(view: &View<'_>, chain: &PerfChain) -> String {
             }
             CallchainEntry::User(frame) => {
                 let by = found_text(frame.found);
-                writeln!(out, "  {i:>3} {ip:>16x}  {place}  [{by}]")
+                let taken = match frame.hijack {
+                    Hijack::None => "",
+                    Hijack::PutBack => ", put back: a return probe took it",
+                    Hijack::Unknown => ", a return probe's trampoline: the address is not recorded",
+                };
+                writeln!(out, "  {i:>3} {ip:>16x}  {place}  [{by}{taken}]")
             }
         };
     }

@@ -128,6 +128,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::Unreachable => &[Relink],
         Kind::NotElf => &[NoReader, BetterUnwinder, RecordFp],
         Kind::Exec => &[Nothing],
+        Kind::Precise => &[Nothing],
         Kind::CoroutineEnd => &[EndMark],
         Kind::UnclearFramePointer => &[BetterUnwinder, RecordDwarf],
         Kind::StackEnd => &[EndMark],
@@ -335,6 +336,11 @@ impl Remedy {
             Remedy::NoReader => Some(
                 "none: no table of this file can be read here; frame pointers lead through it if its \
                  code has them"
+                    .into(),
+            ),
+            Remedy::Nothing if s.kind == Kind::Precise => Some(
+                "nothing is wrong with a table: the processor gave the address of an instruction and \
+                 the registers of after it"
                     .into(),
             ),
             Remedy::Nothing => Some("nothing: the sample fell into the call of execve".into()),

@@ -323,6 +323,9 @@ pub(super) fn of_break(
     use whole::Fault as Wrong;
     let pc = found.pc;
     let plain = |kind, code| Fault::at(kind, code, pc);
+    if found.what == Wrong::AfterInstruction {
+        return Some(plain(Kind::Precise, Code::AfterInstruction));
+    }
     let is_by_rbp = matches!(
         found.what,
         Wrong::NoFramePointer | Wrong::FramePointersEnd | Wrong::Ended(Reason::RootReached)
@@ -360,7 +363,7 @@ pub(super) fn of_break(
             note: Some(found.what.to_string()),
             ..plain(Kind::Other, Code::WrongReturnAddress)
         },
-        Wrong::Ended(_) => return None,
+        Wrong::Ended(_) | Wrong::AfterInstruction => return None,
     })
 }
 

@@ -65,6 +65,8 @@ pub enum Kind {
     Exec,
     /// The first frame of a coroutine, whose author did not mark the end.
     CoroutineEnd,
+    /// A precise sample: its registers are those of after the instruction.
+    Precise,
     /// Not known: nothing says whether the code has a frame pointer.
     UnclearFramePointer,
     /// Not known: there is no return address, and this may be the end of a stack.
@@ -77,7 +79,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 31] = [
+    pub const ALL: [Kind; 32] = [
         Kind::NoFramePointer,
         Kind::CopyTooShort,
         Kind::BelowCopy,
@@ -105,6 +107,7 @@ impl Kind {
         Kind::NotElf,
         Kind::Exec,
         Kind::CoroutineEnd,
+        Kind::Precise,
         Kind::UnclearFramePointer,
         Kind::StackEnd,
         Kind::Guessed,
@@ -141,6 +144,7 @@ impl Kind {
             Kind::NotElf => "not-elf",
             Kind::Exec => "exec",
             Kind::CoroutineEnd => "coroutine-end",
+            Kind::Precise => "precise-sample",
             Kind::UnclearFramePointer => "unclear-frame-pointer",
             Kind::StackEnd => "stack-end",
             Kind::Guessed => "guessed",
@@ -178,6 +182,7 @@ impl Kind {
             Kind::NotElf => "a file that is not ELF",
             Kind::Exec => "programs that were being replaced (execve)",
             Kind::CoroutineEnd => "the first function of a coroutine, whose end is not marked",
+            Kind::Precise => "precise samples, with the registers of after the instruction",
             Kind::UnclearFramePointer => "code of which nothing says whether it has frame pointers",
             Kind::StackEnd => "no return address: the end of a stack, or of what can be read",
             Kind::Guessed => "frames that were found by a scan",
@@ -195,6 +200,7 @@ impl Kind {
                 | Kind::ChainCut
                 | Kind::CutCore
                 | Kind::Exec
+                | Kind::Precise
                 | Kind::Guessed
         )
     }
@@ -216,6 +222,7 @@ impl Kind {
             | Code::ExpressionFailed => Kind::WrongRow,
             Code::Unmapped | Code::RegistersMissing => Kind::NotRecorded,
             Code::LbrDepth | Code::NoBranchRecords => Kind::BranchRecords,
+            Code::AfterInstruction => Kind::Precise,
             Code::FrameLimit => Kind::FrameLimit,
             Code::NoImage | Code::NoTable | Code::NoRow | Code::NoRowForExecuted => {
                 without_row(space, pc)

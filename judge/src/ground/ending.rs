@@ -20,6 +20,8 @@ pub enum Ending {
     NotRecorded(Code),
     /// The registers of the sample are incomplete, or they are not those of user code.
     NoStart,
+    /// The registers are not those of the sampled instruction, but of after it.
+    AfterInstruction,
     /// The chain has as many frames as are followed, or the stack does not advance.
     Limit,
 }
@@ -42,6 +44,7 @@ impl Ending {
             Ending::Jit => "jit",
             Ending::NotRecorded(_) => "not-recorded",
             Ending::NoStart => "no-start",
+            Ending::AfterInstruction => "after-instruction",
             Ending::Limit => "frame-limit",
         }
     }
@@ -58,6 +61,7 @@ impl fmt::Display for Ending {
                 return write!(f, "a word or register is not recorded ({code})");
             }
             Ending::NoStart => "the sample has no registers of user code",
+            Ending::AfterInstruction => "the registers are those of after the sampled instruction",
             Ending::Limit => "as many frames as are followed",
         })
     }

@@ -12,6 +12,7 @@ pub use ending::Ending;
 pub use tally::ProofTally;
 
 use crate::engine::Setting;
+use crate::precise::is_shifted;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -140,6 +141,9 @@ impl<'f> Proofs<'f> {
         let Some(live) = live.filter(|_| view.sample.kernel.is_none()) else {
             return Some(Ending::NoStart);
         };
+        if is_shifted(live, view.space) {
+            return Some(Ending::AfterInstruction);
+        }
         let mut frame = Frame::top(*live);
         chain.push(&frame, TrueKind::Top);
         let mut stack_changes = 0;

@@ -3,7 +3,10 @@
 mod perf;
 mod printed;
 
-pub use perf::{PerfChain, PerfWrong, in_kernel, perf_chain};
+pub use perf::{
+    Agreement, PerfChain, PerfWrong, Shapes, in_kernel, perf_chain, recorded_options,
+    recorded_request,
+};
 pub use printed::{ADDRESSES_MAX, Print, Printed, print};
 
 use crate::diagnose::Diagnosis;
@@ -52,10 +55,10 @@ pub fn judge(
         };
     }
     let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
+    // The recorded kernel has one unwinder, and its chain is only that one's.
+    let is_own = kernel.kind().unwrap_or(UnwinderKind::Orc) == unwinder.kind();
     match chain {
-        // The recorded kernel has one unwinder, which its states identify; without states it is
-        // ORC.
-        Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() => {
+        Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() && is_own => {
             judge_addresses(found, &chain.ips, true).0
         }
         _ => verdict,

@@ -61,12 +61,16 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         let mut kernel: KernelSample = (**kernel).clone();
         if let Some(user) = &mut kernel.user {
             user.regs = user.regs.as_ref().map(&mut of_regs);
+            for original in user.uretprobes.iter_mut().flat_map(|u| &mut u.originals) {
+                *original = words.number(*original);
+            }
         }
         Box::new(kernel)
     });
     let recorded = sample.recorded.iter().map(|chain| RecordedChain {
         source: chain.source.clone(),
         ips: chain.ips.iter().map(|&ip| words.number(ip)).collect(),
+        request: chain.request,
     });
     let mut branches = sample.branches.clone();
     for entry in branches.iter_mut().flat_map(|stack| &mut stack.entries) {

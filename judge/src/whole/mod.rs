@@ -24,6 +24,7 @@ pub(crate) use code::{has_frame_pointer, is_called_by_entry};
 pub(crate) use known::Known;
 pub(crate) use root::{is_near_root, is_start_code};
 
+use crate::precise::is_shifted;
 use code::{Before, Facts, Place, Tables};
 use std::fmt;
 use unwind_sim_recordings::view::View;
@@ -60,6 +61,9 @@ pub struct Break {
 pub enum Fault {
     /// The walk ended with this reason, at a frame that has a caller.
     Ended(Reason),
+    /// The registers are not those of the sampled instruction, but of after it, so that the first
+    /// step had no rule that fits. What else is wrong with the chain follows from that.
+    AfterInstruction,
     /// rbp is 0 in a frame that has a caller, and nothing says that its code keeps it as a frame pointer.
     FramePointersEnd,
     /// The step from this frame followed rbp, which is not the frame pointer of the code there.
@@ -130,6 +134,7 @@ impl Whole {
                     Reason::RootReached => Code::NotAtRoot,
                     reason => reason.code(),
                 },
+                Fault::AfterInstruction => Code::AfterInstruction,
                 Fault::FramePointersEnd => Code::NotAtRoot,
                 Fault::NoFramePointer => Code::NoFramePointer,
                 Fault::Unmarked => ended,
@@ -165,6 +170,9 @@ impl fmt::Display for Fault {
                 f.write_str("frame pointers end here, but not the stack")
             }
             Fault::Ended(reason) => reason.fmt(f),
+            Fault::AfterInstruction => {
+                f.write_str("the registers are those of after the sampled instruction")
+            }
             Fault::NoFramePointer => f.write_str("rbp is not the frame pointer of this code"),
             Fault::NotBehindCall => f.write_str("the return address is not behind a call"),
             Fault::OtherFunction => {
@@ -261,6 +269,14 @@ impl Seen {
 /// records by their number; neither is asked here.
 pub fn judge(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Option<Whole> {
     let whole = by_code(view, frames, end, cache)?;
+    let start = frames.first()?.pc;
+    let is_sampled = start == CodeAddress::Instruction(view.live().rip());
+    let whole = match whole {
+        Whole::No(_) if is_sampled && is_shifted(&view.live(), view.space) => {
+            broken(0, start, Fault::AfterInstruction)
+        }
+        whole => whole,
+    };
     let other = match (whole, doubtful(view, frames)) {
         (Whole::Yes(_), other) => other.map(|(doubt, _)| doubt),
         (_, Some((doubt, image::Doubt::Certain))) => Some(doubt),
@@ -298,7 +314,7 @@ fn by_code(view: &View<'_>, frames: &[Seen], end: &End, cache: &mut Cache) -> Op
             | Fault::Ended(Reason::NotText { .. }) => {
                 broken(step.frame, step.pc, Fault::NoFramePointer)
             }
-            Fault::Ended(_) | Fault::Unmarked => Whole::Unknown(step),
+            Fault::Ended(_) | Fault::Unmarked | Fault::AfterInstruction => Whole::Unknown(step),
         },
         Whole::Yes(_) | Whole::Unknown(_) => Whole::Unknown(step),
     })

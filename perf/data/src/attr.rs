@@ -24,6 +24,10 @@ pub mod flag {
     pub const TASK: u64 = 1 << 13;
     /// Records other than samples carry a sample id trailer.
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+    /// Callchains have no kernel part.
+    pub const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+    /// Callchains have no user part.
+    pub const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
     /// Mappings are recorded with their inodes.
     pub const MMAP2: u64 = 1 << 23;
     /// Task names set by execve are marked.
@@ -80,7 +84,7 @@ pub struct EventAttr {
     pub clock_id: i32,
     /// `sample_regs_intr`: mask of registers at the interrupt.
     pub sample_regs_intr: u64,
-    /// `sample_max_stack`: maximum frames in a callchain.
+    /// `sample_max_stack`: maximum frames in a callchain; 0 for the kernel's own limit.
     pub sample_max_stack: u16,
     /// IDs in samples of this event, one for each CPU or thread.
     pub ids: Vec<u64>,

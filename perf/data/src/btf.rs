@@ -2,7 +2,8 @@
 //! the feature `HEADER_BPF_BTF` of a perf.data, which holds the types of loaded BPF programs.
 //!
 //! [`Btf::extent`] finds a member by its path, [`Btf::variables`] and [`Btf::members`] list the
-//! contents of a section and a structure. Functions and the split BTF of modules are not supported.
+//! contents of a section and a structure, [`Btf::parameters`] those of a function. The split BTF of
+//! modules is not supported.
 //!
 //! Source: Linux 7.2, `Documentation/bpf/btf.rst` and `include/uapi/linux/btf.h`.
 
@@ -22,6 +23,8 @@ pub const MAGIC_AND_VERSION: u32 = 0x0001_eb9f;
 const TYPE_LEN: usize = 12;
 /// Bytes of `struct btf_member` and of `struct btf_var_secinfo`.
 const ENTRY_LEN: usize = 12;
+/// Bytes of `struct btf_param`.
+const PARAM_LEN: usize = 8;
 /// Offset of `nelems` in `struct btf_array`.
 const ARRAY_COUNT: usize = 8;
 /// Maximum number of typedefs, qualifiers, arrays and structures followed by one lookup.
@@ -37,6 +40,7 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_VOLATILE: u32 = 9;
 const KIND_CONST: u32 = 10;
 const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
@@ -154,7 +158,7 @@ impl Type {
             KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
             KIND_ARRAY => 12,
             KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => self.count * ENTRY_LEN,
-            KIND_ENUM | KIND_FUNC_PROTO => self.count * 8,
+            KIND_ENUM | KIND_FUNC_PROTO => self.count * PARAM_LEN,
             0 | 20.. => return None,
             _ => 0,
         })
@@ -319,6 +323,22 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
             }
         }
         Ok(variables)
+    }
+
+    /// The names of a function's parameters, in order. `None` if there is no such function.
+    pub fn parameters(&self, function: &str) -> Option<Vec<&str>> {
+        let is_it = |found: &Type| {
+            found.kind == KIND_FUNC && self.is_string(found.name, function.as_bytes())
+        };
+        let (_, found) = self.types().find(|(_, found)| is_it(found))?;
+        let prototype = self.get(found.value).ok()?;
+        if prototype.kind != KIND_FUNC_PROTO {
+            return None;
+        }
+        let places = (0..prototype.count).map(|i| prototype.rest() + i * PARAM_LEN);
+        places
+            .map(|at| self.word(at).ok().map(|name| self.name(name)))
+            .collect()
     }
 
     /// The members of a structure or union; other types have none.

@@ -61,13 +61,14 @@ impl<P: Default> Joining<P> {
         if file.attrs().iter().all(|attr| attr.flags & deferred == 0) {
             return None;
         }
-        let (stitcher, samples) = match mode {
+        let (mut stitcher, samples) = match mode {
             Mode::Own => (
                 Stitcher::own_within(HELD_BYTES_MAX),
                 Samples::Begun(HashMap::new()),
             ),
             _ => (Stitcher::new(mode), Samples::Records(HashMap::new())),
         };
+        stitcher.events(file.attrs());
         Some(Self {
             feed: Feed::default(),
             stitcher,

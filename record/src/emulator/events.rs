@@ -25,7 +25,6 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         self.generated.process_ended(self.pid());
         self.shadow.started(core, stack_end);
-        self.rings.exec();
         self.places = Places::new(self.names.len());
         self.progress = Progress {
             begins: true,

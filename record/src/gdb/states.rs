@@ -57,7 +57,7 @@ const GUESS: [&str; 1] = ["sp"];
 
 impl StateLayout {
     /// Detects the unwinder: a kernel is built with one, and the struct has only its members.
-    fn new(btf: &Btf) -> Option<StateLayout> {
+    pub(super) fn new(btf: &Btf) -> Option<StateLayout> {
         let kinds: [(UnwinderKind, &[&str]); 3] = [
             (UnwinderKind::Orc, &ORC),
             (UnwinderKind::Fp, &FP),
@@ -71,6 +71,11 @@ impl StateLayout {
                 offsets: offsets.collect::<Option<_>>()?,
             })
         })
+    }
+
+    /// The unwinder that the kernel was built with.
+    pub(super) const fn kind(&self) -> UnwinderKind {
+        self.kind
     }
 
     fn state(&self, bytes: &[u8]) -> State {
@@ -322,6 +327,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.image.version.clone().unwrap_or_default(),
+                unwinder: self.places.unwinder(),
                 task,
                 states: Vec::new(),
                 boundary: None,

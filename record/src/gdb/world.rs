@@ -6,13 +6,17 @@
 
 use super::GdbRecordError;
 use super::machine::Machine;
+use super::states::StateLayout;
 use super::taken::Taken;
+use super::uretprobes;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_recordings::kernel::{Btf, KernelImage, user_memory};
 use unwind_sim_recordings::model::{Region, RegionRole};
-use unwind_sim_unwind::kernel::{StackInfo, StackType, THREAD_SIZE, Task, UserSpace, Version};
+use unwind_sim_unwind::kernel::{
+    StackInfo, StackType, THREAD_SIZE, Task, UnwinderKind, UserSpace, Version,
+};
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -64,6 +68,8 @@ pub(super) struct Places {
     comm: Option<u64>,
     mm: u64,
     uprobe: Option<[u64; 3]>,
+    uretprobes: Option<uretprobes::Places>,
+    unwinder: Option<UnwinderKind>,
     taken: Taken,
 }
 
@@ -126,8 +132,15 @@ impl Places {
             comm: btf.offset("task_struct", "comm"),
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
+            uretprobes: uretprobes::Places::new(btf),
+            unwinder: StateLayout::new(btf).map(|layout| layout.kind()),
             taken: Taken::new(btf, version),
         })
+    }
+
+    /// The unwinder that the kernel was built with.
+    pub(super) const fn unwinder(&self) -> Option<UnwinderKind> {
+        self.unwinder
     }
 
     /// KASLR offset.
@@ -443,7 +456,11 @@ impl<'a> Kernel<'a> {
             pid: known.pid,
             ..UserSpace::default()
         };
-        if machine.word(known.address.wrapping_add(places.mm))? != 0 {
+        let mm = machine.word(known.address.wrapping_add(places.mm))?;
+        if let Some(probes) = &places.uretprobes {
+            user.uretprobes = Some(probes.read(machine, known.address, mm)?);
+        }
+        if mm != 0 {
             let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
             let at = at.wrapping_sub(self.top_padding.unwrap_or(0));
             user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));

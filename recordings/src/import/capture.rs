@@ -20,7 +20,7 @@ use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole,
 use json::Object;
 pub use json::Problem;
 use parts::{
-    graph, inactive_regs, kaslr, own_regs, put_word, region, registers, stacks, user_space,
+    graph, inactive_regs, kaslr, own_regs, put_word, region, registers, request, stacks, user_space,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -85,6 +85,7 @@ pub(super) fn import(
                 sample.recorded.push(RecordedChain {
                     source: "perf".into(),
                     ips: chain,
+                    request: request(&entry)?,
                 });
             }
             let flow = capture.imply(&mut sample);
@@ -436,6 +437,7 @@ impl Capture<'_, '_> {
         let chains = vec![RecordedChain {
             source: "kernel".into(),
             ips,
+            request: None,
         }];
         Ok(Some(self.sample(None, regs, regions, task, states, chains)))
     }
@@ -537,6 +539,7 @@ impl Capture<'_, '_> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release,
+                unwinder: self.kind,
                 task,
                 states,
                 boundary: None,

@@ -206,6 +206,12 @@ fn kernel_frames_that_perf_recorded_are_kept() {
     };
     let lengths: Vec<usize> = taken.samples.iter().map(of_kernel).collect();
     assert_eq!(lengths, [0, 8, 9]);
+    // With a stack copy, perf asks for no user part.
+    for chain in taken.samples.iter().flat_map(|s| &s.recorded) {
+        let request = chain.request.expect("the event says it");
+        let has = [request.kernel, request.user, request.add_mark];
+        assert_eq!((has, request.max_stack), ([true, false, true], 0));
+    }
     for sample in &taken.samples {
         assert!(sample.regs.sampled.rip() < 1 << 47, "a user-space address");
     }

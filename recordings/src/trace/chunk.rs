@@ -13,6 +13,8 @@ use std::ops::Range;
 pub(crate) struct Span {
     /// The events blocks, as indices into the list of all blocks.
     pub(crate) events: Vec<usize>,
+    /// The details blocks before the samples block.
+    pub(crate) details: Vec<usize>,
     /// The samples block; `None` at the end of a trace.
     pub(crate) samples: Option<usize>,
     /// The numbers of its samples.
@@ -44,7 +46,7 @@ impl<'t> Chunk<'t> {
     /// If its samples block is damaged.
     pub fn read(&self) -> Result<ChunkReader<'t>, TraceError> {
         let samples = match self.span.samples {
-            Some(block) => Some(Samples::open(self.trace, block)?),
+            Some(block) => Some(Samples::open(self.trace, block, &self.span.details)?),
             None => None,
         };
         let events = Events::new(self.trace, &self.span.events);
@@ -66,7 +68,7 @@ impl<'t> Chunk<'t> {
     pub(crate) fn sample_reader(&self) -> Result<Option<Samples>, TraceError> {
         self.span
             .samples
-            .map(|block| Samples::open(self.trace, block))
+            .map(|block| Samples::open(self.trace, block, &self.span.details))
             .transpose()
     }
 }

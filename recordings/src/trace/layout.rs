@@ -32,6 +32,8 @@ pub const RECORDED_IPS_MAX: usize = 8192;
 pub const BRANCH_STACKS_MAX: usize = 8;
 /// Maximum branch records of one sample, in all its rings.
 pub const BRANCHES_MAX: usize = 1024;
+/// Maximum return addresses taken by return probes from one user stack (`MAX_URETPROBE_DEPTH`).
+pub const URETPROBES_MAX: usize = 64;
 /// Maximum bytes of a name: a path, a symbol, a field of the metadata.
 pub const NAME_BYTES_MAX: usize = 1 << 16;
 /// Maximum sections, and maximum text ranges, of one image.
@@ -64,11 +66,13 @@ pub enum BlockType {
     Samples = 6,
     /// List of the blocks before it.
     Index = 7,
+    /// What samples have beside their records.
+    Details = 8,
 }
 
 impl BlockType {
     /// All types of this version.
-    pub const ALL: [BlockType; 7] = [
+    pub const ALL: [BlockType; 8] = [
         BlockType::Meta,
         BlockType::Image,
         BlockType::Data,
@@ -76,6 +80,7 @@ impl BlockType {
         BlockType::Events,
         BlockType::Samples,
         BlockType::Index,
+        BlockType::Details,
     ];
 
     /// The type with this number.
@@ -93,6 +98,7 @@ impl BlockType {
             BlockType::Events => "events",
             BlockType::Samples => "samples",
             BlockType::Index => "index",
+            BlockType::Details => "details",
         }
     }
 }
@@ -126,7 +132,7 @@ pub struct BlockHeader {
     pub length: U32,
     /// Bytes of the decompressed payload.
     pub plain_length: U32,
-    /// Number of samples, events or symbols; 0 for other types.
+    /// Number of samples, events, symbols or details; 0 for other types.
     pub count: U32,
     /// Always 0.
     pub reserved: U32,

@@ -9,6 +9,7 @@
 
 mod block;
 mod chunk;
+mod details;
 mod error;
 mod event;
 mod file;

@@ -145,15 +145,19 @@ impl Trace {
 
     fn make_spans(&mut self) {
         let mut events = Vec::new();
+        let mut details = Vec::new();
         for (number, entry) in self.entries.iter().enumerate() {
             if entry.is(BlockType::Events) {
                 events.push(number);
                 self.events += u64::from(entry.count);
+            } else if entry.is(BlockType::Details) {
+                details.push(number);
             } else if entry.is(BlockType::Samples) {
                 let first = self.samples;
                 self.samples += u64::from(entry.count);
                 self.spans.push(Span {
                     events: std::mem::take(&mut events),
+                    details: std::mem::take(&mut details),
                     samples: Some(number),
                     numbers: first..self.samples,
                 });
@@ -163,6 +167,7 @@ impl Trace {
             let numbers = self.samples..self.samples;
             self.spans.push(Span {
                 events,
+                details: Vec::new(),
                 samples: None,
                 numbers,
             });

@@ -1,6 +1,7 @@
 //! The two streams of a chunk: its events, in several blocks, and its samples.
 
 use super::block::Block;
+use super::details::Details;
 use super::error::{Bad, TraceError, TraceErrorKind};
 use super::event;
 use super::image::referred;
@@ -90,17 +91,28 @@ pub(crate) struct Samples {
     literals: Bytes,
     literal: usize,
     decoder: Decoder,
+    details: Option<Details>,
     pub(crate) count: u32,
     pub(crate) done: u32,
 }
 
 impl Samples {
-    pub(crate) fn open(trace: &Trace, number: usize) -> Result<Samples, TraceError> {
+    /// Opens the samples block of this number; `details` are the details blocks before it.
+    pub(crate) fn open(
+        trace: &Trace,
+        number: usize,
+        details: &[usize],
+    ) -> Result<Samples, TraceError> {
         let (block, payload) = trace.block_payload(number)?;
         if block.count() > CHUNK_SAMPLES_MAX {
             let what = "more samples than a block may have";
             return Err(block.error(Bad { what, at: 0 }));
         }
+        if details.len() > 1 {
+            let what = "more than one details block before a samples block";
+            return Err(block.error(Bad { what, at: 0 }));
+        }
+        let details = details.first().map(|number| Details::open(trace, *number));
         let head = Head::read(&payload).map_err(|bad| block.error(bad))?;
         let rest = head.records.end..payload.len();
         let literals = if head.data.is_empty() {
@@ -121,6 +133,7 @@ impl Samples {
             payload,
             literal: 0,
             decoder: Decoder::default(),
+            details: details.transpose()?,
             done: 0,
         })
     }
@@ -137,7 +150,23 @@ impl Samples {
         });
         read.map_err(|bad| self.block.error(bad))?;
         (self.records.start, self.literal) = (records.at(), literals.at());
-        Ok(())
+        self.take_details()
+    }
+
+    /// Gives the sample that was decoded its details.
+    fn take_details(&mut self) -> Result<(), TraceError> {
+        let Some(details) = &mut self.details else {
+            return Ok(());
+        };
+        while let Some(detail) = details.of(self.done - 1)? {
+            self.decoder
+                .detail(detail)
+                .map_err(|what| details.error(what))?;
+        }
+        match self.done == self.count {
+            true => details.end(),
+            false => Ok(()),
+        }
     }
 
     /// The current sample.

@@ -8,6 +8,7 @@ use super::layout::{
 };
 use super::meta::{self, Meta};
 use super::output::{Output, OutputOptions};
+use super::sample::details::{self, Gathered};
 use super::sample::encode::{Encoder, check};
 use super::sample::weight;
 use super::varint::put;
@@ -26,7 +27,7 @@ const CHUNK_BYTES: u64 = BLOCK_BYTES_MAX as u64 - (64 << 10);
 const SAMPLES_PER_THREAD: usize = 8;
 /// A samples block is always closed when its literals reach this size.
 const LITERALS_BYTES: u64 = 8 << 20;
-/// An events block is closed when it reaches this size.
+/// An events block is closed when it reaches this size, and a samples block when its details do.
 const EVENTS_BYTES: usize = BLOCK_BYTES_MAX / 4;
 
 /// Writes a trace.
@@ -56,6 +57,7 @@ struct Chunk {
     /// Offsets of the blocks that hold earlier literals, and the total size of those literals.
     data: Vec<u64>,
     data_bytes: u64,
+    details: Gathered,
     weight: u64,
 }
 
@@ -66,6 +68,7 @@ impl Chunk {
         self.records.clear();
         self.literals.clear();
         self.data.clear();
+        self.details.clear();
         (self.count, self.data_bytes, self.weight) = (0, 0, 0);
     }
 
@@ -76,6 +79,7 @@ impl Chunk {
         self.count >= CHUNK_SAMPLES_MAX
             || self.records.len() >= RECORDS_BYTES
             || literals >= LITERALS_BYTES
+            || self.details.bytes.len() >= EVENTS_BYTES
             || !few && literals + self.records.len() as u64 >= CHUNK_BYTES
     }
 }
@@ -194,6 +198,7 @@ impl<W: Write> TraceWriter<W> {
     /// If writing fails or the sample exceeds a limit of the format.
     pub fn sample(&mut self, sample: &Sample<'_>) -> Result<(), WriteError> {
         check(sample)?;
+        details::check(sample)?;
         let weight = weight(sample).min(CHUNK_DECODED_BYTES_MAX);
         if self.chunk.weight + weight > CHUNK_DECODED_BYTES_MAX {
             self.write_chunk()?;
@@ -202,6 +207,7 @@ impl<W: Write> TraceWriter<W> {
         chunk
             .encoder
             .sample(sample, &mut chunk.records, &mut chunk.literals);
+        chunk.details.sample(chunk.count, sample);
         chunk.count += 1;
         chunk.weight += weight;
         self.samples += 1;
@@ -301,6 +307,11 @@ impl<W: Write> TraceWriter<W> {
             self.write_literals(0)?;
         }
         let (chunk, payload) = (&self.chunk, &mut self.payload);
+        if chunk.details.count > 0 {
+            let details = &chunk.details;
+            self.out
+                .block(BlockType::Details, details.count, &details.bytes)?;
+        }
         payload.clear();
         put(payload, chunk.records.len() as u64);
         put(payload, chunk.data.len() as u64);

@@ -1,7 +1,9 @@
 //! `get_perf_callchain` (Linux `kernel/events/callchain.c`): a kernel part and a user part, each
 //! after a context marker, within the limits of an event.
 
-use super::user::{UserChain, UserEnd, UserFrame, UserSpace, perf_callchain_user, unwind_user};
+use super::user::{
+    UserChain, UserEnd, UserFrame, UserSpace, perf_callchain_user, put_back, unwind_user,
+};
 use crate::memory::Memory;
 use alloc::vec::Vec;
 
@@ -48,18 +50,25 @@ pub enum UserWalk {
     UnwindUser,
 }
 
-/// What an event asks for, and its limits.
+/// What an event or a BPF helper asks for, and its limits: the arguments of `get_perf_callchain`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallchainOptions {
     /// The maximum number of addresses, kernel and user space together (`sample_max_stack`).
     pub max_stack: u32,
     /// The maximum number of markers (`kernel.perf_event_max_contexts_per_stack`).
     pub max_contexts: u32,
+    /// Whether there is a kernel part. Not with `exclude_callchain_kernel`, nor for a BPF helper
+    /// that asks for the user stack.
+    pub kernel: bool,
     /// How user space is walked.
     pub user: UserWalk,
     /// Whether the event belongs to a task other than the running one; if so, there is no user
     /// part.
     pub crosstask: bool,
+    /// Whether markers are stored before the parts. BPF helpers have none.
+    pub add_mark: bool,
+    /// Whether the kernel puts back the return addresses that return probes took (since 6.11).
+    pub puts_back: bool,
 }
 
 impl CallchainOptions {
@@ -74,8 +83,11 @@ impl Default for CallchainOptions {
         CallchainOptions {
             max_stack: Self::MAX_STACK,
             max_contexts: Self::MAX_CONTEXTS,
+            kernel: true,
             user: UserWalk::default(),
             crosstask: false,
+            add_mark: true,
+            puts_back: true,
         }
     }
 }
@@ -162,6 +174,9 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
     // Once there is no room for a marker, nothing more is stored (`contexts_maxed`).
     let mut maxed = false;
     let mut context = |entries: &mut Vec<CallchainEntry>, context: Context| {
+        if !options.add_mark {
+            return true;
+        }
         maxed |= contexts >= options.max_contexts;
         if !maxed {
             entries.push(CallchainEntry::Context(context));
@@ -170,12 +185,12 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
         !maxed
     };
     let mut stored = 0;
-    if let Some(ips) = kernel
+    if let Some(ips) = kernel.filter(|_| options.kernel)
         && context(&mut entries, Context::Kernel)
     {
         let ips = ips.iter().take(max_stack).enumerate();
+        stored = ips.len();
         entries.extend(ips.map(|(i, ip)| CallchainEntry::Kernel(i, *ip)));
-        stored = entries.len() - 1;
     }
     let mut user = || {
         let mut chain: UserChain;
@@ -201,6 +216,9 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
             chain = perf_callchain_user(regs, space.uprobe, memory, left);
             if let UserEnd::MaxStack { max } = &mut chain.end {
                 *max = options.max_stack;
+            }
+            if options.puts_back {
+                put_back(&mut chain.frames, space.uretprobes.as_ref());
             }
         } else {
             // A separate record with its own limit.

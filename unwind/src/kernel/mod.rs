@@ -45,7 +45,8 @@ pub use stacks::{NoStack, PAGE_SIZE, StackInfo, StackType, THREAD_SIZE};
 pub use task::{GraphReturn, Rethook, Task};
 pub use unwinder::KernelUnwinder;
 pub use user::{
-    UserChain, UserEnd, UserFound, UserFrame, UserSpace, perf_callchain_user, unwind_user,
+    Hijack, Uretprobes, UserChain, UserEnd, UserFound, UserFrame, UserSpace, perf_callchain_user,
+    unwind_user,
 };
 pub use version::{GraphSearch, Version};
 

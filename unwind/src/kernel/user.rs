@@ -16,8 +16,24 @@ const VM_FLAGS: u64 = 1 << 17 | 1 << 5;
 /// The code segments of 64-bit programs: `__USER_CS`, and `FLAT_USER_CS64` under Xen.
 const USER64_CS: [u64; 2] = [0x33, 0xe033];
 
+/// Where uprobes' page of copied instructions lies, `[uprobes]`, if that place is free: the highest
+/// page of user space, with page tables of four and of five levels (`xol_add_vma` in Linux
+/// `kernel/events/uprobes.c`). Its first slot is the trampoline of return probes.
+const TRAMPOLINES: [u64; 2] = [(1 << 47) - 2 * 4096, (1 << 56) - 2 * 4096];
+
+/// The return addresses that return probes took from a task's user stack. Each was replaced by the
+/// address of a trampoline (`utask->return_instances`, Linux `kernel/events/uprobes.c`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uretprobes {
+    /// The address of the trampoline (`uprobe_get_trampoline_vaddr`); `u64::MAX` if there is none.
+    pub trampoline: u64,
+    /// The return addresses (`orig_ret_vaddr`), in the order of the list: the newest first. A
+    /// function that several probes took over, such as after a tail call, has as many.
+    pub originals: Vec<u64>,
+}
+
 /// What the kernel knows of a task's user space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserSpace {
     /// The registers with which user space was left (`task_pt_regs`); `None` if the task has no
     /// user space (`current->mm` is NULL): a kernel thread, or a task that is exiting.
@@ -27,6 +43,21 @@ pub struct UserSpace {
     /// The first bytes of the instruction at a uprobe, if one is being handled
     /// (`is_uprobe_at_func_entry`, since 6.11, and in earlier stable versions).
     pub uprobe: Option<[u8; 4]>,
+    /// The return addresses that return probes took; `None` if they are not recorded.
+    pub uretprobes: Option<Uretprobes>,
+}
+
+/// What return probes did to a return address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hijack {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was replaced by the trampoline, and the kernel put it back into the callchain.
+    PutBack,
+    /// The trampoline's address is in its place, and which address the kernel put there is not
+    /// recorded.
+    Unknown,
 }
 
 /// How a user-space address was found.
@@ -53,6 +84,16 @@ pub struct UserFrame {
     pub ip: u64,
     /// How it was found.
     pub found: UserFound,
+    /// Whether a return probe took it.
+    pub hijack: Hijack,
+}
+
+impl UserFrame {
+    /// An address that is as it was found.
+    const fn new(ip: u64, found: UserFound) -> UserFrame {
+        let hijack = Hijack::None;
+        UserFrame { ip, found, hijack }
+    }
 }
 
 /// Why a user part ended.
@@ -138,6 +179,24 @@ pub struct UserChain {
     pub end: UserEnd,
 }
 
+/// `fixup_uretprobe_trampoline_entries` (Linux `kernel/events/callchain.c`, since 6.11): from the
+/// innermost address on, each trampoline becomes the next return address of the list. A list that
+/// has several for one trampoline is therefore used up too early, as in the kernel.
+///
+/// If the list is not recorded, the addresses at which a trampoline is expected are marked.
+pub(super) fn put_back(frames: &mut [UserFrame], pending: Option<&Uretprobes>) {
+    let Some(pending) = pending else {
+        for frame in frames.iter_mut().filter(|f| TRAMPOLINES.contains(&f.ip)) {
+            frame.hijack = Hijack::Unknown;
+        }
+        return;
+    };
+    let trampolines = frames.iter_mut().filter(|f| f.ip == pending.trampoline);
+    for (frame, original) in trampolines.zip(&pending.originals) {
+        (frame.ip, frame.hijack) = (*original, Hijack::PutBack);
+    }
+}
+
 /// Whether a uprobe with this instruction is at a function's entry: `push %rbp` or `endbr64`.
 const fn at_entry(insn: [u8; 4], is_64: bool) -> bool {
     insn[0] == 0x55 || is_64 && matches!(insn, [0xf3, 0x0f, 0x1e, 0xfa])
@@ -189,7 +248,7 @@ fn follow_frames<M: Memory + ?Sized>(
     let size = word_size(regs);
     let store = |out: &mut Vec<UserFrame>, ip, found| {
         if out.len() < max {
-            out.push(UserFrame { ip, found });
+            out.push(UserFrame::new(ip, found));
         }
     };
     store(out, ip, UserFound::Regs);
@@ -267,7 +326,7 @@ fn check_frames<M: Memory + ?Sized>(
     let mut found = UserFound::Regs;
     let mut at_start = uprobe.is_some_and(|insn| at_entry(insn, size == 8));
     while out.len() < max {
-        out.push(UserFrame { ip, found });
+        out.push(UserFrame::new(ip, found));
         let first = core::mem::take(&mut at_start);
         if !first && fp < sp {
             return UserEnd::FpBelowSp { fp, sp };

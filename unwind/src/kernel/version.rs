@@ -92,6 +92,12 @@ impl Version {
         self.major > major || self.major == major && self.minor >= minor
     }
 
+    /// Whether callchains have the return addresses that return probes took, instead of the
+    /// trampoline's. Since 6.11 (commit 4a365eb8a6d9).
+    pub const fn puts_back_uretprobes(self) -> bool {
+        self.since(6, 11)
+    }
+
     /// Whether a walk ends with an error where nothing is known, and without one only at a root.
     /// Since 4.18 ("x86/unwind/orc: Detect the end of the stack"); before, all ends were alike.
     pub const fn tells_end_from_error(self) -> bool {

@@ -209,7 +209,7 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
     let space = UserSpace {
         regs: Some(regs),
         pid: USER_PID,
-        uprobe: None,
+        ..UserSpace::default()
     };
     let next = frames.iter().skip(1);
     let pairs = frames.iter().zip(next).zip(loaded.callers());

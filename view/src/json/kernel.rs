@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_judge::kernel::PerfChain;
+use unwind_sim_judge::kernel::{Agreement, PerfChain};
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{
-    CallchainEntry, RegsPtr, StackInfo, State, UserFound, UserOutcome, UserRegs,
+    CallchainEntry, Hijack, RegsPtr, StackInfo, State, UserFound, UserOutcome, UserRegs,
 };
 
 /// A state of one of a kernel's unwinders, with the names of its fields.
@@ -232,6 +232,11 @@ pub struct CallchainLine {
     /// The code with which the walk of the user part ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_code: Option<&'static str>,
+    /// How it compares with what perf recorded: `equal`; `fits`, equal with arguments that the
+    /// recording does not say; `unknown`, equal but for return addresses that return probes took;
+    /// `different`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<&'static str>,
     /// The index of the first word that differs from what perf recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs_at: Option<usize>,
@@ -248,6 +253,10 @@ pub struct CallchainEntryLine {
     /// For an address in user space: where it was read, if not from registers.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_at: Option<String>,
+    /// For a return address that a return probe took: `put_back`, or `unknown` if the trampoline's
+    /// address is in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uretprobe: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -256,8 +265,14 @@ pub struct CallchainEntryLine {
     image: Option<String>,
 }
 
-/// One sample's callchain as perf records it.
-pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &PerfChain) -> Line {
+/// One sample's callchain as perf records it, and how it compares with what perf recorded.
+pub fn callchain(
+    view: &View<'_>,
+    unwinder: &str,
+    start: &'static str,
+    chain: &PerfChain,
+    agreement: Option<Agreement>,
+) -> Line {
     let entry = |entry: &CallchainEntry| {
         let place = chain.place(view, entry);
         let context = match entry {
@@ -271,10 +286,19 @@ pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &P
             },
             CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => None,
         };
+        let hijack = match entry {
+            CallchainEntry::User(frame) => frame.hijack,
+            CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => Hijack::None,
+        };
         CallchainEntryLine {
             value: hex(entry.value()),
             context,
             read_at: read_at.map(hex),
+            uretprobe: match hijack {
+                Hijack::None => None,
+                Hijack::PutBack => Some("put_back"),
+                Hijack::Unknown => Some("unknown"),
+            },
             function: place.as_ref().and_then(|p| p.function.clone()),
             offset: place.as_ref().map(|p| hex(p.offset)),
             image: place.and_then(|p| p.image),
@@ -296,6 +320,10 @@ pub fn callchain(view: &View<'_>, unwinder: &str, start: &'static str, chain: &P
             UserOutcome::Walked(end) => Some(end.reason().code().as_str()),
             _ => None,
         },
-        differs_at: chain.difference(view).flatten(),
+        recorded: agreement.map(Agreement::as_str),
+        differs_at: match agreement {
+            Some(Agreement::Different(at)) => Some(at),
+            _ => None,
+        },
     }))
 }

@@ -28,6 +28,7 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         recorded: vec![RecordedChain {
             source: "perf".into(),
             ips: ips.collect(),
+            request: None,
         }],
         ..Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN))
     };

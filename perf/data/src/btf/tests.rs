@@ -43,6 +43,24 @@ fn example() -> Vec<u8> {
 }
 
 #[test]
+fn a_function_has_the_names_of_its_parameters() {
+    let kind = |kind: u32, len: u32| kind << 24 | len;
+    let types = [
+        &[INT, kind(KIND_INT, 0), 4, 32][..],
+        &[0, kind(KIND_FUNC_PROTO, 3), 1, B, 1, A, 1, 0, 1],
+        &[S, kind(KIND_FUNC, 1), 2],
+        // A function whose type is not one.
+        &[T, kind(KIND_FUNC, 1), 1],
+    ];
+    let bytes = section(&types.concat(), STRINGS);
+    let btf = Btf::parse(&bytes[..]).expect("sound");
+    assert_eq!(btf.parameters("s"), Some(vec!["b", "a", ""]));
+    for other in ["t", "a", "int", ""] {
+        assert_eq!(btf.parameters(other), None, "{other:?}");
+    }
+}
+
+#[test]
 fn members_are_found_by_path_through_arrays_and_unnamed_unions() {
     let bytes = example();
     let btf = Btf::parse(&bytes[..]).expect("sound");

@@ -347,8 +347,13 @@ impl Stitcher {
     /// ([`flag::DEFER_OUTPUT`]) and none comes, that is why they are missing. Only [`Mode::Own`] tells.
     pub fn events(&mut self, events: &[EventAttr]) {
         let asks = |event: &EventAttr| event.flags & flag::DEFER_OUTPUT != 0;
+        self.asked(events.iter().any(asks));
+    }
+
+    /// Like [`Stitcher::events`], for events that are not in a file: whether any of them asks.
+    pub fn asked(&mut self, any: bool) {
         if let Way::Own(own) = &mut self.way {
-            own.not_asked = !events.iter().any(asks);
+            own.not_asked = !any;
         }
     }
 

@@ -10,7 +10,7 @@ use crate::record::{Body, Branches, Record};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
-use unwind_sim_perf_data::stitch::{Counts, Item, Mode, Stitch, Stitched, What, Why, stitch};
+use unwind_sim_perf_data::stitch::{Counts, Item, Mode, Stitch, Stitched, Stitcher, What, Why};
 
 /// The outcome of stitching for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +120,15 @@ pub fn join(world: &World, mode: Mode) -> Run {
     let oracle = Oracle::of(world);
     let mut violations = oracle.violations().to_vec();
     let records = world.records();
-    let (out, counts) = stitch(mode, items(records));
+    let mut stitcher = Stitcher::new(mode);
+    stitcher.asked(world.events().iter().any(|event| event.defer_output));
+    let mut out = Vec::new();
+    items(records)
+        .into_iter()
+        .for_each(|item| stitcher.push(item));
+    stitcher.finish();
+    out.extend(std::iter::from_fn(|| stitcher.pop()));
+    let counts = *stitcher.counts();
     let sample = |record: &'_ Record| match &record.body {
         Body::Sample {
             number, branches, ..

@@ -4,11 +4,12 @@ use super::json::{Object, Problem};
 use super::states;
 use crate::import::error::ImportError;
 use crate::kernel::KernelImage;
-use crate::model::{Region, RegionRole};
+use crate::model::{CallchainRequest, Region, RegionRole};
+use crate::trace::URETPROBES_MAX;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_unwind::kernel::{
-    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, UserSpace, Version,
+    GraphReturn, GraphSearch, StackInfo, StackType, State, Task, Uretprobes, UserSpace, Version,
 };
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
@@ -195,6 +196,43 @@ pub(super) fn user_space(
         regs: regs.map(|regs| registers(&regs)).transpose()?,
         pid: u32::try_from(pid).map_err(|_| user.problem("pid", "not a process ID"))?,
         uprobe,
+        uretprobes: uretprobes(&user)?,
+    }))
+}
+
+/// The return addresses that return probes took from the user stack.
+fn uretprobes(user: &Object<'_>) -> Result<Option<Uretprobes>, Problem> {
+    let Some(taken) = user.object("uretprobes")? else {
+        return Ok(None);
+    };
+    let originals = taken.numbers("originals")?;
+    if originals.len() > URETPROBES_MAX {
+        return Err(taken.problem("originals", "more than 64, which is the kernel's limit"));
+    }
+    Ok(Some(Uretprobes {
+        trampoline: taken.number("trampoline")?.unwrap_or(u64::MAX),
+        originals,
+    }))
+}
+
+/// What the kernel was asked for when it made the stop's callchain.
+pub(super) fn request(from: &Object<'_>) -> Result<Option<CallchainRequest>, Problem> {
+    let Some(asked) = from.object("callchain_request")? else {
+        return Ok(None);
+    };
+    let flag = |key: &str, default: bool| {
+        let number = asked.number(key)?;
+        Ok::<bool, Problem>(number.map_or(default, |number| number != 0))
+    };
+    let max_stack = asked.number("max_stack")?.unwrap_or(0);
+    Ok(Some(CallchainRequest {
+        kernel: flag("kernel", true)?,
+        user: flag("user", true)?,
+        add_mark: flag("add_mark", true)?,
+        crosstask: flag("crosstask", false)?,
+        max_stack: u32::try_from(max_stack)
+            .map_err(|_| asked.problem("max_stack", "more than 32 bits"))?,
+        cookie: asked.number("cookie")?,
     }))
 }
 

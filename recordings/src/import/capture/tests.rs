@@ -1,12 +1,12 @@
 //! Captures of a small kernel, the seed of a fuzz target: valid and rejected ones.
 
 use super::super::{ImportItem, ImportOptions, import_bytes};
-use crate::model::{Item, Sample};
+use crate::model::{CallchainRequest, Item, Sample};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use unwind_sim_unwind::kernel::{RegsPtr, State, UnwinderKind};
+use unwind_sim_unwind::kernel::{RegsPtr, State, UnwinderKind, Uretprobes};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
 /// A kernel of version 6.1.0 with ORC tables.
@@ -297,4 +297,70 @@ fn a_system_map_alone_is_enough_without_orc() {
     options.kernel_files.system_map = Some(bad);
     let error = import(&capture, &options).expect_err("not a kernel's");
     assert!(error.contains("no symbols _stext and _etext"), "{error}");
+}
+
+#[test]
+fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
+    let with = |user: Value, request: Value| {
+        let mut capture = point(json!({"type": 1}));
+        capture["points"][0]["callchain"] = json!(["0xffffffffffffff80", 5]);
+        capture["points"][0]["callchain_request"] = request;
+        capture["points"][0]["user"] = user;
+        import(&capture, &options())
+    };
+    let of = |user: Value, request: Value| {
+        let samples = with(user, request).expect("a valid capture");
+        let sample = &samples[0];
+        let user = sample
+            .kernel
+            .as_ref()
+            .expect("a kernel sample")
+            .user
+            .clone();
+        (
+            sample.recorded[0].request,
+            user.and_then(|user| user.uretprobes),
+        )
+    };
+    assert_eq!(of(json!({}), json!(null)), (None, None));
+    let taken =
+        json!({"uretprobes": {"trampoline": "0x7fffffffe000", "originals": ["0x401000", 7]}});
+    let asked = json!({"kernel": false, "add_mark": 0, "max_stack": 4, "cookie": "0x300000001"});
+    let usual = CallchainRequest {
+        kernel: true,
+        user: true,
+        add_mark: true,
+        crosstask: false,
+        max_stack: 0,
+        cookie: None,
+    };
+    let expected = CallchainRequest {
+        kernel: false,
+        add_mark: false,
+        max_stack: 4,
+        cookie: Some(0x3_0000_0001),
+        ..usual
+    };
+    let probes = Uretprobes {
+        trampoline: 0x7fff_ffff_e000,
+        originals: vec![0x40_1000, 7],
+    };
+    assert_eq!(of(taken, asked), (Some(expected), Some(probes)));
+    let none = Uretprobes {
+        trampoline: u64::MAX,
+        originals: Vec::new(),
+    };
+    let empty = of(json!({"uretprobes": {}}), json!({}));
+    assert_eq!(empty, (Some(usual), Some(none)));
+    let many = json!({"uretprobes": {"originals": vec![1; 65]}});
+    let error = with(many, json!({})).expect_err("the kernel keeps 64");
+    assert!(
+        error.contains("points[0].user.uretprobes.originals: more than 64"),
+        "{error}"
+    );
+    let error = with(json!({}), json!({"max_stack": "0x100000000"})).expect_err("32 bits");
+    assert!(
+        error.contains("callchain_request.max_stack: more than 32 bits"),
+        "{error}"
+    );
 }

@@ -21,7 +21,9 @@ use super::error::ImportError;
 use super::item::{ImportOptions, Imported, Output, Sink, Skip};
 use crate::files::{ImageFinder, MappingRequest};
 use crate::jitdump::{Clock, Layout};
-use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::model::{
+    CallchainRequest, Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample,
+};
 use crate::trace::BRANCHES_MAX;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -29,7 +31,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_perf_data::{
-    self as perf, PerfFile, Record, Stop, branch_sample_type, feature, misc,
+    self as perf, PerfFile, Record, Stop, branch_sample_type, feature, flag, misc,
 };
 use unwind_sim_unwind::image::Image;
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
@@ -199,6 +201,7 @@ fn convert<'a>(
             .map(|ips| RecordedChain {
                 source: "perf".into(),
                 ips,
+                request: Some(request(sample)),
             })
             .into_iter()
             .collect(),
@@ -206,6 +209,21 @@ fn convert<'a>(
         kernel: None,
         process_memory: None,
     })
+}
+
+/// What the sample's event asks of the kernel for its callchain.
+fn request(sample: &perf::Sample<'_>) -> CallchainRequest {
+    let attr = sample.attr();
+    let has = |flag: u64| attr.flags & flag != 0;
+    let chain = sample.callchain().ok().flatten();
+    CallchainRequest {
+        kernel: !has(flag::EXCLUDE_CALLCHAIN_KERNEL),
+        user: !has(flag::EXCLUDE_CALLCHAIN_USER),
+        add_mark: true,
+        crosstask: false,
+        max_stack: u32::from(attr.sample_max_stack),
+        cookie: chain.and_then(|chain| chain.deferred_cookie()),
+    }
 }
 
 /// The branch records, if the event used call-stack mode.

@@ -54,6 +54,11 @@ pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<UserState<'
             out.set(*reg, value);
         }
     }
+    // The flag is of the sample's own ip, which in the kernel is not that of the user registers.
+    let is_exact = sample.is_exact_ip() && sample.cpumode() == misc::CPUMODE_USER;
+    if is_exact && out.get(Reg::Rip) == sample.ip() {
+        out.set_exact_ip();
+    }
     match (out.get(Reg::Rip), out.get(Reg::Rsp)) {
         (Some(_), Some(rsp)) => {
             let length = stack.len() as u64;

@@ -363,6 +363,7 @@ impl Taken<'_, '_, '_> {
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
                 release: self.release.to_owned(),
+                unwinder: None,
                 task,
                 states: Vec::new(),
                 boundary: None,

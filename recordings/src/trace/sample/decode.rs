@@ -3,10 +3,11 @@
 //! [`Decoder::step`] advances by one sample in time proportional to the sample's encoded size. Only
 //! [`Decoder::sample`] builds the sample, so skipping samples is cheap.
 
+use super::details::Detail;
 use super::{
     Inner, ROLES, Slot, Thread, branches, frame, kernel, kind_of, pc_slot, presence, region,
 };
-use crate::model::{KernelSample, RecordedChain, Region, RegionRole, Sample};
+use crate::model::{CallchainRequest, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::trace::error::Bad;
 use crate::trace::layout::{
     CHUNK_DECODED_BYTES_MAX, FRAME_BYTES, NAME_BYTES_MAX, RECORDED_CHAINS_MAX, RECORDED_IPS_MAX,
@@ -40,8 +41,8 @@ struct Now {
     regs: SampleRegs,
     /// Slot and role of each region.
     regions: Vec<(usize, RegionRole)>,
-    /// Source of each recorded chain.
-    recorded: Vec<usize>,
+    /// Source of each recorded chain, and what the kernel was asked for.
+    recorded: Vec<(usize, Option<CallchainRequest>)>,
     kernel: Option<Box<KernelSample>>,
     branches: Vec<BranchStack>,
 }
@@ -110,6 +111,29 @@ impl Decoder {
         Ok(())
     }
 
+    /// Adds a detail to the current sample.
+    pub(crate) fn detail(&mut self, detail: Detail) -> Result<(), &'static str> {
+        match detail {
+            Detail::Request(chain, request) => {
+                let chain = self.now.recorded.get_mut(chain);
+                let (_, known) = chain.ok_or("a request for a chain that the sample lacks")?;
+                *known = Some(request);
+            }
+            Detail::Unwinder(kind) => {
+                let kernel = self.now.kernel.as_mut();
+                let kernel = kernel.ok_or("the unwinder of a sample without a kernel")?;
+                kernel.unwinder = Some(kind);
+            }
+            Detail::Uretprobes(taken) => {
+                let kernel = self.now.kernel.as_mut();
+                let user = kernel.and_then(|kernel| kernel.user.as_mut());
+                let user = user.ok_or("return probes of a sample without a task's user space")?;
+                user.uretprobes = Some(taken);
+            }
+        }
+        Ok(())
+    }
+
     fn thread(&mut self, records: &mut Cursor<'_>) -> Result<usize, Bad> {
         let number = records.count(self.threads.len(), "a thread that was not named before")?;
         if let Some(number) = number.checked_sub(1) {
@@ -134,14 +158,15 @@ impl Decoder {
                 bytes: Cow::Borrowed(slot.window.get(&slot.region).unwrap_or(&[])),
             }
         });
-        let recorded = now
-            .recorded
-            .iter()
-            .zip(&thread.recorded)
-            .map(|(&source, ips)| RecordedChain {
-                source: self.sources[source].clone(),
-                ips: ips.clone(),
-            });
+        let recorded =
+            now.recorded
+                .iter()
+                .zip(&thread.recorded)
+                .map(|(&(source, request), ips)| RecordedChain {
+                    source: self.sources[source].clone(),
+                    ips: ips.clone(),
+                    request,
+                });
         Sample {
             pid: thread.pid,
             tid: thread.tid,
@@ -299,13 +324,14 @@ fn read_recorded(
     let chains = records.count(RECORDED_CHAINS_MAX, "more recorded chains than allowed")?;
     for i in 0..chains {
         let number = records.count(sources.len(), "a source that was not named before")?;
-        now.recorded.push(match number.checked_sub(1) {
+        let source = match number.checked_sub(1) {
             Some(number) => number,
             None => {
                 sources.push(records.string(NAME_BYTES_MAX)?.to_owned());
                 sources.len() - 1
             }
-        });
+        };
+        now.recorded.push((source, None));
         if thread.recorded.len() <= i {
             thread.recorded.push(Vec::new());
         }

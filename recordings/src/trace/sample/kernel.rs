@@ -132,9 +132,8 @@ fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
         return Err(records.bad("user space has unknown bits"));
     }
     let mut user = UserSpace {
-        regs: None,
         pid: records.u32()?,
-        uprobe: None,
+        ..UserSpace::default()
     };
     if head & USER_REGS != 0 {
         let known = RegMask(records.u32()?);
@@ -271,6 +270,7 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     };
     Ok(KernelSample {
         release,
+        unwinder: None,
         task,
         states,
         boundary,

@@ -6,6 +6,7 @@
 
 mod branches;
 pub(crate) mod decode;
+pub(crate) mod details;
 pub(crate) mod encode;
 mod kernel;
 

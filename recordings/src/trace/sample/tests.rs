@@ -10,6 +10,7 @@ fn chain(addresses: usize) -> RecordedChain {
     RecordedChain {
         source: "perf".into(),
         ips: vec![1; addresses],
+        request: None,
     }
 }
 

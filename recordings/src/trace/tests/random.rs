@@ -2,13 +2,15 @@
 //! order.
 
 use super::support::*;
-use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
+use crate::model::{
+    CallchainRequest, Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample,
+};
 use crate::trace::OutputOptions;
 use quickcheck::{QuickCheck, TestResult};
 use std::borrow::Cow;
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GraphReturn, GuessState, OrcState, RegsPtr, Rethook, StackInfo, StackType,
-    State, Task, UserBoundary, UserSpace, Version,
+    State, Task, UnwinderKind, Uretprobes, UserBoundary, UserSpace, Version,
 };
 use unwind_sim_unwind::lbr::{Branch, BranchStack};
 use unwind_sim_unwind::orc::Encoding;
@@ -101,11 +103,23 @@ fn truth(n: &mut Numbers) -> Truth {
     }
 }
 
+fn request(n: &mut Numbers) -> CallchainRequest {
+    CallchainRequest {
+        kernel: n.below(2) == 0,
+        user: n.below(2) == 0,
+        add_mark: n.below(2) == 0,
+        crosstask: n.below(2) == 0,
+        max_stack: n.next() as u32,
+        cookie: (n.below(2) == 0).then(|| n.next()),
+    }
+}
+
 fn random_sample(n: &mut Numbers) -> Sample<'static> {
     let some = |n: &mut Numbers| (n.below(3) == 0).then(|| regs(n));
     let chain = |n: &mut Numbers| RecordedChain {
         source: ["perf", "gdb", ""][n.below(3) as usize].into(),
         ips: (0..n.below(6)).map(|_| near(n, 0x40_0000)).collect(),
+        request: (n.below(3) == 0).then(|| request(n)),
     };
     Sample {
         pid: 1 + n.below(2) as u32,
@@ -205,6 +219,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
     };
     KernelSample {
         release: release.into(),
+        unwinder: UnwinderKind::ALL.get(n.below(6) as usize).copied(),
         task: Task {
             version: Version::from_name(release),
             encoding: Encoding::ALL.get(n.below(9) as usize).copied(),
@@ -226,6 +241,10 @@ fn kernel(n: &mut Numbers) -> KernelSample {
             regs: flag(n).then(|| Regs::frame(near(n, 0x40_0000), near(n, 0x7000), n.next())),
             pid: n.next() as u32,
             uprobe: flag(n).then(|| (n.next() as u32).to_le_bytes()),
+            uretprobes: flag(n).then(|| Uretprobes {
+                trampoline: n.next(),
+                originals: (0..n.below(4)).map(|_| near(n, 0x40_0000)).collect(),
+            }),
         }),
     }
 }

@@ -1,6 +1,8 @@
 //! A small trace with every kind of item, and helpers for tests.
 
-use crate::model::{Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample};
+use crate::model::{
+    CallchainRequest, Event, ImageIndex, Item, RecordedChain, Region, RegionRole, Sample,
+};
 use crate::trace::{Meta, OutputOptions, Trace, TraceError, TraceWriter};
 use std::borrow::Cow;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
@@ -213,11 +215,20 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
             let gdb = RecordedChain {
                 source: "gdb".into(),
                 ips: ips[1..].to_vec(),
+                request: None,
             };
             s.recorded = vec![
                 RecordedChain {
                     source: "perf".into(),
                     ips,
+                    request: (i > 2).then_some(CallchainRequest {
+                        kernel: true,
+                        user: true,
+                        add_mark: true,
+                        crosstask: false,
+                        max_stack: 127 - i as u32,
+                        cookie: (i > 3).then_some(0x3_0000_0001),
+                    }),
                 },
                 gdb,
             ];

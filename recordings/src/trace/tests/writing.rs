@@ -291,6 +291,7 @@ fn what_exceeds_the_format_is_refused_and_not_written() {
     chains.recorded = vec![RecordedChain {
         source: "perf".into(),
         ips: vec![0; 9000],
+        request: None,
     }];
     let expected = [
         "regions of a sample: 256 is more than the 255 that a trace can hold",

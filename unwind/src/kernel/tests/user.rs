@@ -1,8 +1,8 @@
 //! The user part, and assembled callchains.
 
 use crate::kernel::{
-    CallchainOptions, Context, UserEnd, UserFound, UserOutcome, UserSpace, UserWalk,
-    get_perf_callchain, perf_callchain_user, unwind_user,
+    CallchainEntry, CallchainOptions, Context, Hijack, Uretprobes, UserEnd, UserFound, UserOutcome,
+    UserSpace, UserWalk, get_perf_callchain, perf_callchain_user, unwind_user,
 };
 use crate::memory::{MemoryCopy, MemoryError};
 use crate::reason::Code;
@@ -142,7 +142,7 @@ fn space(regs: Option<Regs>) -> UserSpace {
     UserSpace {
         regs,
         pid: 7,
-        uprobe: None,
+        ..UserSpace::default()
     }
 }
 
@@ -190,6 +190,79 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     // The deferred part is not limited by max_stack.
     let (ips, _) = chain(Some(&[1, 2]), deferred);
     assert_eq!(ips, [k, 1, later, 0x40_0000, 0x40_1111]);
+}
+
+#[test]
+fn a_request_leaves_out_parts_and_markers() {
+    let words = bytes(&[0, 0x40_1111]);
+    let memory = MemoryCopy::new(AT, &words);
+    let known = space(Some(regs(0x33)));
+    let chain = |options| get_perf_callchain(Some(&[1, 2]), Some(&known), &memory, options).ips();
+    let (k, u) = (Context::Kernel.value(), Context::User.value());
+    let all = CallchainOptions::default();
+    let no_kernel = CallchainOptions {
+        kernel: false,
+        ..all
+    };
+    assert_eq!(chain(no_kernel), [u, 0x40_0000, 0x40_1111]);
+    let none = UserWalk::None;
+    let no_user = CallchainOptions { user: none, ..all };
+    assert_eq!(chain(no_user), [k, 1, 2]);
+    // A BPF helper's: without markers, for which there need not be room either.
+    let bare = CallchainOptions {
+        add_mark: false,
+        max_contexts: 0,
+        max_stack: 3,
+        ..all
+    };
+    assert_eq!(chain(bare), [1, 2, 0x40_0000]);
+}
+
+#[test]
+fn what_return_probes_took_is_put_back_in_the_order_of_their_list() {
+    const T: u64 = 0x7fff_ffff_e000;
+    let frames = [(AT + 16, T), (AT + 32, 0x40_2222), (AT + 48, T), (0, T)];
+    let words: Vec<u64> = frames.iter().flat_map(|(fp, ip)| [*fp, *ip]).collect();
+    let bytes = bytes(&words);
+    let memory = MemoryCopy::new(AT, &bytes);
+    let with = |uretprobes: Option<(u64, &[u64])>, options: CallchainOptions| {
+        let mut known = space(Some(regs(0x33)));
+        known.uretprobes = uretprobes.map(|(trampoline, originals)| Uretprobes {
+            trampoline,
+            originals: originals.to_vec(),
+        });
+        let chain = get_perf_callchain(None, Some(&known), &memory, options);
+        let user = chain.entries.iter().filter_map(|entry| match entry {
+            CallchainEntry::User(frame) => Some((frame.ip, frame.hijack)),
+            _ => None,
+        });
+        user.skip(1).collect::<Vec<_>>()
+    };
+    let all = CallchainOptions::default();
+    let (no, back, lost) = (Hijack::None, Hijack::PutBack, Hijack::Unknown);
+    let three: &[u64] = &[0x40_1111, 0x40_3333, 0x40_4444];
+    let expected = [
+        (0x40_1111, back),
+        (0x40_2222, no),
+        (0x40_3333, back),
+        (0x40_4444, back),
+    ];
+    assert_eq!(with(Some((T, three)), all), expected);
+    // A shorter list leaves the outer trampolines.
+    let expected = [(0x40_1111, back), (0x40_2222, no), (T, no), (T, no)];
+    assert_eq!(with(Some((T, &three[..1])), all), expected);
+    // So do one for another trampoline, and a kernel before 6.11.
+    let kept = [(T, no), (0x40_2222, no), (T, no), (T, no)];
+    assert_eq!(with(Some((T + 64, three)), all), kept);
+    let old = CallchainOptions {
+        puts_back: false,
+        ..all
+    };
+    assert_eq!(with(Some((T, three)), old), kept);
+    // Without the list it is known where something is missing, at the highest page of either kind
+    // of page tables.
+    let expected = [(T, lost), (0x40_2222, no), (T, lost), (T, lost)];
+    assert_eq!(with(None, all), expected);
 }
 
 #[test]

@@ -179,13 +179,6 @@ impl Kernel {
         self.table.note(Step::Wiped { cpu });
     }
 
-    /// The task of a CPU starts another program, which none of the records are about.
-    pub fn exec(&mut self, cpu: usize) {
-        if cpu < self.cpus.len() {
-            self.wipe(cpu);
-        }
-    }
-
     /// The memory allocated and freed.
     pub fn ledger(&self) -> Ledger {
         self.table.ledger

@@ -223,6 +223,7 @@ fn the_limits_of_a_sample_are_exact() {
         let chain = |ips: &usize| RecordedChain {
             source: "x".repeat(source),
             ips: vec![1; *ips],
+            request: None,
         };
         refused(|s| s.recorded = chains.iter().map(chain).collect())
     };

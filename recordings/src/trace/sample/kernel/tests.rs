@@ -157,7 +157,12 @@ fn each_part_of_user_space_comes_back_by_itself() {
         for uprobe in [None, Some([0x55, 0x48, 0x89, 0xe5])] {
             let mut kernel = of_task(|_| {});
             let pid = 77;
-            kernel.user = Some(UserSpace { regs, pid, uprobe });
+            kernel.user = Some(UserSpace {
+                regs,
+                pid,
+                uprobe,
+                ..UserSpace::default()
+            });
             comes_back(&kernel);
         }
     }
@@ -170,8 +175,10 @@ fn the_user_boundary_comes_back_with_and_without_its_frame() {
         let (ip, sp) = (0x40_1000, 0x7ffe_0000);
         kernel.boundary = Some(UserBoundary { ip, sp, pushed_at });
         comes_back(&kernel);
-        let (regs, pid, uprobe) = (None, 77, None);
-        kernel.user = Some(UserSpace { regs, pid, uprobe });
+        kernel.user = Some(UserSpace {
+            pid: 77,
+            ..UserSpace::default()
+        });
         comes_back(&kernel);
         // All bits of the head.
         (kernel.task.is_current, kernel.task.on_other_cpu) = (true, true);
