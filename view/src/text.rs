@@ -321,6 +321,7 @@ mod tests {
         ips.extend([0x2000, 0x3000].repeat(50));
         ips.push(0x4000);
         let recorded = RecordedChain {
+            request: None,
             source: "perf".to_owned(),
             ips,
         };

@@ -133,6 +133,7 @@ mod tests {
         };
         let rows = zstd::encode_all(&[1, 2, 3][..], 1).expect("packed");
         let mut elf = Elf {
+            empty: Vec::new(),
             parts: ImageParts::default(),
             segments: Vec::new(),
             compressed: vec![
