@@ -35,6 +35,15 @@ pub(crate) const BROKEN: Printed = Printed {
     left_out: &["tid", "time", "limit", "all", "json"],
 };
 
+/// Printed by `doctor`, for a chain that perf recorded without a stack.
+pub(crate) const CHAIN: Printed = Printed {
+    name: &["perf", "script"],
+    own: &["time"],
+    left_out: &[
+        "tid", "limit", "all", "json", "sample", "unwinder", "regs", "against",
+    ],
+};
+
 #[cfg(feature = "machine")]
 /// Printed by `verify`, for one finding.
 pub(crate) const VERIFY: Printed = Printed {
@@ -160,9 +169,10 @@ mod tests {
     use clap::CommandFactory;
 
     /// A command, and the follow-up command that it prints.
-    const PAIRS: [(&[&str], Printed); 6] = [
+    const PAIRS: [(&[&str], Printed); 7] = [
         (&["compare"], EXPLAIN),
         (&["doctor"], BROKEN),
+        (&["doctor"], CHAIN),
         (&["verify"], VERIFY),
         (&["step"], STEP),
         (&["perf", "fuzz"], FUZZ),

@@ -1,6 +1,6 @@
 //! `doctor`: what broke the stacks of a recording, and what to do.
 
-use super::again::{BROKEN, Given};
+use super::again::{BROKEN, CHAIN, Given};
 use super::args::{InputArgs, WalkArgs};
 use super::output;
 use super::status::Status;
@@ -92,6 +92,18 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
     format!("{head}, none of which has a user stack to judge{advice}")
 }
 
+/// The command that shows the one chain that perf recorded at this time.
+fn chain_command(args: &Args, given: &Given<'_>, time: u64) -> Option<String> {
+    const NS: u64 = 1_000_000_000;
+    let at = format!("{}.{:09}", time / NS, time % NS);
+    let own = [
+        "--time".into(),
+        format!("{at},{at}").into(),
+        path_argument(&args.input.path),
+    ];
+    (cfg!(feature = "perf") && time > 0).then(|| given.command(&CHAIN, &own, &[]))
+}
+
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let (input, only_chains) = open(&args.input)?;
     // How `explain` is asked about one stack.
@@ -152,7 +164,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             if let Some(regs) = regs {
                 own.extend(["--regs", regs.as_str()].map(OsString::from));
             }
-            (!only_chains).then(|| given.command(&BROKEN, &own, &[]))
+            match only_chains {
+                true => chain_command(args, given, complaint.example.time),
+                false => Some(given.command(&BROKEN, &own, &[])),
+            }
         };
         write!(out, "{}", show::doctor_text(&report, main, limit, &explain))?;
     } else {

@@ -5,10 +5,10 @@
 //! tried and is not better, or if it asks for a recording where there is only a crash to explain.
 
 use super::Subject;
-use super::author::{Author, Language, Origin};
 use super::fault::Lack;
 use super::generated::{self, Generator};
 use super::kind::Kind;
+use super::origin::Origin;
 use super::proven_row::ProvenRow;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind};
 use unwind_sim_recordings::made::Made;
@@ -140,10 +140,11 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
 /// What to do, in one line.
 pub(super) fn advice(situation: &Situation<'_>) -> String {
     let remedies = remedies(situation.kind).iter();
-    let all: Vec<String> = remedies.filter_map(|r| r.text(situation)).collect();
+    let texts = remedies.filter_map(|r| Some((*r, r.text(situation)?)));
+    let (given, all): (Vec<Remedy>, Vec<String>) = texts.unzip();
     let text = match all.is_empty() {
         true => "look at one".into(),
-        false => all.join("; or "),
+        false => all.join("; or ") + gain(situation, &given, &all),
     };
     match situation.is_doubtful {
         true => format!(
@@ -151,6 +152,39 @@ pub(super) fn advice(situation: &Situation<'_>) -> String {
              --symfs; if it is: {text}"
         ),
         false => text,
+    }
+}
+
+/// What is said of the gain of these remedies, where it is not in their texts.
+fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
+    const UNSEEN: &str = "; what that gains cannot be seen in this recording";
+    // The program is to be mended, or nothing is to be done.
+    const WITHOUT: [Remedy; 9] = [
+        Remedy::EndRecursion,
+        Remedy::FindOverwrite,
+        Remedy::CheckPointer,
+        Remedy::StartCode,
+        Remedy::StartFile,
+        Remedy::Trampoline,
+        Remedy::Nothing,
+        Remedy::EndMark,
+        Remedy::MoreFrames,
+    ];
+    let is_none = |text: &String| {
+        ["none", "nothing"]
+            .iter()
+            .any(|none| text.starts_with(none))
+    };
+    let is_measured = |remedy: &Remedy| match remedy {
+        Remedy::BetterUnwinder => true,
+        Remedy::RecordFp => s.standing("fp") == Standing::Better,
+        // Only the caller of the innermost function is missing, which the text says.
+        Remedy::BuildFramePointers => s.only_leaves,
+        remedy => WITHOUT.contains(remedy),
+    };
+    match given.iter().any(is_measured) || texts.iter().all(is_none) {
+        true => "",
+        false => UNSEEN,
     }
 }
 
@@ -219,7 +253,7 @@ impl Remedy {
     fn text(self, s: &Situation<'_>) -> Option<String> {
         match self {
             Remedy::BuildFramePointers => Some(frame_pointers(s)),
-            Remedy::BuildTable | Remedy::BuildRow => Some(rows(s)),
+            Remedy::BuildTable | Remedy::BuildRow => Some(s.origin.rows(s.kind)),
             Remedy::ReportRow => Some(wrong_row(s)),
             Remedy::BetterUnwinder => {
                 let tried = s.subjects.iter().filter(|other| s.is_better(other));
@@ -244,7 +278,7 @@ impl Remedy {
                 && !s.has_fp_chains()
                 && (s.standing("fp") != Standing::NotBetter
                     || s.kind == Kind::CopyTooShort && s.is_fp_cut))
-                .then(|| "record with `--call-graph fp`, if all code has frame pointers".into()),
+                .then(|| record_fp(s)),
             Remedy::RecordLbr => {
                 (s.is_profile()
                     && !s.made.branch_calls
@@ -370,84 +404,27 @@ fn frame_pointers(s: &Situation<'_>) -> String {
     }
     const LEAVES: &str = "only the innermost function lacks one, so only its caller is missing; ";
     let leaves = if s.only_leaves { LEAVES } else { "" };
-    if s.is_systems() {
-        return format!("{leaves}use a build of it with frame pointers");
-    }
-    let has = s.origin.producer.as_ref();
-    let has = has.is_some_and(|p| p.contains("-fno-omit-frame-pointer"));
-    let how = match s.origin.language {
-        Language::Rust => {
-            "build it with `-C force-frame-pointers=yes` (RUSTFLAGS), and the \
-                           standard library with -Z build-std"
-        }
-        Language::Go => {
-            "Go's compiler gives functions with a frame a frame pointer; its assembly \
-                         and functions without a frame have none"
-        }
-        Language::Ocaml => {
-            "use a compiler that was configured with --enable-frame-pointers (opam: \
-             ocaml-option-fp)"
-        }
-        Language::Haskell => {
-            "none: rbp is the stack pointer of GHC's code, and the rows that `ghc -g` writes end before \
-             their functions do (9.0.2)"
-        }
-        Language::Ldc => "build it with --frame-pointer=all",
-        Language::Pascal => {
-            "build it with -OoNOSTACKFRAME, and the run-time library, too (Free Pascal)"
-        }
-        // GCC 12 leaves it out of leaf functions that do not touch the stack even so.
-        Language::Gcc | Language::Unknown if s.only_leaves || has => {
-            "build it with -mno-omit-leaf-frame-pointer as well (GCC may still omit it where a \
-             function does not use the stack)"
-        }
-        Language::Gcc | Language::Clang => {
-            "build it with -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer"
-        }
-        Language::Unknown => {
-            "build it with frame pointers (GCC and clang: -fno-omit-frame-pointer \
-             -mno-omit-leaf-frame-pointer)"
-        }
+    let how = match s.is_systems() {
+        true => "use a build of it with frame pointers",
+        false => s.origin.frame_pointers(s.only_leaves),
     };
     format!("{leaves}{how}")
 }
 
-/// How code gets rows.
-fn rows(s: &Situation<'_>) -> String {
-    match (&s.origin.author, s.origin.language) {
-        (Author::Assembly(file), _) => format!("its author must write .cfi directives in {file}"),
-        (Author::Linker, _) => {
-            "link it with GNU ld and --ld-generated-unwind-info; LLD writes no rows for this code"
-                .into()
-        }
-        (Author::Kernel, _) => "a newer kernel may have the row".into(),
-        (_, Language::Rust) if s.kind == Kind::NoRow => {
-            "a naked function needs `.cfi_startproc` and the other directives in `naked_asm!`, by its \
-             author; other code has rows unless `-C force-unwind-tables=no` leaves them out"
-                .into()
-        }
-        (_, Language::Rust) => "build it with `-C force-unwind-tables=yes`".into(),
-        (_, Language::Go) => {
-            "Go writes its rows into .debug_frame: link without -w and do not strip it".into()
-        }
-        (_, Language::Haskell) => {
-            "none: the rows that `ghc -g` writes end before their functions do (9.0.2)".into()
-        }
-        (_, Language::Pascal) => {
-            "the FDEs that Free Pascal writes with -gw (3.2.2) have a CIE pointer of 8 bytes, which no \
-             reader expects: build it with -OoNOSTACKFRAME, and record with `--call-graph fp`"
-                .into()
-        }
-        (_, Language::Ocaml) => "ocamlopt writes rows: do not strip the file".into(),
-        // Where other functions of the file have rows, the compiler was not told to leave them out.
-        (Author::Unknown(_), language)
-            if s.kind == Kind::NoRow || language == Language::Unknown =>
-        {
-            "if it was written in assembly, its author must write .cfi directives; otherwise build it \
-             with unwind tables (GCC and clang: -fasynchronous-unwind-tables)"
-                .into()
-        }
-        _ => "build it with -fasynchronous-unwind-tables".into(),
+fn record_fp(s: &Situation<'_>) -> String {
+    let text = "record with `--call-graph fp`, if all code has frame pointers";
+    match s
+        .subjects
+        .iter()
+        .find(|other| other.name == "fp" && s.is_better(other))
+    {
+        Some(fp) => format!(
+            "{text}: whole are {} by fp, {} by {}",
+            fp.whole,
+            s.own().whole,
+            s.own().name
+        ),
+        None => text.into(),
     }
 }
 

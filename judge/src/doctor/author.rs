@@ -1,10 +1,10 @@
 //! Who wrote the code and the rows at a place, as far as the file and its debug information say.
 
+use super::origin::{Author, Language, Origin};
 use super::place;
 use super::proven_row::Checker;
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
-use std::fmt;
 use std::sync::Arc;
 use unwind_sim_recordings::files::{FinderOptions, Producer, producer};
 use unwind_sim_unwind::image::{Image, Mapping, SectionKind};
@@ -16,103 +16,6 @@ const PRODUCERS_MAX: usize = 2;
 
 /// The source of GCC's start files.
 const START_FILE: &str = "crtstuff.c";
-
-/// Who wrote a row.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Author {
-    /// The linker: a procedure linkage table.
-    Linker,
-    /// The kernel: its vdso.
-    Kernel,
-    /// A person: the symbol is of this assembly file.
-    Assembly(String),
-    /// A compiler: the symbol is of this source file.
-    Compiler(String),
-    /// A program, while it ran.
-    Jit,
-    /// The file does not say. It has code by these compilers.
-    Unknown(Vec<String>),
-}
-
-impl Author {
-    /// The stable name.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Author::Linker => "linker",
-            Author::Kernel => "kernel",
-            Author::Assembly(_) => "assembly",
-            Author::Compiler(_) => "compiler",
-            Author::Jit => "jit",
-            Author::Unknown(_) => "unknown",
-        }
-    }
-}
-
-/// The language of code, as far as it matters for what to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Language {
-    /// Compiled by GCC.
-    Gcc,
-    /// Compiled by clang.
-    Clang,
-    /// Compiled by rustc.
-    Rust,
-    /// Compiled by Go's own compiler.
-    Go,
-    /// Compiled by OCaml's native compiler.
-    Ocaml,
-    /// Compiled by GHC.
-    Haskell,
-    /// Compiled by LDC, the D compiler of LLVM.
-    Ldc,
-    /// Compiled by Free Pascal.
-    Pascal,
-    /// The file does not say.
-    #[default]
-    Unknown,
-}
-
-impl Language {
-    /// The language by the words of a producer or of `.comment`.
-    fn of(words: &str) -> Language {
-        let signs = [
-            ("rustc", Language::Rust),
-            ("Go cmd/compile", Language::Go),
-            ("clang", Language::Clang),
-            ("GCC: ", Language::Gcc),
-            ("GNU C", Language::Gcc),
-            ("GNU Fortran", Language::Gcc),
-            ("GNU GIMPLE", Language::Gcc),
-            ("GNU Ada", Language::Gcc),
-            ("GNU D", Language::Gcc),
-            ("LDC ", Language::Ldc),
-            ("ldc version", Language::Ldc),
-            ("Free Pascal", Language::Pascal),
-        ];
-        let found = signs.into_iter().find(|(sign, _)| words.contains(sign));
-        found.map_or(Language::Unknown, |(_, language)| language)
-    }
-}
-
-/// Who wrote the code at a place, in which language, and with which compiler.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Origin {
-    pub(super) author: Author,
-    pub(super) language: Language,
-    /// `DW_AT_producer` of its unit.
-    pub(super) producer: Option<String>,
-}
-
-impl Origin {
-    /// An author of whom nothing else is known.
-    pub(super) fn by(author: Author) -> Origin {
-        Origin {
-            author,
-            language: Language::Unknown,
-            producer: None,
-        }
-    }
-}
 
 /// A place in code, kept until the origin of its code is asked for.
 #[derive(Clone, Debug)]
@@ -290,22 +193,6 @@ fn source_of(elf: &ElfFile64<'_>, svma: u64) -> Option<String> {
         }
     }
     None
-}
-
-impl fmt::Display for Author {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Author::Linker => f.write_str("the linker"),
-            Author::Kernel => f.write_str("the kernel"),
-            Author::Assembly(file) => write!(f, "a person, in assembly ({file})"),
-            Author::Compiler(file) => write!(f, "a compiler ({file})"),
-            Author::Jit => f.write_str("a program at run time"),
-            Author::Unknown(producers) if producers.is_empty() => f.write_str("unknown"),
-            Author::Unknown(producers) => {
-                write!(f, "unknown (the file has code by {})", producers.join("; "))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

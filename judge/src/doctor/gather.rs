@@ -1,10 +1,11 @@
 //! Gathers broken stacks into complaints, and says at the end who wrote the code and what to do.
 
 use super::advice::{Needed, Situation, advice};
-use super::author::{Author, Origin, Spot};
+use super::author::Spot;
 use super::fault::{Fault, Judged, Lack};
 use super::generated::Generator;
 use super::kind::{self, Kind};
+use super::origin::{Author, Origin};
 use super::proven_row::{Checker, ProvenRow};
 use super::{Complaint, Example, Report, Subject, place};
 use std::collections::BTreeMap;
@@ -174,6 +175,7 @@ impl Gathered {
         let key = (subject, is_known, kind, image.clone());
         let new_example = || Example {
             sample: view.number,
+            time: view.sample.time,
             code: fault.code,
             function: function.clone(),
             row: fault.row,

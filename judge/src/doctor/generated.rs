@@ -45,7 +45,9 @@ pub(super) fn of_unknown(s: &Situation<'_>) -> String {
         None => "its runtime is not known here".to_owned(),
     };
     if s.standing("dwarf+fp") == Standing::NotBetter {
-        return format!("{what}; by `dwarf+fp`, too, no more stacks are known to be whole");
+        return format!(
+            "none is known: {what}; by `dwarf+fp`, too, no more stacks are known to be whole"
+        );
     }
     let how = by_frame_pointers(s);
     format!("{what}; if its code keeps frame pointers, {how}")

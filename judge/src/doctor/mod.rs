@@ -11,12 +11,13 @@ mod fault;
 mod gather;
 mod generated;
 mod kind;
+mod origin;
 mod place;
 mod proven_row;
 mod recorded;
 
-pub use author::Author;
 pub use kind::Kind;
+pub use origin::Author;
 
 use crate::ground::{ProofTally, Proofs, with_truth};
 use crate::input::Input;
@@ -105,6 +106,8 @@ impl Complaint {
 pub struct Example {
     /// The number of its sample.
     pub sample: u64,
+    /// When it was taken, by the recording's clock, ns; 0 if it has no times.
+    pub time: u64,
     /// The reason code.
     pub code: Code,
     /// The function to blame.

@@ -1,7 +1,8 @@
 //! Chains that perf recorded with frame pointers, written here, of a program whose functions have
 //! frame pointers or not as a test wants.
 
-use super::lines;
+use super::{CHAINS, lines};
+use crate::cli::ends_with;
 use object::{Object as _, ObjectSymbol as _};
 use serde_json::Value;
 use std::path::Path;
@@ -156,4 +157,25 @@ fn a_chain_of_127_addresses_was_cut() {
     let framed = |count| complaint(&vec!["framed"; count]);
     assert_eq!(framed(127)["kind"], "chain-cut");
     assert_eq!(framed(126)["kind"], "other");
+}
+
+/// Where there are chains alone, each complaint has the command that prints one of its chains.
+#[test]
+fn each_complaint_about_chains_has_a_command() {
+    let text = ends_with(1, &["doctor", CHAINS]);
+    let complaints = text.matches("          do: ").count();
+    let commands: Vec<Vec<&str>> = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("unwind-sim "))
+        .map(|line| line.split(' ').collect())
+        .collect();
+    assert!(complaints > 0 && commands.len() == complaints, "{text}");
+    for command in commands {
+        let shown = ends_with(0, &command);
+        // One sample: a line of its own, its addresses, an empty line.
+        let heads = shown
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('\t'));
+        assert_eq!(heads.count(), 1, "{command:?}\n{shown}");
+    }
 }

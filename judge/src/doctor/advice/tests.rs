@@ -1,6 +1,7 @@
 //! What is advised in which situation.
 
 use super::*;
+use crate::doctor::origin::{Author, Language};
 
 /// What a test changes of a profile that perf recorded with `--call-graph dwarf`.
 struct Given {
@@ -401,4 +402,33 @@ fn a_missing_register_and_a_missing_copy_are_told_apart() {
         "{copy}"
     );
     assert!(!of(None).contains("--user-regs"), "{}", of(None));
+}
+
+/// What cannot be measured in the recording is said to be so; what was measured has its numbers.
+#[test]
+fn gains_are_measured_or_said_to_be_unseen() {
+    const UNSEEN: &str = "cannot be seen in this recording";
+    let mut profile = given(Kind::NoFramePointer);
+    profile.copied = 0;
+    assert!(advised(&profile).ends_with(UNSEEN), "{}", advised(&profile));
+    // The caller of the innermost function is what is missing.
+    profile.only_leaves = true;
+    assert!(!advised(&profile).contains(UNSEEN), "{}", advised(&profile));
+    let mut better = given(Kind::NoRow);
+    better.subjects.push(("dwarf+fp", 15, 5));
+    let text = advised(&better);
+    assert!(
+        text.contains("whole are 15, 10 by dwarf") && !text.contains(UNSEEN),
+        "{text}"
+    );
+    let mut fp = given(Kind::NoRow);
+    fp.subjects.push(("fp", 12, 8));
+    let text = advised(&fp);
+    assert!(
+        text.contains("`--call-graph fp`") && text.contains("12 by fp, 10 by dwarf"),
+        "{text}"
+    );
+    // Nothing is to be done.
+    assert!(!advised(&given(Kind::StartFile)).contains(UNSEEN));
+    assert!(!advised(&given(Kind::OverwrittenReturn)).contains(UNSEEN));
 }
