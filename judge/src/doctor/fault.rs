@@ -355,10 +355,12 @@ pub(super) fn of_break(
             note: Some(found.what.to_string()),
             ..plain(Kind::WrongRow, Code::WrongReturnAddress)
         },
-        Wrong::Unmarked | Wrong::BeyondRoot(Root::Runtime | Root::Coroutine) => Fault {
-            lost: Some(0),
-            ..plain(Kind::CoroutineEnd, Code::NotAtRoot)
-        },
+        Wrong::Unmarked | Wrong::BeyondRoot(Root::Runtime | Root::Switch | Root::Coroutine) => {
+            Fault {
+                lost: Some(0),
+                ..plain(Kind::CoroutineEnd, Code::NotAtRoot)
+            }
+        }
         Wrong::NotBehindCall | Wrong::BeyondRoot(_) => Fault {
             note: Some(found.what.to_string()),
             ..plain(Kind::Other, Code::WrongReturnAddress)

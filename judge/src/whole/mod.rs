@@ -338,6 +338,9 @@ fn by_links(
             return Some(found);
         }
         match root::of(&facts, frame.pc) {
+            Some(Root::Switch) if index == last => {
+                return Some(unknown(index, frame.pc, Why::StackEnd));
+            }
             Some(root) if index == last => return Some(Whole::Yes(root)),
             None | Some(Root::RuntimeThread) => {}
             Some(root) => return Some(broken(index, frame.pc, Fault::BeyondRoot(root))),

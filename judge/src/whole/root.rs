@@ -16,6 +16,9 @@ pub enum Root {
     /// The start of a language's own thread or fiber, such as Go's `runtime.mstart`, which other start
     /// code may have called: that of the program, of a thread of C, or a frame made by hand.
     RuntimeThread,
+    /// The last frame on the stack of a thread that left a goroutine's, which may go on elsewhere: Go's
+    /// traceback ends here, but the goroutine's frames called this one.
+    Switch,
     /// A frame that its row calls outermost.
     Outermost,
     /// The first frame of a coroutine, on a stack of its own.
@@ -28,6 +31,7 @@ impl fmt::Display for Root {
             Root::Entry => "the entry of a program",
             Root::Thread => "the start of a thread",
             Root::RuntimeThread => "the start of a language's thread or fiber",
+            Root::Switch => "a switch from one stack to another",
             Root::Runtime => "the first function of a language's thread",
             Root::Outermost => "a frame that its row calls outermost",
             Root::Coroutine => "the first frame of a coroutine",
@@ -58,10 +62,11 @@ const THREADS: [&str; 6] = [
 /// glibc's entry, also where the name is all that a recording has; `_dl_start_user` is the second
 /// half of the interpreter's.
 const ENTRIES: [&str; 2] = ["_start", "_dl_start_user"];
-/// Where Go's goroutines start, and where a thread goes on with a function that does not return to the
-/// goroutine that called (`topofstack` in `runtime/traceback.go`). Functions of assembly have `.abi0`
-/// behind their names.
-const GO: [&str; 2] = ["runtime.goexit", "runtime.mcall"];
+/// Where Go's goroutines start. Functions of assembly have `.abi0` behind their names.
+const GO: &str = "runtime.goexit";
+/// Where a thread goes on with a function that does not return to the goroutine that called
+/// (`topofstack` in `runtime/traceback.go`).
+const GO_TOP: &str = "runtime.mcall";
 /// Where Go's threads start (`runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`).
 const GO_THREADS: [&str; 5] = [
     "runtime.mstart",
@@ -126,7 +131,8 @@ pub(crate) fn is_near_root(name: &str) -> bool {
 /// The root that a function is, by its name.
 pub(super) fn by_name(name: &str) -> Option<Root> {
     match plain(name) {
-        plain if GO.contains(&plain) => Some(Root::Runtime),
+        GO => Some(Root::Runtime),
+        GO_TOP => Some(Root::Switch),
         plain if GO_THREADS.contains(&plain) => Some(Root::RuntimeThread),
         plain if ENTRIES.contains(&plain) => Some(Root::Entry),
         plain if THREADS.contains(&plain) => Some(Root::Thread),

@@ -491,7 +491,7 @@ fn names_are_roots() {
         ("clone3", Some(Root::Thread)),
         ("runtime.goexit.abi0", Some(Root::Runtime)),
         ("runtime.goexit", Some(Root::Runtime)),
-        ("runtime.mcall.abi0", Some(Root::Runtime)),
+        ("runtime.mcall.abi0", Some(Root::Switch)),
         ("runtime.mstart.abi0", Some(Root::RuntimeThread)),
         ("runtime.systemstack.abi0", None),
         ("__start_context", Some(Root::Coroutine)),
