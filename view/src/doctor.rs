@@ -47,7 +47,7 @@ pub fn doctor_text(
             subject.name
         );
         if subject.start_code > 0 {
-            let _ = write!(out, "  ({} up to main)", subject.start_code);
+            let _ = write!(out, "  ({} up to start code)", subject.start_code);
         }
         out.push('\n');
     }

@@ -112,7 +112,13 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::NoNote => &[NameFile],
         Kind::UnreadableFile => &[MakeReadable],
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
-        Kind::NotRecorded => &[CoreFilter, WhatIsLacking, BetterUnwinder, RecordDwarf],
+        Kind::NotRecorded => &[
+            CoreFilter,
+            WhatIsLacking,
+            BetterUnwinder,
+            RecordFp,
+            RecordDwarf,
+        ],
         Kind::BranchRecords => &[StitchLbr, BetterUnwinder, RecordDwarf],
         Kind::ChainCut => &[LongerChain],
         Kind::EndlessRecursion => &[EndRecursion],
@@ -178,7 +184,7 @@ fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
     let is_measured = |remedy: &Remedy| match remedy {
         Remedy::BetterUnwinder => true,
         Remedy::RecordFp => s.standing("fp") == Standing::Better,
-        // Only the caller of the innermost function is missing, which the text says.
+        // Only callers of the innermost function are missing, which the text says.
         Remedy::BuildFramePointers => s.only_leaves,
         remedy => WITHOUT.contains(remedy),
     };
@@ -237,7 +243,7 @@ impl Situation<'_> {
         self.copied.max(u64::from(self.made.stack_copy))
     }
 
-    fn is_given(&self, option: &str) -> bool {
+    pub(super) fn is_given(&self, option: &str) -> bool {
         self.made.command.iter().any(|word| word.contains(option))
     }
 
@@ -277,7 +283,8 @@ impl Remedy {
             Remedy::RecordFp => (s.is_profile()
                 && !s.has_fp_chains()
                 && (s.standing("fp") != Standing::NotBetter
-                    || s.kind == Kind::CopyTooShort && s.is_fp_cut))
+                    || matches!(s.kind, Kind::CopyTooShort | Kind::NotRecorded) && s.is_fp_cut)
+                && (s.kind != Kind::NotRecorded || s.lack == Some(Lack::Copy)))
                 .then(|| record_fp(s)),
             Remedy::RecordLbr => {
                 (s.is_profile()
@@ -322,8 +329,8 @@ impl Remedy {
                         .into(),
                 ),
                 Lack::Copy => Some(
-                    "nothing: the page of the stack was not in memory when the sample was taken, and a \
-                     longer copy would end there, too"
+                    "no longer copy: the page of the stack was not in memory when the sample was taken, \
+                     and any copy ends there"
                         .into(),
                 ),
             },
@@ -402,7 +409,8 @@ fn frame_pointers(s: &Situation<'_>) -> String {
         let unknown = || generated::of_unknown(s);
         return generated::advice(s).unwrap_or_else(unknown);
     }
-    const LEAVES: &str = "only the innermost function lacks one, so only its caller is missing; ";
+    const LEAVES: &str = "the innermost functions lack one, so their callers are missing, up to the first \
+                          with one; ";
     let leaves = if s.only_leaves { LEAVES } else { "" };
     let how = match s.is_systems() {
         true => "use a build of it with frame pointers",

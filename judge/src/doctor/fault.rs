@@ -2,6 +2,7 @@
 
 use super::kind::Kind;
 use super::recorded::{is_near_root, read_word, row};
+use super::stack::{called_before, has_stack_end, is_at_return, is_canonical, is_endless};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::{Ending, Lost};
@@ -15,7 +16,6 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::finder::Finder;
-use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn};
 use unwind_sim_unwind::lbr::BranchStack;
 use unwind_sim_unwind::memory::MemoryError;
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -114,10 +114,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The number of innermost frames by which endless recursion is known, and how many different
-/// return addresses they may have at most.
-const RECURSION_FRAMES: usize = 1000;
-const RECURSION_CALLS_MAX: usize = 16;
 /// The depths of Intel's rings (Intel SDM, volume 3, "Last branch records").
 const RING_DEPTHS: [usize; 3] = [8, 16, 32];
 /// Nothing is mapped below (`vm.mmap_min_addr`), so code there is a null pointer with an offset.
@@ -213,6 +209,26 @@ pub(super) fn judge(
         }
         (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
         (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
+        (Kind::BelowCopy, _) if reading.made.engine == Engine::Core => {
+            kind = Kind::NotRecorded;
+            note = Some("the core has no memory where the stack pointer is".to_owned());
+        }
+        // No memory has such an address: what was read on the way is no frame pointer or address.
+        (Kind::NotRecorded | Kind::CopyTooShort, Reason::Memory(error))
+            if !is_by_frame_pointer && !is_canonical(error.address()) =>
+        {
+            let is_proven = outcome.ground.known as usize >= outcome.chain.frames.len();
+            kind = match is_proven {
+                true => Kind::OverwrittenReturn,
+                false => Kind::Other,
+            };
+            note = Some(format!(
+                "the next word would be at {:#x}, which is no address: a saved register was \
+                 overwritten on the stack{}",
+                error.address(),
+                if is_proven { "" } else { ", or a row is wrong" }
+            ));
+        }
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
         // A core has the stack, not a copy of its top.
         (Kind::CopyTooShort, _) if reading.made.engine == Engine::Core => kind = Kind::NotRecorded,
@@ -330,7 +346,9 @@ pub(super) fn of_break(
         found.what,
         Wrong::NoFramePointer | Wrong::FramePointersEnd | Wrong::Ended(Reason::RootReached)
     );
-    if (reading.is_by_frame_pointer || is_by_rbp) && found.frame > 0 && is_start_code(view, pc) {
+    let is_start = found.frame > 0 && is_start_code(view, pc)
+        || found.what == Wrong::FramePointersEnd && is_main(view, pc);
+    if (reading.is_by_frame_pointer || is_by_rbp) && is_start {
         return Some(plain(Kind::StartCode, Code::NoFramePointer));
     }
     Some(match found.what {
@@ -377,6 +395,11 @@ pub(super) fn is_start_code(view: &View<'_>, pc: CodeAddress) -> bool {
         || whole::is_called_by_entry(view, pc, &mut Cache::new())
 }
 
+/// Whether `pc` is in `main`, which only start code calls.
+fn is_main(view: &View<'_>, pc: CodeAddress) -> bool {
+    Location::of(view.space, pc).function.as_deref() == Some("main")
+}
+
 /// A sample whose pc is not in code: the program jumped or called there. If it called, the return
 /// address is at rsp, and its caller is to blame.
 fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<Fault> {
@@ -390,7 +413,18 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
     let word = read_word(view, view.live().get(Reg::Rsp)?);
     let called_from = word.filter(|&word| view.space.is_text(word));
     let pc = called_from.map_or(CodeAddress::Instruction(rip), CodeAddress::Return);
+    // A direct call leads to code, which then jumped without a return address of its own.
+    let called = called_from.and_then(|ret| called_before(view, ret));
+    let called = called.filter(|&called| view.space.is_text(called));
     let from = match called_from {
+        Some(_) if called.is_some() => {
+            let jumped = called.map_or(pc, CodeAddress::Instruction);
+            format!(
+                "; {} called {}, which jumped there",
+                Location::of(view.space, pc),
+                Location::of(view.space, jumped)
+            )
+        }
         Some(_) => format!(
             "; the return address at rsp is that of {}",
             Location::of(view.space, pc)
@@ -405,7 +439,11 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
     };
     Some(Fault {
         note: Some(format!("the pc is {rip:#x}, {what}{from}")),
-        ..Fault::at(Kind::BadJump, outcome.ended(), pc)
+        ..Fault::at(
+            Kind::BadJump,
+            outcome.ended(),
+            called.map_or(pc, CodeAddress::Instruction),
+        )
     })
 }
 
@@ -450,51 +488,6 @@ fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
         && !last.is_some_and(|frame| is_near_root(view.space, frame.pc))
 }
 
-/// Whether the copy of the sampled stack reaches to the stack's end.
-fn has_stack_end(view: &View<'_>) -> bool {
-    let stack = view.sample.regions.first();
-    stack.is_some_and(|stack| {
-        let end = stack.address.wrapping_add(stack.bytes.len() as u64);
-        stack.bounds.end == end
-    })
-}
-
-/// Whether the frames in which a walk reached its limit are those of a few calls that go on.
-fn is_endless(view: &View<'_>, outcome: &Outcome) -> bool {
-    let frames = &outcome.chain.frames;
-    let Some(start) = frames.len().checked_sub(RECURSION_FRAMES) else {
-        return false;
-    };
-    let mut calls: Vec<u64> = frames[start..].iter().map(|f| f.pc.value()).collect();
-    calls.sort_unstable();
-    calls.dedup();
-    // What ended by itself, however deep, has left the recursion, and the stack is not used up.
-    let function = |pc: CodeAddress| Location::of(view.space, pc).function;
-    let is_in = frames.first().is_some_and(|frame| {
-        let innermost = function(frame.pc);
-        calls
-            .iter()
-            .any(|&call| innermost.is_some() && function(CodeAddress::Return(call)) == innermost)
-    });
-    calls.len() <= RECURSION_CALLS_MAX && (is_in || is_used_up(view, frames[start].sp))
-}
-
-/// Whether the stack is as large as Linux lets one grow by default (8 MiB), but for what the kernel
-/// keeps free at its end.
-fn is_used_up(view: &View<'_>, sp: u64) -> bool {
-    const STACK: u64 = 8 << 20;
-    const GAP: u64 = 256 << 10;
-    let regions = view
-        .sample
-        .regions
-        .iter()
-        .map(|region| region.bounds.clone());
-    let process = view.sample.process_memory.iter();
-    let extents = process.flat_map(|memory| memory.memory.extents());
-    let mut stacks = regions.chain(extents).filter(|range| range.contains(&sp));
-    stacks.any(|range| range.end - range.start + GAP >= STACK)
-}
-
 fn overwritten_by(address: u64) -> String {
     format!("the return address is {address:#x}, which is not in code")
 }
@@ -529,14 +522,20 @@ pub(super) fn of_lost(
     if !has_been || said == Value::Undefined {
         return None;
     }
-    let said = match said {
-        Value::Same | Value::Unspecified => "the row takes it for unchanged".to_owned(),
-        said => format!("the row says {reg}={said}"),
-    };
+    if !matches!(said, Value::Same | Value::Unspecified) {
+        // It was kept there, and the function has written something else to the place.
+        return Some(Fault {
+            note: Some(format!(
+                "the function overwrites {reg} of its caller, which it has saved: {reg}={said}"
+            )),
+            ..Fault::at(Kind::OverwrittenReturn, Code::WrongRegister, lost.pc)
+        });
+    }
     Some(Fault {
         row: Some(row.source),
         note: Some(format!(
-            "the code has overwritten {reg}, and keeps the caller's where no rule finds it; {said}"
+            "the code has overwritten {reg}, and keeps the caller's where no rule finds it; the row \
+             takes it for unchanged"
         )),
         ..Fault::at(Kind::WrongRow, Code::WrongRegister, lost.pc)
     })
@@ -548,18 +547,6 @@ fn is_overwritten(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> b
     let is_proven = reading.proof_ended == Some(Ending::NotCode)
         && outcome.ground.known as usize >= outcome.chain.frames.len();
     is_proven || reading.made.engine == Engine::Core && is_at_return(view, outcome)
-}
-
-/// Whether the innermost frame, which is the only one, is at a `ret`.
-fn is_at_return(view: &View<'_>, outcome: &Outcome) -> bool {
-    let [frame] = &outcome.chain.frames[..] else {
-        return false;
-    };
-    let code = view.space.find(frame.pc.value()).and_then(|mapping| {
-        let image = mapping.image.as_ref()?;
-        Some(image.text_bytes(mapping.svma(frame.pc.value()), INSN_BYTES_MAX))
-    });
-    code.is_some_and(|code| !code.is_empty() && insn::classify(code) == Insn::Ret)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::author::Spot;
 use super::fault::{Fault, Judged, Lack};
 use super::generated::Generator;
 use super::kind::{self, Kind};
-use super::origin::{Author, Origin};
+use super::origin::{Author, Language, Origin};
 use super::proven_row::{Checker, ProvenRow};
 use super::{Complaint, Example, Report, Subject, place};
 use std::collections::BTreeMap;
@@ -235,7 +235,8 @@ impl Gathered {
             return false;
         };
         let of_fp = self.complaints.iter().filter(|(key, _)| key.0 == fp);
-        let cut = of_fp.filter(|(key, _)| key.2 == Kind::CopyTooShort);
+        let is_cut = |kind| matches!(kind, Kind::CopyTooShort | Kind::NotRecorded);
+        let cut = of_fp.filter(|(key, _)| is_cut(key.2));
         let stacks: u64 = cut.map(|(_, (complaint, _))| complaint.stacks).sum();
         stacks * 2 > report.subjects[fp].broken
     }
@@ -322,13 +323,39 @@ fn finish(
     let place = spot.as_ref().and_then(Spot::place);
     let image = spot.and_then(|spot| spot.image);
     let is_doubtful = image.as_ref().is_some_and(|image| image.doubt().is_some());
+    if complaint.kind == Kind::WrongRow && complaint.example.row.is_none() {
+        let found = place
+            .as_ref()
+            .and_then(|(image, svma)| place::row(image, *svma));
+        complaint.example.row = found.map(|row| row.source);
+    }
     let row = complaint.example.row.as_ref();
     let row = image
         .zip(row)
         .and_then(|(image, row)| checker.ask(&image, row));
-    if row == Some(ProvenRow::Proven) && if_proven.is_some() {
+    // What is there is not what the code put there.
+    if row == Some(ProvenRow::Proven) && (if_proven.is_some() || complaint.kind == Kind::WrongRow) {
         complaint.kind = Kind::OverwrittenReturn;
-        note = if_proven;
+        note = Some(if_proven.unwrap_or_else(|| {
+            "the code proves the row, so the return address or a saved register was overwritten"
+                .into()
+        }));
+    }
+    // Without its notes, a core names no file.
+    let is_unnamed = matches!(complaint.image.as_str(), "//anon" | "anonymous memory");
+    if complaint.kind == Kind::Jit
+        && report.made.is_cut
+        && is_unnamed
+        && generator.runtime.is_none()
+    {
+        complaint.kind = Kind::CutCore;
+    }
+    // rustc writes no FDE for the `main` that C's start code calls if panics abort (1.95).
+    let is_main = complaint.example.function == "main";
+    if complaint.kind == Kind::NoRow && is_main && origin.language == Language::Rust {
+        complaint.kind = Kind::StartCode;
+        note =
+            Some("rustc writes no row for this main, which only calls that of the program".into());
     }
     if complaint.kind == Kind::NoRow
         && let Some((image, svma)) = &place

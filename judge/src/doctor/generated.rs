@@ -65,6 +65,9 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
     let none = |what: &str| format!("none: {what}");
     Some(match s.generator.runtime? {
         // JDK: the documentation of PreserveFramePointer.
+        Runtime::HotSpot if s.is_given("+PreserveFramePointer") => {
+            none("java ran with -XX:+PreserveFramePointer, but the bytes of its code are in no profile")
+        }
         Runtime::HotSpot => {
             format!("run java with -XX:+PreserveFramePointer, and {}", by_frame_pointers(s))
         }

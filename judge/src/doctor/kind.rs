@@ -174,7 +174,7 @@ impl Kind {
             Kind::BadJump => "a jump or call to an address without code",
             Kind::CutCore => "a core that was cut short",
             Kind::Other => "chains that end or go wrong for another reason",
-            Kind::StartCode => "the C library's start code, which has no frame pointers",
+            Kind::StartCode => "start code: all frames of the program are there",
             Kind::StartFile => "start-file code, which has no rows",
             Kind::Plt => "a procedure linkage table without rows",
             Kind::Trampoline => "a signal trampoline without a row",
@@ -272,6 +272,7 @@ fn of_code(image: &Image, svma: u64, pc: u64) -> Option<Kind> {
     const NEAR: u64 = 64;
     let symbol = image.symbol(svma);
     let symbol = symbol.filter(|symbol| symbol.size > 0 || svma - symbol.address < NEAR);
+    let symbol = symbol.filter(|_| !place::is_beyond_start_file(image, svma));
     let name = symbol.map_or("", |symbol| symbol.name.as_str());
     if name.ends_with("@plt") {
         return Some(Kind::Plt);

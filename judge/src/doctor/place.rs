@@ -6,7 +6,7 @@ use std::sync::Arc;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::{Dwarf, units};
 use unwind_sim_unwind::image::{Image, Mapping};
-use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::row::{Row, TableKind};
 use unwind_sim_unwind::step::find_row;
 
 /// The functions of GCC's and the C library's start files (crtbegin.o, crti.o), which end up in every
@@ -42,7 +42,14 @@ pub(super) fn is_of_gcc(name: &str) -> bool {
 }
 
 /// How far a symbol of a start file, none of which has a size, names the code behind it, bytes.
-const START_FILE_NEAR: u64 = 64;
+/// `frame_dummy` is a jump, `_fini` moves rsp forth and back.
+fn extent(name: &str) -> u64 {
+    match name {
+        "frame_dummy" | "_fini" => 16,
+        "_init" => CRTI,
+        _ => 64,
+    }
+}
 
 /// Whether the symbol that is nearest to `svma` does not name it: that of a start file, which has no size,
 /// before code without names.
@@ -51,7 +58,7 @@ pub(super) fn is_beyond_start_file(image: &Image, svma: u64) -> bool {
     symbol.is_some_and(|symbol| {
         symbol.size == 0
             && START_FILES.contains(&symbol.name.as_str())
-            && svma.wrapping_sub(symbol.address) >= START_FILE_NEAR
+            && svma.wrapping_sub(symbol.address) >= extent(&symbol.name)
     })
 }
 
@@ -126,13 +133,18 @@ pub(super) fn has_unfound_row(image: &Image, svma: u64) -> bool {
 
 /// Whether an unwind table leads a walk through the code at `svma`.
 pub(super) fn has_row(image: &Arc<Image>, svma: u64) -> bool {
+    row(image, svma).is_some()
+}
+
+/// The row for the code at `svma`.
+pub(super) fn row(image: &Arc<Image>, svma: u64) -> Option<Row> {
     let mapping = Mapping {
         range: 0..u64::MAX,
         bias: 0,
         image: Some(image.clone()),
         name: String::new(),
     };
-    find_row(&Dwarf::new(), &mapping, svma, &mut Cache::new()).is_ok()
+    find_row(&Dwarf::new(), &mapping, svma, &mut Cache::new()).ok()
 }
 
 #[cfg(test)]
@@ -189,5 +201,25 @@ mod tests {
         // Some other function that keeps the stack aligned.
         let other = [&fini[..4], &[0x31, 0xc0], &fini[4..]].concat();
         assert!(!is(&other, 0x1004));
+    }
+
+    /// Symbols of start files have no size, and name what follows them up to the next symbol.
+    #[test]
+    fn a_start_file_does_not_name_the_code_behind_it() {
+        let image = Image::new(ImageParts {
+            symbols: ["frame_dummy", "labels_of_assembly"]
+                .into_iter()
+                .zip([0x1000, 0x2000])
+                .map(|(name, address)| unwind_sim_unwind::image::Symbol {
+                    address,
+                    size: 0,
+                    name: name.to_owned(),
+                })
+                .collect(),
+            ..ImageParts::default()
+        });
+        assert!(!is_beyond_start_file(&image, 0x1008));
+        assert!(is_beyond_start_file(&image, 0x1029));
+        assert!(!is_beyond_start_file(&image, 0x2800));
     }
 }

@@ -117,15 +117,16 @@ const START_CODE: &str = "__libc_start_";
 const MUSL_START_CODE: &str = "libc_start_main_stage2";
 const THREAD_CODE: [&str; 2] = ["start_thread", "thread_start"];
 
-/// Whether a function is what glibc or musl runs between the entry and `main`.
+/// Whether a function is what glibc or musl runs between the entry and `main`, or between a thread's start
+/// and its function.
 pub(crate) fn is_start_code(name: &str) -> bool {
     let plain = name.split('@').next().unwrap_or_default();
-    plain.starts_with(START_CODE) || plain == MUSL_START_CODE
+    plain.starts_with(START_CODE) || plain == MUSL_START_CODE || THREAD_CODE.contains(&plain)
 }
 
 /// Whether a function is a root, or one that only roots call, by its name.
 pub(crate) fn is_near_root(name: &str) -> bool {
-    by_name(name).is_some() || is_start_code(name) || THREAD_CODE.contains(&name)
+    by_name(name).is_some() || is_start_code(name)
 }
 
 /// The root that a function is, by its name.

@@ -4,8 +4,9 @@ use super::code::Tables;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::memory::Memory as _;
 
-/// How far above a frame the end of its stack is looked for, bytes.
-const SEARCH_MAX: u64 = 64 << 10;
+/// How far above a frame the end of its stack is looked for, bytes. Ruby has 128 KiB of a stack of its own
+/// between.
+const SEARCH_MAX: u64 = 256 << 10;
 
 /// Whether nothing called the frame with this stack pointer: from there to the end of the memory
 /// that it lies in, no word is the address behind a call. Where the recording's memory ends because

@@ -137,7 +137,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
 
 #[test]
 fn only_the_caller_of_the_innermost_function_is_missing() {
-    const ONLY: &str = "only its caller is missing";
+    const ONLY: &str = "their callers are missing, up to the first with one";
     let leaf = complaint(&["bare", "framed", "framed", "_start"]);
     assert_eq!(leaf["kind"], "no-frame-pointer", "{leaf}");
     assert!(

@@ -272,7 +272,10 @@ fn frame_pointers_are_asked_for_in_the_language() {
     leaves.only_leaves = true;
     leaves.origin.language = Language::Gcc;
     let text = advised(&leaves);
-    assert!(text.contains("only its caller is missing"), "{text}");
+    assert!(
+        text.contains("their callers are missing, up to the first with one"),
+        "{text}"
+    );
     assert!(text.contains("-mno-omit-leaf-frame-pointer"), "{text}");
     assert!(!text.contains("-fno-omit-frame-pointer"), "{text}");
     // Its author already asked for frame pointers.

@@ -8,7 +8,9 @@ use crate::whole::one_row::{RBX, rows};
 use std::sync::Arc;
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_unwind::dwarf::Dwarf;
-use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
+use unwind_sim_unwind::image::{
+    AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
+};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, Variant};
 
@@ -16,11 +18,16 @@ const START: u64 = 0x1000;
 
 /// The kind of a break at frame `frame`, in the start code, of the walk by this unwinder.
 fn kind(unwinder: &str, frame: usize, what: whole::Fault) -> Option<Kind> {
+    kind_in("__libc_start_main@@GLIBC_2.34", unwinder, frame, what)
+}
+
+/// The same, in a function with this name.
+fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Option<Kind> {
     let mut space = AddressSpace::new();
     let start_code = Symbol {
         address: START,
         size: 0x100,
-        name: "__libc_start_main@@GLIBC_2.34".into(),
+        name: name.into(),
     };
     space.map(Mapping {
         range: START..START + 0x1000,
@@ -118,4 +125,75 @@ fn registers_that_were_not_recorded_are_named() {
         (Kind::NotRecorded, Some(Lack::Register))
     );
     assert!(fault.note.is_some_and(|note| note.contains("rbx")));
+}
+
+/// A chain that has `main`, or the function of a thread, lacks no frame of the program.
+#[test]
+fn main_and_the_start_of_a_thread_are_the_ends_of_frame_pointers() {
+    let ended = whole::Fault::FramePointersEnd;
+    let skipped = whole::Fault::NoFramePointer;
+    assert_eq!(
+        kind_in("start_thread", "fp", 3, skipped),
+        Some(Kind::StartCode)
+    );
+    assert_eq!(kind_in("main", "fp", 0, ended), Some(Kind::StartCode));
+    // The step by what main has in rbp led to a frame that is none.
+    assert_eq!(
+        kind_in("main", "fp", 0, skipped),
+        Some(Kind::NoFramePointer)
+    );
+    assert_eq!(
+        kind_in("main_loop", "fp", 0, ended),
+        Some(Kind::NoFramePointer)
+    );
+}
+
+#[test]
+fn addresses_have_57_bits() {
+    for address in [
+        0,
+        0x7fff_ffff_e000,
+        0xff_ffff_ffff_ffff,
+        u64::MAX,
+        0xff00_0000_0000_0000,
+    ] {
+        assert!(is_canonical(address), "{address:#x}");
+    }
+    for address in [0x4242_4242_4242_424a, 1 << 56, 0xfe00_0000_0000_0000] {
+        assert!(!is_canonical(address), "{address:#x}");
+    }
+}
+
+/// `call` of the next function but one, and a call through a register.
+#[test]
+fn a_direct_call_says_what_was_called() {
+    let mut space = AddressSpace::new();
+    let mut code = vec![0x90; 64];
+    code[..5].copy_from_slice(&[0xe8, 0x1b, 0, 0, 0]);
+    code[8..10].copy_from_slice(&[0xff, 0xd0]);
+    space.map(Mapping {
+        range: START..START + 0x1000,
+        bias: 0,
+        image: Some(Arc::new(Image::new(ImageParts {
+            sections: vec![Section {
+                kind: SectionKind::Text,
+                address: START,
+                data: Bytes::from_vec(code),
+            }],
+            ..ImageParts::default()
+        }))),
+        name: "/bin/prog".into(),
+    });
+    let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
+    let view = View {
+        number: 0,
+        sample: &sample,
+        space: &space,
+        pristine: None,
+        stitched: &[],
+        world: None,
+    };
+    assert_eq!(called_before(&view, START + 5), Some(START + 0x20));
+    assert_eq!(called_before(&view, START + 10), None);
+    assert_eq!(called_before(&view, START + 0x2000), None);
 }

@@ -1,0 +1,88 @@
+//! What a sample's stack and code show of a break.
+
+use crate::engine::Outcome;
+use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn};
+
+/// The number of innermost frames by which endless recursion is known, and how many different
+/// return addresses they may have at most.
+const RECURSION_FRAMES: usize = 1000;
+const RECURSION_CALLS_MAX: usize = 16;
+
+/// The function that the direct call before the return address `ret` leads to.
+pub(super) fn called_before(view: &View<'_>, ret: u64) -> Option<u64> {
+    let mapping = view.space.find(ret.wrapping_sub(1))?;
+    let call = ret.checked_sub(5)?;
+    let bytes = mapping.image.as_ref()?.text_bytes(mapping.svma(call), 5);
+    let [0xe8, offset @ ..] = <[u8; 5]>::try_from(bytes).ok()? else {
+        return None;
+    };
+    let offset = i64::from(i32::from_le_bytes(offset));
+    Some(ret.wrapping_add(offset as u64))
+}
+
+/// Whether memory can have this address: 57 bits at most, the upper ones alike.
+pub(super) fn is_canonical(address: u64) -> bool {
+    const UPPER: u32 = 7;
+    let signed = address as i64;
+    signed << UPPER >> UPPER == signed
+}
+
+/// Whether the copy of the sampled stack reaches to the stack's end.
+pub(super) fn has_stack_end(view: &View<'_>) -> bool {
+    let stack = view.sample.regions.first();
+    stack.is_some_and(|stack| {
+        let end = stack.address.wrapping_add(stack.bytes.len() as u64);
+        stack.bounds.end == end
+    })
+}
+
+/// Whether the frames in which a walk reached its limit are those of a few calls that go on.
+pub(super) fn is_endless(view: &View<'_>, outcome: &Outcome) -> bool {
+    let frames = &outcome.chain.frames;
+    let Some(start) = frames.len().checked_sub(RECURSION_FRAMES) else {
+        return false;
+    };
+    let mut calls: Vec<u64> = frames[start..].iter().map(|f| f.pc.value()).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    // What ended by itself, however deep, has left the recursion, and the stack is not used up.
+    let function = |pc: CodeAddress| Location::of(view.space, pc).function;
+    let is_in = frames.first().is_some_and(|frame| {
+        let innermost = function(frame.pc);
+        calls
+            .iter()
+            .any(|&call| innermost.is_some() && function(CodeAddress::Return(call)) == innermost)
+    });
+    calls.len() <= RECURSION_CALLS_MAX && (is_in || is_used_up(view, frames[start].sp))
+}
+
+/// Whether the innermost frame, which is the only one, is at a `ret`.
+pub(super) fn is_at_return(view: &View<'_>, outcome: &Outcome) -> bool {
+    let [frame] = &outcome.chain.frames[..] else {
+        return false;
+    };
+    let code = view.space.find(frame.pc.value()).and_then(|mapping| {
+        let image = mapping.image.as_ref()?;
+        Some(image.text_bytes(mapping.svma(frame.pc.value()), INSN_BYTES_MAX))
+    });
+    code.is_some_and(|code| !code.is_empty() && insn::classify(code) == Insn::Ret)
+}
+
+/// Whether the stack is as large as Linux lets one grow by default (8 MiB), but for what the kernel
+/// keeps free at its end.
+fn is_used_up(view: &View<'_>, sp: u64) -> bool {
+    const STACK: u64 = 8 << 20;
+    const GAP: u64 = 256 << 10;
+    let regions = view
+        .sample
+        .regions
+        .iter()
+        .map(|region| region.bounds.clone());
+    let process = view.sample.process_memory.iter();
+    let extents = process.flat_map(|memory| memory.memory.extents());
+    let mut stacks = regions.chain(extents).filter(|range| range.contains(&sp));
+    stacks.any(|range| range.end - range.start + GAP >= STACK)
+}
