@@ -1,6 +1,7 @@
 //! `doctor`: which code broke how many stacks.
 
 mod chains;
+mod field;
 mod precise;
 
 use crate::cli::{THROWS, ends_with, run, snapshot_text, status, stderr, without_places};
