@@ -2,11 +2,11 @@
 
 use super::kind::Kind;
 use super::recorded::{is_near_root, read_word, row};
-use super::stack::{called_before, has_stack_end, is_at_return, is_canonical, is_endless};
+use super::stack::{called_before, has_stack_end, is_at_return, is_endless};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::{Ending, Lost};
-use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why};
+use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why, is_canonical};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::trace::Engine;

@@ -23,13 +23,6 @@ pub(super) fn called_before(view: &View<'_>, ret: u64) -> Option<u64> {
     Some(ret.wrapping_add(offset as u64))
 }
 
-/// Whether memory can have this address: 57 bits at most, the upper ones alike.
-pub(super) fn is_canonical(address: u64) -> bool {
-    const UPPER: u32 = 7;
-    let signed = address as i64;
-    signed << UPPER >> UPPER == signed
-}
-
 /// Whether the copy of the sampled stack reaches to the stack's end.
 pub(super) fn has_stack_end(view: &View<'_>) -> bool {
     let stack = view.sample.regions.first();

@@ -23,6 +23,7 @@ pub use root::Root;
 pub(crate) use code::{has_frame_pointer, is_called_by_entry};
 pub(crate) use known::Known;
 pub(crate) use root::{is_near_root, is_start_code};
+pub(crate) use top::is_canonical;
 
 use crate::precise::is_shifted;
 use code::{Before, Facts, Place, Tables};
@@ -434,7 +435,9 @@ fn at_end(
 ) -> Whole {
     let reason = end.reason;
     let may_be_top = match reason {
-        Reason::NotAtRoot | Reason::NotText { .. } => true,
+        Reason::NotAtRoot => true,
+        // What no address is was not left there by who made the stack.
+        Reason::NotText { address } => is_canonical(address),
         Reason::RootReached => facts.frame_pointer == Some(true),
         Reason::Memory(error) => top::is_beyond(view, frame.sp, error.address()),
         _ => false,

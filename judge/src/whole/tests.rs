@@ -203,6 +203,11 @@ fn a_coroutine_ends_where_its_memory_does() {
     assert!(is_unknown(on(&[0, 7, 0], 4096, zero)), "no more was copied");
     let not_text = Reason::NotText { address: 7 };
     assert_eq!(what(on(&[7, 0], 0, not_text)), Some((1, Fault::Unmarked)));
+    // Text that ran over the stack.
+    let text = Reason::NotText {
+        address: 0x4141_4141_4141_4141,
+    };
+    assert_eq!(what(on(&[7, 0], 0, text)), Some((1, Fault::Ended(text))));
     let beyond = |address| {
         Reason::Memory(MemoryError::BeyondCopy {
             address,

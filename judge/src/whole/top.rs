@@ -48,3 +48,10 @@ fn end(view: &View<'_>, sp: u64) -> Option<u64> {
         .filter(|(range, _)| range.contains(&sp));
     all.find_map(|(range, is_end)| is_end.then_some(range.end))
 }
+
+/// Whether memory can have this address: 57 bits at most, the upper ones alike.
+pub(crate) fn is_canonical(address: u64) -> bool {
+    const UPPER: u32 = 7;
+    let signed = address as i64;
+    signed << UPPER >> UPPER == signed
+}
