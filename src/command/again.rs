@@ -40,7 +40,24 @@ pub(crate) const CHAIN: Printed = Printed {
     name: &["perf", "script"],
     own: &["time"],
     left_out: &[
-        "tid", "limit", "all", "json", "sample", "unwinder", "regs", "against",
+        "tid",
+        "limit",
+        "all",
+        "json",
+        "sample",
+        "unwinder",
+        "regs",
+        // The chain is printed as it was recorded.
+        "exe",
+        "force",
+        "frame_pointer_kernel",
+        "kaslr",
+        "kernel",
+        "max_frames",
+        "offset",
+        "orc_layout",
+        "system_map",
+        "view",
     ],
 };
 
