@@ -329,8 +329,8 @@ impl Remedy {
                         .into(),
                 ),
                 Lack::Copy => Some(
-                    "no longer copy: the page of the stack was not in memory when the sample was taken, \
-                     and any copy ends there"
+                    "no longer copy helps: the page of the stack was not in memory when the sample was \
+                     taken"
                         .into(),
                 ),
             },
