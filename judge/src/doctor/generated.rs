@@ -5,6 +5,7 @@
 
 use super::advice::{Situation, Standing};
 use unwind_sim_recordings::runtime::{self, Runtime};
+use unwind_sim_recordings::trace::Engine;
 use unwind_sim_recordings::view::View;
 
 /// What a recording says of the process that ran generated code.
@@ -35,8 +36,16 @@ fn by_frame_pointers(s: &Situation<'_>) -> &'static str {
     }
 }
 
+/// What the names of mappings of a memfd begin with.
+const MEMFD: &str = "/memfd:";
+
 /// What to do about code of a runtime that is not known, or of which nothing is known.
 pub(super) fn of_unknown(s: &Situation<'_>) -> String {
+    if s.image.starts_with(MEMFD) && s.made.engine == Engine::Core {
+        return "if it is a program that was run from a memfd, give its file with `--exe FILE`; if its code \
+                was generated, nothing is known of it"
+            .into();
+    }
     let what = match s.generator.runtime {
         Some(runtime) => format!(
             "the process runs {}, for whose generated code no remedy was tried",
@@ -63,6 +72,10 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
         );
     }
     let none = |what: &str| format!("none: {what}");
+    // Python's trampolines are in anonymous memory; what is in a memfd is somebody else's.
+    if s.generator.runtime == Some(Runtime::CPython) && s.image.starts_with(MEMFD) {
+        return None;
+    }
     Some(match s.generator.runtime? {
         // JDK: the documentation of PreserveFramePointer.
         Runtime::HotSpot if s.is_given("+PreserveFramePointer") => {

@@ -435,3 +435,24 @@ fn gains_are_measured_or_said_to_be_unseen() {
     assert!(!advised(&given(Kind::StartFile)).contains(UNSEEN));
     assert!(!advised(&given(Kind::OverwrittenReturn)).contains(UNSEEN));
 }
+
+/// A memfd may hold a file, and not a Python's trampolines.
+#[test]
+fn what_a_memfd_holds_is_not_said_to_be_pythons() {
+    let mut memfd = given(Kind::Jit);
+    (memfd.image, memfd.is_generated) = ("/memfd:plug (deleted)", true);
+    memfd.generator.runtime = Some(Runtime::CPython);
+    let profile = advised(&memfd);
+    assert!(
+        profile.contains("no remedy was tried") && !profile.contains("-X perf"),
+        "{profile}"
+    );
+    memfd.made.engine = Engine::Core;
+    assert!(
+        advised(&memfd).contains("--exe FILE"),
+        "{}",
+        advised(&memfd)
+    );
+    memfd.image = "//anon";
+    assert!(advised(&memfd).contains("-X perf"), "{}", advised(&memfd));
+}
