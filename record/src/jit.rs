@@ -156,7 +156,7 @@ impl Jit {
         !self.hooks.is_empty() && self.hooks.contains_key(&address)
     }
 
-    /// Is or may become such a function? For those who look at code once only.
+    /// Whether such a function is there, or may come later. For callers that look at code only once.
     #[inline]
     pub fn may_be_hook(&self, address: u64) -> bool {
         self.is_hook(address) || self.writers.contains(&address)

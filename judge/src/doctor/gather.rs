@@ -5,8 +5,9 @@ use super::author::Spot;
 use super::fault::{Fault, Judged, Lack};
 use super::generated::Generator;
 use super::kind::{self, Kind};
-use super::origin::{Author, Language, Origin};
+use super::origin::{Author, Origin};
 use super::proven_row::{Checker, ProvenRow};
+use super::refine::{self, Known};
 use super::{Complaint, Example, Report, Subject, place};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -333,29 +334,19 @@ fn finish(
     let row = image
         .zip(row)
         .and_then(|(image, row)| checker.ask(&image, row));
-    // What is there is not what the code put there.
-    if row == Some(ProvenRow::Proven) && (if_proven.is_some() || complaint.kind == Kind::WrongRow) {
-        complaint.kind = Kind::OverwrittenReturn;
-        note = Some(if_proven.unwrap_or_else(|| {
-            "the code proves the row, so the return address or a saved register was overwritten"
-                .into()
-        }));
-    }
-    // Without its notes, a core names no file.
-    let is_unnamed = matches!(complaint.image.as_str(), "//anon" | "anonymous memory");
-    if complaint.kind == Kind::Jit
-        && report.made.is_cut
-        && is_unnamed
-        && generator.runtime.is_none()
-    {
-        complaint.kind = Kind::CutCore;
-    }
-    // rustc writes no FDE for the `main` that C's start code calls if panics abort (1.95).
-    let is_main = complaint.example.function == "main";
-    if complaint.kind == Kind::NoRow && is_main && origin.language == Language::Rust {
-        complaint.kind = Kind::StartCode;
-        note =
-            Some("rustc writes no row for this main, which only calls that of the program".into());
+    let refined = refine::refined(Known {
+        kind: complaint.kind,
+        image: &complaint.image,
+        function: &complaint.example.function,
+        language: origin.language,
+        is_proven: row == Some(ProvenRow::Proven),
+        if_proven,
+        has_runtime: generator.runtime.is_some(),
+        made: &report.made,
+    });
+    if let Some((kind, what)) = refined {
+        complaint.kind = kind;
+        note = what.or(note);
     }
     if complaint.kind == Kind::NoRow
         && let Some((image, svma)) = &place

@@ -15,6 +15,7 @@ mod origin;
 mod place;
 mod proven_row;
 mod recorded;
+mod refine;
 mod stack;
 
 pub use kind::Kind;

@@ -203,6 +203,10 @@ fn a_coroutine_ends_where_its_memory_does() {
     assert!(is_unknown(on(&[0, 7, 0], 4096, zero)), "no more was copied");
     let not_text = Reason::NotText { address: 7 };
     assert_eq!(what(on(&[7, 0], 0, not_text)), Some((1, Fault::Unmarked)));
+    // Ruby's fibers have their own stack of values above, up to which nothing is a return address.
+    let values = [vec![0], vec![7; 20_000], vec![0]].concat();
+    assert_eq!(on(&values, 0, zero), Whole::Yes(Root::Coroutine));
+    assert!(is_unknown(on(&[0; 40_000], 0, zero)), "too far");
     // Text that ran over the stack.
     let text = Reason::NotText {
         address: 0x4141_4141_4141_4141,

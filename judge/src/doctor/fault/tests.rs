@@ -137,7 +137,7 @@ fn main_and_the_start_of_a_thread_are_the_ends_of_frame_pointers() {
         Some(Kind::StartCode)
     );
     assert_eq!(kind_in("main", "fp", 0, ended), Some(Kind::StartCode));
-    // The step by what main has in rbp led to a frame that is none.
+    // rbp is data in main, and what follows is no frame.
     assert_eq!(
         kind_in("main", "fp", 0, skipped),
         Some(Kind::NoFramePointer)
