@@ -222,4 +222,19 @@ mod tests {
         assert!(is_beyond_start_file(&image, 0x1029));
         assert!(!is_beyond_start_file(&image, 0x2800));
     }
+
+    #[test]
+    fn rows_are_looked_up_where_they_are() {
+        use crate::whole::one_row::{RSP, rows};
+        let with = |sections| {
+            Arc::new(Image::new(ImageParts {
+                text: std::iter::once(0x1000..0x1200).collect(),
+                sections,
+                ..ImageParts::default()
+            }))
+        };
+        let image = with(vec![rows(0x1000..0x1100, RSP)]);
+        assert!(has_row(&image, 0x1080) && !has_row(&image, 0x1180));
+        assert!(!has_row(&with(Vec::new()), 0x1080));
+    }
 }

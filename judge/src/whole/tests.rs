@@ -391,6 +391,14 @@ fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
     assert_eq!((doubt.frame, doubt.why), (0, Why::FramePointer));
     // What follows cannot be: the step was wrong.
     assert_eq!(what(step(3)), Some((0, Fault::NoFramePointer)));
+    // Frame pointers end further out, in a function that has a caller, whatever that step was.
+    let program = Program(vec![
+        ("jumps somewhere", body(&[0xff, 0xe0])),
+        ("outer", calls(&[], 1, 0)),
+    ]);
+    let frames = [(at(0, 5), By::Row), (at(1, BEHIND), By::FramePointer)];
+    let found = what(judged(Some(program.image(None)), &frames, &END));
+    assert_eq!(found, Some((1, Fault::FramePointersEnd)));
 }
 
 #[test]

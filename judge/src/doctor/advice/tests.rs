@@ -456,3 +456,17 @@ fn what_a_memfd_holds_is_not_said_to_be_pythons() {
     memfd.image = "//anon";
     assert!(advised(&memfd).contains("-X perf"), "{}", advised(&memfd));
 }
+
+/// What was tried and shows no more whole stacks is not advised.
+#[test]
+fn frame_pointers_are_not_advised_in_vain() {
+    let mut jit = given(Kind::Jit);
+    (jit.image, jit.is_generated) = ("//anon", true);
+    assert!(advised(&jit).contains("if its code keeps frame pointers"));
+    jit.subjects.push(("dwarf+fp", 10, 10));
+    let text = advised(&jit);
+    assert!(
+        text.starts_with("none is known") && !text.contains("if its code"),
+        "{text}"
+    );
+}

@@ -127,6 +127,46 @@ fn registers_that_were_not_recorded_are_named() {
     assert!(fault.note.is_some_and(|note| note.contains("rbx")));
 }
 
+/// Only of a `ret` is it known that the program returned to what the stack holds.
+#[test]
+fn a_program_that_crashed_at_a_return_is_known_by_its_code() {
+    let at_return = |code: u8| {
+        let mut space = AddressSpace::new();
+        space.map(Mapping {
+            range: START..START + 0x1000,
+            bias: 0,
+            image: Some(Arc::new(Image::new(ImageParts {
+                text: std::iter::once(START..START + 0x100).collect(),
+                sections: vec![Section {
+                    kind: SectionKind::Text,
+                    address: START,
+                    data: Bytes::from_vec(vec![code; 0x100]),
+                }],
+                ..ImageParts::default()
+            }))),
+            name: "/bin/prog".into(),
+        });
+        let mut regs = Regs::UNKNOWN;
+        for (reg, value) in [(Reg::Rip, START + 8), (Reg::Rsp, 0x7000)] {
+            regs.set(reg, value);
+        }
+        let sample = Sample::of_regs(SampleRegs::hardware(regs));
+        let view = View {
+            number: 0,
+            sample: &sample,
+            space: &space,
+            pristine: None,
+            stitched: &[],
+            world: None,
+        };
+        let engine = spec::engine("dwarf").expect("an unwinder");
+        let setting = Setting::default();
+        let outcome = engine.examine(&view, Variant::Hardware, &setting, &mut Cache::new());
+        is_at_return(&view, &outcome)
+    };
+    assert!(at_return(0xc3) && !at_return(0x90));
+}
+
 /// A chain that has `main`, or the function of a thread, lacks no frame of the program.
 #[test]
 fn main_and_the_start_of_a_thread_are_the_ends_of_frame_pointers() {
