@@ -137,6 +137,7 @@ fn run() -> Run {
         engines: &[spec::engine("dwarf").expect("a known unwinder")],
         setting: Setting::default(),
         elide: true,
+        each: true,
         tables_from: None,
         instructions_max: 10_000,
         timeout: None,

@@ -1,5 +1,7 @@
 //! `tables check`: wrong rows are found, right ones are proven.
 
+mod report;
+
 use crate::common::compiler::Scratch;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -66,7 +68,7 @@ fn the_text_marks_the_instruction() {
         caret.contains("^ the row's CFA is cfa-8, as rsp is cfa-16 here"),
         "{text}"
     );
-    assert!(text.contains("right: call cfa=rsp+16"), "{text}");
+    assert!(text.contains("right: cfa=rsp+16\n"), "{text}");
     assert!(text.contains("way:   entry"), "{text}");
 }
 

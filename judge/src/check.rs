@@ -275,7 +275,8 @@ pub enum Class {
     Wrong,
     /// The table is derived from another one, and its format cannot represent the row.
     Loss,
-    /// The row describes the frame that the code is about to jump to.
+    /// The row describes, on purpose, the frame that the code is about to jump or return to, or the
+    /// one that rsp has just left for that.
     Target,
 }
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+pub mod blame;
 pub mod case;
 #[cfg(feature = "machine")]
 pub mod cases;

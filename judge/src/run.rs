@@ -15,7 +15,7 @@ use crate::kernel;
 use crate::spec::column_name;
 use crate::spec::{self, SpecError};
 use crate::unjudged::Unjudged;
-use crate::unwinders::EXPECTED_TO_ERR;
+use crate::unwinders::may_err;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_recordings::counted::counted;
@@ -419,9 +419,7 @@ impl Run {
 
     /// Whether errors of this engine are expected.
     pub fn may_err(&self, engine: usize) -> bool {
-        let name = self.engines[engine].name();
-        let plain = name.split([':', '+']).next().unwrap_or(name);
-        EXPECTED_TO_ERR.contains(&plain)
+        may_err(self.engines[engine].name())
     }
 
     /// Whether the comparison has anything wrong that is neither expected nor in `known`. Losses of
@@ -436,7 +434,6 @@ impl Run {
         let names = self.column_names();
         comparison.groups.iter().any(|(key, group)| {
             let engine = self.engines[columns[key.column].engine].name();
-            let plain = engine.split([':', '+']).next().unwrap_or(engine);
             let key_of = || Key::of_group(&names[key.column], key);
             let known = known.is_some_and(|b| b.holds(&key_of(), group.count));
             // Of the kernel that had this unwinder, ours must not differ.
@@ -444,7 +441,7 @@ impl Run {
             (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
                 && key.class.counts(strict)
                 && !known
-                && (is_own || !EXPECTED_TO_ERR.contains(&plain))
+                && (is_own || !may_err(engine))
         })
     }
 }

@@ -1,9 +1,14 @@
-//! Decides whether a row describes the frame that its code is about to jump to.
+//! Decides whether a row describes another frame than the true one on purpose: the one that its code
+//! is about to jump to.
 //!
 //! `longjmp` and `__builtin_eh_return` take registers from a buffer or from save slots that they
 //! wrote themselves, load rsp and jump. Their rows describe the state after the jump before it
 //! happens. A sample does not show the jump, but the code does, and the target is one of the true
 //! frames further out.
+//!
+//! Where rsp is loaded first, as `__builtin_longjmp` does, the row describes the frame that rsp has
+//! left until the jump. And the rows of `__morestack` describe the frame behind the single `ret` that
+//! it returns to (libgcc, `config/i386/morestack.S`).
 
 use crate::check::{Contradiction, Subject};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -38,8 +43,17 @@ pub(crate) fn is_described(
         return false;
     }
     let is_whole = found.iter().all(|c| c.given.is_some() && !c.misread);
-    if found.is_empty() || !is_whole || !loads_rsp_and_jumps(subject.space, frame.pc) {
+    if found.is_empty() || !is_whole {
         return false;
+    }
+    if passes_return(subject, finder, (frame, index), found, cache) {
+        return true;
+    }
+    if !loads_rsp_and_jumps(subject.space, frame.pc) {
+        return false;
+    }
+    if is_left(subject, (frame, index), found) {
+        return true;
     }
     let place = Place {
         space: subject.space,
@@ -71,6 +85,116 @@ pub(crate) fn is_described(
     })
 }
 
+/// Whether the row describes a frame below rsp, in the instructions between the load of rsp and the
+/// jump. What is below rsp may be overwritten (psABI, section 3.2.2), but nothing was jumped to yet.
+fn is_left(
+    subject: &Subject<'_>,
+    (frame, index): (&Frame, usize),
+    found: &[Contradiction],
+) -> bool {
+    let is_top = index == 0 && matches!(frame.pc, CodeAddress::Instruction(_));
+    let below =
+        |c: &Contradiction| c.reg == Reg::Rsp && c.given.is_some_and(|cfa| cfa <= frame.regs.rsp());
+    is_top && found.iter().any(below) && is_behind_load(subject.space, frame.pc.value())
+}
+
+/// Whether the instruction at `pc` is behind a load of rsp, and only a few before a jump through a
+/// register or memory.
+fn is_behind_load(space: &AddressSpace, pc: u64) -> bool {
+    let Some((start, code)) = function(space, CodeAddress::Instruction(pc)) else {
+        return false;
+    };
+    let pc = space.find(pc).map_or(pc, |mapping| mapping.svma(pc));
+    let (mut left, mut is_inside) = (0, false);
+    for insn in &mut Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        is_inside |= insn.ip() == pc && left > 0;
+        left = match insn.flow_control() {
+            FlowControl::IndirectBranch if left > 0 && is_inside => return true,
+            FlowControl::Next if loads_rsp(&insn) => TO_JUMP_MAX,
+            FlowControl::Next => left.saturating_sub(1),
+            _ => 0,
+        };
+        is_inside &= left > 0;
+    }
+    false
+}
+
+/// Whether the row describes the caller of the function whose prologue called `__morestack`: nothing
+/// is left to do in the prologue but the `ret` at the return address.
+pub(crate) fn passes_return(
+    subject: &Subject<'_>,
+    finder: &dyn Finder,
+    (frame, index): (&Frame, usize),
+    found: &[Contradiction],
+    cache: &mut Cache,
+) -> bool {
+    /// `ret`, and `mov $imm32, %r10d; mov $imm32, %r11d; call` before it.
+    const RET: u8 = 0xc3;
+    const SIZES: [(usize, [u8; 2]); 2] = [(17, [0x41, 0xba]), (11, [0x41, 0xbb])];
+    const BEFORE: usize = 17;
+
+    if found.is_empty() {
+        return false;
+    }
+    let frames = subject.truth.frames();
+    let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
+        return false;
+    };
+    let place = Place {
+        space: subject.space,
+        memory: subject.memory,
+    };
+    let Ok(caller) = step(finder, &place, frame, cache).caller else {
+        return false;
+    };
+    // What `ret` does with the true caller's registers.
+    let returned = subject.memory.read_u64(this.cfa).ok();
+    let is_behind =
+        returned == Some(caller.pc.value()) && caller.regs.rsp() == this.cfa.wrapping_add(8);
+    if !is_behind || found.iter().any(|c| !matches!(c.reg, Reg::Rsp | Reg::Rip)) {
+        return false;
+    }
+    let Some(mapping) = subject.space.find(next.pc) else {
+        return false;
+    };
+    let Some(image) = &mapping.image else {
+        return false;
+    };
+    let svma = mapping.svma(next.pc);
+    if image.text_bytes(svma, 1) != [RET] {
+        return false;
+    }
+    let before = image.text_bytes(svma.wrapping_sub(BEFORE as u64), BEFORE);
+    let is_prologue = SIZES.iter().all(|&(back, bytes)| {
+        let at = BEFORE.checked_sub(back).filter(|_| before.len() == BEFORE);
+        at.is_some_and(|at| before[at..].starts_with(&bytes))
+    });
+    is_prologue || is_named_morestack(subject.space, frame.pc)
+}
+
+fn is_named_morestack(space: &AddressSpace, pc: CodeAddress) -> bool {
+    let symbol = space.find(pc.symbol_address()).and_then(|mapping| {
+        let image = mapping.image.as_ref()?;
+        image.symbol(mapping.svma(pc.symbol_address()))
+    });
+    symbol.is_some_and(|symbol| symbol.name.starts_with("__morestack"))
+}
+
+/// The function at `pc`, by its start and bytes.
+fn function(space: &AddressSpace, pc: CodeAddress) -> Option<(u64, &[u8])> {
+    let mapping = space.find(pc.symbol_address())?;
+    let image = mapping.image.as_ref()?;
+    let svma = mapping.svma(pc.symbol_address());
+    let (start, size) = match image.symbol(svma) {
+        Some(symbol) if symbol.size > 0 => (symbol.address, symbol.size),
+        _ => (svma, FUNCTION_MAX),
+    };
+    Some((
+        start,
+        image.text_bytes(start, size.min(FUNCTION_MAX) as usize),
+    ))
+}
+
 fn same_function(space: &AddressSpace, one: CodeAddress, other: CodeAddress) -> bool {
     let function = |pc: CodeAddress| {
         let mapping = space.find(pc.symbol_address())?;
@@ -84,18 +208,9 @@ fn same_function(space: &AddressSpace, one: CodeAddress, other: CodeAddress) -> 
 /// Whether the function loads rsp with that of another frame and then returns, or jumps through a
 /// register or memory.
 fn loads_rsp_and_jumps(space: &AddressSpace, pc: CodeAddress) -> bool {
-    let Some(mapping) = space.find(pc.symbol_address()) else {
+    let Some((start, code)) = function(space, pc) else {
         return false;
     };
-    let Some(image) = &mapping.image else {
-        return false;
-    };
-    let svma = mapping.svma(pc.symbol_address());
-    let (start, size) = match image.symbol(svma) {
-        Some(symbol) if symbol.size > 0 => (symbol.address, symbol.size),
-        _ => (svma, FUNCTION_MAX),
-    };
-    let code = image.text_bytes(start, size.min(FUNCTION_MAX) as usize);
     let mut left = 0;
     for insn in &mut Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
         left = match insn.flow_control() {

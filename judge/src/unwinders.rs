@@ -153,7 +153,14 @@ pub const TABLES: [&str; count(READS_TABLE)] = names(READS_TABLE);
 pub const FINDERS: [&str; count(FINDS_RULES)] = names(FINDS_RULES);
 
 /// The unwinders whose errors are expected.
-pub(crate) const EXPECTED_TO_ERR: [&str; count(MAY_ERR)] = names(MAY_ERR);
+const EXPECTED_TO_ERR: [&str; count(MAY_ERR)] = names(MAY_ERR);
+
+/// Whether the errors of the unwinder of this name, with or without a profile and a fallback, are
+/// expected.
+pub(crate) fn may_err(name: &str) -> bool {
+    let plain = name.split([':', '+']).next().unwrap_or(name);
+    EXPECTED_TO_ERR.contains(&plain)
+}
 
 /// Whether the unwinder of this name, with or without a profile, scans the stack.
 pub(crate) fn is_scan(name: &str) -> bool {

@@ -33,7 +33,7 @@ use unwind_sim_unwind::memory::Memory;
 /// The name of an image of generated code without a table.
 pub(crate) const BARE: &str = "[jit]";
 /// The name of a mapping whose image is a registered table.
-pub(crate) const REGISTERED: &str = "[jit]";
+pub const REGISTERED: &str = "[jit]";
 /// The maximum number of tables that are registered at the same time in a process; the oldest are
 /// forgotten.
 const TABLES_MAX: usize = 1 << 16;
@@ -353,6 +353,27 @@ impl Jit {
             }
         }
         out
+    }
+
+    /// The functions with an unwind table in the jitdump files as they are now, in the order of the
+    /// files. `file` reads a file as the process sees it.
+    pub fn written_at_last(
+        &self,
+        file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Vec<jitdump::Entry> {
+        let mut entries = Vec::new();
+        for path in &self.dump_paths {
+            let dump = file(path).map(|bytes| Dump::parse(Bytes::from_vec(bytes)));
+            let Some(Ok(dump)) = dump else {
+                continue;
+            };
+            let of = dump.functions.iter().filter_map(|function| {
+                let name = format!("[jit {:#x}]", function.address);
+                function.entry(&name)
+            });
+            entries.extend(of.filter(|e| e.image.section(SectionKind::EhFrame).is_some()));
+        }
+        entries
     }
 
     /// The names of all generated functions of process `pid`, as far as the program told them.

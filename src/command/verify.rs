@@ -62,7 +62,8 @@ pub(crate) struct Args {
     /// Show only findings at this address, in hex.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_hex)]
     only: Option<u64>,
-    /// Show every cause.
+    /// Show every cause, and each finding of unwinders that are expected to err. Otherwise these are
+    /// counted by cause.
     #[arg(long)]
     all: bool,
     /// Also exit with 1 for what derived tables cannot represent.
@@ -165,6 +166,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             ..Setting::default()
         },
         elide: !args.no_elide,
+        each: args.all || args.only.is_some(),
         tables_from: args.tables_from.clone(),
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
@@ -183,9 +185,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let names: Vec<String> = engines.iter().map(|e| e.name().to_owned()).collect();
     let mut out = output::stdout();
     if args.json {
-        for line in json::verification(&names, &run, origin, &output::command_line()) {
-            line.write(&mut out)?;
-        }
+        let command = output::command_line();
+        json::write_verification(&names, &run, origin, &command, &mut out)?;
     } else {
         let again = |unwinder: &str, address: u64| {
             let address = format!("{address:#x}");

@@ -100,6 +100,10 @@ pub struct File {
     empty: Vec<SectionKind>,
     /// Whether it is an ELF file with all its data, and not an image's parts.
     is_whole: bool,
+    /// The ELF file, if it is one.
+    elf: Option<Bytes>,
+    /// Where the sections of a relocatable object are in the file, bytes.
+    offsets: Vec<u64>,
 }
 
 impl File {
@@ -170,6 +174,8 @@ impl File {
             untyped: headers.untyped,
             notes: Vec::new(),
             is_whole: true,
+            elf: whole(owner),
+            offsets: Vec::new(),
         })
     }
 
@@ -223,6 +229,8 @@ impl File {
             unpack_errors: Vec::new(),
             empty: Vec::new(),
             is_whole: false,
+            elf: None,
+            offsets: Vec::new(),
         }
     }
 
@@ -255,12 +263,19 @@ impl File {
             notes: object.notes,
             unpack_errors: Vec::new(),
             is_whole: true,
+            elf: whole(owner.clone()),
+            offsets: object.offsets,
         })
     }
 
     /// Whether it has all the data of its ELF file: see [`File::of_image`].
     pub fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// The bytes of the ELF file that it was read from. `None` if it was made of an image's parts.
+    pub fn elf(&self) -> Option<&[u8]> {
+        self.elf.as_deref()
     }
 
     /// Whether it is a relocatable object, whose addresses are made up.
@@ -278,6 +293,20 @@ impl File {
         let section = self.sections.get(after.checked_sub(1)?)?;
         let offset = address.checked_sub(section.range.start)?;
         (address <= section.range.end).then_some((section.name.as_str(), offset))
+    }
+
+    /// Where the byte at `address` (svma) is in the file. `None` if it is not in it.
+    pub fn offset(&self, address: u64) -> Option<u64> {
+        if self.is_relocatable {
+            let after = self.sections.partition_point(|s| s.range.start <= address);
+            let index = after.checked_sub(1)?;
+            let range = &self.sections[index].range;
+            let offset = self.offsets.get(index)?;
+            return (range.contains(&address)).then(|| offset + (address - range.start));
+        }
+        let (file, bytes) = (self.elf()?, self.bytes(address));
+        let start = (bytes.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
+        (!bytes.is_empty() && start < file.len()).then_some(start as u64)
     }
 
     /// Compressed tables that could not be unpacked, and are not in the image.
@@ -412,6 +441,12 @@ impl File {
 }
 
 type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
+
+/// All bytes of a file.
+fn whole(owner: Owner) -> Option<Bytes> {
+    let len = (*owner).as_ref().len();
+    Bytes::new(owner, 0..len)
+}
 
 /// The bytes from `address` (svma) to the end of its area.
 fn bytes_at(areas: &[Area], address: u64) -> &[u8] {

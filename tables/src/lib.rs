@@ -7,6 +7,7 @@
 //! - [`dump`]: tables as text, as other tools print them;
 //! - [`diff`]: where two tables disagree;
 //! - [`proof`]: checks what a table says of code against what the code does;
+//! - [`mod@blame`]: what wrong rows have in common;
 //! - [`check`]: the proof of all rows of a file;
 //! - [`ground`]: rules that are proven, for code whose caller must be known for certain;
 //! - [`convert`]: one format into another;
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod batches;
+pub mod blame;
 pub mod check;
 pub mod convert;
 pub mod diff;

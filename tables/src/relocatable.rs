@@ -60,6 +60,8 @@ pub(crate) struct Object {
     pub(crate) code: Vec<Code>,
     /// All its sections in memory, by address.
     pub(crate) sections: Vec<Code>,
+    /// Where each of them is in the file, bytes.
+    pub(crate) offsets: Vec<u64>,
     /// The words of code that a linker fills with the address of a symbol of another object: where
     /// (svma), and its name.
     pub(crate) imports: Vec<(u64, String)>,
@@ -353,13 +355,19 @@ impl<'a> Layout<'a> {
                     data,
                 });
             }
-            if !self.has_address(section) || range.is_empty() {
+            if !self.has_address(section) {
                 continue;
             }
             let code = Code {
                 name,
                 range: range.clone(),
             };
+            // A table may name a place in an empty section.
+            out.offsets.push(section.sh_offset(LE));
+            if range.is_empty() {
+                out.sections.push(code);
+                continue;
+            }
             if is_code {
                 out.parts.text.push(range);
                 out.code.push(code.clone());

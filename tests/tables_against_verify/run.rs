@@ -49,6 +49,7 @@ pub(crate) fn verify(program: &Path, args: &[&str]) -> Run {
         engines: &engines,
         setting: Setting::default(),
         elide: true,
+        each: true,
         tables_from: None,
         instructions_max: INSTRUCTIONS_MAX,
         timeout: Some(TIME_MAX),

@@ -155,6 +155,7 @@ impl Folder {
             engines: &engines,
             setting: Setting::default(),
             elide,
+            each: true,
             tables_from: None,
             instructions_max: INSTRUCTIONS_MAX,
             timeout: None,

@@ -3,7 +3,7 @@
 use crate::verify_images::folder::{Folder, text};
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::spec;
-use unwind_sim_judge::verify::{self, Finding};
+use unwind_sim_judge::verify::{self, Check, Finding};
 
 /// `longjmp` as in glibc, and `__builtin_eh_return` as in libgcc: their rows describe the target's
 /// frame. The same rows are wrong where nothing jumps.
@@ -182,4 +182,184 @@ target: .skip   32"
         ret";
     folder.program("stays", &eh_return(stays));
     check("stays", Class::Wrong);
+}
+
+/// A continuation that copies a stack, in small: the slot of the caller's rbx gets another value, with
+/// which the function then returns. A wrong slot is not taken for that.
+#[test]
+fn a_function_that_returns_with_an_overwritten_slot_has_a_right_row() {
+    let folder = Folder::new();
+    let program = |slot: &str, store: &str| {
+        format!(
+            "
+        .type   keeps, @function
+keeps:  .cfi_startproc
+        push    %rbx
+        .cfi_def_cfa_offset 16
+        .cfi_offset rbx, {slot}
+        push    $3
+        .cfi_def_cfa_offset 24
+        mov     $1, %ebx
+        call    copies
+        nop
+        add     $8, %rsp
+        .cfi_def_cfa_offset 16
+        pop     %rbx
+        .cfi_def_cfa_offset 8
+        .cfi_restore rbx
+        ret
+        .cfi_endproc
+        .size   keeps, . - keeps
+        .type   copies, @function
+copies: .cfi_startproc
+        {store}
+        ret
+        .cfi_endproc
+        .size   copies, . - copies
+        START
+        mov     $9, %ebx
+        call    keeps
+        EXIT
+        END"
+        )
+    };
+    let classes = |name: &str, slot: &str, store: &str| {
+        folder.program(name, &program(slot, store));
+        let run = folder.verify(name, "dwarf", true);
+        let slow = folder.verify(name, "dwarf", false);
+        assert_eq!(text(&run), text(&slow), "{name}");
+        let findings = run.results.findings.iter();
+        let findings = findings.map(|f| (f.check, f.contradiction.class()));
+        findings.collect::<Vec<_>>()
+    };
+    assert_eq!(classes("keeps", "-16", "nop"), []);
+    let found = classes("copied", "-16", "movq $5, 16(%rsp)");
+    let at_instructions = found.iter().filter(|f| f.0 == Check::Instruction);
+    let at_instructions: Vec<Class> = at_instructions.map(|f| f.1).collect();
+    assert_eq!(at_instructions, [Class::Target; 4], "{found:?}");
+    let found = classes("elsewhere", "-24", "nop");
+    assert!(
+        !found.is_empty() && found.iter().all(|f| f.1 == Class::Wrong),
+        "{found:?}"
+    );
+}
+
+/// GCC's `__builtin_longjmp` loads rsp before it jumps, and `__morestack` returns to a single `ret`.
+#[test]
+fn rows_of_a_frame_that_is_left_or_passed_over_are_of_the_same_class() {
+    let folder = Folder::new();
+    let longjmp = |between: &str| {
+        format!(
+            "
+        .type   jumps, @function
+jumps:  .cfi_startproc
+        push    %rbp
+        .cfi_def_cfa_offset 16
+        .cfi_offset rbp, -16
+        mov     %rsp, %rbp
+        .cfi_def_cfa_register rbp
+        mov     env+8(%rip), %rax
+        mov     env+0(%rip), %rdx
+        mov     env+16(%rip), %rsp
+        {between}
+        mov     %rdx, %rbp
+        jmp     *%rax
+        .cfi_endproc
+        .size   jumps, . - jumps
+        .type   sets, @function
+sets:   .cfi_startproc
+        push    %rbp
+        .cfi_def_cfa_offset 16
+        .cfi_offset rbp, -16
+        mov     %rsp, %rbp
+        .cfi_def_cfa_register rbp
+        mov     %rbp, env+0(%rip)
+        mov     %rsp, env+16(%rip)
+        lea     1f(%rip), %rax
+        mov     %rax, env+8(%rip)
+        call    deep
+1:      pop     %rbp
+        .cfi_def_cfa rsp, 8
+        ret
+        .cfi_endproc
+        .size   sets, . - sets
+        .type   deep, @function
+deep:   .cfi_startproc
+        sub     $520, %rsp
+        .cfi_def_cfa_offset 528
+        call    jumps
+        ud2
+        .cfi_endproc
+        .size   deep, . - deep
+        START
+        call    sets
+        EXIT
+        END
+        .bss
+        .balign 8
+env:    .skip   24"
+        )
+    };
+    let classes = |name: &str, program: &str| {
+        folder.program(name, program);
+        let run = folder.verify(name, "dwarf", true);
+        let findings = run.results.findings.iter();
+        let own = findings.filter(|f| f.check != Check::AtReturn);
+        own.map(|f| f.contradiction.class()).collect::<Vec<_>>()
+    };
+    let found = classes("builtin", &longjmp(""));
+    assert!(
+        !found.is_empty() && found.iter().all(|&c| c == Class::Target),
+        "{found:?}"
+    );
+
+    let split = |name: &str, sizes: &str, behind: &str, cfa: u32| {
+        format!(
+            "
+        .type   {name}, @function
+{name}: .cfi_startproc
+        .cfi_def_cfa_offset {cfa}
+        push    %rbp
+        .cfi_def_cfa_offset {cfa} + 8
+        .cfi_offset rbp, -{cfa} - 8
+        mov     8(%rsp), %rax
+        inc     %rax
+        call    *%rax
+        pop     %rbp
+        .cfi_def_cfa_offset {cfa}
+        ret
+        .cfi_endproc
+        .size   {name}, . - {name}
+        .type   split, @function
+split:  .cfi_startproc
+        {sizes}
+        call    {name}
+        {behind}
+        nop
+        ret
+        .cfi_endproc
+        .size   split, . - split
+        START
+        call    split
+        EXIT
+        END"
+        )
+    };
+    let sizes = "mov $0x40, %r10d\n mov $0, %r11d";
+    let found = classes("named", &split("__morestack", "nop", "ret", 16));
+    assert!(
+        !found.is_empty() && found.iter().all(|&c| c == Class::Target),
+        "{found:?}"
+    );
+    let found = classes("unnamed", &split("more", sizes, "ret", 16));
+    assert!(
+        !found.is_empty() && found.iter().all(|&c| c == Class::Target),
+        "{found:?}"
+    );
+    assert_eq!(classes("plain", &split("__morestack", sizes, "ret", 8)), []);
+    // Another function's row that leaves a frame out is wrong, and so is one for code that goes on.
+    let found = classes("wrong", &split("more", "nop", "ret", 16));
+    assert!(found.contains(&Class::Wrong), "{found:?}");
+    let found = classes("goes_on", &split("__morestack", sizes, "nop", 16));
+    assert!(found.contains(&Class::Wrong), "{found:?}");
 }

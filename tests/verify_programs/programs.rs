@@ -64,6 +64,7 @@ pub(crate) fn verify(program: &Path, args: &[&str], elide: bool) -> Run {
         engines: &engines,
         setting: Setting::default(),
         elide,
+        each: true,
         tables_from: None,
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,

@@ -56,7 +56,7 @@ pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
     ContradictionLine, JitLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine,
-    verification,
+    write_verification,
 };
 
 use crate::listing::found_by;

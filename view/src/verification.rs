@@ -7,7 +7,7 @@ use unwind_sim_judge::check::Class;
 use unwind_sim_judge::verify::Places;
 use unwind_sim_judge::verify::groups::{Group, groups};
 use unwind_sim_judge::verify::listing::listing;
-use unwind_sim_judge::verify::{Results, Tally};
+use unwind_sim_judge::verify::{Bounds, Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
 use unwind_sim_recordings::counted::counted;
 
@@ -40,6 +40,7 @@ pub fn text(subject: &Subject<'_>) -> String {
         truth.failures()
     );
     table(&mut out, subject.names, &results.tallies);
+    bounds(&mut out, subject.names, &results.tallies);
     generated(&mut out, subject);
     stores(&mut out, subject);
     let all = groups(results);
@@ -79,7 +80,7 @@ pub fn text(subject: &Subject<'_>) -> String {
 }
 
 fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
-    let n: usize = groups.iter().map(|g| g.findings.len()).sum();
+    let n: u64 = groups.iter().map(|g| g.findings_count()).sum();
     let (what, counts) = match class {
         Class::Wrong => ("contradiction", ""),
         Class::Loss => (
@@ -95,7 +96,7 @@ fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
     let _ = writeln!(
         out,
         "\n{name}: {n} {what}{}{counts}, from {causes} cause{}",
-        plural(n as u64),
+        plural(n),
         plural(causes as u64)
     );
 }
@@ -134,6 +135,32 @@ fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
     }
 }
 
+/// Adds the bounds that were reached. What they hide counts as contradictions.
+fn bounds(out: &mut String, names: &[String], tallies: &[Tally]) {
+    let reached = names.iter().zip(tallies);
+    for (name, tally) in reached.filter(|(_, tally)| tally.bounds.are_reached()) {
+        let Bounds {
+            not_remembered,
+            forgotten,
+        } = tally.bounds;
+        let mut what = Vec::new();
+        if not_remembered > 0 {
+            let outcomes = counted(not_remembered, "distinct wrong outcome");
+            what.push(format!("{outcomes} not remembered"));
+        }
+        if forgotten > 0 {
+            let jumps = counted(forgotten, "jump");
+            what.push(format!("{jumps} behind outcomes that were forgotten"));
+        }
+        let _ = writeln!(
+            out,
+            "\n{name}: a bound was reached: {}; rows for the frame that is jumped to (US506) may be \
+             among the contradictions",
+            what.join(", ")
+        );
+    }
+}
+
 /// Adds the generated code for which there is no table.
 fn generated(out: &mut String, subject: &Subject<'_>) {
     let Results {
@@ -151,6 +178,13 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
         counted(generated.len(), "function"),
         counted(walks, "walk"),
     );
+    if subject.results.not_kept > 0 {
+        let _ = writeln!(
+            out,
+            "  {} of them not kept: a table that the program wrote later was not used for them",
+            counted(subject.results.not_kept, "execution")
+        );
+    }
     let shown = if subject.all {
         generated.len()
     } else {
@@ -246,8 +280,8 @@ fn share(tally: &Tally) -> String {
 
 fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     let Some(first) = group.first() else { return };
-    let more = match group.findings.len() {
-        1 => String::new(),
+    let more = match group.findings_count() {
+        0 | 1 => String::new(),
         n => format!(" and at {}", counted(n - 1, "more address")),
     };
     let images = match group.images.len() {

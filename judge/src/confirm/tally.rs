@@ -1,7 +1,7 @@
 //! Counts of confirmed and contradicted frames.
 
 use super::Judgement;
-use crate::unwinders::EXPECTED_TO_ERR;
+use crate::unwinders::may_err;
 use unwind_sim_emulator::linux::system_call_name;
 
 /// The counts for the frames of a chain.
@@ -56,14 +56,13 @@ pub struct Tally {
 impl Tally {
     /// Adds the judgements on a chain of this unwinder.
     pub fn add(&mut self, unwinder: &str, judged: &[Judgement]) {
-        let plain = unwinder.split([':', '+']).next().unwrap_or(unwinder);
         for judgement in judged {
             match judgement {
                 Judgement::Confirmed(_) => self.confirmed += 1,
                 Judgement::Unjudged => {}
                 Judgement::Contradicted(_) => {
                     self.contradicted += 1;
-                    self.unexpected += u64::from(!EXPECTED_TO_ERR.contains(&plain));
+                    self.unexpected += u64::from(!may_err(unwinder));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::origin::{Author, Language, Origin};
 use super::place;
 use super::proven_row::Checker;
+use crate::blame;
 use object::read::elf::ElfFile64;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use std::sync::Arc;
@@ -155,13 +156,7 @@ fn name_of(made: &Producer) -> Option<String> {
 }
 
 fn is_assembly(source: &str, made: Option<&Producer>) -> bool {
-    let ending = source.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let by_assembler = |text: &str| {
-        ["GNU AS ", "NASM ", "yasm "]
-            .iter()
-            .any(|a| text.starts_with(a))
-    };
-    matches!(ending, "S" | "s" | "asm" | "nasm") || made.is_some_and(|m| by_assembler(&m.text))
+    blame::is_assembly(source) || made.is_some_and(|m| blame::is_assembler(&m.text))
 }
 
 /// The compilers that `.comment` names. A linker also names itself there.

@@ -18,18 +18,22 @@ mod wrong;
 use super::blocks::PlaceOf;
 use super::claim::{self, Claim, Judged, Parts};
 use super::code::{Code, NO_EFFECT, Tables};
+use super::departures::Bounds;
 use super::findings::{Finding, Findings};
 use super::frames::wrong_in;
 use super::generated::{Function, Generated};
 use super::images::Images;
+use super::late::Late;
 use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::numbered::{NONE, UNWINDERS_MAX};
 use super::places::{PlaceId, Places};
+use super::shown::Shown;
 use super::stores::{Collector, Hit, SlotStores};
 use super::walks::{Disagreement, Walks};
 use super::work::Work;
 use crate::engine::{Engine, Setting};
+use crate::unwinders::may_err;
 use process::OtherProcess;
 use quiet::Run;
 use slots::Site;
@@ -73,6 +77,8 @@ pub struct Tally {
     pub walks_unjudged: u64,
     /// Distinct rows that executed instructions met.
     pub rows: u64,
+    /// Where bounds were reached, so that rows of the frame that is jumped to may count as wrong.
+    pub bounds: Bounds,
 }
 
 /// A run's results.
@@ -100,6 +106,11 @@ pub struct Results {
     pub memory: MemoryUse,
     /// The generated functions without a table that were executed.
     pub generated: Vec<Function>,
+    /// Instructions of generated code without a table that were not kept: a table that the program wrote
+    /// later, which they may have, was not used.
+    pub not_kept: u64,
+    /// The bytes of generated code around findings.
+    pub(super) shown: Shown,
     /// How many checks had to be computed.
     pub work: Work,
 }
@@ -136,6 +147,8 @@ pub struct Checker<'a> {
     suspended: Suspended,
     jit: Jit,
     generated: Generated,
+    late: Late,
+    shown: Shown,
     code: Code,
     rows: Vec<Marks<ImageId>>,
     findings: Findings,
@@ -190,6 +203,8 @@ impl<'a> Checker<'a> {
     /// A checker that finds images by `images`. All `engines` must read tables.
     pub fn new(engines: &'a [Engine], images: Images, setting: Setting, elide: bool) -> Self {
         let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
+        let expected = engines.iter().zip(0..).filter(|(e, _)| may_err(e.name()));
+        let expected = expected.fold(0, |all, (_, which)| all | 1 << which);
         Checker {
             images,
             caches: finders.iter().map(|_| Cache::new()).collect(),
@@ -213,8 +228,10 @@ impl<'a> Checker<'a> {
             suspended: Suspended::new(),
             jit: Jit::default(),
             generated: Generated::default(),
+            late: Late::default(),
+            shown: Shown::default(),
             code: Code::new(),
-            findings: Findings::new(),
+            findings: Findings::new(expected),
             elide,
             last_set: NONE,
             judged: [Judged::NOTHING; UNWINDERS_MAX],
@@ -239,24 +256,33 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// The checker, keeping each finding of unwinders that are expected to err.
+    #[must_use]
+    pub fn keeping_each(mut self) -> Self {
+        self.findings.keep_each();
+        self
+    }
+
     /// The results, and the images that are mapped at the end.
     pub fn finish(mut self) -> (Results, image::AddressSpace) {
         self.end_run();
         let truth = self.stats();
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let findings = self.findings.bytes();
-        let found = self.findings.finish();
+        let found = self.findings.finish(&self.places);
         for (which, tally) in tallies.iter_mut().enumerate() {
             tally.checked = self.checked - tally.no_table;
             tally.rows = self.rows[which].count();
             (tally.walks, tally.walks_wrong, tally.walks_unjudged) = self.walks.tally(which);
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
+            tally.bounds = self.findings.bounds(which);
         }
         let mut memory = self.code.memory();
         memory.findings += findings;
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
         memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
+        memory.met += self.late.bytes() + self.shown.bytes();
         let executed = self.code.into_addresses();
         let results = Results {
             tallies,
@@ -267,6 +293,8 @@ impl<'a> Checker<'a> {
             addresses: executed.count(),
             executed,
             generated: self.generated.functions(&self.places),
+            not_kept: self.late.left_out,
+            shown: self.shown,
             places: self.places,
             stores: self.stores.finish(),
             memory,
@@ -487,6 +515,10 @@ impl Checker<'_> {
             self.stored(core, insn.rip);
         }
         self.number += 1;
+        if self.class == Insn::Ret && !self.findings.overwritten.is_empty() {
+            let function = self.activation(self.tracker.frames().len().checked_sub(1));
+            self.findings.returns(function, &core.state.cpu_at(next));
+        }
         // At a system call the kernel has not answered yet.
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, core.state.gpr(4)) {
             self.step_slow(core, self.class, next);
@@ -522,20 +554,20 @@ impl Checker<'_> {
             self.changed = claim::ALL;
         }
         let stats = self.tracker.stats();
-        let departures = &mut self.findings.departures;
+        let findings = &mut self.findings;
         let number = self.number.saturating_sub(1);
         let switches = stats.switches != before.switches;
         match class {
             Insn::MoveSp => {
                 let stacks = self.tracker.stack_count() != stacks;
                 if switches || stacks || stats.dropped != before.dropped {
-                    departures.load(function, number);
+                    findings.load(function, number);
                 }
             }
             Insn::Ret | Insn::JumpIndirect => {
                 let rewritten = stats.rewritten != before.rewritten;
-                if switches || rewritten || departures.is_leaving(number) {
-                    self.findings.leave(function, &after);
+                if switches || rewritten || findings.is_leaving(number) {
+                    findings.leave(function, &after);
                 }
             }
             _ => {}

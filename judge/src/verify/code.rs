@@ -257,6 +257,11 @@ impl Code {
         };
     }
 
+    /// Records that the instruction at an address was executed, at another place than it was thought.
+    pub(super) fn executed(&mut self, place: PlaceId, address: u64) {
+        self.addresses.insert(place, address);
+    }
+
     /// The addresses of the instructions that were looked up.
     pub(super) fn into_addresses(self) -> Marks<PlaceId> {
         self.addresses

@@ -5,19 +5,22 @@
 //! describe the state after the jump before it happens. It is recognized by its effect: rsp is
 //! loaded so that frames are left, or a modified return address is used, and after the jump the
 //! registers are those that the row gave.
+//!
+//! Continuations that copy a stack over the present one overwrite the slots of frames that are still
+//! there. Their rows describe the frame that is returned to with those values, too.
 
 use super::repeats::Repeats;
-use crate::check::Contradiction;
+use crate::check::{Class, Contradiction};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::Cpu;
 
-/// The maximum number of outcomes that are remembered until their function is left.
+/// The maximum number of outcomes of one unwinder that are remembered until their function is left.
 const SEEN_MAX: u64 = 1024;
-/// The maximum number of outcomes whose values are remembered.
-const GIVEN_MAX: usize = 4096;
+/// The maximum number of outcomes of one unwinder whose values are remembered.
+pub(super) const GIVEN_MAX: usize = 4096;
 /// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: u64 = 64;
 
@@ -43,7 +46,8 @@ struct Seen {
 /// The number of the instruction that called the frame's function.
 pub(super) type Activation = Option<u64>;
 
-/// The wrong outcomes of functions that have not returned yet.
+/// The wrong outcomes of one unwinder in functions that have not returned yet. Each unwinder has its
+/// own, so that what one gets wrong nearly everywhere leaves the bounds of the others alone.
 #[derive(Default)]
 pub(super) struct Departures {
     seen: VecDeque<Seen>,
@@ -55,19 +59,51 @@ pub(super) struct Departures {
     left: HashMap<u32, u64>,
     /// The function that loaded rsp, and the number of the instruction.
     leaving: Option<(Activation, u64)>,
+    /// The number of the last instruction whose outcomes are forgotten.
+    forgotten: Option<u64>,
+    /// Where bounds were reached.
+    bounds: Bounds,
+}
+
+/// How often the bounds of what is remembered were reached. Rows for the frame that is jumped to
+/// then count as contradictions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// Distinct outcomes whose values were not remembered.
+    pub not_remembered: u64,
+    /// Jumps out of functions that may have met outcomes that were forgotten by then.
+    pub forgotten: u64,
+}
+
+impl Bounds {
+    /// Whether one was reached.
+    pub fn are_reached(self) -> bool {
+        self != Bounds::default()
+    }
 }
 
 impl Departures {
     /// Whether the values of a new outcome will be remembered. If not, it is no matter in which
     /// function the outcome is met.
     pub(super) fn learns(&self, found: &[Contradiction]) -> bool {
-        let is_given = |c: &Contradiction| c.given.is_some() && !c.misread;
-        !self.is_full() && !found.is_empty() && found.iter().all(is_given)
+        !self.is_full() && may_be_of_target(found)
     }
 
     /// Whether no more values can be remembered.
     pub(super) fn is_full(&self) -> bool {
         self.given.len() >= GIVEN_MAX
+    }
+
+    /// Records that a new outcome would be remembered if there were room.
+    pub(super) fn refuse(&mut self, found: &[Contradiction]) {
+        if self.is_full() && may_be_of_target(found) {
+            self.bounds.not_remembered += 1;
+        }
+    }
+
+    /// Where bounds were reached.
+    pub(super) fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Records the values of a new outcome.
@@ -112,6 +148,10 @@ impl Departures {
             *start += SEEN_MAX / 2;
         }
         let later = self.seen.partition_point(|seen| seen.start <= *start);
+        let forgotten = self.seen.partition_point(|seen| seen.start < *start);
+        let last = forgotten.checked_sub(1);
+        let last = last.and_then(|last| self.seen.get(last));
+        self.forgotten = last.map(|seen| seen.number).max(self.forgotten);
         // The last one before may be forgotten in part.
         self.seen.drain(..later.saturating_sub(1));
     }
@@ -130,20 +170,43 @@ impl Departures {
     /// Records that `function` has left by a jump; `after` is the state after it.
     pub(super) fn leave(&mut self, function: Activation, after: &Cpu, repeats: &Repeats) {
         let (loader, load) = self.leaving.take().unwrap_or((None, u64::MAX));
+        // A function meets outcomes only behind the call of it.
+        let calls = [function, loader].into_iter().flatten();
+        if let Some(forgotten) = self.forgotten
+            && calls.min().is_some_and(|call| call < forgotten)
+        {
+            self.bounds.forgotten += 1;
+        }
         let is_met = |seen: &Seen| {
             let activation = seen.activation;
             let is_its = activation.is_some() && [function, loader].contains(&activation);
             // A load is in no repeat.
             is_its || seen.number > load
         };
-        let value = |reg| match reg {
-            Reg::Rip => Some(after.rip),
-            Reg::Rsp => Some(after.rsp),
-            reg => {
-                let at = Reg::CALLEE_SAVED.iter().position(|&r| r == reg)?;
-                Some(after.saved[at])
-            }
-        };
+        let met = self.take_met(is_met, repeats);
+        self.confirm(met, |_| true, after);
+    }
+
+    /// Records that `function` is about to return with the registers of `after`. The program has put
+    /// `overwritten` into slots of its frame: a row that gave that is right if it returns with it.
+    pub(super) fn returns(
+        &mut self,
+        function: Activation,
+        overwritten: &[(Reg, u64)],
+        after: &Cpu,
+        repeats: &Repeats,
+    ) {
+        let met = self.take_met(|seen| seen.activation == function, repeats);
+        self.confirm(met, |&value| overwritten.contains(&value), after);
+    }
+
+    /// Records that what was overwritten in a frame was forgotten.
+    pub(super) fn forgot_slots(&mut self) {
+        self.bounds.forgotten += 1;
+    }
+
+    /// Takes the outcomes that were met where `is_met` says.
+    fn take_met(&mut self, is_met: impl Fn(&Seen) -> bool, repeats: &Repeats) -> Vec<u32> {
         let Departures {
             seen,
             remembered,
@@ -176,9 +239,27 @@ impl Departures {
             }
             false
         });
+        met
+    }
+
+    /// Counts the outcomes whose function has left with the values that the row gave, all of which must
+    /// be `possible`.
+    fn confirm(&mut self, met: Vec<u32>, possible: impl Fn(&(Reg, u64)) -> bool, after: &Cpu) {
+        let value = |reg| match reg {
+            Reg::Rip => Some(after.rip),
+            Reg::Rsp => Some(after.rsp),
+            reg => {
+                let at = Reg::CALLEE_SAVED.iter().position(|&r| r == reg)?;
+                Some(after.saved[at])
+            }
+        };
+        let Departures { given, left, .. } = self;
         for outcome in met {
-            let known = given.get(&outcome);
-            if known.is_some_and(|g| g.iter().all(|&(reg, given)| value(reg) == Some(given))) {
+            let is_so = |all: &Vec<(Reg, u64)>| {
+                let is_there = |&(reg, given): &(Reg, u64)| value(reg) == Some(given);
+                all.iter().all(|value| possible(value) && is_there(value))
+            };
+            if given.get(&outcome).is_some_and(is_so) {
                 given.remove(&outcome);
                 left.insert(outcome, 1);
             } else if let Some(count) = left.get_mut(&outcome) {
@@ -197,6 +278,14 @@ impl Departures {
         let maps = self.given.allocation_size() + self.left.allocation_size();
         self.seen.capacity() * size_of::<Seen>() + maps
     }
+}
+
+/// Whether a row that gave these wrong values may be the one of a frame that is jumped to.
+fn may_be_of_target(found: &[Contradiction]) -> bool {
+    let is_given = |c: &Contradiction| c.given.is_some() && !c.misread;
+    // Of some rows, the code around them says it at once.
+    let is_open = |c: &Contradiction| c.class() == Class::Wrong;
+    found.iter().all(is_given) && found.iter().any(is_open)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The findings, each stored once, with its count and its first place.
 
 use super::claim::{MISREAD, NOTHING, Wrong};
-use super::departures::{Activation, Departures, Outcomes};
+use super::departures::{Activation, Bounds, Departures, Outcomes};
 use super::log::{Entry, Log};
 use super::memory::list_bytes;
+use super::merged::Merged;
 use super::numbered::{NONE, UNWINDERS_MAX, grow_tight, push_tight};
-use super::places::PlaceId;
+use super::overwritten::Overwritten;
+use super::places::{PlaceId, Places};
 use super::repeats::{Key as RepeatKey, Repeats};
 use crate::check::{Class, Contradiction};
 use hashbrown::{HashMap, HashSet};
@@ -58,56 +60,12 @@ pub struct Finding {
     pub first: u64,
     /// How often it was met.
     pub count: u64,
+    /// How many findings this one stands for. It is 1 unless the unwinder is expected to err: of such
+    /// an unwinder, findings of one check, class, code and register in one image are one, which is
+    /// the first that was met.
+    pub stands_for: u64,
     /// The first contradiction.
     pub contradiction: Contradiction,
-}
-
-/// Merges findings so that each is stored once.
-struct Merged {
-    all: Vec<Finding>,
-    by_key: HashMap<Key, u32>,
-}
-
-/// The identity of a finding.
-type Key = (usize, Check, PlaceId, u64, Code, Reg);
-
-impl Merged {
-    /// None yet, with room for `count`.
-    fn with_room_for(count: usize) -> Merged {
-        Merged {
-            all: Vec::with_capacity(count),
-            by_key: HashMap::with_capacity(count),
-        }
-    }
-
-    /// Adds a finding, or counts it if it is known.
-    fn add(&mut self, finding: Finding) {
-        let Finding {
-            unwinder,
-            check,
-            place,
-            address,
-            code,
-            reg,
-            ..
-        } = finding;
-        let next = self.all.len() as u32;
-        let key = (unwinder, check, place, address, code, reg);
-        let id = *self.by_key.entry(key).or_insert(next);
-        match self.all.get_mut(id as usize) {
-            Some(known) => known.count += finding.count,
-            None => self.all.push(finding),
-        }
-    }
-
-    /// All findings, by unwinder, check and address.
-    fn finish(mut self) -> Vec<Finding> {
-        self.all.sort_by_cached_key(|f| {
-            let place = (f.unwinder, f.check, f.address, f.place);
-            (place, f.code.as_str(), f.reg as u8)
-        });
-        self.all
-    }
 }
 
 /// The wrong outcomes of checks of single frames and of walks.
@@ -117,9 +75,15 @@ pub(super) struct Findings {
     log: Log,
     /// The outcomes of walks: by unwinder, code, register and address.
     walks: HashMap<(u8, Code, Reg, PlaceId, u64), u32>,
-    /// The functions in which outcomes were met.
-    pub(super) departures: Departures,
+    /// By unwinder, the functions in which its outcomes were met.
+    departures: [Departures; UNWINDERS_MAX],
+    pub(super) overwritten: Overwritten,
     pub(super) repeats: Repeats,
+    /// A bit for each unwinder that is expected to err. It has no rows that could be those of a frame
+    /// that is jumped to, and its findings are kept by cause.
+    expected: u8,
+    /// Whether all findings are kept even so.
+    keeps_each: bool,
 }
 
 /// A frame in which something is wrong.
@@ -235,14 +199,51 @@ impl Outcome {
 }
 
 impl Findings {
-    pub(super) fn new() -> Findings {
+    /// `expected` has a bit for each unwinder that is expected to err; its findings are kept by cause.
+    pub(super) fn new(expected: u8) -> Findings {
         Findings {
             outcomes: Vec::new(),
             log: Log::new(),
             walks: HashMap::new(),
-            departures: Departures::default(),
+            departures: Default::default(),
+            overwritten: Overwritten::default(),
             repeats: Repeats::default(),
+            expected,
+            keeps_each: false,
         }
+    }
+
+    /// Keeps each finding of unwinders that are expected to err.
+    pub(super) fn keep_each(&mut self) {
+        self.keeps_each = true;
+    }
+
+    /// Whether the unwinder is expected to err.
+    fn is_expected(&self, which: usize) -> bool {
+        self.expected >> which & 1 != 0
+    }
+
+    /// Whether the values of a new outcome of this unwinder will be remembered.
+    fn learns(&self, which: usize, found: &[Contradiction]) -> bool {
+        !self.is_expected(which) && self.departures[which].learns(found)
+    }
+
+    /// Records that instruction `number` of a function loaded rsp so that frames are left.
+    pub(super) fn load(&mut self, function: Activation, number: u64) {
+        for departures in &mut self.departures {
+            departures.load(function, number);
+        }
+    }
+
+    /// Whether a jump at instruction `number` completes such a load.
+    pub(super) fn is_leaving(&self, number: u64) -> bool {
+        // All of them know of it.
+        self.departures[0].is_leaving(number)
+    }
+
+    /// Where bounds were reached for an unwinder.
+    pub(super) fn bounds(&self, which: usize) -> Bounds {
+        self.departures[which].bounds()
     }
 
     /// Adds contradiction `found` of a walk, or counts it.
@@ -301,7 +302,7 @@ impl Findings {
         };
         outcome.again();
         if outcome.is_remembered() {
-            self.departures.meet(id, activation, number);
+            self.departures[outcome.unwinder()].meet(id, activation, number);
         }
         outcome.what & BORNE_OUT != 0
     }
@@ -327,17 +328,36 @@ impl Findings {
         id: u32,
         (activation, number): (Activation, u64),
     ) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let count = self.repeats.remembered(id);
-        if count != 0 {
+        for (which, count) in self.repeats.remembered(id) {
             let met = (Outcomes::Repeat(id), count);
-            self.departures.meet_all(met, activation, number);
+            self.departures[which].meet_all(met, activation, number);
         }
         self.repeats.count(id)
     }
 
+    /// Records that another function has put `value` into the slot of a register in the frame of
+    /// `owner`.
+    pub(super) fn overwrite(&mut self, owner: Activation, reg: Reg, value: u64) {
+        if !self.overwritten.add(owner, reg, value) {
+            let all = &mut self.departures;
+            all.iter_mut().for_each(Departures::forgot_slots);
+        }
+    }
+
+    /// Records that `function` is about to return with the registers of `after`.
+    pub(super) fn returns(&mut self, function: Activation, after: &Cpu) {
+        let slots = self.overwritten.take(function);
+        let Some(slots) = slots else { return };
+        for departures in &mut self.departures {
+            departures.returns(function, &slots, after, &self.repeats);
+        }
+    }
+
     /// Records that `function` has left by a jump; `after` is the state after it.
     pub(super) fn leave(&mut self, function: Activation, after: &Cpu) {
-        self.departures.leave(function, after, &self.repeats);
+        for departures in &mut self.departures {
+            departures.leave(function, after, &self.repeats);
+        }
     }
 
     /// Adds an outcome as the `last` one of its place, or counts one with the same content that
@@ -357,7 +377,7 @@ impl Findings {
         let is_wrong = !contradictions.is_empty();
         let borne_out = if is_wrong { BORNE_OUT } else { 0 };
         let what = what(which, check, wrong) + borne_out;
-        let content = match self.departures.learns(contradictions) {
+        let content = match self.learns(which, contradictions) {
             true => NONE,
             false => self.log.content(contradictions),
         };
@@ -390,10 +410,35 @@ impl Findings {
         let place = (site.place, site.address);
         self.log.add(place, site.number, contradictions);
         if content == NONE {
-            self.departures.learn(id, contradictions);
-            self.departures.meet(id, site.activation, site.number);
+            let departures = &mut self.departures[which];
+            departures.learn(id, contradictions);
+            departures.meet(id, site.activation, site.number);
+        } else if !self.is_expected(which) {
+            self.departures[which].refuse(contradictions);
         }
         is_wrong
+    }
+
+    /// Adds an outcome that was met `count` times, and is known only now.
+    pub(super) fn add_late(
+        &mut self,
+        (which, check): (usize, Check),
+        wrong: Wrong,
+        site: Site,
+        contradictions: &[Contradiction],
+        count: u64,
+    ) {
+        let mut outcome = Outcome {
+            next: NONE,
+            content: self.log.content(contradictions),
+            count: 0,
+            count_high: 0,
+            what: what(which, check, wrong) + BORNE_OUT,
+        };
+        outcome.add(count);
+        push_tight(&mut self.outcomes, outcome);
+        self.log
+            .add((site.place, site.address), site.number, contradictions);
     }
 
     /// Counts an outcome that another process met, without its contradictions: they all gave
@@ -405,7 +450,7 @@ impl Findings {
         (which, check): (usize, Check),
         site: &Site,
     ) -> bool {
-        if !self.departures.is_full() {
+        if !self.is_expected(which) && !self.departures[which].is_full() {
             return false;
         }
         let what = what(which, check, wrong) + BORNE_OUT;
@@ -424,12 +469,14 @@ impl Findings {
 
     /// The heap memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let walks = self.walks.allocation_size() + self.departures.bytes();
+        let departures = self.departures.iter().map(Departures::bytes);
+        let departures = departures.chain([self.overwritten.bytes()]);
+        let walks = self.walks.allocation_size() + departures.sum::<usize>();
         list_bytes(&self.outcomes) + self.log.bytes() + walks + self.repeats.bytes()
     }
 
-    /// All findings, by unwinder, check and address.
-    pub(super) fn finish(&mut self) -> Found {
+    /// All findings, by unwinder, check and address. `places` has what was mapped.
+    pub(super) fn finish(&mut self, places: &Places) -> Found {
         let Findings {
             repeats, outcomes, ..
         } = self;
@@ -445,10 +492,12 @@ impl Findings {
             target: [0; UNWINDERS_MAX],
         };
         let (executed, count) = self.executed();
-        let mut merged = Merged::with_room_for(count);
+        let mut merged = Merged::with_room_for(count, places);
         for ((id, outcome), entry) in (0..).zip(&self.outcomes).zip(self.log.entries()) {
             let (unwinder, check) = (outcome.unwinder(), outcome.check());
-            let is_target = self.departures.left(id) == outcome.count();
+            let by_cause = self.is_expected(unwinder) && !self.keeps_each;
+            let left = self.departures[unwinder].left(id);
+            let is_target = left == outcome.count();
             let mut class = None;
             for mut contradiction in entry.contradictions {
                 let own = own_code(&contradiction);
@@ -461,7 +510,7 @@ impl Findings {
                 }
                 let this = contradiction.class();
                 class = Some(class.map_or(this, |class: Class| class.min(this)));
-                merged.add(Finding {
+                let finding = Finding {
                     unwinder,
                     check,
                     place: entry.place,
@@ -470,8 +519,13 @@ impl Findings {
                     reg: contradiction.reg,
                     first: entry.first,
                     count: outcome.count(),
+                    stands_for: 1,
                     contradiction,
-                });
+                };
+                match by_cause {
+                    true => merged.add_by_cause(finding),
+                    false => merged.add(finding),
+                }
             }
             match (check, class) {
                 (Check::Instruction, Some(Class::Loss)) => found.lost[unwinder] += outcome.count(),
@@ -486,13 +540,15 @@ impl Findings {
     }
 
     /// What is wrong at executed instructions and is also found behind a call, and the number of all
-    /// contradictions. If a call returns, the row at its return address is executed, and is itself to
+    /// contradictions that are kept one by one. If a call returns, the row at its return address is executed, and is itself to
     /// blame.
     fn executed(&self) -> (HashSet<Own>, usize) {
         let all = || self.outcomes.iter().zip(self.log.entries());
         let (mut behind, mut count) = (HashSet::new(), 0);
         for (outcome, entry) in all() {
-            count += entry.contradictions.len();
+            if !self.is_expected(outcome.unwinder()) || self.keeps_each {
+                count += entry.contradictions.len();
+            }
             let own = own_codes(outcome, &entry);
             behind.extend(own.filter_map(|(own, code)| (own.3 != code).then_some(own)));
         }

@@ -5,6 +5,7 @@ use super::findings::{Check, Finding};
 use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::places::{PlaceId, Places};
+use super::shown::Shown;
 use super::stores::SlotStores;
 use super::work::Work;
 use crate::check::Contradiction;
@@ -83,6 +84,8 @@ pub fn results(mappings: &[Mapping], executed: &[u64]) -> Results {
         stores: SlotStores::default(),
         memory: MemoryUse::default(),
         generated: Vec::new(),
+        not_kept: 0,
+        shown: Shown::default(),
         work: Work::default(),
     }
 }
@@ -114,6 +117,7 @@ pub fn finding_at(place: PlaceId, pc: CodeAddress) -> Finding {
         reg: Reg::Rsp,
         first: 0,
         count: 1,
+        stands_for: 1,
         contradiction,
     }
 }

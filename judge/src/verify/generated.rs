@@ -6,7 +6,9 @@
 use super::places::{PlaceId, Places};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use unwind_sim_record::jit::Jit;
+use unwind_sim_recordings::jitdump::Entry;
 
 /// A generated function without an unwind table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +73,34 @@ impl Generated {
                 places.name(place, &names);
             }
         }
+    }
+
+    /// Takes back the count of an instruction that has a table after all.
+    pub(super) fn take(&mut self, place: PlaceId, address: u64) -> u64 {
+        self.counts.remove(&(place, address)).unwrap_or(0)
+    }
+
+    /// By place without a table, the functions with a table in the jitdump files that the program wrote.
+    pub(super) fn written<'a>(
+        &'a self,
+        running: impl Iterator<Item = (u32, &'a Jit)>,
+        file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
+    ) -> Vec<(PlaceId, Rc<[Entry]>)> {
+        let mut written = Vec::new();
+        if self.counts.is_empty() {
+            return written;
+        }
+        let ended = self.ended.iter().map(|(process, jit)| (*process, jit));
+        for (process, jit) in ended.chain(running) {
+            let mine = self.places.iter().filter(|(_, p)| **p == process);
+            let mine: Vec<PlaceId> = mine.map(|(&place, _)| place).collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let entries: Rc<[Entry]> = jit.written_at_last(file).into();
+            written.extend(mine.into_iter().map(|place| (place, entries.clone())));
+        }
+        written
     }
 
     /// The functions, those with most instructions first.

@@ -33,6 +33,11 @@ pub struct Group<'a> {
 }
 
 impl Group<'_> {
+    /// How many findings it has; see [`Finding::stands_for`].
+    pub fn findings_count(&self) -> u64 {
+        self.findings.iter().map(|f| f.stands_for).sum()
+    }
+
     /// The finding that was met first.
     pub fn first(&self) -> Option<&Finding> {
         self.findings.iter().copied().min_by_key(|f| f.first)

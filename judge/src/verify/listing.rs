@@ -2,6 +2,7 @@
 
 use super::checker::Results;
 use super::findings::Finding;
+use super::shown::Snapshot;
 use crate::disassembly::instruction;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 use std::fmt::Write as _;
@@ -24,6 +25,8 @@ struct Code<'a> {
     finding: &'a Finding,
     mapping: &'a Mapping,
     image: &'a Image,
+    /// The bytes of generated code as they were.
+    shown: Option<&'a Snapshot>,
 }
 
 impl<'a> Code<'a> {
@@ -34,12 +37,21 @@ impl<'a> Code<'a> {
             finding,
             mapping,
             image: mapping.image.as_ref()?,
+            shown: results.shown.around(finding.place, finding.address),
         })
+    }
+
+    /// At most `len` bytes of the code at `svma`.
+    fn bytes(&self, svma: u64, len: usize) -> &[u8] {
+        match self.shown {
+            Some(shown) => shown.at(svma.wrapping_add(self.mapping.bias), len),
+            None => self.image.text_bytes(svma, len),
+        }
     }
 
     /// The instructions from `svma` on, up to the first invalid one.
     fn decode(&self, svma: u64, bytes: usize) -> impl Iterator<Item = Instruction> {
-        let bytes = self.image.text_bytes(svma, bytes);
+        let bytes = self.bytes(svma, bytes);
         let mut decoder = Decoder::with_ip(64, bytes, svma, DecoderOptions::NONE);
         std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode()))
             .take_while(|insn| !insn.is_invalid())
@@ -52,7 +64,7 @@ impl<'a> Code<'a> {
 
     /// The instruction as text, with addresses in the process, not in the file.
     fn text(&self, insn: &Instruction) -> String {
-        let bytes = self.image.text_bytes(insn.ip(), insn.len());
+        let bytes = self.bytes(insn.ip(), insn.len());
         let address = insn.ip().wrapping_add(self.mapping.bias);
         instruction(&Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode())
     }

@@ -51,8 +51,9 @@ struct Repeat {
     len: u8,
     /// By wrong unwinder, how many of its outcomes are contradictions.
     contradictions: [u8; UNWINDERS],
-    /// The number of its outcomes whose values are remembered until their function is left.
-    remembered: u16,
+    /// By wrong unwinder, how many of its outcomes have values that are remembered until their
+    /// function is left.
+    remembered: [u8; UNWINDERS],
 }
 
 /// All of them.
@@ -97,11 +98,11 @@ impl Repeats {
             return None;
         }
         let each = key.unwinders().count().max(1);
-        let (mut contradictions, mut remembered) = ([0; UNWINDERS], 0);
+        let (mut contradictions, mut remembered) = ([0; UNWINDERS], [0; UNWINDERS]);
         for (id, at) in outcomes.iter().zip((0..each).cycle()) {
             let (is_wrong, is_remembered) = outcome(*id);
             contradictions[at] += u8::from(is_wrong);
-            remembered += u16::from(is_remembered);
+            remembered[at] += u8::from(is_remembered);
         }
         let id = self.all.len() as u32;
         let repeat = Repeat {
@@ -129,11 +130,19 @@ impl Repeats {
         repeat.key.unwinders().zip(contradictions)
     }
 
-    /// The number of its outcomes whose values are remembered until their function is left.
+    /// By wrong unwinder, the number of its outcomes whose values are remembered until their function
+    /// is left.
     #[inline]
-    pub(super) fn remembered(&self, id: u32) -> usize {
+    pub(super) fn remembered(&self, id: u32) -> impl Iterator<Item = (usize, usize)> + use<> {
         let repeat = self.all.get(id as usize);
-        repeat.map_or(0, |repeat| repeat.remembered.into())
+        let remembered = repeat.map(|repeat| {
+            let counts = repeat.remembered.map(usize::from);
+            repeat.key.unwinders().zip(counts)
+        });
+        remembered
+            .into_iter()
+            .flatten()
+            .filter(|&(_, count)| count != 0)
     }
 
     /// The outcomes of one execution.
@@ -188,8 +197,8 @@ mod tests {
         assert_eq!(repeats.find(NONE, both, 2), None);
         assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
         assert_eq!(repeats.outcomes(alone), [8, 9]);
-        let remembered = [id, alone, NONE].map(|id| repeats.remembered(id));
-        assert_eq!(remembered, [1, 0, 0]);
+        let remembered = [id, alone, NONE].map(|id| repeats.remembered(id).collect::<Vec<_>>());
+        assert_eq!(remembered, [vec![(1, 1)], vec![], vec![]]);
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
         assert!(repeats.count(alone).eq([(1, 1)]));
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));

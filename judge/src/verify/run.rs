@@ -8,7 +8,7 @@ use super::images::Images;
 use super::places::Places;
 use crate::baseline::{Baseline, Key};
 use crate::engine::{Engine, Setting};
-use crate::unwinders::EXPECTED_TO_ERR;
+use crate::unwinders::may_err;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub struct Request<'a> {
     pub setting: Setting,
     /// Whether to skip checks whose outcome cannot have changed.
     pub elide: bool,
+    /// Whether to keep each finding of unwinders that are expected to err. Otherwise they are kept by
+    /// cause, since there may be one at nearly every instruction.
+    pub each: bool,
     /// An ELF file whose tables replace the program's.
     pub tables_from: Option<PathBuf>,
     /// The maximum number of instructions.
@@ -91,6 +94,9 @@ pub fn run(
         images.replace_tables(program.path.clone(), read_image(path)?);
     }
     let mut checker = Checker::new(request.engines, images, request.setting, request.elide);
+    if request.each {
+        checker = checker.keeping_each();
+    }
     let mut process = Kernel::start(&program.path, program.options)?;
     let begin = Instant::now();
     let mut left = request.instructions_max;
@@ -159,7 +165,6 @@ pub fn unexpected(
 ) -> bool {
     let counts = |finding: &&Finding| {
         let engine = &engines[finding.unwinder];
-        let plain = engine.name().split([':', '+']).next().unwrap_or_default();
         let lookup = engine.finder().map(|finder| finder.lookup());
         let its_own = match finding.check {
             Check::Instruction | Check::Walk => true,
@@ -167,7 +172,7 @@ pub fn unexpected(
             Check::AtReturn => lookup == Some(Lookup::AtReturn),
         };
         let counts = finding.contradiction.class().counts(strict);
-        its_own && counts && !EXPECTED_TO_ERR.contains(&plain)
+        its_own && counts && !may_err(engine.name())
     };
     let mut counted: BTreeMap<Key, u64> = BTreeMap::new();
     for finding in results.findings.iter().filter(counts) {

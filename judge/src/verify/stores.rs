@@ -92,6 +92,11 @@ pub(super) struct Hit {
     pub(super) address: u64,
     pub(super) old: u64,
     pub(super) slot: Slot,
+    /// Whether it holds the true value, which a store changes. Otherwise another function has changed it
+    /// before.
+    pub(super) is_live: bool,
+    /// The index of the frame by which the owner returns.
+    pub(super) frame: usize,
     pub(super) owner: u64,
     pub(super) owner_place: PlaceId,
 }

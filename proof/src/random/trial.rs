@@ -187,6 +187,7 @@ impl Bench {
             engines,
             setting: Setting::default(),
             elide: true,
+            each: true,
             tables_from: None,
             instructions_max: INSTRUCTIONS_MAX,
             timeout: None,

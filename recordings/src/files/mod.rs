@@ -21,7 +21,7 @@ pub use debug::unpack_debug_data;
 pub(crate) use debug::unpacked;
 pub use jit::perf_map;
 pub use problem::{FileProblem, FileProblemKind};
-pub use producer::{Producer, producer};
+pub use producer::{Producer, Producers, producer};
 pub use system::own_vdso;
 
 use crate::jitdump;

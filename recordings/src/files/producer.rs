@@ -10,9 +10,13 @@ use gimli::{AttributeValue, DwarfSections, EndianSlice, LittleEndian, SectionId}
 use object::read::elf::{ElfFile64, SectionHeader};
 use object::{Endianness, Object as _};
 use std::borrow::Cow;
+use std::ops::Range;
+use unwind_sim_unwind::image::Owner;
 
 /// The maximum number of units looked at.
 const UNITS_MAX: usize = 1 << 20;
+/// The maximum number of their ranges that are kept.
+const RANGES_MAX: usize = 1 << 22;
 /// The maximum length of a producer or a name, bytes.
 const TEXT_LEN_MAX: usize = 4096;
 
@@ -38,14 +42,19 @@ pub fn producer(
     if has_debug_info(file) {
         return in_file(file, svma);
     }
+    let debug = debug_file(build_id, options)?;
+    in_file((*debug).as_ref(), svma)
+}
+
+/// The separate debug file with this build id.
+fn debug_file(build_id: &[u8], options: &FinderOptions) -> Option<Owner> {
     let dirs = options.debug_dirs.iter();
     let mut paths = dirs.filter_map(|dir| in_tree(dir, build_id, ".debug"));
     paths.find_map(|path| {
         let debug = map_file(&path).ok()?;
-        let bytes: &[u8] = (*debug).as_ref();
-        let elf: ElfFile64<'_> = ElfFile64::parse(bytes).ok()?;
+        let elf: ElfFile64<'_> = ElfFile64::parse((*debug).as_ref()).ok()?;
         let is_its = elf.build_id().ok().flatten() == Some(build_id);
-        is_its.then(|| in_file(bytes, svma)).flatten()
+        is_its.then_some(debug)
     })
 }
 
@@ -55,7 +64,70 @@ fn has_debug_info(file: &[u8]) -> bool {
 }
 
 fn in_file(file: &[u8], svma: u64) -> Option<Producer> {
-    let elf: ElfFile64<'_> = ElfFile64::parse(file).ok()?;
+    let mut found = None;
+    units(file, &mut |range, unit| {
+        let is_it = range.contains(&svma);
+        if is_it {
+            found = unit();
+        }
+        !is_it
+    });
+    found
+}
+
+/// The producers of all code of a file, for many questions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Producers {
+    /// The ranges of units (svma), by start, each with the index of its producer.
+    ranges: Vec<(Range<u64>, usize)>,
+    all: Vec<Producer>,
+}
+
+impl Producers {
+    /// Those of an ELF file; see [`producer`].
+    pub fn read(file: &[u8], build_id: &[u8], options: &FinderOptions) -> Producers {
+        let mut producers = Producers::default();
+        if has_debug_info(file) {
+            producers.add(file);
+        } else if let Some(debug) = debug_file(build_id, options) {
+            producers.add((*debug).as_ref());
+        }
+        producers.ranges.sort_by_key(|(range, _)| range.start);
+        producers
+    }
+
+    fn add(&mut self, file: &[u8]) {
+        units(file, &mut |range, unit| {
+            if let Some(made) = unit().filter(|_| self.ranges.len() < RANGES_MAX) {
+                // The ranges of a unit follow each other.
+                if self.all.last() != Some(&made) {
+                    self.all.push(made);
+                }
+                self.ranges.push((range, self.all.len() - 1));
+            }
+            true
+        });
+    }
+
+    /// The producer of the code at `svma`.
+    pub fn at(&self, svma: u64) -> Option<&Producer> {
+        let after = self
+            .ranges
+            .partition_point(|(range, _)| range.start <= svma);
+        let (range, unit) = self.ranges.get(after.checked_sub(1)?)?;
+        self.all.get(*unit).filter(|_| range.contains(&svma))
+    }
+}
+
+/// Makes the producer of a unit.
+type Maker<'m> = &'m dyn Fn() -> Option<Producer>;
+
+/// Gives `each` the ranges of a file's units, each with what makes its producer, until it returns
+/// false.
+fn units(file: &[u8], each: &mut dyn FnMut(Range<u64>, Maker<'_>) -> bool) {
+    let Ok(elf) = ElfFile64::<Endianness>::parse(file) else {
+        return;
+    };
     let load = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
         // Only what units need: their names, ranges, and the header of their line program.
         let wanted = matches!(
@@ -73,11 +145,15 @@ fn in_file(file: &[u8], svma: u64) -> Option<Producer> {
         let bytes = wanted.then(|| section(&elf, id.name())).flatten();
         Ok(bytes.unwrap_or_default())
     };
-    let sections = DwarfSections::load(load).ok()?;
+    let Ok(sections) = DwarfSections::load(load) else {
+        return;
+    };
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    let mut units = dwarf.units();
+    let mut headers = dwarf.units();
     for _ in 0..UNITS_MAX {
-        let header = units.next().ok()??;
+        let Ok(Some(header)) = headers.next() else {
+            return;
+        };
         // A damaged unit says nothing of the others.
         let Ok(unit) = dwarf.unit(header) else {
             continue;
@@ -86,12 +162,11 @@ fn in_file(file: &[u8], svma: u64) -> Option<Producer> {
             continue;
         };
         while let Ok(Some(range)) = ranges.next() {
-            if range.begin <= svma && svma < range.end {
-                return of_unit(&dwarf, &unit);
+            if !each(range.begin..range.end, &|| of_unit(&dwarf, &unit)) {
+                return;
             }
         }
     }
-    None
 }
 
 fn of_unit(dwarf: &gimli::Dwarf<Slice<'_>>, unit: &gimli::Unit<Slice<'_>>) -> Option<Producer> {

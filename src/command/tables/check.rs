@@ -26,6 +26,9 @@ const BASELINE_BYTES_MAX: u64 = 4 << 30;
 /// Each function's code is followed along all of its ways, with what is known of registers and of
 /// the stack; at each instruction, what the rows say must be what the code has done. A function is
 /// proven, contradicted (a row is wrong, on a way that is shown) or unproven (with the reason).
+///
+/// Functions with wrong rows are shown by cause and author: one of them with its code, and the names of
+/// others. A group also says whether docs/findings.md knows such rows.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Proofs rest on named assumptions; docs/static-proof.md says what breaks each of them.
@@ -33,6 +36,7 @@ Proofs rest on named assumptions; docs/static-proof.md says what breaks each of 
 Examples:
   unwind-sim tables check /usr/bin/git
   unwind-sim tables check --explain --limit 1 ./prog
+  unwind-sim tables check --all ./prog
   unwind-sim tables check --unproven /lib64/ld-linux-x86-64.so.2
   unwind-sim tables check --assume callees,stores ./prog.o
   unwind-sim tables check --json /usr/lib/x86_64-linux-gnu/*.so
@@ -50,7 +54,7 @@ pub(crate) struct Args {
         long,
         value_name = "LIST",
         requires = "out",
-        conflicts_with_all = ["paths", "limit", "unproven", "explain", "baseline", "self_test", "json", "sarif"]
+        conflicts_with_all = ["paths", "limit", "all", "unproven", "explain", "baseline", "self_test", "json", "sarif"]
     )]
     files: Option<PathBuf>,
     /// For --files: only shard K of N. Files are dealt out in the list's order, there and back, so
@@ -77,9 +81,12 @@ pub(crate) struct Args {
         default_value = "all"
     )]
     assume: Vec<String>,
-    /// Show at most this many functions with wrong rows.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
+    /// Show at most this many causes of wrong rows (20, unless --all), and this many missed defects.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Show every function with wrong rows, and all of these rows, not one function for each cause.
+    #[arg(long)]
+    all: bool,
     /// Also list every function that is not proven.
     #[arg(long)]
     unproven: bool,
@@ -107,6 +114,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     sarif: bool,
 }
+
+/// How many causes are shown.
+const LIMIT: usize = 20;
 
 fn assumptions(names: &[String]) -> Result<Assumptions> {
     let mut set = Assumptions::NONE;
@@ -141,7 +151,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return sweep::run(files, args.shard, out, args.format, &options);
     }
     let shown = ShownProof {
-        functions: args.limit,
+        groups: args
+            .limit
+            .unwrap_or(if args.all { usize::MAX } else { LIMIT }),
+        all: args.all,
         unproven: args.unproven,
         explain: args.explain,
     };
@@ -167,7 +180,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 defects: defects.get(),
             };
             if let Some(score) = selftest::run(&file, &options) {
-                write_score(&file, &score, args.limit, &mut out)?;
+                write_score(&file, &score, args.limit.unwrap_or(LIMIT), &mut out)?;
                 if score.total().all() > 0 {
                     status = Status::AsExpected;
                 }

@@ -326,6 +326,14 @@ impl FunctionVerdict {
     pub fn sort(&mut self) {
         self.contradictions
             .sort_by_key(|c| (c.pc, c.table, c.subject));
+        // What is behind bytes that are not decoded is unreached for that reason.
+        if self
+            .doubts
+            .iter()
+            .any(|doubt| doubt.0 == Doubt::Undecodable)
+        {
+            self.doubts.retain(|doubt| doubt.0 != Doubt::Unreached);
+        }
         self.doubts.sort_unstable();
     }
 

@@ -53,10 +53,6 @@ const KNOWN: &[(&str, &str)] = &[
         "open_signal_frame",
         "signal trampolines are not followed, so their code is unreached",
     ),
-    (
-        "open_undecodable",
-        "bytes that are no instruction are unreached, too",
-    ),
 ];
 
 /// The fewest functions that the fixtures have.

@@ -92,6 +92,8 @@ static void put(int fd, const void *data, size_t size) { if (write(fd, data, siz
 
 /* A jitdump file: by system calls, or through a stream whose buffer is written at exit. */
 static FILE *stream;
+/* The code as it was, if it is no longer there. */
+static unsigned char *late;
 
 static void give(int fd, const void *data, size_t size) {
   if (!stream) put(fd, data, size);
@@ -127,7 +129,7 @@ static void jitdump(unsigned char *code, int wrong, const char *how) {
   give(fd, &load, 30);
   give(fd, (char *)&load + 30, 26);
   give(fd, "dumped", 7);
-  give(fd, code, SIZE);
+  give(fd, late ? late : code, SIZE);
   if (moved) {
     struct { uint32_t kind, size; uint64_t time; uint32_t pid, tid; uint64_t vma, old, new, size_, index; } move =
         {1, 64, 3, getpid(), getpid(), (uint64_t)code, written, (uint64_t)code, SIZE, 1};
@@ -190,12 +192,18 @@ int main(int argc, char **argv) {
   void *list[] = {section, 0};
   struct entry *entry = 0;
   if (!strcmp(how, "early")) __register_frame(section);
+  if (!strcmp(how, "filled")) {
+    /* The code is written when its table is there. */
+    memset(code, 0, TABLE);
+    __register_frame(section);
+    generate(code);
+  }
   protect(code, PROT_READ | PROT_EXEC);
   if (!strcmp(how, "frame") || !strcmp(how, "dropped") || !strcmp(how, "moved") || !strcmp(how, "remapped")) __register_frame(section);
   if (!strcmp(how, "info")) __register_frame_info(section, object);
   if (!strcmp(how, "table")) __register_frame_table(list);
   if (!strcmp(how, "fde")) __register_frame(fde);
-  if (dumps) jitdump(code, wrong, how);
+  if (dumps && strcmp(how, "dumplate")) jitdump(code, wrong, how);
   if (!strcmp(how, "gdb") || !strcmp(how, "gdbdropped")) entry = gdb(argv[3], code);
   if (!strcmp(how, "moved")) {
     /* Changing the code's protection does not take back its table. */
@@ -209,6 +217,15 @@ int main(int argc, char **argv) {
     protect(code, PROT_READ | PROT_EXEC);
   }
   run(code);
+  /* From a buffer of its own: when the code has run, and other code is there. */
+  if (!strcmp(how, "dumplate")) {
+    unsigned char kept[PAGE];
+    memcpy(kept, code, PAGE);
+    protect(code, PROT_READ | PROT_WRITE);
+    memset(code, 0xcc, TABLE);
+    late = kept;
+    jitdump(code, wrong, how);
+  }
   if (!strcmp(how, "dropped")) { __deregister_frame(section); run(code); }
   if (!strcmp(how, "info")) __deregister_frame_info(section);
   if (!strcmp(how, "gdbdropped")) {

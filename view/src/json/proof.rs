@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use unwind_sim_judge::SCHEMA;
+use unwind_sim_judge::blame::{Blame, Writer};
 use unwind_sim_judge::hex::{hex, hex_bytes};
 use unwind_sim_tables::check::{Checked, Count, Hole, Report, Totals};
 use unwind_sim_tables::file::File;
@@ -89,8 +90,23 @@ pub struct WrongRowLine {
     function: Option<String>,
     /// Where the function starts (svma).
     function_start: String,
+    /// In a relocatable object: the section of that start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_place: Option<SectionPlaceLine>,
+    /// A hash of the function's instructions without addresses, the same where it was moved.
+    function_hash: String,
     /// `US501`, `US502` or `US503`.
     code: &'static str,
+    /// The cause of the function's first wrong row, by which `tables check` groups: docs/static-proof.md
+    /// lists the names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    /// Who wrote the function, as far as the file says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writer: Option<WriterLine>,
+    /// The class of known wrong rows that it looks like: docs/static-proof.md lists the names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'static str>,
     /// The register concerned: rsp for the CFA, rip for the return address.
     register: &'static str,
     /// What the row's rule evaluates to there.
@@ -118,6 +134,33 @@ pub struct WrongRowLine {
     listing: Vec<InstructionLine>,
     /// The jumps on the way from the function's entry: from and to.
     path: Vec<[String; 2]>,
+}
+
+/// Who wrote a function.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct WriterLine {
+    /// `compiler`, `hand`, `linker`, `either` (a compiler or by hand) or `unknown`.
+    kind: &'static str,
+    /// The compilers with their versions, or the linker.
+    tools: Vec<String>,
+    /// The source file, if it is assembly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// Where this is known from: `DW_AT_producer`, `symbol table`, `.comment`, `no .comment`, `section`
+    /// or `nothing`.
+    evidence: &'static str,
+}
+
+impl WriterLine {
+    pub(crate) fn new(writer: &Writer) -> WriterLine {
+        WriterLine {
+            kind: writer.kind.as_str(),
+            tools: writer.tools.clone(),
+            source: writer.source.clone(),
+            evidence: writer.evidence.as_str(),
+        }
+    }
 }
 
 /// A function, from `tables check`: how its rows turned out.
@@ -263,6 +306,8 @@ impl WrongRowLine {
         checked: &Checked,
         wrong: &Contradiction,
         function: Option<&str>,
+        blame: Option<&Blame>,
+        function_hash: &str,
     ) -> WrongRowLine {
         let (mut instruction, mut before) = (None, None);
         let mut listing = Vec::new();
@@ -286,7 +331,12 @@ impl WrongRowLine {
             place: SectionPlaceLine::new(file, wrong.pc),
             function: function.map(str::to_owned),
             function_start: hex(checked.range.start),
+            function_place: SectionPlaceLine::new(file, checked.range.start),
+            function_hash: function_hash.to_owned(),
             code: wrong.code().as_str(),
+            cause: blame.map(|blame| blame.cause.as_str()),
+            writer: blame.map(|blame| WriterLine::new(&blame.writer)),
+            known: blame.and_then(|blame| blame.known).map(|known| known.id),
             register: Self::register(wrong.subject),
             found: wrong.found.to_string(),
             sp: wrong.sp.to_string(),

@@ -6,6 +6,7 @@ use super::{Line, RowLine, row_line};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::io::{self, Write};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::hex::hex;
@@ -37,6 +38,10 @@ pub struct ContradictionLine {
     given: Option<String>,
     truth: String,
     count: u64,
+    /// How many findings this line stands for, if more than one: those of an unwinder that is
+    /// expected to err are counted by cause. The first one is shown. `--all` has each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stands_for: Option<u64>,
     /// The number of the instruction at which it was first met, from 0.
     first: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +125,13 @@ pub struct VerifiedLine {
     walks_wrong: u64,
     /// Walks that ended in generated code without a table; not among `walks`.
     walks_unjudged: u64,
+    /// Distinct outcomes that were not remembered, because others of this unwinder had reached the
+    /// bound. Rows for the frame that is jumped to may be among its contradictions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcomes_not_remembered: Option<u64>,
+    /// Jumps out of functions whose earlier outcomes may have been forgotten. As above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jumps_forgotten: Option<u64>,
 }
 
 /// The last line of `verify`.
@@ -133,7 +145,7 @@ pub struct VerificationLine {
     addresses: u64,
     truth_unknown: u64,
     self_check_failures: u64,
-    contradictions: usize,
+    contradictions: u64,
     /// Walks that disagree with the check of single frames: bugs in unwind-sim.
     disagreements: usize,
     /// Stores that changed a live slot.
@@ -189,17 +201,22 @@ impl MemoryLine {
     }
 }
 
-/// All lines of a verification.
-pub fn verification(
+/// Writes all lines of a verification, one after the other: together they may be larger than all
+/// that the run kept.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_verification(
     names: &[String],
     run: &verify::Run,
     origin: Origin,
     command: &str,
-) -> Vec<Line> {
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let results = &run.results;
-    let mut lines = Vec::new();
+    let some = |count: u64| (count > 0).then_some(count);
     for (unwinder, tally) in names.iter().zip(&results.tallies) {
-        lines.push(Line::Verified(VerifiedLine {
+        Line::Verified(VerifiedLine {
             schema: SCHEMA,
             unwinder: unwinder.clone(),
             checked: tally.checked,
@@ -214,20 +231,24 @@ pub fn verification(
             walks: tally.walks,
             walks_wrong: tally.walks_wrong,
             walks_unjudged: tally.walks_unjudged,
-        }));
+            outcomes_not_remembered: some(tally.bounds.not_remembered),
+            jumps_forgotten: some(tally.bounds.forgotten),
+        })
+        .write(out)?;
     }
     for function in &results.generated {
-        lines.push(Line::Jit(JitLine {
+        Line::Jit(JitLine {
             schema: SCHEMA,
             function: function.name.clone(),
             instructions: function.instructions,
             addresses: function.addresses,
-        }));
+        })
+        .write(out)?;
     }
     for finding in &results.findings {
         let place = verify::groups::location(finding, &results.places);
         let contradiction = &finding.contradiction;
-        lines.push(Line::Contradiction(Box::new(ContradictionLine {
+        Line::Contradiction(Box::new(ContradictionLine {
             schema: SCHEMA,
             unwinder: names[finding.unwinder].clone(),
             check: finding.check.as_str(),
@@ -241,19 +262,21 @@ pub fn verification(
             given: contradiction.given.map(hex),
             truth: hex(contradiction.truth),
             count: finding.count,
+            stands_for: (finding.stands_for > 1).then_some(finding.stands_for),
             first: finding.first,
             row: contradiction.row.as_deref().map(row_line),
             listing: lines_around(results, finding)
                 .into_iter()
                 .map(|line| InstructionLine::new(line.address, line.text, line.is_concerned))
                 .collect(),
-        })));
+        }))
+        .write(out)?;
     }
     for store in &results.stores.all {
         let place = results
             .places
             .location(store.writer.place, store.writer.address);
-        lines.push(Line::SlotStore(SlotStoreLine {
+        Line::SlotStore(SlotStoreLine {
             schema: SCHEMA,
             address: hex(store.writer.address),
             place: place.to_string(),
@@ -272,17 +295,20 @@ pub fn verification(
                 .to_string(),
             old: hex(store.old),
             new: hex(store.new),
-        }));
+        })
+        .write(out)?;
     }
-    lines.extend(deadlock(&run.deadlock));
-    lines.push(Line::Verification(VerificationLine {
+    for line in deadlock(&run.deadlock) {
+        line.write(out)?;
+    }
+    Line::Verification(VerificationLine {
         schema: SCHEMA,
         end: run.end.to_string(),
         instructions: results.instructions,
         addresses: results.addresses,
         truth_unknown: results.truth.unknown,
         self_check_failures: results.truth.failures(),
-        contradictions: results.findings.len(),
+        contradictions: results.findings.iter().map(|f| f.stands_for).sum(),
         disagreements: results.disagreements.len(),
         slot_stores: results.stores.count(),
         slot_stores_same: results.stores.same(),
@@ -290,6 +316,6 @@ pub fn verification(
         command: command.to_owned(),
         program: origin.program,
         options: origin.options,
-    }));
-    lines
+    })
+    .write(out)
 }

@@ -262,14 +262,16 @@ impl Found {
         rules: Vec<(&'static str, String)>,
         line: &Value,
     ) {
-        self.findings += 1;
+        // Of an unwinder that is expected to err, a line stands for many.
+        let places = line["stands_for"].as_u64().unwrap_or(1);
+        self.findings = self.findings.saturating_add(places);
         if let Some(group) = self.groups.get_mut(&key) {
-            group.places += 1;
+            group.places = group.places.saturating_add(places);
             group.count = group.count.saturating_add(count);
             return;
         }
         if self.groups.len() >= GROUPS_MAX {
-            self.left_out += 1;
+            self.left_out = self.left_out.saturating_add(places);
             return;
         }
         let listed = line["listing"].as_array().into_iter().flatten();
@@ -278,7 +280,7 @@ impl Found {
             (text(insn, "address"), text(insn, "text"), is_it)
         });
         let group = Group {
-            places: 1,
+            places,
             count,
             first: First {
                 what,

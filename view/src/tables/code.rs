@@ -1,6 +1,9 @@
 //! The instructions around an address.
 
-use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter};
+use super::names::address as place_of;
+use iced_x86::{
+    Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, SymbolResolver, SymbolResult,
+};
 use std::collections::VecDeque;
 use unwind_sim_tables::file::File;
 
@@ -31,8 +34,6 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
     let bytes = file.bytes(start);
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut before = VecDeque::new();
-    let mut formatter = GasFormatter::new();
-    formatter.options_mut().set_uppercase_hex(false);
     while decoder.ip() < address && decoder.can_decode() {
         let instruction = decoder.decode();
         before.push_back(instruction);
@@ -57,6 +58,10 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
             all.push(decoder.decode());
         }
     }
+    let resolver = Resolver::new(file, &all);
+    let resolver = resolver.map(|resolver| Box::new(resolver) as Box<dyn SymbolResolver>);
+    let mut formatter = GasFormatter::with_options(resolver, None);
+    formatter.options_mut().set_uppercase_hex(false);
     let shown = all.iter().map(|instruction| {
         let mut text = String::new();
         formatter.format(instruction, &mut text);
@@ -66,4 +71,77 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
         }
     });
     shown.collect()
+}
+
+/// The length of the instruction at `address`, bytes.
+pub(crate) fn length(file: &File, address: u64) -> usize {
+    let mut decoder = Decoder::with_ip(64, file.bytes(address), address, DecoderOptions::NONE);
+    match decoder.can_decode() {
+        true => decoder.decode().len(),
+        false => 0,
+    }
+}
+
+/// Names for the addresses that instructions of a relocatable object name: those addresses are made up,
+/// or the linker fills them in.
+struct Resolver {
+    /// By the instruction and the address that it names.
+    names: Vec<(u64, u64, String)>,
+}
+
+impl Resolver {
+    /// `None` if addresses are those of the program.
+    fn new(file: &File, all: &[Instruction]) -> Option<Resolver> {
+        if !file.is_relocatable() {
+            return None;
+        }
+        let names = all.iter().flat_map(|insn| {
+            let targets = targets(file, insn).into_iter().flatten();
+            targets.map(|(target, word)| {
+                let import = file.import(word).map(str::to_owned);
+                let name = import.unwrap_or_else(|| {
+                    let mut name = String::new();
+                    place_of(file, target, &mut name);
+                    name
+                });
+                (insn.ip(), target, name)
+            })
+        });
+        Some(Resolver {
+            names: names.collect(),
+        })
+    }
+}
+
+/// The addresses that an instruction names relative to itself, each with that of the word for it: the
+/// target of a branch, and that of a memory operand.
+fn targets(file: &File, insn: &Instruction) -> [Option<(u64, u64)>; 2] {
+    let bytes = file.bytes(insn.ip());
+    let mut decoder = Decoder::with_ip(64, bytes, insn.ip(), DecoderOptions::NONE);
+    let same = decoder.decode();
+    let offsets = decoder.get_constant_offsets(&same);
+    let word = |offset: usize| insn.ip().wrapping_add(offset as u64);
+    let is_branch =
+        insn.is_call_near() || insn.is_jmp_short_or_near() || insn.is_jcc_short_or_near();
+    let branch = is_branch.then(|| (insn.near_branch_target(), word(offsets.immediate_offset())));
+    let memory = insn.is_ip_rel_memory_operand().then(|| {
+        let address = insn.ip_rel_memory_address();
+        (address, word(offsets.displacement_offset()))
+    });
+    [branch, memory]
+}
+
+impl SymbolResolver for Resolver {
+    fn symbol(
+        &mut self,
+        instruction: &Instruction,
+        _: u32,
+        _: Option<u32>,
+        address: u64,
+        _: u32,
+    ) -> Option<SymbolResult<'_>> {
+        let mut names = self.names.iter();
+        let (_, _, name) = names.find(|(ip, at, _)| (*ip, *at) == (instruction.ip(), address))?;
+        Some(SymbolResult::with_str(address, name))
+    }
 }

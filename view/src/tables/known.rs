@@ -3,21 +3,53 @@
 use super::names::Names;
 use crate::json::WrongRowLine;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use unwind_sim_recordings::names::file_name;
+use unwind_sim_tables::blame::shape;
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::verdict::Contradiction;
+use unwind_sim_unwind::row::TableKind;
+
+/// What identifies a function in another build of the same program.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Identity {
+    /// Its name, demangled. Several functions may have it.
+    pub(crate) name: Option<String>,
+    /// The hash of its instructions, without addresses.
+    pub(crate) shape: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(file: &File, names: &mut Names<'_>, checked: &Checked) -> Identity {
+        let name = names.function(checked.range.start);
+        Identity {
+            name: name.map(|(name, _)| name.to_owned()),
+            shape: shape(file, &checked.range),
+        }
+    }
+
+    /// Its name or, where it has none, the hash: addresses change from build to build.
+    pub(crate) fn text(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("code-{:016x}", self.shape),
+        }
+    }
+}
 
 /// What identifies a wrong row in another build of the same program: the file's name, the function,
-/// the distance from its start, the table, the code and the register.
+/// the distance from its start, the table, the code and the register. A second function of the same
+/// name has the same keys.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Key([String; 6]);
 
 /// The wrong rows of an earlier run.
 #[derive(Debug, Default)]
 pub struct KnownRows {
-    keys: HashSet<Key>,
+    /// By key, the hash of each function that has it, as far as it is known.
+    keys: HashMap<Key, Vec<Option<String>>>,
 }
 
 /// Why a baseline cannot be used.
@@ -46,7 +78,16 @@ impl KnownRows {
             let wrong = KnownError::Line { line: number + 1 };
             let line: Value = serde_json::from_str(line).map_err(|_| wrong.clone())?;
             match line.get("type").and_then(Value::as_str) {
-                Some("wrong_row") => known.keys.insert(Key::of_line(&line).ok_or(wrong)?),
+                Some("wrong_row") => {
+                    let key = Key::of_line(&line).ok_or(wrong)?;
+                    let hash = line.get("function_hash").and_then(Value::as_str);
+                    known
+                        .keys
+                        .entry(key)
+                        .or_default()
+                        .push(hash.map(str::to_owned));
+                    true
+                }
                 Some("unproven" | "function" | "unreadable" | "sweep" | "summary") => true,
                 Some("check") => {
                     sums += 1;
@@ -61,24 +102,69 @@ impl KnownRows {
         }
     }
 
-    /// Takes the known wrong rows out of a report.
+    /// Takes the known wrong rows out of a report. Of rows of functions with one name, as many are known
+    /// as the earlier run had: first those of functions with the same instructions.
     pub fn take_out(&self, file: &File, report: &mut Report) {
         let mut names = Names::new(file);
-        report.take_out(|checked, wrong| {
-            self.keys
-                .contains(&Key::of(file, &mut names, checked, wrong))
-        });
+        let mut left: HashMap<&Key, Vec<Option<String>>> = HashMap::new();
+        let mut rows: Vec<(&Key, String, RowPlace)> = Vec::new();
+        for checked in &report.functions {
+            if checked.verdict.contradictions.is_empty() {
+                continue;
+            }
+            let identity = Identity::of(file, &mut names, checked);
+            for wrong in &checked.verdict.contradictions {
+                // Earlier versions named a function without a name by its address.
+                let keys = [identity.text(), format!("{:#x}", checked.range.start)];
+                let keys = keys.map(|function| Key::of(file, function, checked, wrong));
+                let known = keys.iter().find_map(|key| self.keys.get_key_value(key));
+                if let Some((key, known)) = known {
+                    left.entry(key).or_insert_with(|| known.clone());
+                    rows.push((key, hash(identity.shape), RowPlace::of(checked, wrong)));
+                }
+            }
+        }
+        let mut known = HashSet::new();
+        for is_same in [true, false] {
+            rows.retain(|(key, hash, place)| {
+                let Some(left) = left.get_mut(key) else {
+                    return true;
+                };
+                let found = left
+                    .iter()
+                    .position(|l| !is_same || l.as_ref() == Some(hash));
+                if let Some(at) = found {
+                    left.remove(at);
+                    known.insert(*place);
+                }
+                found.is_none()
+            });
+        }
+        report.take_out(|checked, wrong| known.contains(&RowPlace::of(checked, wrong)));
     }
 }
 
+/// A claim of a report: where the function and the row start, the claim's address and what it is about.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct RowPlace(u64, u64, u64, TableKind, Subject);
+
+impl RowPlace {
+    fn of(checked: &Checked, wrong: &Contradiction) -> RowPlace {
+        let (function, row) = (checked.range.start, wrong.row.start);
+        RowPlace(function, row, wrong.pc, wrong.table, wrong.subject)
+    }
+}
+
+/// The hash as text.
+pub(crate) fn hash(shape: u64) -> String {
+    format!("{shape:016x}")
+}
+
 impl Key {
-    fn of(file: &File, names: &mut Names<'_>, checked: &Checked, wrong: &Contradiction) -> Key {
-        let name = names
-            .function(checked.range.start)
-            .map(|(name, _)| name.to_owned());
+    fn of(file: &File, function: String, checked: &Checked, wrong: &Contradiction) -> Key {
         Key([
             file_name(file.name()).to_owned(),
-            name.unwrap_or_else(|| format!("{:#x}", checked.range.start)),
+            function,
             format!("{:#x}", wrong.pc.wrapping_sub(checked.range.start)),
             wrong.table.as_str().to_owned(),
             wrong.code().as_str().to_owned(),
@@ -90,10 +176,14 @@ impl Key {
         let text = |key: &str| line.get(key).and_then(Value::as_str);
         let number = |key: &str| u64::from_str_radix(text(key)?.strip_prefix("0x")?, 16).ok();
         let start = text("function_start")?;
+        let unnamed = match text("function_hash") {
+            Some(hash) => format!("code-{hash}"),
+            None => start.to_owned(),
+        };
         let distance = number("address")?.wrapping_sub(number("function_start")?);
         Some(Key([
             file_name(text("file")?).to_owned(),
-            text("function").unwrap_or(start).to_owned(),
+            text("function").map_or(unnamed, str::to_owned),
             format!("{distance:#x}"),
             text("table")?.to_owned(),
             text("code")?.to_owned(),

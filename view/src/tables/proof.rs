@@ -1,29 +1,37 @@
 //! What `tables check` proved, as text and JSON Lines.
 
 use super::code;
+use super::known::hash;
 use super::names::{Names, address};
 use crate::json::{CheckLine, FunctionLine, Line, OfFile, WrongRowLine};
-use std::fmt::Write as _;
 use std::io::{self, Write};
+use unwind_sim_judge::blame::{Blame, Group, Judge};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_tables::blame::{Around, is_apx, shape};
 use unwind_sim_tables::check::{Checked, Count, Hole, Report};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::value::Value;
-use unwind_sim_tables::proof::verdict::{Contradiction, Verdict};
+use unwind_sim_tables::proof::verdict::{Contradiction, Doubt, Verdict};
+use unwind_sim_unwind::regs::Reg;
 
 /// How much of a report to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// The maximum number of contradicted functions.
-    pub functions: usize,
+    /// The maximum number of groups of contradicted functions.
+    pub groups: usize,
+    /// Whether to show every contradicted function.
+    pub all: bool,
     /// Whether to list every unproven function.
     pub unproven: bool,
     /// Whether to show the way to each contradiction.
     pub explain: bool,
 }
 
-/// Writes the text for people: contradictions, then the sums.
+/// The maximum number of functions of a group that are named.
+const NAMED_MAX: usize = 8;
+
+/// Writes the text for people: contradictions by cause, then the sums.
 ///
 /// # Errors
 /// Those of `out`.
@@ -33,31 +41,97 @@ pub fn write_text(
     shown: Shown,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut names = Names::new(file);
-    let verdict = |checked: &&Checked| checked.verdict.verdict();
-    let wrong = report.functions.iter();
-    let wrong: Vec<&Checked> = wrong
-        .filter(|c| verdict(c) == Verdict::Contradicted)
-        .collect();
-    for checked in wrong.iter().take(shown.functions) {
-        heading(file, &mut names, checked, out)?;
-        for contradiction in &checked.verdict.contradictions {
-            write_contradiction(file, checked, contradiction, shown.explain, out)?;
-        }
-        writeln!(out)?;
+    let groups = Judge::new(file).groups(report);
+    for group in groups.iter().take(shown.groups) {
+        write_group(file, group, shown, out)?;
     }
-    if wrong.len() > shown.functions {
-        let more = wrong.len() - shown.functions;
+    if groups.len() > shown.groups {
+        let more = groups.len() - shown.groups;
+        let left = groups[shown.groups..].iter();
+        let functions: usize = left.map(|group| group.functions.len()).sum();
         writeln!(
             out,
-            "and {} with wrong rows (--limit)\n",
-            counted(more, "more function")
+            "and {} with {} (--limit)\n",
+            counted(more, "more cause"),
+            counted(functions, "function")
         )?;
     }
     if shown.unproven {
-        write_unproven(file, &mut names, report, out)?;
+        write_unproven(file, &mut Names::new(file), report, out)?;
     }
     write_sums(file, report, out)
+}
+
+/// Writes what the functions of a group have in common, and the first or all of them.
+fn write_group(
+    file: &File,
+    group: &Group<'_>,
+    shown: Shown,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Blame {
+        code,
+        cause,
+        writer,
+        known,
+    } = &group.blame;
+    writeln!(
+        out,
+        "{code} {}: {}, {}",
+        cause.description(),
+        counted(group.functions.len(), "function"),
+        counted(group.contradictions, "wrong claim")
+    )?;
+    let files = match group.sources.len() {
+        0 | 1 => String::new(),
+        n => format!(", and {}", counted(n - 1, "more file")),
+    };
+    writeln!(out, "  written {writer}{files}")?;
+    match known {
+        Some(known) => writeln!(
+            out,
+            "  looks like {} (docs/findings.md): {}: {}",
+            known.id, known.who, known.what
+        )?,
+        None => writeln!(out, "  like no class in docs/findings.md")?,
+    }
+    let mut names = Names::new(file);
+    let functions = group.functions.iter().copied();
+    if shown.all {
+        for checked in functions {
+            heading(file, &mut names, checked, out)?;
+            for contradiction in &checked.verdict.contradictions {
+                write_contradiction(file, checked, contradiction, shown.explain, out)?;
+            }
+        }
+        return writeln!(out);
+    }
+    for checked in functions.clone().take(1) {
+        heading(file, &mut names, checked, out)?;
+        for contradiction in checked.verdict.contradictions.iter().take(1) {
+            write_contradiction(file, checked, contradiction, shown.explain, out)?;
+        }
+    }
+    let mut named = Vec::new();
+    for checked in functions.skip(1).take(NAMED_MAX) {
+        named.push(place(file, &mut names, checked));
+    }
+    let more = group.functions.len().saturating_sub(1 + named.len());
+    for name in &named {
+        writeln!(out, "  also {name}")?;
+    }
+    if more > 0 {
+        writeln!(out, "  and {} (--all)", counted(more, "more function"))?;
+    }
+    writeln!(out)
+}
+
+/// A function's name and address.
+fn place(file: &File, names: &mut Names<'_>, checked: &Checked) -> String {
+    let name = names.function(checked.range.start).map(|(name, _)| name);
+    let mut text = format!("{} at ", name.unwrap_or("a function"));
+    address(file, checked.range.start, &mut text);
+    text
 }
 
 fn heading(
@@ -71,7 +145,7 @@ fn heading(
     let size = checked.range.end - checked.range.start;
     let name = names.function(checked.range.start).map(|(name, _)| name);
     let name = name.unwrap_or("function");
-    writeln!(out, "{name}: {} at {place}", counted(size, "byte"))
+    writeln!(out, "  {name}: {} at {place}", counted(size, "byte"))
 }
 
 fn write_contradiction(
@@ -85,7 +159,7 @@ fn write_contradiction(
     let section = wrong.table.section().map_or("", |s| s.as_str());
     writeln!(
         out,
-        "  {code} {}, {section}+{:#x}",
+        "    {code} {}, {section}+{:#x}",
         code.description(),
         wrong.row_offset
     )?;
@@ -94,29 +168,69 @@ fn write_contradiction(
         let mark = if is_it { '>' } else { ' ' };
         let mut place = String::new();
         address(file, shown.address, &mut place);
-        writeln!(out, "   {mark} {place}: {}", shown.text)?;
+        writeln!(out, "     {mark} {place}: {}", shown.text)?;
         if is_it {
             let width = place.len() + 2;
-            writeln!(out, "     {:width$}^ {}", "", what(wrong))?;
+            writeln!(
+                out,
+                "       {:width$}^ {}",
+                "",
+                what(file, checked.range.start, wrong)
+            )?;
         }
     }
-    writeln!(out, "    row:   {}", wrong.rule)?;
-    if let Some(right) = &wrong.right {
-        writeln!(out, "    right: {right}")?;
+    writeln!(out, "      row:   {}", wrong.rule)?;
+    if let Some(right) = right(wrong) {
+        writeln!(out, "      right: {right}")?;
     }
     if explain {
-        let mut text = String::from("    way:   entry");
+        let mut text = String::from("      way:   entry");
         for (from, to) in &wrong.path {
-            let _ = write!(text, ", {from:#x} -> {to:#x}");
+            for (before, at) in [(", ", from), (" -> ", to)] {
+                text.push_str(before);
+                address(file, *at, &mut text);
+            }
         }
-        writeln!(out, "{text}, {:#x}", wrong.pc)?;
+        text.push_str(", ");
+        address(file, wrong.pc, &mut text);
+        writeln!(out, "{text}")?;
     }
     Ok(())
 }
 
+/// What is right instead of the claim that is wrong. The other rules of the row are not repeated.
+pub(crate) fn right(wrong: &Contradiction) -> Option<String> {
+    let right = wrong.right.as_ref()?;
+    let (name, value) = match wrong.subject {
+        Subject::Cfa => ("cfa", right.cfa),
+        Subject::Sp => ("sp", right.sp),
+        Subject::ReturnAddress => ("ra", right.ra),
+        Subject::Register(reg) => {
+            let index = Reg::CALLEE_SAVED.iter().position(|&r| r == reg)?;
+            (reg.as_str(), right.saved[index])
+        }
+    };
+    Some(format!("{name}={value}"))
+}
+
 /// What the row says, and what the code has done.
-pub(super) fn what(wrong: &Contradiction) -> String {
+pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
     let found = wrong.found;
+    if let (Value::Const(number), Subject::Register(reg), true) =
+        (found, wrong.subject, file.is_relocatable())
+    {
+        // The number may be an address, which is made up.
+        let number = i64::from(number).cast_unsigned();
+        let before = Around::of(file, start, wrong).before;
+        let is_address = before.is_some_and(|insn| {
+            insn.is_ip_rel_memory_operand() && insn.ip_rel_memory_address() == number
+        });
+        if is_address {
+            let mut text = format!("the row's {reg} is ");
+            address(file, number, &mut text);
+            return text;
+        }
+    }
     match wrong.subject {
         Subject::Cfa => match found {
             Value::Entry { .. } if found.is_stack() => {
@@ -207,6 +321,19 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             doubt.description()
         )?;
     }
+    let apx = report.functions.iter().filter(|checked| {
+        let doubts = checked.verdict.doubts.iter();
+        let mut undecodable = doubts.filter(|doubt| doubt.0 == Doubt::Undecodable);
+        undecodable.any(|doubt| is_apx(file.bytes(doubt.1)))
+    });
+    let apx = apx.count();
+    if apx > 0 {
+        writeln!(
+            out,
+            "  of these, {} with instructions of Intel's APX, which are not decoded",
+            counted(apx, "function")
+        )?;
+    }
     let rests = totals.assumptions.iter();
     let rests: Vec<String> = rests
         .map(|(a, count)| format!("{} {count}", a.as_str()))
@@ -279,10 +406,14 @@ pub(crate) fn lines(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut names = Names::new(file);
+    let mut judge = Judge::new(file);
     for checked in &report.functions {
         let name = names.function(checked.range.start).map(|(name, _)| name);
+        let blame = judge.blame(checked);
+        let hash = blame.is_some().then(|| hash(shape(file, &checked.range)));
+        let hash = hash.unwrap_or_default();
         for wrong in &checked.verdict.contradictions {
-            let wrong = WrongRowLine::new(of, file, checked, wrong, name);
+            let wrong = WrongRowLine::new(of, file, checked, wrong, name, blame.as_ref(), &hash);
             Line::WrongRow(Box::new(wrong)).write(out)?;
         }
         let function = || Box::new(FunctionLine::new(of, file, report, checked, name));

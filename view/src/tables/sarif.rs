@@ -1,59 +1,140 @@
 //! Contradictions as SARIF 2.1.0 (OASIS), which pages that show code scanning read.
 
-use super::names::Names;
+use super::known::Identity;
+use super::names::{Names, address};
 use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
-use unwind_sim_tables::check::Report;
+use std::path::Path;
+use unwind_sim_judge::blame::{Blame, Judge};
+use unwind_sim_tables::blame::{Around, shape_of_all};
+use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::proof::verdict::Contradiction;
 use unwind_sim_unwind::reason::Code;
 
 /// The schema of the format.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// The pages of the codes, below the repository.
+const PAGES: &str = "blob/main/docs/book/src/codes";
+
+/// A rule: its code, and its name as other tools write such names.
+const RULES: [(Code, &str, &str); 3] = [
+    (
+        Code::WrongCfa,
+        "WrongCfa",
+        "The row of the unwind table gives another canonical frame address than the code has made.",
+    ),
+    (
+        Code::WrongReturnAddress,
+        "WrongReturnAddress",
+        "The row of the unwind table finds the return address where it is not.",
+    ),
+    (
+        Code::WrongRegister,
+        "WrongCalleeSavedRegister",
+        "The row of the unwind table finds the caller's value of a callee-saved register where it is \
+         not.",
+    ),
+];
 
 /// A log that files are added to.
 #[derive(Debug, Default)]
 pub struct Sarif {
     results: Vec<Value>,
+    /// How often each fingerprint was given.
+    given: HashMap<String, u64>,
 }
 
 impl Sarif {
     /// Adds the contradictions of a file.
     pub fn add(&mut self, file: &File, report: &Report) {
-        let mut names = Names::new(file);
+        let (mut names, mut judge) = (Names::new(file), Judge::new(file));
         for checked in &report.functions {
-            let start = checked.range.start;
-            let name = names.function(start).map(|(name, _)| name.to_owned());
-            let name = name.unwrap_or_else(|| format!("function at {start:#x}"));
+            let Some(blame) = judge.blame(checked) else {
+                continue;
+            };
+            let identity = Identity::of(file, &mut names, checked);
             for wrong in &checked.verdict.contradictions {
-                let distance = wrong.pc.wrapping_sub(start);
-                let section = wrong.table.section().map_or("", |s| s.as_str());
-                let text = format!(
-                    "{} at {name}+{distance:#x}: {} ({section}+{:#x} says: {})",
-                    wrong.code().description(),
-                    super::proof::what(wrong),
-                    wrong.row_offset,
-                    wrong.rule
-                );
-                self.results.push(json!({
-                    "ruleId": wrong.code().as_str(),
-                    "level": "error",
-                    "message": { "text": text },
-                    "locations": [{
-                        "physicalLocation": {
-                            "artifactLocation": { "uri": file.name() },
-                            "address": {
-                                "absoluteAddress": wrong.pc,
-                                "fullyQualifiedName": format!("{name}+{distance:#x}"),
-                            },
-                        },
-                        "logicalLocations": [{ "name": name, "kind": "function" }],
-                    }],
-                    "partialFingerprints": {
-                        "unwindSim/v1": format!("{name}+{distance:#x}/{}/{}", wrong.code(), wrong.table.as_str()),
-                    },
-                }));
+                let result = self.result(file, checked, wrong, &identity, &blame);
+                self.results.push(result);
             }
         }
+    }
+
+    fn result(
+        &mut self,
+        file: &File,
+        checked: &Checked,
+        wrong: &Contradiction,
+        identity: &Identity,
+        blame: &Blame,
+    ) -> Value {
+        let start = checked.range.start;
+        let distance = wrong.pc.wrapping_sub(start);
+        let section = wrong.table.section().map_or("", |s| s.as_str());
+        let name = identity.name.clone().unwrap_or_else(|| {
+            let mut name = String::from("function at ");
+            address(file, start, &mut name);
+            name
+        });
+        let text = format!(
+            "{} at {name}+{distance:#x}: {} ({section}+{:#x} says: {}).",
+            wrong.code().description(),
+            super::proof::what(file, start, wrong),
+            wrong.row_offset,
+            wrong.rule
+        );
+        let rule = RULES.iter().position(|(code, ..)| *code == wrong.code());
+        json!({
+            "ruleId": wrong.code().as_str(),
+            "ruleIndex": rule,
+            "level": "error",
+            "message": { "text": text },
+            "locations": [{
+                "physicalLocation": physical(file, start, wrong, format!("{name}+{distance:#x}")),
+                "logicalLocations": [{
+                    "name": name,
+                    "fullyQualifiedName": name,
+                    "kind": "function",
+                }],
+            }],
+            "partialFingerprints": {
+                "unwindSim/v2": self.fingerprint(file, start, wrong, identity),
+            },
+            "properties": {
+                "cause": blame.cause.as_str(),
+                "writer": blame.writer.to_string(),
+                "known": blame.known.map(|known| known.id),
+            },
+        })
+    }
+
+    /// What is the same in another build, wherever the function and the instructions in it have moved:
+    /// the function, the claim, and the instructions before and at the address.
+    fn fingerprint(
+        &mut self,
+        file: &File,
+        start: u64,
+        wrong: &Contradiction,
+        identity: &Identity,
+    ) -> String {
+        let Around { before, at, .. } = Around::of(file, start, wrong);
+        let code = shape_of_all([before, at].iter().flatten());
+        let (reg, table) = (
+            crate::json::WrongRowLine::register(wrong.subject),
+            wrong.table.as_str(),
+        );
+        let of = identity.text();
+        let mut print = format!("{of}/{}/{reg}/{table}/{code:016x}", wrong.code());
+        // The same instructions may be wrong twice in a function, or in a second one of its name.
+        let count = self.given.entry(print.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            let _ = write!(print, "/{count}");
+        }
+        print
     }
 
     /// Writes the log.
@@ -61,13 +142,18 @@ impl Sarif {
     /// # Errors
     /// Those of `out`.
     pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
-        let rules = [
-            Code::WrongCfa,
-            Code::WrongReturnAddress,
-            Code::WrongRegister,
-        ];
-        let rules = rules.map(|code| {
-            json!({ "id": code.as_str(), "shortDescription": { "text": code.description() } })
+        let rules = RULES.map(|(code, name, description)| {
+            let page = format!("{}/{PAGES}/{code}.md", env!("CARGO_PKG_REPOSITORY"));
+            json!({
+                "id": code.as_str(),
+                "name": name,
+                "shortDescription": { "text": sentence(code.description()) },
+                "fullDescription": { "text": description },
+                "help": { "text": format!("{description} See {page}") },
+                "helpUri": page,
+                "defaultConfiguration": { "level": "error" },
+                "properties": { "tags": ["unwind-tables"], "precision": "very-high" },
+            })
         });
         let log = json!({
             "$schema": SCHEMA,
@@ -76,13 +162,94 @@ impl Sarif {
                 "tool": { "driver": {
                     "name": "unwind-sim",
                     "version": env!("CARGO_PKG_VERSION"),
+                    "semanticVersion": env!("CARGO_PKG_VERSION"),
                     "informationUri": env!("CARGO_PKG_REPOSITORY"),
                     "rules": rules,
                 }},
+                "columnKind": "utf16CodeUnits",
                 "results": self.results,
             }],
         });
         serde_json::to_writer_pretty(&mut *out, &log)?;
         writeln!(out)
+    }
+}
+
+/// Where a contradiction is: the instruction's bytes in the file, and its address in the program or in
+/// the section of a relocatable object.
+fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Value {
+    let mut address = json!({ "kind": "instruction", "fullyQualifiedName": name });
+    if file.is_relocatable() {
+        let mut place = String::new();
+        super::names::address(file, wrong.pc, &mut place);
+        address["name"] = place.into();
+    } else {
+        address["absoluteAddress"] = wrong.pc.into();
+    }
+    let mut physical = json!({
+        "artifactLocation": { "uri": uri(file.name()) },
+        "address": address,
+    });
+    if let Some(offset) = file.offset(wrong.pc) {
+        let lines = super::code::around(file, start, wrong.pc);
+        let bytes = |shown: &[super::code::Shown]| {
+            let (first, last) = (shown.first()?.address, shown.last()?.address);
+            let len = last - first + super::code::length(file, last) as u64;
+            let text: Vec<&str> = shown.iter().map(|line| line.text.as_str()).collect();
+            Some(json!({
+                "byteOffset": offset.wrapping_add(first.wrapping_sub(wrong.pc)),
+                "byteLength": len,
+                "snippet": { "text": text.join("\n") },
+            }))
+        };
+        let at = lines.iter().position(|line| line.address == wrong.pc);
+        if let Some(at) = at {
+            physical["region"] = bytes(&lines[at..=at]).unwrap_or_default();
+            physical["contextRegion"] = bytes(&lines).unwrap_or_default();
+        }
+    }
+    physical
+}
+
+/// A path as a URI (RFC 3986): relative paths stay relative.
+fn uri(path: &str) -> String {
+    let is_absolute = Path::new(path).is_absolute();
+    let mut uri = String::from(if is_absolute { "file://" } else { "" });
+    let parts = path.split('/').filter(|part| *part != ".");
+    for (number, part) in parts.enumerate() {
+        if number > 0 {
+            uri.push('/');
+        }
+        for byte in part.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' => {
+                    uri.push(byte.into());
+                }
+                _ => {
+                    let _ = write!(uri, "%{byte:02X}");
+                }
+            }
+        }
+    }
+    uri
+}
+
+/// Words as a sentence.
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_uri() {
+        assert_eq!(uri("/usr/lib/a b#1.so"), "file:///usr/lib/a%20b%231.so");
+        assert_eq!(uri("./out/x%y.o"), "out/x%25y.o");
+        assert_eq!(uri("libstdc++.so"), "libstdc++.so");
+        assert_eq!(sentence("wrong CFA"), "Wrong CFA.");
     }
 }

@@ -1,5 +1,6 @@
 //! What `tables check --self-test` found, as text.
 
+use super::names::address;
 use std::io::{self, Write};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::selftest::{Miss, Score};
@@ -26,18 +27,34 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
     for (argument, count) in score.arguments.iter().filter(|a| a.1 > 0) {
         writeln!(out, "  equivalent by {}: {count}", argument.as_str())?;
     }
-    write_misses("missed", &score.misses, limit, out)?;
-    write_misses("caught, though equivalent", &score.conflicts, limit, out)
+    write_misses(file, "missed", &score.misses, limit, out)?;
+    write_misses(
+        file,
+        "caught, though equivalent",
+        &score.conflicts,
+        limit,
+        out,
+    )
 }
 
-fn write_misses(what: &str, misses: &[Miss], limit: usize, out: &mut dyn Write) -> io::Result<()> {
+fn write_misses(
+    file: &File,
+    what: &str,
+    misses: &[Miss],
+    limit: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for miss in misses.iter().take(limit) {
         let kind = miss.kind.as_str();
-        let (function, row) = (miss.function, miss.row);
+        let [function, row] = [miss.function, miss.row].map(|at| {
+            let mut place = String::new();
+            address(file, at, &mut place);
+            place
+        });
         let (change, answer) = (&miss.change, &miss.answer);
         writeln!(
             out,
-            "  {what}: {kind} at {row:#x} of {function:#x}: {change}: {answer}"
+            "  {what}: {kind} at {row} of {function}: {change}: {answer}"
         )?;
     }
     if misses.len() > limit {

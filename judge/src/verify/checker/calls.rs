@@ -2,6 +2,7 @@
 
 use super::Checker;
 use crate::check::{Class, Contradiction, Subject};
+use crate::target;
 use crate::verify::claim::{self, Claim, Judged, Wrong};
 use crate::verify::code::Known;
 use crate::verify::findings::{Check, Site};
@@ -86,6 +87,7 @@ impl Checker<'_> {
                     activation,
                     number: self.number,
                 };
+                self.show(core, site.place, callee.pc, callee.pc.wrapping_sub(1));
                 let check = (which, check);
                 let Some(known) = self.code.findings_behind_mut(behind) else {
                     return;
@@ -146,7 +148,13 @@ impl Checker<'_> {
                 topmost: false,
                 ..Frame::top(regs)
             };
-            subject.check_in(finder, &frame, 0, cache)
+            let mut found = subject.check_in(finder, &frame, 0, cache);
+            if target::passes_return(&subject, finder, (&frame, 0), &found, cache) {
+                for contradiction in &mut found {
+                    contradiction.code = Code::RowOfTarget;
+                }
+            }
+            found
         };
         let at_call = contradictions(inside);
         let mut found = match check {
@@ -170,7 +178,7 @@ fn behind_call(mut found: Vec<Contradiction>, at_call: &[Contradiction]) -> Vec<
             if at_call.iter().all(has_row) {
                 contradiction.code = Code::NoRow;
             }
-        } else if at_call.is_empty() && contradiction.class() != Class::Loss {
+        } else if at_call.is_empty() && contradiction.class() == Class::Wrong {
             contradiction.code = Code::RowBehindCall;
         }
     }

@@ -18,6 +18,7 @@ use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{Held, TrueKind};
 
 /// The number of innermost frames that are compared at a system call.
@@ -172,6 +173,8 @@ impl Checker<'_> {
                     address: held.slot,
                     old,
                     slot: Slot::ReturnAddress,
+                    is_live: true,
+                    frame: index,
                     owner: self.pc_in(index),
                     owner_place: NOWHERE,
                 });
@@ -207,11 +210,23 @@ impl Checker<'_> {
             // A slot that does not hold the value is not live. That the row is wrong is found
             // elsewhere.
             let truth = held.saved[usize::from(number)];
-            if memory.read_u64(address) == Ok(truth) {
+            let Ok(old) = memory.read_u64(address) else {
+                continue;
+            };
+            // Or one that another function has put there.
+            let is_overwritten = || {
+                let reg = Reg::CALLEE_SAVED[usize::from(number)];
+                let owner = self.activation(Some(index));
+                let overwritten = self.findings.overwritten.value(owner, reg);
+                overwritten == Some(old)
+            };
+            if old == truth || is_overwritten() {
                 hits.push(Hit {
                     address,
-                    old: truth,
+                    old,
                     slot: Slot::Saved(number),
+                    is_live: old == truth,
+                    frame: index,
                     owner: self.pc_in(index),
                     owner_place: NOWHERE,
                 });
@@ -290,6 +305,12 @@ impl Checker<'_> {
             };
             if hit.owner == 0 {
                 hit.owner = writer.address;
+            } else if let Slot::Saved(number) = hit.slot
+                && new != hit.old
+            {
+                let reg = Reg::CALLEE_SAVED[usize::from(number)];
+                let owner = self.activation(Some(hit.frame));
+                self.findings.overwrite(owner, reg, new);
             }
             hit.owner_place = self.places.at(&self.space, hit.owner);
             let frames = self.tracker.frames().iter().rev();
@@ -299,7 +320,8 @@ impl Checker<'_> {
                 Slot::ReturnAddress if interrupted.any(|held| held.slot == hit.address) => {
                     self.tracker.redirect(hit.address, new);
                 }
-                _ => self.stores.add(&hit, writer, number, new),
+                _ if hit.is_live => self.stores.add(&hit, writer, number, new),
+                _ => {}
             }
         }
         self.hits = hits;

@@ -215,7 +215,8 @@ fn machine(code: &[u8]) -> Machine {
 
 /// A checker for the program.
 fn checker<'a>(engines: &'a [Engine], machine: &Machine, code: &[u8], elide: bool) -> Checker<'a> {
-    let mut checker = Checker::new(engines, Images::new(None), Setting::default(), elide);
+    let checker = Checker::new(engines, Images::new(None), Setting::default(), elide);
+    let mut checker = checker.keeping_each();
     checker.started(&machine.core, STACK.end);
     checker.map(mapping(code), Permissions::READ_EXECUTE);
     checker

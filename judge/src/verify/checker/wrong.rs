@@ -16,7 +16,7 @@ impl Checker<'_> {
     #[inline]
     pub(super) fn count(&mut self, core: &Core, insn: &Executed) {
         if self.no_table != 0 {
-            self.count_generated(insn.rip);
+            self.count_generated(core, insn.rip);
         }
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let mut left = self.wrong;
@@ -60,6 +60,7 @@ impl Checker<'_> {
             return true;
         }
         let found = self.contradictions(core, insn.rip, &held, which);
+        self.show(core, site.place, insn.rip, insn.rip);
         if found.is_empty() {
             self.walks.disagree(which, &site, "the quick check");
         }

@@ -189,7 +189,7 @@ fn a_repeat_stands_for_its_outcomes() {
     let outcome = |o| (true, outcomes.contains(&o));
     let id = repeats.add(&mut first, (key, 96), &all, outcome);
     let id = id.expect("the first one");
-    assert_eq!(repeats.remembered(id), 48);
+    assert_eq!(repeats.remembered(id).collect::<Vec<_>>(), [(0, 48)]);
     for rounds in [1, 21, 22, 23, 32, 33, 100] {
         let [mut together, mut single] = [(); 2].map(|()| Departures::default());
         for departures in [&mut together, &mut single] {
@@ -224,4 +224,25 @@ fn a_repeat_stands_for_its_outcomes() {
         }
         assert_eq!(together.count(), 0);
     }
+}
+
+/// What was forgotten before a function was called is not missed when it leaves.
+#[test]
+fn a_bound_is_reached_if_the_function_met_what_is_forgotten() {
+    let bounds = |call: u64, outcomes: u32| {
+        let mut departures = Departures::default();
+        for outcome in 0..outcomes {
+            departures.learn(outcome, &right());
+            departures.refuse(&right());
+            departures.meet(outcome, Some(call), 100 + u64::from(outcome));
+        }
+        departures.leave(Some(call), &AFTER, &Repeats::default());
+        departures.bounds()
+    };
+    assert!(!bounds(50, 1024).are_reached());
+    assert_eq!(bounds(50, 1025).forgotten, 1);
+    // Those of instructions 100 to 611 are forgotten.
+    assert_eq!(bounds(611, 1025).forgotten, 0);
+    let full = bounds(50, 4098);
+    assert_eq!((full.not_remembered, full.are_reached()), (3, true));
 }

@@ -122,7 +122,7 @@ fn outcomes_are_counted_beyond_32_bits() {
 
 #[test]
 fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(0);
     let (mut last, mut met, at) = (NONE, Confirmed::default(), (None, 7));
     let first = (0, Check::Instruction);
     let again = |findings: &mut Findings, last, met: &_, check, wrong| {
@@ -155,11 +155,17 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [3, 2]);
     let log = findings.log.bytes();
-    let bytes = findings.bytes() - log - findings.departures.bytes();
+    let bytes = findings.bytes()
+        - log
+        - findings
+            .departures
+            .iter()
+            .map(Departures::bytes)
+            .sum::<usize>();
     // Two outcomes, none of walks.
     let outcomes = 2 * size_of::<Outcome>()..16 * size_of::<Outcome>();
     assert!(log > 1024 && outcomes.contains(&bytes), "{log} {bytes}");
-    let found = findings.finish();
+    let found = findings.finish(&Places::default());
     assert_eq!(found.all.len(), 1, "what is not confirmed is not reported");
     let one = &found.all[0];
     assert_eq!((one.unwinder, one.check, one.place), (0, first.1, 1));
@@ -169,7 +175,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
 
 #[test]
 fn contradictions_of_walks_are_counted_by_unwinder_code_register_and_place() {
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(0);
     let other = Contradiction {
         reg: Reg::Rip,
         code: Code::WrongReturnAddress,
@@ -180,7 +186,7 @@ fn contradictions_of_walks_are_counted_by_unwinder_code_register_and_place() {
     }
     findings.walked(2, site(3), &other);
     findings.walked(3, site(4), &contradiction());
-    let found = findings.finish();
+    let found = findings.finish(&Places::default());
     let all = found.all.iter().map(|f| (f.unwinder, f.reg, f.count));
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(unwinder, reg, _)| (*unwinder, *reg as u8));
@@ -200,7 +206,7 @@ fn outcomes_of_processes_are_counted_together() {
         ..contradiction()
     };
     let first = (0, Check::Instruction);
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(0);
     let mut last = NONE;
     let mut met = [const { Confirmed(Vec::new()) }; 4];
     let mut add = |findings: &mut Findings, process: usize, found: &[Contradiction]| {
@@ -216,7 +222,12 @@ fn outcomes_of_processes_are_counted_together() {
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [2, 1, 1, 1]);
     assert_eq!(
-        findings.finish().all.iter().map(|f| f.count).sum::<u64>(),
+        findings
+            .finish(&Places::default())
+            .all
+            .iter()
+            .map(|f| f.count)
+            .sum::<u64>(),
         6
     );
     for process in [1, 3] {
@@ -229,7 +240,7 @@ fn outcomes_of_processes_are_counted_together() {
 #[test]
 fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
     let first = (0, Check::Instruction);
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(0);
     let mut last = NONE;
     let plain = [contradiction()];
     let unread = [Contradiction {
@@ -242,7 +253,7 @@ fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
     };
     findings.add((&mut last, None), 1, first, site(0), &plain);
     assert!(!add_plain(&mut findings, &mut last, 1), "remembered");
-    while !findings.departures.is_full() {
+    while !findings.departures[0].is_full() {
         findings.add((&mut NONE.clone(), None), 1, first, site(1), &plain);
     }
     assert!(!add_plain(&mut findings, &mut last, 1), "of one process");
@@ -274,7 +285,7 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
         };
         findings.leave(Some(5), &after);
     };
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(0);
     findings.add((&mut NONE.clone(), None), 1, first, met_in(0), &found);
     leave(&mut findings);
     assert!(findings.count(0, here));
@@ -292,8 +303,95 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
         findings.walked(0, met_in(number), &found[0]);
         leave(&mut findings);
     }
-    assert_eq!([0, 1].map(|id| findings.departures.left(id)), [4, 2]);
-    let all = findings.finish();
+    assert_eq!([0, 1].map(|id| findings.departures[0].left(id)), [4, 2]);
+    let all = findings.finish(&Places::default());
     assert_eq!(all.target[0], 4);
     assert!(all.all.iter().all(|f| f.code == Code::RowOfTarget));
+}
+
+/// What one unwinder gets wrong does not fill the bounds of another one.
+#[test]
+fn an_unwinder_is_judged_as_if_it_were_alone() {
+    let first = (0, Check::Instruction);
+    let of_function = |number| Site {
+        activation: Some(5),
+        ..site(number)
+    };
+    let after = Cpu {
+        rsp: contradiction().given.expect("it gave a value"),
+        ..Cpu::default()
+    };
+    for expected in [0, 0b10] {
+        let mut findings = Findings::new(expected);
+        let is_plain = [contradiction()];
+        for number in 0..5000 {
+            let other = (1, Check::Instruction);
+            findings.add((&mut NONE.clone(), None), 1, other, site(number), &is_plain);
+        }
+        let met = of_function(5000);
+        findings.add((&mut NONE.clone(), None), 1, first, met, &is_plain);
+        for number in 5001..7000 {
+            let other = (1, Check::Instruction);
+            findings.add((&mut NONE.clone(), None), 1, other, site(number), &is_plain);
+        }
+        findings.leave(Some(5), &after);
+        // The bound that the other one reached is its own, and is reported.
+        let bounds = [0, 1].map(|which| findings.bounds(which));
+        assert_eq!(bounds[0], Bounds::default());
+        let not_remembered = if expected == 0 { 6999 - 4096 } else { 0 };
+        assert_eq!(bounds[1].not_remembered, not_remembered);
+        let all = findings.finish(&Places::default()).all;
+        let mine = all.iter().filter(|f| f.unwinder == 0).map(|f| f.code);
+        assert_eq!(mine.collect::<Vec<_>>(), [Code::RowOfTarget]);
+    }
+}
+
+/// Of an unwinder that is expected to err, one finding stands for those of its cause.
+#[test]
+fn expected_findings_are_counted_by_cause() {
+    let other = Contradiction {
+        reg: Reg::Rip,
+        code: Code::WrongReturnAddress,
+        ..contradiction()
+    };
+    let findings = |keeps_each: bool| {
+        let mut findings = Findings::new(0b10);
+        if keeps_each {
+            findings.keep_each();
+        }
+        let check = Check::Instruction;
+        for (which, number) in [(0, 7), (1, 7), (1, 5), (1, 9), (0, 6)] {
+            let at = Site {
+                address: 0x1000 + number,
+                ..site(number)
+            };
+            let found = [contradiction(), other.clone()];
+            findings.add((&mut NONE.clone(), None), 1, (which, check), at, &found);
+            // The same one in another outcome.
+            findings.add(
+                (&mut NONE.clone(), None),
+                2,
+                (which, check),
+                at,
+                &found[..1],
+            );
+        }
+        let all = findings.finish(&Places::default()).all.into_iter();
+        let all = all.map(|f| (f.unwinder, f.reg, f.address, f.count, f.stands_for));
+        all.collect::<Vec<_>>()
+    };
+    let mut own = vec![
+        (0, Reg::Rip, 0x1006, 1, 1),
+        (0, Reg::Rsp, 0x1006, 2, 1),
+        (0, Reg::Rip, 0x1007, 1, 1),
+        (0, Reg::Rsp, 0x1007, 2, 1),
+    ];
+    let order = |f: &(usize, Reg, u64, u64, u64)| (f.0, f.2, f.1 as u8);
+    let sorted = |mut all: Vec<_>| {
+        all.sort_by_key(order);
+        all
+    };
+    assert_eq!(sorted(findings(true)).len(), 4 + 6);
+    own.extend([(1, Reg::Rip, 0x1005, 3, 3), (1, Reg::Rsp, 0x1005, 6, 3)]);
+    assert_eq!(sorted(findings(false)), sorted(own));
 }

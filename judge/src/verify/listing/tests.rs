@@ -99,6 +99,7 @@ fn a_start_at_most_64_kib_before_leads_there() {
     let results = results(&mapping, &[]);
     let finding = finding(instruction(START));
     let code = Code {
+        shown: None,
         results: &results,
         finding: &finding,
         mapping: &mapping,

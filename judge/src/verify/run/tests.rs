@@ -299,6 +299,7 @@ fn request(engines: &[Engine], instructions_max: u64, timeout: Option<Duration>)
         engines,
         setting: Setting::default(),
         elide: true,
+        each: true,
         tables_from: None,
         instructions_max,
         timeout,

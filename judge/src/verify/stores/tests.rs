@@ -10,6 +10,8 @@ const WRITER: Writer = Writer {
 
 fn hit(address: u64, old: u64) -> Hit {
     Hit {
+        frame: 0,
+        is_live: true,
         address,
         old,
         slot: Slot::ReturnAddress,

@@ -159,6 +159,8 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     let mut core = machine.core;
     let to = CODE + 0x1b;
     let hit = |address, old| Hit {
+        frame: 0,
+        is_live: true,
         address,
         old,
         slot: Slot::ReturnAddress,
