@@ -20,6 +20,12 @@ pub enum Insn {
     Ret,
     /// `jmp` to a displacement.
     Jump,
+    /// `jmp` to a displacement, after code that loads the address right behind it into a register:
+    /// a call through a register, perhaps. Only [`classify_at`] gives it.
+    JumpLinked {
+        /// That address, less the address of the jump.
+        back: u8,
+    },
     /// `jmp` through a register or memory.
     JumpIndirect,
     /// A far call, far jump, far return or `iret`: it may go anywhere.
@@ -39,6 +45,13 @@ pub enum Insn {
     MoveSp,
     /// The word at rsp is written, but not by a push: as in a retpoline.
     StoreTop,
+    /// The word at rsp is exchanged with a register: `xchg %rax, (%rsp)`.
+    SwapTop,
+    /// A word a little below rsp is written.
+    StoreBelow {
+        /// Its address, less rsp.
+        offset: i8,
+    },
     /// The word at rbp + 8 is written, where the return address is if rbp is a frame pointer.
     StoreFrame,
     /// `int3`, or `int 3`.
@@ -218,13 +231,76 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
         0x81 | 0x83 => body.modrm(1).1 != 7,
         _ => false,
     };
-    if stores && body.based_on_rsp(1) == Some(Some(0)) {
-        return Insn::StoreTop;
+    if stores {
+        match body.based_on_rsp(1) {
+            Some(Some(0)) if opcode == 0x87 => return Insn::SwapTop,
+            Some(Some(0)) => return Insn::StoreTop,
+            // An address of code is stored whole.
+            Some(Some(offset)) if offset < 0 && body.rex & 8 != 0 && is_move(opcode) => {
+                return Insn::StoreBelow { offset };
+            }
+            _ => {}
+        }
     }
     if stores && body.is_above_frame_pointer(1) {
         return Insn::StoreFrame;
     }
     Insn::Other
+}
+
+const fn is_move(opcode: u8) -> bool {
+    matches!(opcode, 0x89 | 0xc7)
+}
+
+/// How many bytes before an instruction [`classify_at`] looks at.
+pub const BYTES_BEFORE: usize = 32;
+
+/// How far behind a jump a return address may be: the assembler may put padding there.
+const BEHIND_MAX: i64 = 16;
+
+/// Like [`classify`], for the instruction at `address`, with up to [`BYTES_BEFORE`] bytes of the code
+/// before it.
+pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
+    let class = classify(bytes);
+    if class != Insn::Jump {
+        return class;
+    }
+    let body = body(bytes);
+    let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
+    let len = i64::from(body.prefixes) + 1 + displacement;
+    let mut found = (0..before.len()).filter_map(|at| {
+        let next = address.wrapping_sub((before.len() - at) as u64);
+        let back = loaded_address(next, &before[at..])?.wrapping_sub(address) as i64;
+        (len..=len + BEHIND_MAX).contains(&back).then_some(back)
+    });
+    match found.next() {
+        Some(back) => Insn::JumpLinked { back: back as u8 },
+        None => Insn::Jump,
+    }
+}
+
+/// The address that the instruction at `address` loads into a register: `lea X(%rip), %reg` or
+/// `mov $X, %reg`.
+fn loaded_address(address: u64, bytes: &[u8]) -> Option<u64> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
+    };
+    let [first, second, third, ..] = *bytes else {
+        return None;
+    };
+    match (first, second, third) {
+        (0x48 | 0x4c, 0x8d, modrm) if modrm & 0xc7 == 5 => {
+            let displacement = word(3)? as i32;
+            Some(address.wrapping_add_signed(7 + i64::from(displacement)))
+        }
+        (0x48 | 0x49, 0xc7, modrm) if modrm & 0xf8 == 0xc0 => {
+            Some(i64::from(word(3)? as i32) as u64)
+        }
+        (0x48 | 0x49, 0xb8..=0xbf, _) => Some(u64::from(word(2)?) | u64::from(word(6)?) << 32),
+        (0xb8..=0xbf, ..) => word(1).map(u64::from),
+        _ => None,
+    }
 }
 
 /// Whether `before`, the 8 bytes before a pc, end with a call. Used where a pc must be a return
@@ -331,7 +407,7 @@ mod tests {
     fn instructions_that_write_the_top_word() {
         check(&[0x48, 0x89, 0x04, 0x24], Insn::StoreTop); // mov %rax, (%rsp)
         check(&[0x4c, 0x89, 0x1c, 0x24], Insn::StoreTop); // mov %r11, (%rsp)
-        check(&[0x48, 0x87, 0x04, 0x24], Insn::StoreTop); // xchg %rax, (%rsp)
+        check(&[0x48, 0x87, 0x04, 0x24], Insn::SwapTop); // xchg %rax, (%rsp)
         check(&[0x48, 0x83, 0x04, 0x24, 4], Insn::StoreTop); // addq $4, (%rsp)
         check(&[0x48, 0x83, 0x3c, 0x24, 4], Insn::Other); // cmpq $4, (%rsp)
         check(&[0x49, 0x89, 0x04, 0x24], Insn::Other); // mov %rax, (%r12)
@@ -348,6 +424,43 @@ mod tests {
         check(&[0x8f, 0x45, 8], Insn::Pop); // pop 8(%rbp)
         check(&[0x8f, 4, 0x24], Insn::StoreTop); // pop (%rsp)
         check(&[0x8f, 0xc0], Insn::Pop); // pop %rax, the long form
+    }
+
+    #[test]
+    fn instructions_that_write_a_word_below_rsp() {
+        let below = |offset| Insn::StoreBelow { offset };
+        check(&[0x48, 0x89, 0x44, 0x24, 0xf8], below(-8)); // mov %rax, -8(%rsp)
+        check(&[0x4c, 0x89, 0x5c, 0x24, 0xf0], below(-16)); // mov %r11, -16(%rsp)
+        check(&[0x48, 0xc7, 0x44, 0x24, 0xf8, 1, 0, 0, 0], below(-8)); // movq $1, -8(%rsp)
+        check(&[0x89, 0x44, 0x24, 0xf8], Insn::Other); // mov %eax, -8(%rsp)
+        check(&[0x48, 0x89, 0x44, 0x24, 8], Insn::Other); // mov %rax, 8(%rsp)
+        check(&[0x49, 0x89, 0x44, 0x24, 0xf8], Insn::Other); // mov %rax, -8(%r12)
+        check(&[0x48, 0x01, 0x44, 0x24, 0xf8], Insn::Other); // add %rax, -8(%rsp)
+        check(&[0x48, 0x8b, 0x44, 0x24, 0xf8], Insn::Other); // mov -8(%rsp), %rax
+    }
+
+    #[test]
+    fn a_jump_behind_which_an_address_was_taken() {
+        const AT: u64 = 0x40_1000;
+        let lea = [0x4c, 0x8d, 0x2d, 5, 0, 0, 0]; // lea 5(%rip), %r13
+        let near = [0xe9, 0, 1, 0, 0];
+        let linked = |back| Insn::JumpLinked { back };
+        let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
+        assert_eq!(at(&lea, &near), linked(5));
+        assert_eq!(at(&[&lea[..], &[0x90; 3]].concat(), &near), Insn::Jump);
+        let lea = [0x48, 0x8d, 0x05, 9, 0, 0, 0, 0x90, 0x90];
+        assert_eq!(at(&lea, &near), linked(7));
+        assert_eq!(at(&lea, &[0xeb, 0x20]), linked(7));
+        assert_eq!(at(&lea, &[0xff, 0xe0]), Insn::JumpIndirect);
+        let lea = [0x48, 0x8d, 0x05, 0x80, 0, 0, 0];
+        assert_eq!(at(&lea, &near), Insn::Jump);
+        let back = (AT as u32 + 6).to_le_bytes();
+        for opcodes in [&[0xb9][..], &[0x48, 0xc7, 0xc1]] {
+            assert_eq!(at(&[opcodes, &back].concat(), &near), linked(6));
+        }
+        let wide = [&[0x49, 0xbd][..], &(AT + 2).to_le_bytes()].concat();
+        assert_eq!(at(&wide, &[0xeb, 0x20]), linked(2));
+        assert_eq!(at(&wide, &near), Insn::Jump);
     }
 
     #[test]
