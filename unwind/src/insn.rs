@@ -25,6 +25,8 @@ pub enum Insn {
     JumpLinked {
         /// That address, less the address of the jump.
         back: u8,
+        /// The register, by its number.
+        register: u8,
     },
     /// `jmp` through a register or memory.
     JumpIndirect,
@@ -268,20 +270,40 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
     let body = body(bytes);
     let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
     let len = i64::from(body.prefixes) + 1 + displacement;
-    let mut found = (0..before.len()).filter_map(|at| {
+    let found = (0..before.len()).filter_map(|at| {
         let next = address.wrapping_sub((before.len() - at) as u64);
-        let back = loaded_address(next, &before[at..])?.wrapping_sub(address) as i64;
-        (len..=len + BEHIND_MAX).contains(&back).then_some(back)
+        let prefix = at.checked_sub(1).map_or(0, |last| before[last]);
+        let (register, loaded) = loaded_address(next, prefix, &before[at..])?;
+        let back = loaded.wrapping_sub(address) as i64;
+        let is_kept = !is_scratch(register) || !may_call(&before[at + LOAD_MIN..]);
+        let is_behind = (len..=len + BEHIND_MAX).contains(&back);
+        (is_behind && is_kept).then_some((back as u8, register))
     });
-    match found.next() {
-        Some(back) => Insn::JumpLinked { back: back as u8 },
+    // A function that follows may be taken, too.
+    match found.min() {
+        Some((back, register)) => Insn::JumpLinked { back, register },
         None => Insn::Jump,
     }
 }
 
-/// The address that the instruction at `address` loads into a register: `lea X(%rip), %reg` or
-/// `mov $X, %reg`.
-fn loaded_address(address: u64, bytes: &[u8]) -> Option<u64> {
+/// The length of the shortest instruction that loads an address.
+const LOAD_MIN: usize = 5;
+
+/// Whether a call changes the register (psABI 3.2.1).
+const fn is_scratch(register: u8) -> bool {
+    !matches!(register, 3 | RBP | 12..=15)
+}
+
+/// Whether there may be a call in this code, of which the first bytes may belong to the instruction
+/// before it.
+fn may_call(code: &[u8]) -> bool {
+    let is_call = |bytes: &[u8]| matches!(classify(bytes), Insn::Call { .. });
+    (0..code.len()).any(|at| is_call(&code[at..]))
+}
+
+/// The register that the instruction at `address` loads an address into, and the address:
+/// `lea X(%rip), %reg` or `mov $X, %reg`. `prefix` is the byte before it.
+fn loaded_address(address: u64, prefix: u8, bytes: &[u8]) -> Option<(u8, u64)> {
     let word = |at: usize| {
         let word = bytes.get(at..at + 4)?;
         Some(u32::from_le_bytes(word.try_into().ok()?))
@@ -292,13 +314,25 @@ fn loaded_address(address: u64, bytes: &[u8]) -> Option<u64> {
     match (first, second, third) {
         (0x48 | 0x4c, 0x8d, modrm) if modrm & 0xc7 == 5 => {
             let displacement = word(3)? as i32;
-            Some(address.wrapping_add_signed(7 + i64::from(displacement)))
+            let register = modrm >> 3 & 7 | (first & 4) << 1;
+            Some((
+                register,
+                address.wrapping_add_signed(7 + i64::from(displacement)),
+            ))
         }
         (0x48 | 0x49, 0xc7, modrm) if modrm & 0xf8 == 0xc0 => {
-            Some(i64::from(word(3)? as i32) as u64)
+            let register = modrm & 7 | (first & 1) << 3;
+            Some((register, i64::from(word(3)? as i32) as u64))
         }
-        (0x48 | 0x49, 0xb8..=0xbf, _) => Some(u64::from(word(2)?) | u64::from(word(6)?) << 32),
-        (0xb8..=0xbf, ..) => word(1).map(u64::from),
+        (0x48 | 0x49, 0xb8..=0xbf, _) => {
+            let register = second & 7 | (first & 1) << 3;
+            Some((register, u64::from(word(2)?) | u64::from(word(6)?) << 32))
+        }
+        // With REX.W, the immediate is longer.
+        (0xb8..=0xbf, ..) if prefix & 0xf8 != 0x48 => {
+            let high = if prefix & 0xf1 == 0x41 { 8 } else { 0 };
+            Some((first & 7 | high, word(1)?.into()))
+        }
         _ => None,
     }
 }
@@ -444,20 +478,33 @@ mod tests {
         const AT: u64 = 0x40_1000;
         let lea = [0x4c, 0x8d, 0x2d, 5, 0, 0, 0]; // lea 5(%rip), %r13
         let near = [0xe9, 0, 1, 0, 0];
-        let linked = |back| Insn::JumpLinked { back };
+        let by = |back, register| Insn::JumpLinked { back, register };
+        let linked = |back| by(back, 13);
         let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
         assert_eq!(at(&lea, &near), linked(5));
         assert_eq!(at(&[&lea[..], &[0x90; 3]].concat(), &near), Insn::Jump);
         let lea = [0x48, 0x8d, 0x05, 9, 0, 0, 0, 0x90, 0x90];
-        assert_eq!(at(&lea, &near), linked(7));
-        assert_eq!(at(&lea, &[0xeb, 0x20]), linked(7));
+        assert_eq!(at(&lea, &near), by(7, 0));
+        assert_eq!(at(&lea, &[0xeb, 0x20]), by(7, 0));
         assert_eq!(at(&lea, &[0xff, 0xe0]), Insn::JumpIndirect);
+        let two = [
+            0x48, 0x8d, 0x05, 0x10, 0, 0, 0, 0x4c, 0x8d, 0x2d, 5, 0, 0, 0,
+        ];
+        assert_eq!(at(&two, &near), linked(5));
+        // A call in between changes rax, but not r13.
+        let call = [0xff, 0xd0];
+        let lea = [&[0x4c, 0x8d, 0x2d, 7, 0, 0, 0], &call[..]].concat();
+        assert_eq!(at(&lea, &near), linked(5));
+        let lea = [&[0x48, 0x8d, 0x05, 7, 0, 0, 0], &call[..]].concat();
+        assert_eq!(at(&lea, &near), Insn::Jump);
         let lea = [0x48, 0x8d, 0x05, 0x80, 0, 0, 0];
         assert_eq!(at(&lea, &near), Insn::Jump);
         let back = (AT as u32 + 6).to_le_bytes();
         for opcodes in [&[0xb9][..], &[0x48, 0xc7, 0xc1]] {
-            assert_eq!(at(&[opcodes, &back].concat(), &near), linked(6));
+            assert_eq!(at(&[opcodes, &back].concat(), &near), by(6, 1));
         }
+        let high = [&[0x41, 0xbd][..], &back].concat();
+        assert_eq!(at(&high, &near), linked(6));
         let wide = [&[0x49, 0xbd][..], &(AT + 2).to_le_bytes()].concat();
         assert_eq!(at(&wide, &[0xeb, 0x20]), linked(2));
         assert_eq!(at(&wide, &near), Insn::Jump);

@@ -73,6 +73,50 @@ pub enum Room {
     Move,
 }
 
+/// How a return address gets onto the stack without a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Put {
+    /// `push` of a register.
+    Push,
+    /// `push` of an immediate.
+    Immediate,
+    /// Room is made, and it is stored there.
+    Store,
+    /// It is stored below rsp, and rsp is lowered.
+    Below,
+    /// It is exchanged with the word at rsp.
+    Swap,
+}
+
+/// Where the return address of a call without a call is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Back {
+    /// Right behind the jump: then it is certainly one.
+    Near,
+    /// Farther behind it.
+    Far,
+    /// Before it.
+    Before,
+}
+
+/// What a function that was called with the address of another one does with its own return
+/// address, before it jumps there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// Pops it into memory, and lowers rsp again.
+    Memory,
+    /// Pops it into a register, and pushes it.
+    Push,
+    /// The same, with a jump in between.
+    Jump,
+    /// Exchanges it with a register, twice.
+    Swap,
+    /// Reads it, raises rsp by an addition, and pushes it.
+    Read,
+    /// Pops it into a register, by which the next function returns.
+    Leave,
+}
+
 /// What a function does at one point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Statement {
@@ -114,6 +158,35 @@ pub enum Statement {
     Retpoline {
         /// Index of the function.
         callee: usize,
+    },
+    /// Puts a return address on the stack, and jumps to a function.
+    Planted {
+        /// Index of the function.
+        callee: usize,
+        /// How it gets there.
+        put: Put,
+        /// How the function is jumped to; none for a `ret` to its address, pushed below.
+        how: Option<How>,
+        /// Where the return address is.
+        back: Back,
+    },
+    /// Puts a return address into a register, and jumps to code that calls a function and returns by
+    /// the register.
+    Linked {
+        /// Index of the function.
+        callee: usize,
+        /// The index of a register that the function has saved, in [`Function::saves`]; none for a
+        /// scratch register.
+        register: Option<u8>,
+        /// Whether the code pops the address again before it returns.
+        pops: bool,
+    },
+    /// Calls a function by way of code that moves its return address.
+    Kept {
+        /// Index of the function.
+        callee: usize,
+        /// What that code does.
+        keep: Keep,
     },
     /// Jumps through a table.
     Table {
@@ -229,6 +302,8 @@ const CALLS_MAX: u32 = 60;
 
 struct Generator {
     rng: Rng,
+    /// Decides about calls by jumps, if there are any.
+    jumps: Option<Rng>,
     plain: bool,
     signals: bool,
     /// Number of calls made by a call of each function, including itself; calls with their own
@@ -239,9 +314,35 @@ struct Generator {
     handlers: usize,
 }
 
+/// Whether a statement's frames cannot all be known when they are made for the first time.
+fn is_doubtful(statement: &Statement) -> bool {
+    match statement {
+        Statement::Planted { back, .. } => *back != Back::Near,
+        Statement::Kept { keep, .. } => matches!(keep, Keep::Read | Keep::Leave),
+        Statement::Cold { body, .. } => body.iter().any(is_doubtful),
+        _ => false,
+    }
+}
+
 impl RandomProgram {
+    /// Whether some frames may be unknown when the program makes them for the first time: whether
+    /// what it puts on the stack is a return address is not certain then.
+    pub fn is_doubtful(&self) -> bool {
+        let mut statements = self.functions.iter().flat_map(|f| &f.body);
+        statements.any(is_doubtful)
+    }
+
     /// Generates the program of a seed.
     pub fn random(seed: u64) -> RandomProgram {
+        RandomProgram::generate(seed, Some(Rng::new(seed, 4)))
+    }
+
+    /// The same with no calls but by call instructions.
+    pub fn by_calls(seed: u64) -> RandomProgram {
+        RandomProgram::generate(seed, None)
+    }
+
+    fn generate(seed: u64, jumps: Option<Rng>) -> RandomProgram {
         let mut rng = Rng::new(seed, 1);
         let plain = rng.chance(1, 4);
         let signals = !plain && rng.chance(1, 2);
@@ -255,6 +356,7 @@ impl RandomProgram {
         let finish = rng.below(3) as u8;
         let mut generator = Generator {
             rng,
+            jumps,
             plain,
             signals,
             costs: vec![0; count],
@@ -299,6 +401,9 @@ impl Generator {
         for _ in 0..statements {
             let statement = self.statement(at, &function, false);
             function.body.push(statement);
+        }
+        if !self.plain && !frame.is_leaf() {
+            self.add_jumps(at, &mut function);
         }
         if !is_handler && self.rng.chance(1, 5) {
             function.end = self.tail(at);
@@ -392,6 +497,60 @@ impl Generator {
                 how: self.how(),
             },
         }
+    }
+
+    /// Adds calls by jumps.
+    fn add_jumps(&mut self, at: usize, function: &mut Function) {
+        let Some(jumps) = self.jumps.take() else {
+            return;
+        };
+        let rest = std::mem::replace(&mut self.rng, jumps);
+        while self.rng.chance(1, 3) {
+            if let Some(statement) = self.by_jump(at, function) {
+                let place = self.rng.below(function.body.len() + 1);
+                function.body.insert(place, statement);
+            }
+        }
+        self.jumps = Some(std::mem::replace(&mut self.rng, rest));
+    }
+
+    /// A call of a function with a return address that no call makes, or that is moved.
+    fn by_jump(&mut self, at: usize, function: &Function) -> Option<Statement> {
+        let callee = self.callee(at, 1)?;
+        Some(match self.rng.below(4) {
+            0..=1 => Statement::Planted {
+                callee,
+                put: self.rng.pick(&[
+                    Put::Push,
+                    Put::Push,
+                    Put::Immediate,
+                    Put::Store,
+                    Put::Below,
+                    Put::Swap,
+                ]),
+                how: self.rng.chance(3, 4).then(|| self.how()),
+                back: self
+                    .rng
+                    .pick(&[Back::Near, Back::Near, Back::Near, Back::Far, Back::Before]),
+            },
+            2 => Statement::Linked {
+                callee,
+                register: (self.rng.chance(2, 3) && !function.saves.is_empty())
+                    .then(|| self.rng.below(function.saves.len()) as u8),
+                pops: self.rng.chance(1, 2),
+            },
+            _ => Statement::Kept {
+                callee,
+                keep: self.rng.pick(&[
+                    Keep::Memory,
+                    Keep::Push,
+                    Keep::Jump,
+                    Keep::Swap,
+                    Keep::Read,
+                    Keep::Leave,
+                ]),
+            },
+        })
     }
 
     fn statement(&mut self, at: usize, function: &Function, nested: bool) -> Statement {

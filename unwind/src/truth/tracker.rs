@@ -71,8 +71,9 @@ pub struct Tracker {
     hides: bool,
     /// What jumps turned out to be.
     sites: Vec<((u64, u64), bool)>,
-    /// The last target of an indirect jump.
-    entered: u64,
+    /// The last targets of indirect jumps, or addresses that code has read by calling it: a register
+    /// may still hold one.
+    entered: [u64; 4],
     /// pc and rsp of the function to which the last return did not go, because the program wrote
     /// another address.
     skipped: (u64, u64),
@@ -104,7 +105,7 @@ impl Tracker {
             watches: false,
             hides: false,
             sites: Vec::new(),
-            entered: 0,
+            entered: [0; 4],
             skipped: (0, 0),
             written_slot: 0,
             entry: Entry::Past,
@@ -357,8 +358,7 @@ impl Tracker {
     fn pass(&mut self, insn: Insn, before: &Cpu, after: &Cpu, world: &mut dyn World) {
         let is_kept = insn == Insn::Other
             && after.rsp > self.chain.limit()
-            && !self.outlives(after.rsp, world)
-            && self.keep_read_address(after);
+            && self.keep_read_address(after, world);
         if !is_kept {
             self.rise(after.rsp, world);
         }
@@ -366,9 +366,9 @@ impl Tracker {
         if self.watches && self.watch(before, after, jumps(), world) {
             return;
         }
-        if let Insn::JumpLinked { back } = insn {
+        if let Insn::JumpLinked { back, register } = insn {
             let pc = before.rip.wrapping_add(back.into());
-            self.call_by_register(pc, before, after);
+            self.call_by_register((pc, register), before, after);
         }
     }
 
@@ -392,7 +392,7 @@ impl Tracker {
             }
             self.call_by_registers(before, after);
         }
-        self.entered = after.rip;
+        self.note_entered(after.rip);
     }
 
     fn push(&mut self, slot: u64, cfa: u64, pc: u64, entry: &Cpu) {
@@ -424,8 +424,13 @@ impl Tracker {
         if sp <= self.chain.limit() || self.outlives(sp, world) {
             return;
         }
-        if self.hides && self.chain.top().is_some_and(|f| f.slot < sp && sp <= f.cfa) {
-            self.resolve(false);
+        if let Some(&top) = self.chain.top().filter(|f| f.slot < sp && sp <= f.cfa) {
+            if top.thunk {
+                self.note_entered(top.pc);
+            }
+            if self.hides {
+                self.resolve(false);
+            }
         }
         self.pop_below(sp);
         let segment = self.chain.last();
@@ -480,12 +485,15 @@ impl Tracker {
             } else {
                 self.stats.mismatched += 1;
             }
+            if !returns {
+                self.note_entered(after.rip);
+            }
             self.arrival = Arrival::Past;
         } else if self.arrive(before, after, suspended, world) {
+        } else if self.return_by_planted(slot, before, after, world) {
+            self.note_entered(after.rip);
         } else if self.chain.last().pending.is_some() {
             self.transfer(before, after, suspended, world);
-        } else if self.return_by_planted(slot, before, after, world) {
-            self.entered = after.rip;
         } else if self.written_slot == slot {
             self.stats.trampolines += 1;
         } else if self.pushed.contains(&slot) {

@@ -141,20 +141,40 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
 
 #[test]
 fn a_tail_call_with_fewer_arguments_moves_its_return_address_up() {
-    let mut m = Machine::new();
-    let outer = m.call(F);
-    m.push(1);
-    m.push(2);
-    let back = m.call(G);
-    m.push(3);
-    m.words.0.insert(m.cpu.rsp + 16, back);
-    m.add_sp(16);
+    let copied = |words: u64| {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.push(1);
+        m.push(2);
+        let back = m.call(G);
+        m.push(3);
+        let up = 8 + 8 * words;
+        m.words.0.insert(m.cpu.rsp + up, back);
+        m.add_sp(up as i64);
+        (m, back, outer)
+    };
+    let (mut m, back, outer) = copied(2);
     assert_eq!(m.callers(), [back, outer]);
     let truth = m.tracker.truth(&m.cpu);
     assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
     m.ret();
     assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
     assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+
+    // By one word: the address may as well be in a register, and the word there an old one.
+    for jumps in [false, true] {
+        let (mut m, back, outer) = copied(1);
+        assert!(m.tracker.in_doubt());
+        if jumps {
+            m.jump(FAR);
+            assert_eq!(m.callers(), [back, outer]);
+            let truth = m.tracker.truth(&m.cpu);
+            assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
+        }
+        m.ret();
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+        assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+    }
 }
 
 #[test]

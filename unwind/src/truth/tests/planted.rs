@@ -136,7 +136,7 @@ fn what_is_surely_data_makes_no_doubt() {
     let outer = m.call(F);
     m.jump(G);
     m.words.0.insert(FAR + 0x40, 0xfa1e_0ff3);
-    for value in [G, FAR + 0x40] {
+    for value in [G, F, FAR + 0x40] {
         m.push(value);
         jump_to(&mut m, G + 0x10);
         assert_eq!(m.callers(), [outer]);
@@ -162,12 +162,19 @@ fn a_word_stored_in_an_aligned_frame_is_a_local_variable() {
         let mut m = Machine::new();
         let outer = m.call(F);
         m.add_sp(room);
-        m.store_top(G + 0x123);
+        m.store_top(FAR + 0x123);
         jump_to(&mut m, F + 0x400);
         assert_eq!(m.tracker.in_doubt(), !is_local);
         m.add_sp(-room);
         assert_eq!(m.callers(), [outer]);
     }
+    // It may be in this function.
+    let mut m = Machine::new();
+    m.call(F);
+    m.add_sp(-24);
+    m.store_top(F + 0x510);
+    jump_to(&mut m, F + 0x400);
+    assert!(m.tracker.in_doubt());
     // Not where stacks are not aligned.
     let mut m = Machine::new();
     m.push(1);
@@ -232,7 +239,8 @@ fn an_own_return_address_is_pushed_again_before_a_direct_jump() {
 /// Jumps with a return address in a register.
 fn jump_linked(m: &mut Machine, back: u64, target: u64) {
     let back = (back - m.cpu.rip) as u8;
-    m.step(Insn::JumpLinked { back }, target, m.cpu.rsp);
+    let register = 0;
+    m.step(Insn::JumpLinked { back, register }, target, m.cpu.rsp);
 }
 
 #[test]
@@ -262,6 +270,33 @@ fn a_return_address_in_a_register_and_a_jump_are_a_call() {
 }
 
 #[test]
+fn a_register_that_was_changed_since_holds_no_return_address() {
+    for (value, calls) in [(0, true), (5, false)] {
+        let mut m = Machine::new();
+        let outer = m.call(G);
+        m.push(1);
+        let back = m.cpu.rip + 6;
+        m.cpu.saved[2] = back + value;
+        let register = 12;
+        let linked = Insn::JumpLinked { back: 6, register };
+        m.step(linked, F, m.cpu.rsp);
+        let found = if calls {
+            vec![back, outer]
+        } else {
+            vec![outer]
+        };
+        assert_eq!(m.callers(), found);
+        if !calls {
+            continue;
+        }
+        // It was none after all.
+        m.pop();
+        m.ret();
+        assert_eq!((m.cpu.rip, m.stats().failures()), (outer, 1));
+    }
+}
+
+#[test]
 fn a_jump_over_data_may_be_a_call_by_a_register() {
     let mut m = Machine::new();
     for known in [false, true] {
@@ -274,6 +309,7 @@ fn a_jump_over_data_may_be_a_call_by_a_register() {
         m.ret();
         assert_eq!((m.cpu.rip, m.callers()), (outer, vec![]));
     }
+    assert_eq!(m.stats().failures(), 0);
     let mut m = Machine::new();
     for known in [false, true] {
         let outer = m.call(F);

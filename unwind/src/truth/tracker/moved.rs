@@ -95,11 +95,12 @@ impl Tracker {
         let frames = self.chain.frames[self.chain.last().first..].split_last();
         let outer = frames.and_then(|(_, outer)| outer.last());
         let returns = held.pc == after.rip && outer.is_none_or(|f| f.slot != before.rsp);
+        let was_certain = held.planted && !self.hides;
         self.resolve(returns);
         self.chain.frames.pop();
         self.settle();
         self.stats.returns += u64::from(returns);
-        self.stats.unheld += u64::from(!returns && held.planted);
+        self.stats.unheld += u64::from(!returns && was_certain);
         self.doubt &= !returns;
         returns
     }
@@ -132,6 +133,10 @@ impl Tracker {
                 self.put_at(slot);
                 self.entry = Entry::At;
             }
+        } else if after.rsp == held.cfa && world.word(held.cfa) == Some(held.pc) {
+            // It was copied to where rsp is: a tail call with fewer arguments.
+            self.put_at(held.cfa);
+            self.entry = Entry::At;
         } else if held.rewritten {
             // libgcc's eh_return goes to a landing pad this way.
             self.chain.frames.pop();

@@ -40,7 +40,8 @@ impl Planted {
 
 /// How far behind a jump the address is to which its target returns: the jump itself, and padding.
 const BEHIND_MAX: u64 = 32;
-/// A jump forward by less than this may skip data, to which a register points.
+/// A jump forward by less than this may skip data, to which a register points; a function may reach as
+/// far.
 const SKIP_MAX: u64 = 4096;
 /// A code address is not below this one (Linux `vm.mmap_min_addr`).
 const CODE_MIN: u64 = 0x1000;
@@ -48,6 +49,10 @@ const CODE_MIN: u64 = 0x1000;
 const SITES_MAX: usize = 64;
 /// The number of innermost frames that must have an aligned stack before alignment says something.
 const ALIGNED_FRAMES: usize = 4;
+/// The number of innermost frames whose functions are known not to be returned to at their start.
+const ENTRIES: usize = 8;
+/// The numbers of the callee-saved registers, in the order of [`Cpu::saved`].
+const SAVED_NUMBERS: [u8; 6] = [3, 5, 12, 13, 14, 15];
 /// The number of words per thread. Beyond it, no more are watched.
 const PLANTED_MAX: usize = 64;
 /// `endbr64`, with which a function begins whose address is taken.
@@ -56,6 +61,11 @@ const ENDBR64: u32 = 0xfa1e_0ff3;
 /// Whether a return address behind a jump at `rip` may be `pc`.
 fn is_behind(pc: u64, rip: u64) -> bool {
     (1..=BEHIND_MAX).contains(&pc.wrapping_sub(rip))
+}
+
+/// Whether `pc` may be in the function of the jump at `rip`.
+fn is_near(pc: u64, rip: u64) -> bool {
+    pc.abs_diff(rip) < SKIP_MAX
 }
 
 impl Tracker {
@@ -154,11 +164,11 @@ impl Tracker {
         let frames = self.chain.frames.len();
         let slot = after.rsp;
         let is_it = |p: &&mut Planted| p.frames == frames && p.slot == slot && p.left.is_none();
-        let word = world.word(slot);
+        let is_leaving = self.is_leaving_stack();
         let Some(planted) = self.planted.last_mut().filter(is_it) else {
             return false;
         };
-        if word != Some(planted.pc) || self.chain.last().pending.is_some() {
+        if is_leaving || world.word(slot) != Some(planted.pc) {
             return false;
         }
         let (pc, is_stored) = (planted.pc, planted.is_stored);
@@ -170,17 +180,20 @@ impl Tracker {
         }
 
         let is_frame = self.learned(site).or_else(|| {
-            let own = self.chain.top().map(|f| f.entry);
+            let mut entered = self.chain.frames.iter().rev().take(ENTRIES);
             let word = world.word(pc);
             // Code that was called by a pointer still has the pointer in a register, and pushes it to
             // align rsp.
-            let is_entry = own == Some(pc)
-                || self.entered == pc
+            let is_entry = self.entered.contains(&pc)
+                || entered.any(|f| f.entry == pc)
                 || word.is_some_and(|word| word as u32 == ENDBR64);
             match pc == after.rip || is_entry {
                 true => Some(false),
                 false if is_behind(pc, before.rip) => Some(true),
-                false => (is_stored && self.is_local(slot)).then_some(false),
+                false => {
+                    let is_local = is_stored && !is_near(pc, before.rip) && self.is_local(slot);
+                    is_local.then_some(false)
+                }
             }
         });
         if is_frame == Some(false) {
@@ -193,17 +206,32 @@ impl Tracker {
 
         self.planted.pop();
         self.stats.calls += 1;
+        self.chain.last_mut().pending = None;
         self.push(slot, slot.wrapping_add(8), pc, after);
         self.note_planted(is_frame.is_none().then_some(site));
         true
     }
 
-    /// Whether a word stored at `slot` is a local variable: where functions are called as the psABI
+    /// Whether a word stored at `slot` may be a local variable: where functions are called as the psABI
     /// says (3.2.2), rsp is a multiple of 16 between their prologue and epilogue, and is not where a
     /// function is entered.
     fn is_local(&self, slot: u64) -> bool {
         let mut frames = self.chain.frames.iter().rev().take(ALIGNED_FRAMES);
         slot.is_multiple_of(16) && frames.all(|f| f.cfa.is_multiple_of(16))
+    }
+
+    /// Notes an address that is no return address, though code may have it in a register.
+    pub(super) fn note_entered(&mut self, pc: u64) {
+        if !self.entered.contains(&pc) {
+            self.entered.rotate_right(1);
+            self.entered[0] = pc;
+        }
+    }
+
+    /// Whether rsp was loaded with an address that may be on another stack. After `alloca`, it is not.
+    fn is_leaving_stack(&self) -> bool {
+        let pending = self.chain.last().pending;
+        pending.is_some_and(|pending| pending.far || pending.nested)
     }
 
     /// The innermost frame was made by a jump; doubtful, if that is `site`.
@@ -263,6 +291,9 @@ impl Tracker {
         let Some(&planted) = self.planted.last().filter(is_it) else {
             return false;
         };
+        if self.is_leaving_stack() {
+            return false;
+        }
         self.planted.pop();
         self.settle();
         if let Some(site) = planted.left {
@@ -281,7 +312,16 @@ impl Tracker {
 
     /// A jump after code that took the address behind it: a call of a function that returns by a
     /// register, or a jump over data that the register points to.
-    pub(super) fn call_by_register(&mut self, pc: u64, before: &Cpu, after: &Cpu) {
+    pub(super) fn call_by_register(
+        &mut self,
+        (pc, register): (u64, u8),
+        before: &Cpu,
+        after: &Cpu,
+    ) {
+        let index = SAVED_NUMBERS.iter().position(|&saved| saved == register);
+        if index.is_some_and(|index| before.saved[index] != pc) {
+            return;
+        }
         let site = (before.rip, after.rip);
         // It is already on the stack, below arguments.
         let frames = self.chain.frames.len();
@@ -289,7 +329,7 @@ impl Tracker {
         if own.any(|p| p.pc == pc) {
             return;
         }
-        if after.rip == pc || after.rsp != before.rsp || self.chain.last().pending.is_some() {
+        if after.rip == pc || after.rsp != before.rsp || self.is_leaving_stack() {
             return;
         }
         let skips = after.rip.wrapping_sub(pc) < SKIP_MAX;
@@ -306,7 +346,7 @@ impl Tracker {
         let Some(pc) = pc.filter(|pc| after.rip.abs_diff(*pc) >= SKIP_MAX) else {
             return;
         };
-        if after.rsp == before.rsp && self.chain.last().pending.is_none() {
+        if after.rsp == before.rsp && !self.is_leaving_stack() {
             let site = (before.rip, after.rip);
             self.link(pc, after, site, self.learned(site));
         }
@@ -317,6 +357,7 @@ impl Tracker {
             return;
         }
         self.stats.calls += 1;
+        self.chain.last_mut().pending = None;
         self.push(after.rsp, after.rsp, pc, after);
         if let Some(top) = self.top_mut() {
             top.in_register = true;
@@ -325,17 +366,21 @@ impl Tracker {
     }
 
     /// rsp rose above the innermost return address, and no more, by an addition: the program may have
-    /// read the address before. Returns whether the frame goes on in a register.
-    pub(super) fn keep_read_address(&mut self, after: &Cpu) -> bool {
-        let site = (after.rip, 0);
-        let hidden = self.chain.hidden() == self.chain.frames.len();
-        let Some(top) = self.chain.top().filter(|f| f.cfa == after.rsp && !hidden) else {
+    /// read the address before, or copied it to where rsp is now. Returns whether the frame goes on
+    /// in a register.
+    pub(super) fn keep_read_address(&mut self, after: &Cpu, world: &mut dyn World) -> bool {
+        let sp = after.rsp;
+        let Some(top) = self.chain.top().filter(|f| f.slot < sp && f.cfa == sp) else {
             return false;
         };
-        if top.kind != TrueKind::Call || top.thunk || top.in_register || top.slot >= after.rsp {
+        let is_call = top.kind == TrueKind::Call && !top.thunk && !top.in_register;
+        if !is_call || self.hides {
             return false;
         }
-        let known = self.learned(site);
+
+        let is_copied = world.word(sp) == Some(top.pc);
+        let site = (after.rip, u64::from(is_copied));
+        let known = self.learned(site).filter(|_| !is_copied);
         if known == Some(false) {
             return false;
         }
@@ -394,7 +439,7 @@ impl Tracker {
 /// Whether an instruction that is no jump by its class may have been a conditional one that was taken.
 pub(super) fn may_jump(insn: Insn, before: &Cpu, after: &Cpu) -> bool {
     match insn {
-        Insn::Jump => true,
+        Insn::Jump | Insn::JumpLinked { .. } => true,
         _ => after.rip.wrapping_sub(before.rip) > INSN_BYTES_MAX as u64,
     }
 }
