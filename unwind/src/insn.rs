@@ -23,10 +23,8 @@ pub enum Insn {
     /// `jmp` to a displacement, after code that loads the address right behind it into a register:
     /// a call through a register, perhaps. Only [`classify_at`] gives it.
     JumpLinked {
-        /// That address, less the address of the jump.
-        back: u8,
-        /// The register, by its number.
-        register: u8,
+        /// The address and the register.
+        link: Link,
     },
     /// `jmp` through a register or memory.
     JumpIndirect,
@@ -59,6 +57,42 @@ pub enum Insn {
     /// `int3`, or `int 3`.
     Breakpoint,
 }
+
+/// An address right behind a jump, and the register that it was loaded into, in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Link(u8);
+
+impl Link {
+    /// A `back` that is greater does not fit.
+    const BACK_MAX: i64 = 31;
+    /// In place of a callee-saved register.
+    const SCRATCH: u8 = 7;
+
+    /// The address is `back` bytes behind the start of the jump; `register` has its number in an
+    /// instruction. `None` if it is too far behind.
+    pub fn new(back: i64, register: u8) -> Option<Link> {
+        let saved = SAVED_NUMBERS.iter().position(|&saved| saved == register);
+        let saved = saved.map_or(Link::SCRATCH, |index| index as u8);
+        let fits = (0..=Link::BACK_MAX).contains(&back);
+        fits.then_some(Link((back as u8) << 3 | saved))
+    }
+
+    /// The address, less that of the jump.
+    pub const fn back(self) -> u8 {
+        self.0 >> 3
+    }
+
+    /// The register's index in [`crate::regs::Reg::CALLEE_SAVED`]; `None` for one that a call may
+    /// change.
+    pub fn saved(self) -> Option<usize> {
+        let index = self.0 & 7;
+        (index != Link::SCRATCH).then_some(index.into())
+    }
+}
+
+/// The numbers of the callee-saved registers in instructions, in the order of
+/// [`crate::regs::Reg::CALLEE_SAVED`].
+const SAVED_NUMBERS: [u8; 6] = [3, RBP, 12, 13, 14, 15];
 
 /// The system call number of `rt_sigreturn` (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
 pub const SYS_RT_SIGRETURN: u64 = 15;
@@ -275,24 +309,20 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
         let prefix = at.checked_sub(1).map_or(0, |last| before[last]);
         let (register, loaded) = loaded_address(next, prefix, &before[at..])?;
         let back = loaded.wrapping_sub(address) as i64;
-        let is_kept = !is_scratch(register) || !may_call(&before[at + LOAD_MIN..]);
+        let link = Link::new(back, register)?;
+        let is_kept = link.saved().is_some() || !may_call(&before[at + LOAD_MIN..]);
         let is_behind = (len..=len + BEHIND_MAX).contains(&back);
-        (is_behind && is_kept).then_some((back as u8, register))
+        (is_behind && is_kept).then_some(link)
     });
     // A function that follows may be taken, too.
-    match found.min() {
-        Some((back, register)) => Insn::JumpLinked { back, register },
+    match found.min_by_key(|link| link.back()) {
+        Some(link) => Insn::JumpLinked { link },
         None => Insn::Jump,
     }
 }
 
 /// The length of the shortest instruction that loads an address.
 const LOAD_MIN: usize = 5;
-
-/// Whether a call changes the register (psABI 3.2.1).
-const fn is_scratch(register: u8) -> bool {
-    !matches!(register, 3 | RBP | 12..=15)
-}
 
 /// Whether there may be a call in this code, of which the first bytes may belong to the instruction
 /// before it.
@@ -478,7 +508,13 @@ mod tests {
         const AT: u64 = 0x40_1000;
         let lea = [0x4c, 0x8d, 0x2d, 5, 0, 0, 0]; // lea 5(%rip), %r13
         let near = [0xe9, 0, 1, 0, 0];
-        let by = |back, register| Insn::JumpLinked { back, register };
+        let by = |back, register| {
+            let link = Link::new(back, register).expect("it fits");
+            assert_eq!(i64::from(link.back()), back);
+            let saved = SAVED_NUMBERS.iter().position(|&saved| saved == register);
+            assert_eq!(link.saved(), saved);
+            Insn::JumpLinked { link }
+        };
         let linked = |back| by(back, 13);
         let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
         assert_eq!(at(&lea, &near), linked(5));

@@ -17,3 +17,5 @@ ENDFUNC leaf
 
 PLAIN_CALLER mid, leaf
 PLAIN_ROOT mid
+#= sample  dwarf sframe    orc       fp        guess
+#= in_leaf .     t@1/US103 t@1/US103 t@2/US512 x1@3/US502

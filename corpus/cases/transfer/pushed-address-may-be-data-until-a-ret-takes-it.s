@@ -35,3 +35,5 @@ back:
 ENDFUNC outer
 
 PLAIN_ROOT outer
+#= sample    dwarf sframe orc fp        guess
+#= in_leaf#2 .     .      .   t@1/US512 x1@3/US502

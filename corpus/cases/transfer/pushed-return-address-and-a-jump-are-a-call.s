@@ -77,3 +77,9 @@ back:
 ENDFUNC outer
 
 PLAIN_ROOT outer
+#= sample    dwarf sframe orc fp        guess
+#= in_leaf   .     .      .   t@1/US512 x1@3/US502
+#= in_second .     .      .   t@1/US512 x1@3/US502
+#= in_third  .     .      .   t@1/US512 x1@3/US502
+#= in_fourth .     .      .   t@1/US512 x1@3/US502
+#= back      .     .      .   t@1/US512 x1@2/US502

@@ -37,3 +37,7 @@ back:
 ENDFUNC outer
 
 PLAIN_ROOT outer
+#= sample    dwarf sframe    orc       fp        guess
+#= in_helper .     .         t@1/US103 t@1/US512 m1@1/US502
+#= in_leaf   .     t@2/US106 t@2/US103 t@1/US512 m1@2/US502
+#= back      .     .         .         t@1/US512 x1@2/US502

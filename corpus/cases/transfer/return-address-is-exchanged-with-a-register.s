@@ -27,3 +27,6 @@ FUNC outer
 ENDFUNC outer
 
 PLAIN_ROOT outer
+#= sample    dwarf sframe orc       fp        guess
+#= exchanged .     .      t@1/US103 t@1/US512 m1@1/US502
+#= in_leaf   .     .      .         t@1/US512 x1@3/US502

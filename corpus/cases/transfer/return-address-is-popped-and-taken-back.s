@@ -4,7 +4,6 @@
 #! group: transfer
 #! right: dwarf
 #@ in_call: c_call < outer < _start
-#@ popped: c_call < outer < _start
 #@ in_leaf: leaf < outer < _start
 #@ back: outer < _start
         .include "prelude.inc"
@@ -24,7 +23,6 @@ FUNC c_call
 in_call:
         pop     last(%rip)
         .cfi_def_cfa_offset 0
-popped:
         sub     $8, %rsp
         .cfi_def_cfa_offset 8
         lea     leaf(%rip), %rax
@@ -46,3 +44,7 @@ PLAIN_ROOT outer
         .bss
         .balign 8
 last:   .zero   8
+#= sample  dwarf sframe orc fp        guess
+#= in_call .     .      .   t@1/US512 x1@3/US502
+#= in_leaf .     .      .   t@1/US512 x1@3/US502
+#= back    .     .      .   t@1/US512 x1@2/US502

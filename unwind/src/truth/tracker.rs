@@ -366,9 +366,12 @@ impl Tracker {
         if self.watches && self.watch(before, after, jumps(), world) {
             return;
         }
-        if let Insn::JumpLinked { back, register } = insn {
-            let pc = before.rip.wrapping_add(back.into());
-            self.call_by_register((pc, register), before, after);
+        if let Insn::JumpLinked { link } = insn {
+            let pc = before.rip.wrapping_add(link.back().into());
+            let is_there = link.saved().is_none_or(|index| before.saved[index] == pc);
+            if is_there {
+                self.call_by_register(pc, before, after);
+            }
         }
     }
 

@@ -178,6 +178,25 @@ fn a_tail_call_with_fewer_arguments_moves_its_return_address_up() {
 }
 
 #[test]
+fn an_old_return_address_above_a_popped_one_is_not_it() {
+    let mut m = Machine::new();
+    m.call(F);
+    // One byte for the push, five for the call.
+    let back = m.cpu.rip + 6;
+    m.push(back);
+    assert_eq!(m.call(G), back);
+    m.pop();
+    m.jump(FAR);
+    m.push(back);
+    let [.., held] = m.tracker.frames() else {
+        panic!("no frame");
+    };
+    assert_eq!((held.slot, held.cfa), (m.cpu.rsp, m.cpu.rsp + 8));
+    m.ret();
+    assert_eq!((m.cpu.rip, m.stats().failures()), (back, 0));
+}
+
+#[test]
 fn what_only_resembles_a_moved_return_address_is_none() {
     // Recursion: what is there is the return address of the caller's own frame.
     let mut m = Machine::new();

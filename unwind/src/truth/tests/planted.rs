@@ -1,6 +1,7 @@
 //! Return addresses that no call makes.
 
 use super::*;
+use crate::insn::Link;
 
 /// A jump to a displacement.
 fn jump_to(m: &mut Machine, target: u64) {
@@ -40,7 +41,7 @@ const JUMPS: [fn(&mut Machine, u64); 5] = [
         m.ret();
     },
     // The address was taken before.
-    |m, target| jump_linked(m, m.words.0[&m.cpu.rsp].min(m.cpu.rip + 0x20), target),
+    |m, target| jump_linked(m, m.words.0[&m.cpu.rsp].min(m.cpu.rip + 0x1c), target),
 ];
 
 #[test]
@@ -238,9 +239,8 @@ fn an_own_return_address_is_pushed_again_before_a_direct_jump() {
 
 /// Jumps with a return address in a register.
 fn jump_linked(m: &mut Machine, back: u64, target: u64) {
-    let back = (back - m.cpu.rip) as u8;
-    let register = 0;
-    m.step(Insn::JumpLinked { back, register }, target, m.cpu.rsp);
+    let link = Link::new((back - m.cpu.rip) as i64, 0).expect("it fits");
+    m.step(Insn::JumpLinked { link }, target, m.cpu.rsp);
 }
 
 #[test]
@@ -277,9 +277,8 @@ fn a_register_that_was_changed_since_holds_no_return_address() {
         m.push(1);
         let back = m.cpu.rip + 6;
         m.cpu.saved[2] = back + value;
-        let register = 12;
-        let linked = Insn::JumpLinked { back: 6, register };
-        m.step(linked, F, m.cpu.rsp);
+        let link = Link::new(6, 12).expect("it fits");
+        m.step(Insn::JumpLinked { link }, F, m.cpu.rsp);
         let found = if calls {
             vec![back, outer]
         } else {

@@ -133,7 +133,7 @@ impl Tracker {
                 self.put_at(slot);
                 self.entry = Entry::At;
             }
-        } else if after.rsp == held.cfa && world.word(held.cfa) == Some(held.pc) {
+        } else if self.hides && self.may_be_copied() && after.rsp == held.cfa {
             // It was copied to where rsp is: a tail call with fewer arguments.
             self.put_at(held.cfa);
             self.entry = Entry::At;

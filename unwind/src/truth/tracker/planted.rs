@@ -45,14 +45,14 @@ const BEHIND_MAX: u64 = 32;
 const SKIP_MAX: u64 = 4096;
 /// A code address is not below this one (Linux `vm.mmap_min_addr`).
 const CODE_MIN: u64 = 0x1000;
+/// In place of a jump's target: rsp rose to another copy of the return address.
+const COPIED: u64 = 1;
 /// The number of jumps of which is remembered what they were; the oldest one is forgotten.
 const SITES_MAX: usize = 64;
 /// The number of innermost frames that must have an aligned stack before alignment says something.
 const ALIGNED_FRAMES: usize = 4;
 /// The number of innermost frames whose functions are known not to be returned to at their start.
 const ENTRIES: usize = 8;
-/// The numbers of the callee-saved registers, in the order of [`Cpu::saved`].
-const SAVED_NUMBERS: [u8; 6] = [3, 5, 12, 13, 14, 15];
 /// The number of words per thread. Beyond it, no more are watched.
 const PLANTED_MAX: usize = 64;
 /// `endbr64`, with which a function begins whose address is taken.
@@ -312,16 +312,7 @@ impl Tracker {
 
     /// A jump after code that took the address behind it: a call of a function that returns by a
     /// register, or a jump over data that the register points to.
-    pub(super) fn call_by_register(
-        &mut self,
-        (pc, register): (u64, u8),
-        before: &Cpu,
-        after: &Cpu,
-    ) {
-        let index = SAVED_NUMBERS.iter().position(|&saved| saved == register);
-        if index.is_some_and(|index| before.saved[index] != pc) {
-            return;
-        }
+    pub(super) fn call_by_register(&mut self, pc: u64, before: &Cpu, after: &Cpu) {
         let site = (before.rip, after.rip);
         // It is already on the stack, below arguments.
         let frames = self.chain.frames.len();
@@ -379,7 +370,7 @@ impl Tracker {
         }
 
         let is_copied = world.word(sp) == Some(top.pc);
-        let site = (after.rip, u64::from(is_copied));
+        let site = (after.rip, if is_copied { COPIED } else { 0 });
         let known = self.learned(site).filter(|_| !is_copied);
         if known == Some(false) {
             return false;
@@ -393,6 +384,13 @@ impl Tracker {
         }
         self.settle();
         true
+    }
+
+    /// Whether the innermost frame is doubtful because its return address may have been copied to where
+    /// rsp is now.
+    pub(super) fn may_be_copied(&self) -> bool {
+        let doubt = self.chain.doubts.last();
+        doubt.is_some_and(|doubt| doubt.site.1 == COPIED)
     }
 
     /// The word at rsp was exchanged with a register. If it was the return address, the frame goes on
