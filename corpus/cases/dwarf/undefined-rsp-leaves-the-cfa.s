@@ -1,4 +1,5 @@
-#! claim: A row that calls rsp undefined still says where the frame ends: the caller's rsp is the CFA.
+#! claim: A row that calls rsp undefined still says where the frame ends: the caller's rsp is the
+#!    CFA.
 #! source: DWARF 5 6.4.1, the CFA is rsp at the call; gdb and elfutils walk on
 #! group: dwarf
 #! right: dwarf

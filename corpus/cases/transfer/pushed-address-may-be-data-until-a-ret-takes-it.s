@@ -1,5 +1,5 @@
-#! claim: Where a pushed address is not right behind the jump, it may be data until a ret takes it; then
-#!    the same jump is known to call.
+#! claim: Where a pushed address is not right behind the jump, it may be data until a ret takes
+#!    it; then the same jump is known to call.
 #! source: no instruction tells a return address from a pointer to code (AMD64 APM volume 3, RET)
 #! group: transfer
 #! right: dwarf

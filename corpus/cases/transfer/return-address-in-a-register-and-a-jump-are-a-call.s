@@ -1,5 +1,5 @@
-#! claim: A function that is jumped to with its return address in a register has a caller, and sp need
-#!    not advance there, in an outer frame either.
+#! claim: A function that is jumped to with its return address in a register has a caller, and sp
+#!    need not advance there, in an outer frame either.
 #! source: gdb shows the frames; DWARF 5 6.4.2.3, DW_CFA_register of the return address
 #! group: transfer
 #! right: dwarf

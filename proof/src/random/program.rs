@@ -1,7 +1,12 @@
 //! The abstract program: its functions, what kind of frame each one has, and what it does. It can
 //! be shrunk, and determines the code completely.
 
+mod jumps;
+
+pub use jumps::{Back, Keep, Put};
+
 use super::rng::Rng;
+use jumps::is_doubtful;
 
 /// How a function is called or jumped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,50 +76,6 @@ pub enum Room {
     Variable,
     /// `mov rsp, register`.
     Move,
-}
-
-/// How a return address gets onto the stack without a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Put {
-    /// `push` of a register.
-    Push,
-    /// `push` of an immediate.
-    Immediate,
-    /// Room is made, and it is stored there.
-    Store,
-    /// It is stored below rsp, and rsp is lowered.
-    Below,
-    /// It is exchanged with the word at rsp.
-    Swap,
-}
-
-/// Where the return address of a call without a call is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Back {
-    /// Right behind the jump: then it is certainly one.
-    Near,
-    /// Farther behind it.
-    Far,
-    /// Before it.
-    Before,
-}
-
-/// What a function that was called with the address of another one does with its own return
-/// address, before it jumps there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keep {
-    /// Pops it into memory, and lowers rsp again.
-    Memory,
-    /// Pops it into a register, and pushes it.
-    Push,
-    /// The same, with a jump in between.
-    Jump,
-    /// Exchanges it with a register, twice.
-    Swap,
-    /// Reads it, raises rsp by an addition, and pushes it.
-    Read,
-    /// Pops it into a register, by which the next function returns.
-    Leave,
 }
 
 /// What a function does at one point.
@@ -314,16 +275,6 @@ struct Generator {
     handlers: usize,
 }
 
-/// Whether a statement's frames cannot all be known when they are made for the first time.
-fn is_doubtful(statement: &Statement) -> bool {
-    match statement {
-        Statement::Planted { back, .. } => *back != Back::Near,
-        Statement::Kept { keep, .. } => matches!(keep, Keep::Read | Keep::Leave),
-        Statement::Cold { body, .. } => body.iter().any(is_doubtful),
-        _ => false,
-    }
-}
-
 impl RandomProgram {
     /// Whether some frames may be unknown when the program makes them for the first time: whether
     /// what it puts on the stack is a return address is not certain then.
@@ -497,60 +448,6 @@ impl Generator {
                 how: self.how(),
             },
         }
-    }
-
-    /// Adds calls by jumps.
-    fn add_jumps(&mut self, at: usize, function: &mut Function) {
-        let Some(jumps) = self.jumps.take() else {
-            return;
-        };
-        let rest = std::mem::replace(&mut self.rng, jumps);
-        while self.rng.chance(1, 3) {
-            if let Some(statement) = self.by_jump(at, function) {
-                let place = self.rng.below(function.body.len() + 1);
-                function.body.insert(place, statement);
-            }
-        }
-        self.jumps = Some(std::mem::replace(&mut self.rng, rest));
-    }
-
-    /// A call of a function with a return address that no call makes, or that is moved.
-    fn by_jump(&mut self, at: usize, function: &Function) -> Option<Statement> {
-        let callee = self.callee(at, 1)?;
-        Some(match self.rng.below(4) {
-            0..=1 => Statement::Planted {
-                callee,
-                put: self.rng.pick(&[
-                    Put::Push,
-                    Put::Push,
-                    Put::Immediate,
-                    Put::Store,
-                    Put::Below,
-                    Put::Swap,
-                ]),
-                how: self.rng.chance(3, 4).then(|| self.how()),
-                back: self
-                    .rng
-                    .pick(&[Back::Near, Back::Near, Back::Near, Back::Far, Back::Before]),
-            },
-            2 => Statement::Linked {
-                callee,
-                register: (self.rng.chance(2, 3) && !function.saves.is_empty())
-                    .then(|| self.rng.below(function.saves.len()) as u8),
-                pops: self.rng.chance(1, 2),
-            },
-            _ => Statement::Kept {
-                callee,
-                keep: self.rng.pick(&[
-                    Keep::Memory,
-                    Keep::Push,
-                    Keep::Jump,
-                    Keep::Swap,
-                    Keep::Read,
-                    Keep::Leave,
-                ]),
-            },
-        })
     }
 
     fn statement(&mut self, at: usize, function: &Function, nested: bool) -> Statement {

@@ -191,8 +191,8 @@ impl Tracker {
                 true => Some(false),
                 false if is_behind(pc, before.rip) => Some(true),
                 false => {
-                    let is_local = is_stored && !is_near(pc, before.rip) && self.is_local(slot);
-                    is_local.then_some(false)
+                    let may_return = is_near(pc, before.rip) && !pc.is_multiple_of(16);
+                    (is_stored && !may_return && self.is_local(slot)).then_some(false)
                 }
             }
         });
@@ -214,7 +214,7 @@ impl Tracker {
 
     /// Whether a word stored at `slot` may be a local variable: where functions are called as the psABI
     /// says (3.2.2), rsp is a multiple of 16 between their prologue and epilogue, and is not where a
-    /// function is entered.
+    /// function is entered. Compilers align functions, too: glibc keeps those that clean up at rsp.
     fn is_local(&self, slot: u64) -> bool {
         let mut frames = self.chain.frames.iter().rev().take(ALIGNED_FRAMES);
         slot.is_multiple_of(16) && frames.all(|f| f.cfa.is_multiple_of(16))
