@@ -1,6 +1,8 @@
 //! Random programs: the verification finds nothing in right tables, and an injected defect exactly
 //! where it is. `UNWIND_SIM_SEED` is the first seed; `UNWIND_SIM_SLOW=1` tries many more.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use crate::common::{no_ptrace, skip::skip};
 use std::collections::BTreeMap;
 use std::mem::discriminant;
 use unwind_sim_proof::random::{Bench, DefectKind, Fate, RandomProgram, shrink};
@@ -11,6 +13,9 @@ const SEED: &str = "UNWIND_SIM_SEED";
 const SLOW: &str = "UNWIND_SIM_SLOW";
 const PROGRAMS: u64 = 300;
 const PROGRAMS_SLOW: u64 = 20_000;
+/// The number of programs that are single-stepped under ptrace.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+const PROGRAMS_TRACED: usize = 12;
 /// Maximum percentage of executed defects that may change nothing.
 const EQUIVALENT_MAX: f64 = 2.0;
 /// Minimum number of executed defects for which this is checked.
@@ -27,11 +32,12 @@ fn again(seed: u64) -> String {
 }
 
 /// Tries programs; on a failure, panics with the smallest program that fails in the same way.
-fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(DefectKind, Fate), u64> {
+fn try_programs(
+    programs: impl Iterator<Item = RandomProgram>,
+) -> BTreeMap<(DefectKind, Fate), u64> {
     let bench = Bench::new().expect("a temporary directory");
     let mut fates = BTreeMap::new();
-    for seed in seeds {
-        let program = RandomProgram::random(seed);
+    for program in programs {
         let problem = match bench.try_program(&program) {
             Ok(tried) => {
                 if let Some(defect) = tried.defect {
@@ -45,7 +51,10 @@ fn try_programs(seeds: impl Iterator<Item = u64>) -> BTreeMap<(DefectKind, Fate)
             let again = bench.try_program(other);
             again.is_err_and(|other| discriminant(&other) == discriminant(&problem))
         });
-        panic!("{}\n{problem}\nas this one:\n{small:#?}", again(seed));
+        panic!(
+            "{}\n{problem}\nas this one:\n{small:#?}",
+            again(program.seed)
+        );
     }
     fates
 }
@@ -56,7 +65,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
     let first = first_seed();
     let seeds = first..first.saturating_add(if slow { PROGRAMS_SLOW } else { PROGRAMS });
     println!("{SEED}={first}, seeds {seeds:?}");
-    let fates = try_programs(seeds);
+    let fates = try_programs(seeds.map(RandomProgram::random));
     let of = |wanted: Fate| -> u64 {
         let counts = fates.iter().filter(|((_, fate), _)| *fate == wanted);
         counts.map(|(_, count)| count).sum()
@@ -109,6 +118,44 @@ fn run(path: &std::path::Path) -> std::io::Result<std::process::ExitStatus> {
     }
 }
 
+/// The truth that is kept under ptrace, and walks by the right table, are the same at every instruction;
+/// in programs that call by jumps, too.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn the_truth_of_programs_is_right_under_ptrace() {
+    if let Some(why) = no_ptrace() {
+        return skip("the_truth_of_programs_is_right_under_ptrace", &why);
+    }
+    let bench = Bench::new().expect("a temporary directory");
+    let folder = tempfile::TempDir::new().expect("a temporary directory");
+    let trace = folder.path().join("trace.bin");
+    let jumps = (0..).map(RandomProgram::random).filter(|program| {
+        let (with, without) = (program, RandomProgram::by_calls(program.seed));
+        with.handlers.is_none() && with.functions != without.functions
+    });
+    for program in jumps.take(PROGRAMS_TRACED) {
+        let seed = program.seed;
+        let path = bench.executable(&program).expect("a program");
+        let command = |arguments: &[&std::ffi::OsStr]| {
+            let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+            program.args(arguments).output().expect("it runs")
+        };
+        let record = ["record", "--truth", "--at", "every:1", "-o"].map(AsRef::as_ref);
+        let record =
+            command(&[&record[..], &[trace.as_ref(), "--".as_ref(), path.as_ref()]].concat());
+        assert!(record.status.success(), "seed {seed}: {record:?}");
+        let compare = [
+            "compare".as_ref(),
+            trace.as_ref(),
+            "-u".as_ref(),
+            "dwarf".as_ref(),
+        ];
+        let compare = command(&compare);
+        let text = String::from_utf8_lossy(&compare.stdout);
+        assert!(compare.status.success(), "seed {seed}: {text}");
+    }
+}
+
 /// The case made from a program is the same program, built by another assembler.
 #[test]
 fn programs_become_cases() {
@@ -142,12 +189,10 @@ fn programs_become_cases() {
 /// return address is looked for, unmarked signal frames, and `alloca` in recursive functions.
 #[test]
 fn what_once_went_wrong_is_right() {
-    try_programs(
-        [
-            2, 20, 287, 388, 466, 582, 855, 1029, 3333, 37_658, 53_639, 54_533,
-        ]
-        .into_iter(),
-    );
+    let seeds = [
+        2, 20, 287, 388, 466, 582, 855, 1029, 3333, 37_658, 53_639, 54_533,
+    ];
+    try_programs(seeds.into_iter().map(RandomProgram::by_calls));
 }
 
 #[test]

@@ -75,6 +75,8 @@ fn agrees(said: Said, insn: Insn) -> bool {
             insn,
             Insn::Other
                 | Insn::StoreTop
+                | Insn::SwapTop
+                | Insn::StoreBelow { .. }
                 | Insn::StoreFrame
                 | Insn::Pushf
                 | Insn::Breakpoint

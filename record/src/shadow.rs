@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core, State};
-use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
+use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX, Insn, classify_at};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
 /// The shadow stacks of a process.
@@ -319,8 +319,29 @@ impl Classes {
 fn class_of(memory: &AddressSpace, insn: &Executed) -> Insn {
     let mut bytes = [0; INSN_BYTES_MAX];
     let bytes = &mut bytes[..usize::from(insn.len).clamp(1, INSN_BYTES_MAX)];
+    let mut before = [0; BYTES_BEFORE];
+    let before = code_before(memory, insn.rip, &mut before);
     match memory.fetch(insn.rip, bytes) {
-        Ok(()) => classify(bytes),
+        Ok(()) => classify_at(insn.rip, before, bytes),
         Err(_) => Insn::Other,
     }
+}
+
+/// The code before the instruction at `rip`; only that on its page, if what is before it cannot be
+/// executed.
+pub fn code_before<'a>(
+    memory: &AddressSpace,
+    rip: u64,
+    before: &'a mut [u8; BYTES_BEFORE],
+) -> &'a [u8] {
+    /// Size of a page in bytes.
+    const PAGE: u64 = 4096;
+    for count in [BYTES_BEFORE, (rip % PAGE) as usize] {
+        if count <= BYTES_BEFORE
+            && memory.fetch(rip.wrapping_sub(count as u64), &mut before[..count]) == Ok(())
+        {
+            return &before[..count];
+        }
+    }
+    &[]
 }

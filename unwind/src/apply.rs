@@ -65,7 +65,7 @@ pub fn cfa<M: Memory + ?Sized>(
     context: &Context<'_, M>,
 ) -> Option<u64> {
     let is_call = matches!(rule.kind, RuleKind::Call | RuleKind::Signal);
-    if !is_call || rule.sp != Value::Unspecified || rule.is_root(&frame.regs) {
+    if !is_call || !rule.sp_is_cfa() || rule.is_root(&frame.regs) {
         return None;
     }
     let mut apply = Apply {
@@ -155,7 +155,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
             return Err(Reason::NotAtRoot);
         }
         let sp = match rule.sp {
-            Value::Unspecified => self.cfa,
+            _ if rule.sp_is_cfa() => self.cfa,
             value => {
                 let lost = Reason::UndefinedByTable { reg: Reg::Rsp };
                 self.value(value, Reg::Rsp)?.ok_or(lost)?
@@ -177,7 +177,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
         }
         caller.may_change_stack = rule.kind == RuleKind::Signal
             || !matches!(rule.cfa, Value::Offset { .. })
-            || rule.sp != Value::Unspecified;
+            || !rule.sp_is_cfa();
         let pc = match rule.kind {
             RuleKind::Signal => CodeAddress::Instruction(ra),
             _ => CodeAddress::Return(ra),

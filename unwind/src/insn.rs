@@ -20,6 +20,12 @@ pub enum Insn {
     Ret,
     /// `jmp` to a displacement.
     Jump,
+    /// `jmp` to a displacement, after code that loads the address right behind it into a register:
+    /// a call through a register, perhaps. Only [`classify_at`] gives it.
+    JumpLinked {
+        /// The address and the register.
+        link: Link,
+    },
     /// `jmp` through a register or memory.
     JumpIndirect,
     /// A far call, far jump, far return or `iret`: it may go anywhere.
@@ -39,11 +45,54 @@ pub enum Insn {
     MoveSp,
     /// The word at rsp is written, but not by a push: as in a retpoline.
     StoreTop,
+    /// The word at rsp is exchanged with a register: `xchg %rax, (%rsp)`.
+    SwapTop,
+    /// A word a little below rsp is written.
+    StoreBelow {
+        /// Its address, less rsp.
+        offset: i8,
+    },
     /// The word at rbp + 8 is written, where the return address is if rbp is a frame pointer.
     StoreFrame,
     /// `int3`, or `int 3`.
     Breakpoint,
 }
+
+/// An address right behind a jump, and the register that it was loaded into, in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Link(u8);
+
+impl Link {
+    /// A `back` that is greater does not fit.
+    const BACK_MAX: i64 = 31;
+    /// In place of a callee-saved register.
+    const SCRATCH: u8 = 7;
+
+    /// The address is `back` bytes behind the start of the jump; `register` has its number in an
+    /// instruction. `None` if it is too far behind.
+    pub fn new(back: i64, register: u8) -> Option<Link> {
+        let saved = SAVED_NUMBERS.iter().position(|&saved| saved == register);
+        let saved = saved.map_or(Link::SCRATCH, |index| index as u8);
+        let fits = (0..=Link::BACK_MAX).contains(&back);
+        fits.then_some(Link((back as u8) << 3 | saved))
+    }
+
+    /// The address, less that of the jump.
+    pub const fn back(self) -> u8 {
+        self.0 >> 3
+    }
+
+    /// The register's index in [`crate::regs::Reg::CALLEE_SAVED`]; `None` for one that a call may
+    /// change.
+    pub fn saved(self) -> Option<usize> {
+        let index = self.0 & 7;
+        (index != Link::SCRATCH).then_some(index.into())
+    }
+}
+
+/// The numbers of the callee-saved registers in instructions, in the order of
+/// [`crate::regs::Reg::CALLEE_SAVED`].
+const SAVED_NUMBERS: [u8; 6] = [3, RBP, 12, 13, 14, 15];
 
 /// The system call number of `rt_sigreturn` (Linux `arch/x86/entry/syscalls/syscall_64.tbl`).
 pub const SYS_RT_SIGRETURN: u64 = 15;
@@ -218,13 +267,104 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
         0x81 | 0x83 => body.modrm(1).1 != 7,
         _ => false,
     };
-    if stores && body.based_on_rsp(1) == Some(Some(0)) {
-        return Insn::StoreTop;
+    if stores {
+        match body.based_on_rsp(1) {
+            Some(Some(0)) if opcode == 0x87 => return Insn::SwapTop,
+            Some(Some(0)) => return Insn::StoreTop,
+            // An address of code is stored whole.
+            Some(Some(offset)) if offset < 0 && body.rex & 8 != 0 && is_move(opcode) => {
+                return Insn::StoreBelow { offset };
+            }
+            _ => {}
+        }
     }
     if stores && body.is_above_frame_pointer(1) {
         return Insn::StoreFrame;
     }
     Insn::Other
+}
+
+const fn is_move(opcode: u8) -> bool {
+    matches!(opcode, 0x89 | 0xc7)
+}
+
+/// How many bytes before an instruction [`classify_at`] looks at.
+pub const BYTES_BEFORE: usize = 32;
+
+/// How far behind a jump a return address may be: the assembler may put padding there.
+const BEHIND_MAX: i64 = 16;
+
+/// Like [`classify`], for the instruction at `address`, with up to [`BYTES_BEFORE`] bytes of the code
+/// before it.
+pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
+    let class = classify(bytes);
+    if class != Insn::Jump {
+        return class;
+    }
+    let body = body(bytes);
+    let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
+    let len = i64::from(body.prefixes) + 1 + displacement;
+    let found = (0..before.len()).filter_map(|at| {
+        let next = address.wrapping_sub((before.len() - at) as u64);
+        let prefix = at.checked_sub(1).map_or(0, |last| before[last]);
+        let (register, loaded) = loaded_address(next, prefix, &before[at..])?;
+        let back = loaded.wrapping_sub(address) as i64;
+        let link = Link::new(back, register)?;
+        let is_kept = link.saved().is_some() || !may_call(&before[at + LOAD_MIN..]);
+        let is_behind = (len..=len + BEHIND_MAX).contains(&back);
+        (is_behind && is_kept).then_some(link)
+    });
+    // A function that follows may be taken, too.
+    match found.min_by_key(|link| link.back()) {
+        Some(link) => Insn::JumpLinked { link },
+        None => Insn::Jump,
+    }
+}
+
+/// The length of the shortest instruction that loads an address.
+const LOAD_MIN: usize = 5;
+
+/// Whether there may be a call in this code, of which the first bytes may belong to the instruction
+/// before it.
+fn may_call(code: &[u8]) -> bool {
+    let is_call = |bytes: &[u8]| matches!(classify(bytes), Insn::Call { .. });
+    (0..code.len()).any(|at| is_call(&code[at..]))
+}
+
+/// The register that the instruction at `address` loads an address into, and the address:
+/// `lea X(%rip), %reg` or `mov $X, %reg`. `prefix` is the byte before it.
+fn loaded_address(address: u64, prefix: u8, bytes: &[u8]) -> Option<(u8, u64)> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
+    };
+    let [first, second, third, ..] = *bytes else {
+        return None;
+    };
+    match (first, second, third) {
+        (0x48 | 0x4c, 0x8d, modrm) if modrm & 0xc7 == 5 => {
+            let displacement = word(3)? as i32;
+            let register = modrm >> 3 & 7 | (first & 4) << 1;
+            Some((
+                register,
+                address.wrapping_add_signed(7 + i64::from(displacement)),
+            ))
+        }
+        (0x48 | 0x49, 0xc7, modrm) if modrm & 0xf8 == 0xc0 => {
+            let register = modrm & 7 | (first & 1) << 3;
+            Some((register, i64::from(word(3)? as i32) as u64))
+        }
+        (0x48 | 0x49, 0xb8..=0xbf, _) => {
+            let register = second & 7 | (first & 1) << 3;
+            Some((register, u64::from(word(2)?) | u64::from(word(6)?) << 32))
+        }
+        // With REX.W, the immediate is longer.
+        (0xb8..=0xbf, ..) if prefix & 0xf8 != 0x48 => {
+            let high = if prefix & 0xf1 == 0x41 { 8 } else { 0 };
+            Some((first & 7 | high, word(1)?.into()))
+        }
+        _ => None,
+    }
 }
 
 /// Whether `before`, the 8 bytes before a pc, end with a call. Used where a pc must be a return
@@ -331,7 +471,7 @@ mod tests {
     fn instructions_that_write_the_top_word() {
         check(&[0x48, 0x89, 0x04, 0x24], Insn::StoreTop); // mov %rax, (%rsp)
         check(&[0x4c, 0x89, 0x1c, 0x24], Insn::StoreTop); // mov %r11, (%rsp)
-        check(&[0x48, 0x87, 0x04, 0x24], Insn::StoreTop); // xchg %rax, (%rsp)
+        check(&[0x48, 0x87, 0x04, 0x24], Insn::SwapTop); // xchg %rax, (%rsp)
         check(&[0x48, 0x83, 0x04, 0x24, 4], Insn::StoreTop); // addq $4, (%rsp)
         check(&[0x48, 0x83, 0x3c, 0x24, 4], Insn::Other); // cmpq $4, (%rsp)
         check(&[0x49, 0x89, 0x04, 0x24], Insn::Other); // mov %rax, (%r12)
@@ -348,6 +488,62 @@ mod tests {
         check(&[0x8f, 0x45, 8], Insn::Pop); // pop 8(%rbp)
         check(&[0x8f, 4, 0x24], Insn::StoreTop); // pop (%rsp)
         check(&[0x8f, 0xc0], Insn::Pop); // pop %rax, the long form
+    }
+
+    #[test]
+    fn instructions_that_write_a_word_below_rsp() {
+        let below = |offset| Insn::StoreBelow { offset };
+        check(&[0x48, 0x89, 0x44, 0x24, 0xf8], below(-8)); // mov %rax, -8(%rsp)
+        check(&[0x4c, 0x89, 0x5c, 0x24, 0xf0], below(-16)); // mov %r11, -16(%rsp)
+        check(&[0x48, 0xc7, 0x44, 0x24, 0xf8, 1, 0, 0, 0], below(-8)); // movq $1, -8(%rsp)
+        check(&[0x89, 0x44, 0x24, 0xf8], Insn::Other); // mov %eax, -8(%rsp)
+        check(&[0x48, 0x89, 0x44, 0x24, 8], Insn::Other); // mov %rax, 8(%rsp)
+        check(&[0x49, 0x89, 0x44, 0x24, 0xf8], Insn::Other); // mov %rax, -8(%r12)
+        check(&[0x48, 0x01, 0x44, 0x24, 0xf8], Insn::Other); // add %rax, -8(%rsp)
+        check(&[0x48, 0x8b, 0x44, 0x24, 0xf8], Insn::Other); // mov -8(%rsp), %rax
+    }
+
+    #[test]
+    fn a_jump_behind_which_an_address_was_taken() {
+        const AT: u64 = 0x40_1000;
+        let lea = [0x4c, 0x8d, 0x2d, 5, 0, 0, 0]; // lea 5(%rip), %r13
+        let near = [0xe9, 0, 1, 0, 0];
+        let by = |back, register| {
+            let link = Link::new(back, register).expect("it fits");
+            assert_eq!(i64::from(link.back()), back);
+            let saved = SAVED_NUMBERS.iter().position(|&saved| saved == register);
+            assert_eq!(link.saved(), saved);
+            Insn::JumpLinked { link }
+        };
+        let linked = |back| by(back, 13);
+        let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
+        assert_eq!(at(&lea, &near), linked(5));
+        assert_eq!(at(&[&lea[..], &[0x90; 3]].concat(), &near), Insn::Jump);
+        let lea = [0x48, 0x8d, 0x05, 9, 0, 0, 0, 0x90, 0x90];
+        assert_eq!(at(&lea, &near), by(7, 0));
+        assert_eq!(at(&lea, &[0xeb, 0x20]), by(7, 0));
+        assert_eq!(at(&lea, &[0xff, 0xe0]), Insn::JumpIndirect);
+        let two = [
+            0x48, 0x8d, 0x05, 0x10, 0, 0, 0, 0x4c, 0x8d, 0x2d, 5, 0, 0, 0,
+        ];
+        assert_eq!(at(&two, &near), linked(5));
+        // A call in between changes rax, but not r13.
+        let call = [0xff, 0xd0];
+        let lea = [&[0x4c, 0x8d, 0x2d, 7, 0, 0, 0], &call[..]].concat();
+        assert_eq!(at(&lea, &near), linked(5));
+        let lea = [&[0x48, 0x8d, 0x05, 7, 0, 0, 0], &call[..]].concat();
+        assert_eq!(at(&lea, &near), Insn::Jump);
+        let lea = [0x48, 0x8d, 0x05, 0x80, 0, 0, 0];
+        assert_eq!(at(&lea, &near), Insn::Jump);
+        let back = (AT as u32 + 6).to_le_bytes();
+        for opcodes in [&[0xb9][..], &[0x48, 0xc7, 0xc1]] {
+            assert_eq!(at(&[opcodes, &back].concat(), &near), by(6, 1));
+        }
+        let high = [&[0x41, 0xbd][..], &back].concat();
+        assert_eq!(at(&high, &near), linked(6));
+        let wide = [&[0x49, 0xbd][..], &(AT + 2).to_le_bytes()].concat();
+        assert_eq!(at(&wide, &[0xeb, 0x20]), linked(2));
+        assert_eq!(at(&wide, &near), Insn::Jump);
     }
 
     #[test]

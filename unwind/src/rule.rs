@@ -180,6 +180,13 @@ impl Rule {
         ..Rule::call(Value::reg(Reg::Rbp, 16)).with_saved(Reg::Rbp, Value::at_cfa(-16))
     };
 
+    /// Whether the caller's sp is the CFA: because nothing else is said of it, or because the table
+    /// says that it is lost. The CFA is rsp at the call by definition (psABI 3.6.2), which no rule of
+    /// the register can take back; gdb and elfutils walk on, too.
+    pub const fn sp_is_cfa(&self) -> bool {
+        matches!(self.sp, Value::Unspecified | Value::Undefined)
+    }
+
     /// Whether a frame with this rule and these registers is the root.
     pub fn is_root(&self, regs: &Regs) -> bool {
         self.kind == RuleKind::Outermost || self.by_frame_pointer && regs.get(Reg::Rbp) == Some(0)

@@ -85,7 +85,9 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     first_frame: Option<u64>,
     origin: Origin,
     words: Words,
-    seen: ArrayVec<(u64, u64), STACK_CHANGES_MAX>,
+    /// (pc, sp) from where and to where sp did not advance, and how often it did not.
+    seen: ArrayVec<(u64, u64), { 2 * STACK_CHANGES_MAX }>,
+    changes: usize,
     second: Second<'a>,
     /// The lookup address of the last frame whose caller was searched for.
     last: u64,
@@ -117,6 +119,7 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         origin: Origin::Start,
         words: Words::new(),
         seen: ArrayVec::new(),
+        changes: 0,
         second: Second::new(finder.fallback()),
         last: start.regs.rip(),
         mapping: None,
@@ -414,7 +417,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let caller = apply::apply(rule, &self.frame, &context, &mut self.words)?;
         let (from, to) = (self.frame.regs.rsp(), caller.regs.rsp());
         // If the return address is in a register, it is not on the stack, so sp stays the same.
-        let popped = to == from && self.frame.topmost && caller.slot.is_none();
+        let popped = to == from && caller.slot.is_none();
+        if popped {
+            self.visit(caller.pc.value(), from, to)?;
+        }
         if to <= from && !popped {
             if !caller.may_change_stack {
                 return Err(Reason::SpDidNotAdvance { from, to });
@@ -441,7 +447,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let ordinary = rule.kind == RuleKind::Call
             && !rule.is_root(&self.frame.regs)
             && rule.ra == Value::at_cfa(-8)
-            && rule.sp == Value::Unspecified;
+            && rule.sp_is_cfa();
         let (from, base) = (self.frame.regs.rsp(), self.frame.regs.get(reg));
         let to = base.map(|base| base.wrapping_add(i64::from(offset) as u64));
         match to {
@@ -461,10 +467,26 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    fn change_stack(&mut self, pc: u64, from: u64, to: u64) -> Result<(), Reason> {
-        if self.seen.contains(&(pc, to)) || self.seen.try_push((pc, to)).is_err() {
+    /// Notes that the walk goes from this frame to (`pc`, `to`), although sp does not advance. Both must
+    /// not have been there before, so that no frame is listed twice.
+    fn visit(&mut self, pc: u64, from: u64, to: u64) -> Result<(), Reason> {
+        let own = (self.frame.pc.value(), from);
+        if !self.seen.contains(&own) {
+            // There is room for it: each change adds two at most.
+            let _ = self.seen.try_push(own);
+        }
+        if self.changes == STACK_CHANGES_MAX
+            || self.seen.contains(&(pc, to))
+            || self.seen.try_push((pc, to)).is_err()
+        {
             return Err(Reason::Cycle { pc, sp: to });
         }
+        self.changes += 1;
+        Ok(())
+    }
+
+    fn change_stack(&mut self, pc: u64, from: u64, to: u64) -> Result<(), Reason> {
+        self.visit(pc, from, to)?;
         if S::DETAIL {
             self.sink.event(Event::StackChanged { from, to });
         }

@@ -3,7 +3,7 @@
 use crate::maps::Maps;
 use crate::memory::ProcessMemory;
 use std::collections::HashMap;
-use unwind_sim_unwind::insn::INSN_BYTES_MAX;
+use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX};
 
 const PAGE: usize = 4096;
 
@@ -42,6 +42,20 @@ impl CodeCache {
             memory.read(address + inside as u64, &mut out[inside..]);
         }
         out
+    }
+
+    /// The bytes on the same page before `address`, at most as many as the class of an instruction
+    /// depends on; none where the page may change.
+    pub(crate) fn bytes_before(
+        &mut self,
+        address: u64,
+        maps: &Maps,
+        memory: ProcessMemory,
+    ) -> &[u8] {
+        let offset = (address % PAGE as u64) as usize;
+        let count = offset.min(BYTES_BEFORE);
+        let page = self.page(address - offset as u64, maps, memory);
+        page.map_or(&[], |page| &page[offset - count..offset])
     }
 
     fn page(&mut self, start: u64, maps: &Maps, memory: ProcessMemory) -> Option<&[u8; PAGE]> {

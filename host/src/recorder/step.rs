@@ -64,7 +64,8 @@ pub(crate) fn handler_entry(
 /// stays at its address, but decrements rcx.
 fn was_executed(before: &Registers, after: &Registers, insn: Insn) -> bool {
     let moved = before.rip != after.rip || before.rsp != after.rsp;
-    moved || before.rcx != after.rcx || insn == Insn::Jump
+    let jumps = matches!(insn, Insn::Jump | Insn::JumpLinked { .. });
+    moved || before.rcx != after.rcx || jumps
 }
 
 impl Session<'_> {

@@ -7,7 +7,7 @@ use crate::memory::ProcessMemory;
 use crate::pin::Affinity;
 use crate::ptrace::Registers;
 use std::collections::HashMap;
-use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::insn::{Insn, classify_at};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, World};
 
@@ -90,7 +90,8 @@ impl Process {
     /// The class of the instruction at `address`.
     pub(crate) fn classify(&mut self, address: u64) -> Insn {
         let bytes = self.code.bytes(address, &self.maps, self.memory);
-        unwind_sim_unwind::insn::classify(&bytes)
+        let before = self.code.bytes_before(address, &self.maps, self.memory);
+        classify_at(address, before, &bytes)
     }
 
     /// The end of the mapping that `sp` lies in.

@@ -498,10 +498,11 @@ impl Checker<'_> {
         } else if self.changed & claim::RSP != 0 {
             self.about_to_push(core, set);
         }
-        if !matches!(
+        let is_quick = matches!(
             self.class,
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
-        ) {
+        );
+        if !is_quick || self.tracker.is_watching() {
             self.before = core.state.cpu_at(insn.rip);
             self.rax = core.state.gpr(0);
         }

@@ -183,7 +183,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
         _ => None,
     };
     let by_rbp = !rule.by_frame_pointer || base == Reg::Rbp;
-    if rule.kind != RuleKind::Call || rule.sp != Value::Unspecified || !by_rbp {
+    if rule.kind != RuleKind::Call || !rule.sp_is_cfa() || !by_rbp {
         return None;
     }
     let ra = slot(rule.ra)?;

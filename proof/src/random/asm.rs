@@ -300,6 +300,19 @@ impl Assembler {
         ));
     }
 
+    pub(super) fn exchange(&mut self, base: Gpr, register_: Gpr) {
+        self.put(Instruction::with2(
+            Code::Xchg_rm64_r64,
+            at(base, 0),
+            register(register_),
+        ));
+    }
+
+    pub(super) fn pop_absolute(&mut self, address: u64) {
+        self.put(Instruction::with1(Code::Pop_rm64, absolute(address)));
+        self.lowered(-8);
+    }
+
     pub(super) fn store_imm_absolute(&mut self, address: u64, value: i32) {
         self.put(Instruction::with2(
             Code::Mov_rm64_imm32,

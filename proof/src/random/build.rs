@@ -10,6 +10,8 @@ use super::{asm::Placed, cfi, elf, program::RandomProgram};
 pub(super) struct Built {
     pub(super) code: Code,
     seed: u64,
+    /// Whether some frames may be unknown.
+    pub(super) is_doubtful: bool,
     /// The correct table.
     pub(super) table: Table,
     /// The addresses of all instructions, ascending.
@@ -28,6 +30,7 @@ impl Built {
         Ok(Built {
             code,
             seed: program.seed,
+            is_doubtful: program.is_doubtful(),
             table: Table(units),
             boundaries,
         })

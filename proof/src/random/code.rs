@@ -2,6 +2,7 @@
 
 mod body;
 mod frame;
+mod jump;
 mod start;
 
 use super::asm::{Assembler, Label, Layout, Section};
@@ -44,6 +45,7 @@ struct Lowering<'a> {
     retpoline: Label,
     needs_retpoline: bool,
     restorer: Label,
+    links: jump::Links,
 }
 
 /// Generates the code of a program.
@@ -62,6 +64,7 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
         fail,
         retpoline,
         needs_retpoline: false,
+        links: jump::Links::default(),
         restorer,
         functions,
     };
@@ -70,6 +73,7 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
         lowering.pointers.push(pointer);
     }
     lowering.start(entry);
+    lowering.links();
     for at in 0..program.functions.len() {
         lowering.function(at);
     }

@@ -1,7 +1,12 @@
 //! The abstract program: its functions, what kind of frame each one has, and what it does. It can
 //! be shrunk, and determines the code completely.
 
+mod jumps;
+
+pub use jumps::{Back, Keep, Put};
+
 use super::rng::Rng;
+use jumps::is_doubtful;
 
 /// How a function is called or jumped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +119,35 @@ pub enum Statement {
     Retpoline {
         /// Index of the function.
         callee: usize,
+    },
+    /// Puts a return address on the stack, and jumps to a function.
+    Planted {
+        /// Index of the function.
+        callee: usize,
+        /// How it gets there.
+        put: Put,
+        /// How the function is jumped to; none for a `ret` to its address, pushed below.
+        how: Option<How>,
+        /// Where the return address is.
+        back: Back,
+    },
+    /// Puts a return address into a register, and jumps to code that calls a function and returns by
+    /// the register.
+    Linked {
+        /// Index of the function.
+        callee: usize,
+        /// The index of a register that the function has saved, in [`Function::saves`]; none for a
+        /// scratch register.
+        register: Option<u8>,
+        /// Whether the code pops the address again before it returns.
+        pops: bool,
+    },
+    /// Calls a function by way of code that moves its return address.
+    Kept {
+        /// Index of the function.
+        callee: usize,
+        /// What that code does.
+        keep: Keep,
     },
     /// Jumps through a table.
     Table {
@@ -229,6 +263,8 @@ const CALLS_MAX: u32 = 60;
 
 struct Generator {
     rng: Rng,
+    /// Decides about calls by jumps, if there are any.
+    jumps: Option<Rng>,
     plain: bool,
     signals: bool,
     /// Number of calls made by a call of each function, including itself; calls with their own
@@ -240,8 +276,24 @@ struct Generator {
 }
 
 impl RandomProgram {
+    /// Whether some frames may be unknown when the program makes them for the first time: whether
+    /// what it puts on the stack is a return address is not certain then.
+    pub fn is_doubtful(&self) -> bool {
+        let mut statements = self.functions.iter().flat_map(|f| &f.body);
+        statements.any(is_doubtful)
+    }
+
     /// Generates the program of a seed.
     pub fn random(seed: u64) -> RandomProgram {
+        RandomProgram::generate(seed, Some(Rng::new(seed, 4)))
+    }
+
+    /// The same with no calls but by call instructions.
+    pub fn by_calls(seed: u64) -> RandomProgram {
+        RandomProgram::generate(seed, None)
+    }
+
+    fn generate(seed: u64, jumps: Option<Rng>) -> RandomProgram {
         let mut rng = Rng::new(seed, 1);
         let plain = rng.chance(1, 4);
         let signals = !plain && rng.chance(1, 2);
@@ -255,6 +307,7 @@ impl RandomProgram {
         let finish = rng.below(3) as u8;
         let mut generator = Generator {
             rng,
+            jumps,
             plain,
             signals,
             costs: vec![0; count],
@@ -299,6 +352,9 @@ impl Generator {
         for _ in 0..statements {
             let statement = self.statement(at, &function, false);
             function.body.push(statement);
+        }
+        if !self.plain && !frame.is_leaf() {
+            self.add_jumps(at, &mut function);
         }
         if !is_handler && self.rng.chance(1, 5) {
             function.end = self.tail(at);

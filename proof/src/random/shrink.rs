@@ -77,6 +77,7 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
         for index in 0..function.saves.len() {
             if turn() {
                 function.saves.remove(index);
+                unlink(&mut function.body, function.saves.len());
                 return true;
             }
         }
@@ -107,6 +108,19 @@ const CHANGES: [fn(&mut Function); 6] = [
     |function| function.restores = true,
     |function| function.taste = 0,
 ];
+
+/// Calls by a saved register use a scratch register, if that is not one of the first `saves`.
+fn unlink(statements: &mut [Statement], saves: usize) {
+    for statement in statements {
+        match statement {
+            Statement::Linked { register, .. } => {
+                *register = register.filter(|&at| usize::from(at) < saves);
+            }
+            Statement::Cold { body, .. } => unlink(body, saves),
+            _ => {}
+        }
+    }
+}
 
 fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> bool {
     for index in 0..statements.len() {
@@ -152,6 +166,9 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
             }
             Statement::Thunk
             | Statement::Retpoline { .. }
+            | Statement::Planted { .. }
+            | Statement::Linked { .. }
+            | Statement::Kept { .. }
             | Statement::Table { .. }
             | Statement::Filler => {}
         }
@@ -167,7 +184,10 @@ fn callees<'a>(statements: &'a mut [Statement], end: Option<&'a mut End>) -> Vec
             Statement::Call { callee, .. }
             | Statement::Arguments { callee, .. }
             | Statement::Loop { callee, .. }
-            | Statement::Retpoline { callee } => out.push(callee),
+            | Statement::Retpoline { callee }
+            | Statement::Planted { callee, .. }
+            | Statement::Linked { callee, .. }
+            | Statement::Kept { callee, .. } => out.push(callee),
             Statement::Cold { body, .. } => out.extend(callees(body, None)),
             _ => {}
         }

@@ -74,7 +74,7 @@ impl Usual {
         else {
             return None;
         };
-        if rule.kind != RuleKind::Call || rule.sp != rule::Value::Unspecified || base == Reg::Rip {
+        if rule.kind != RuleKind::Call || !rule.sp_is_cfa() || base == Reg::Rip {
             return None;
         }
         let mut usual = Usual {
@@ -132,9 +132,7 @@ pub fn judge(
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa, anchors) {
         // longjmp and setcontext describe the frame that they will continue with.
-        Outcome::Contradicted { found }
-            if rule.sp != rule::Value::Unspecified && !found.is_stack() =>
-        {
+        Outcome::Contradicted { found } if !rule.sp_is_cfa() && !found.is_stack() => {
             Outcome::Unproven
         }
         outcome => outcome,
@@ -144,7 +142,7 @@ pub fn judge(
         // All else refers to it.
         return;
     }
-    if rule.sp != rule::Value::Unspecified {
+    if !rule.sp_is_cfa() {
         each(Subject::Sp, expect(CFA, eye.value(rule.sp, cfa), anchors));
     }
     let address = eye.value(rule.ra, cfa);

@@ -11,7 +11,9 @@ use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::Value;
 
 /// A file's functions and tables.
 pub struct Program<'f> {
@@ -184,6 +186,24 @@ impl<'f> Program<'f> {
             }
         }
         entered
+    }
+
+    /// Whether function `index` starts at `address` (svma), and the rows of all tables say that its return
+    /// address is in a register there: no call instruction leads to it, only a jump behind code that
+    /// takes its own address.
+    pub fn is_entered_by_register(&self, index: usize, address: u64) -> bool {
+        let is_in_register = |table: &Table| {
+            let row = table.row_at(address);
+            row.is_some_and(|row| {
+                let in_register = |reg| row.rule.ra == Value::reg(reg, 0);
+                Reg::ALL.into_iter().any(in_register)
+            })
+        };
+        let unit = &self.functions[index];
+        unit.range.start == address
+            && unit.entry == Entry::Part
+            && !self.tables.is_empty()
+            && self.tables.iter().all(is_in_register)
     }
 
     /// Whether `address` (svma) is surely called: by a call of the same file that names it, by

@@ -66,7 +66,7 @@ pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bo
     };
     let is_sp = |at: Option<i32>| at.map(|at| Some(at) == saved_at(Reg::Rsp));
     match rule.sp {
-        Value::Unspecified => each(Subject::Cfa, is_sp(cfa)),
+        _ if rule.sp_is_cfa() => each(Subject::Cfa, is_sp(cfa)),
         sp => each(Subject::Sp, is_sp(place(sp, by_register))),
     }
     let at = |value| place(value, by_register);

@@ -168,9 +168,11 @@ fn values_of_ra_and_sp() {
         reason(with(Value::Undefined, Value::Unspecified)),
         lost(Reg::Rip)
     );
+    let caller = with(Value::at_cfa(-8), Value::Undefined).expect("a caller");
+    let known = with(Value::at_cfa(-8), Value::Unspecified).expect("a caller");
     assert_eq!(
-        reason(with(Value::at_cfa(-8), Value::Undefined)),
-        lost(Reg::Rsp)
+        (caller.regs.rsp(), caller.may_change_stack),
+        (known.regs.rsp(), false)
     );
     let zero = Value::Offset {
         base: Base::Cfa,

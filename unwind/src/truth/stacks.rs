@@ -48,6 +48,11 @@ pub struct Held {
     /// Whether its return address was popped into a register. The frame continues without a slot,
     /// and `slot` equals `cfa`.
     pub(super) in_register: bool,
+    /// Whether it was made by a jump, because a return address was found where a return will find
+    /// it.
+    pub(super) planted: bool,
+    /// The address at which its callee was entered.
+    pub(super) entry: u64,
 }
 
 impl Held {
@@ -91,6 +96,15 @@ pub(super) enum Origin {
     Middle,
 }
 
+/// The innermost frame of a chain may be none: what will be its return address may be data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Doubt {
+    /// The number of frames, with the doubtful one. None of them is known.
+    pub(super) frames: usize,
+    /// The jump that makes it a frame, and its target.
+    pub(super) site: (u64, u64),
+}
+
 /// A chain of frames, the outermost first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
@@ -106,6 +120,8 @@ pub(super) struct Chain {
     pub(super) resumes_to: u64,
     /// If it is lent by a thread that does not run: see [`Suspended::lend`].
     pub(super) loan: Option<u64>,
+    /// The doubtful frames, the outermost first.
+    pub(super) doubts: Vec<Doubt>,
 }
 
 /// The maximum distance from the recorded rsp at which a suspended chain counts as resumed: room
@@ -132,7 +148,14 @@ impl Chain {
             rsp: sp,
             resumes_to: sp,
             loan: None,
+            doubts: Vec::new(),
         }
+    }
+
+    /// The number of outermost frames that are not known.
+    #[inline]
+    pub(super) fn hidden(&self) -> usize {
+        self.doubts.last().map_or(0, |doubt| doubt.frames)
     }
 
     /// The segment that contains rsp.

@@ -8,8 +8,10 @@
 //!   until the pop takes its return address off the stack. Otherwise, a frame whose return address
 //!   was popped continues in the register, until a jump to that address, or a `ret` without it. It
 //!   is in memory again, perhaps elsewhere, once the address is pushed.
-//! - A push of a return address and a jump to a function is a call, too. If it is the function's
-//!   own return address, the function has only moved it.
+//! - A return address that the program puts where a return will find it, on the stack or in a
+//!   register, and a jump to a function, are a call, too. If it is the function's own return address,
+//!   the function has only moved it. Where the word may as well be data, the frame is doubtful: it and
+//!   the frames outside it are unknown, until they return or the word is dropped (`planted.rs`).
 //! - A frame lives until rsp rises above its return-address slot. So anything that lifts rsp drops
 //!   frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a C++ unwinder that throws.
 //!   As after a tail call, the code that still runs after that load (`__longjmp`) has the caller of
@@ -38,21 +40,19 @@ mod arrival;
 mod interrupts;
 mod loans;
 mod moved;
+mod planted;
+mod switches;
 
-use super::stacks::{Chain, Claim, Cpu, Held, Origin, Pending, Segment, Suspended, World};
+use super::stacks::{Chain, Cpu, Held, Origin, Segment, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
-use crate::insn::{Insn, SYS_RT_SIGRETURN, ends_with_call};
+use crate::insn::{Insn, SYS_RT_SIGRETURN};
 use crate::regs::SAVED_RBP;
 use alloc::vec::Vec;
 use arrival::Arrival;
 use core::ops::Range;
 use moved::Entry;
+use planted::{Planted, may_jump};
 
-/// A load of rsp at most this far above its value in a frame's caller is a `longjmp` into that
-/// caller; a coroutine's stack in a local array starts farther up.
-const LONGJMP_SLACK: u64 = 512;
-/// A load of rsp farther down than this, or into another mapping, is not `alloca`.
-const ALLOCA_MAX: u64 = 64 << 10;
 /// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as with
 /// `alloca` and the target is at most this far away.
 const SWITCH_TABLE_REACH: u64 = 64 << 10;
@@ -61,8 +61,22 @@ const SWITCH_TABLE_REACH: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Tracker {
     chain: Chain,
-    /// [`Chain::limit`], cached for the fast path of every instruction.
+    /// [`Chain::limit`], cached for the fast path of every instruction; 0 while a word is watched.
     limit: u64,
+    /// The code addresses that functions have put on the stack, those of inner functions last.
+    planted: Vec<Planted>,
+    /// Whether the last one belongs to the running function, and is watched.
+    watches: bool,
+    /// Whether the innermost frame is doubtful.
+    hides: bool,
+    /// What jumps turned out to be.
+    sites: Vec<((u64, u64), bool)>,
+    /// The last targets of indirect jumps, or addresses that code has read by calling it: a register
+    /// may still hold one.
+    entered: [u64; 4],
+    /// pc and rsp of the function to which the last return did not go, because the program wrote
+    /// another address.
+    skipped: (u64, u64),
     /// The slot that the program last wrote as data at the top of the stack; 0 if none.
     written_slot: u64,
     /// Whether the innermost frame's return address was pushed once more at its function's entry.
@@ -87,6 +101,12 @@ impl Tracker {
         Tracker {
             limit: chain.limit(),
             chain,
+            planted: Vec::new(),
+            watches: false,
+            hides: false,
+            sites: Vec::new(),
+            entered: [0; 4],
+            skipped: (0, 0),
             written_slot: 0,
             entry: Entry::Past,
             pushed: 0..0,
@@ -131,10 +151,11 @@ impl Tracker {
         &self.stats
     }
 
-    /// Whether the ground truth is unknown until a return proves a frame.
+    /// Whether the caller of the running function is unknown: until a return proves a frame, or
+    /// because the innermost frame is doubtful.
     #[inline]
     pub const fn in_doubt(&self) -> bool {
-        self.doubt
+        self.doubt || self.hides
     }
 
     /// [`Tracker::step`] for instructions that leave all frames as they are. Returns true if it
@@ -146,7 +167,7 @@ impl Tracker {
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
         ) && rsp <= self.limit;
         self.stats.instructions += u64::from(quick);
-        self.stats.unknown += u64::from(quick && self.doubt);
+        self.stats.unknown += u64::from(quick && self.in_doubt());
         quick
     }
 
@@ -160,7 +181,7 @@ impl Tracker {
     #[inline]
     pub fn step_many(&mut self, count: u64) {
         self.stats.instructions += count;
-        self.stats.unknown += if self.doubt { count } else { 0 };
+        self.stats.unknown += if self.in_doubt() { count } else { 0 };
     }
 
     /// The frames held, outermost first.
@@ -197,10 +218,11 @@ impl Tracker {
 
     /// The true chain at the instruction boundary where the thread's state is `cpu`.
     pub fn truth(&self, cpu: &Cpu) -> Truth {
-        if self.doubt {
+        if self.in_doubt() {
             return Truth::Unknown;
         }
         let frames = &self.chain.frames;
+        let hidden = self.chain.hidden();
         let cfa = |count: usize| match count.checked_sub(1) {
             Some(index) => frames[index].cfa,
             None => self.chain.root_sp,
@@ -212,7 +234,7 @@ impl Tracker {
             kind: TrueKind::Top,
             saved: Some(cpu.saved),
         });
-        for (index, held) in frames.iter().enumerate().rev() {
+        for (index, held) in frames.iter().enumerate().skip(hidden).rev() {
             out.push(TrueFrame {
                 pc: held.pc,
                 cfa: cfa(index),
@@ -221,8 +243,8 @@ impl Tracker {
             });
         }
         match self.chain.origin {
-            Origin::Root => Truth::Complete(out),
-            Origin::Middle => Truth::Known(out),
+            Origin::Root if hidden == 0 => Truth::Complete(out),
+            Origin::Root | Origin::Middle => Truth::Known(out),
         }
     }
 
@@ -242,9 +264,9 @@ impl Tracker {
             return;
         }
         self.stats.instructions += 1;
-        self.stats.unknown += u64::from(self.doubt);
+        self.stats.unknown += u64::from(self.in_doubt());
         match insn {
-            Insn::Pop if self.keep_in_register(after.rsp) => {}
+            Insn::Pop if self.keep_in_register(after.rsp, world) => {}
             _ => self.step_slow(insn, before, rax, after, suspended, world),
         }
     }
@@ -258,7 +280,15 @@ impl Tracker {
         suspended: &mut Suspended,
         world: &mut dyn World,
     ) {
-        if !matches!(insn, Insn::Push | Insn::Other | Insn::Pop | Insn::Jump) {
+        if !matches!(
+            insn,
+            Insn::Push
+                | Insn::Other
+                | Insn::Pop
+                | Insn::Jump
+                | Insn::JumpLinked { .. }
+                | Insn::StoreBelow { .. }
+        ) {
             self.dropped = None;
         }
         match insn {
@@ -270,15 +300,17 @@ impl Tracker {
                 self.push(after.rsp, before.rsp, pc, after);
             }
             Insn::Ret => self.ret(before, after, suspended, world),
-            Insn::JumpIndirect if self.leave_by_register(after) => {}
-            Insn::JumpIndirect if self.call_by_push(before, after, world) => {}
-            Insn::JumpIndirect if self.arrive(before, after, suspended, world) => {}
-            Insn::JumpIndirect => self.transfer(before, after, suspended, world),
+            Insn::JumpIndirect => self.jump(before, after, suspended, world),
             Insn::Far => {
                 self.load_sp(before, after, suspended, world);
                 self.transfer(before, after, suspended, world);
             }
-            Insn::MoveSp => self.load_sp(before, after, suspended, world),
+            Insn::MoveSp => {
+                self.load_sp(before, after, suspended, world);
+                if self.watches {
+                    self.watch(before, after, false, world);
+                }
+            }
             Insn::Push | Insn::Pushf => {
                 self.entry = self.entry.after_push();
                 if !self.put_back(after.rsp, world) && !self.revive(after.rsp, world) {
@@ -287,13 +319,20 @@ impl Tracker {
                 self.written_slot = after.rsp;
                 self.note_push(after.rsp);
                 self.rise(after.rsp, world);
+                self.put_word((after.rsp, after.rsp), false, world);
             }
             Insn::StoreTop => {
                 self.written_slot = after.rsp;
                 self.put_back(after.rsp, world);
-                if let Some(top) = self.top_mut().filter(|f| f.slot == after.rsp) {
-                    top.rewritten = true;
+                match self.top_mut().filter(|f| f.slot == after.rsp) {
+                    Some(top) => top.rewritten = true,
+                    None => self.put_word((after.rsp, after.rsp), true, world),
                 }
+            }
+            Insn::SwapTop => self.swap(after, world),
+            Insn::StoreBelow { offset } => {
+                let slot = after.rsp.wrapping_add_signed(offset.into());
+                self.put_word((slot, after.rsp), false, world);
             }
             Insn::StoreFrame => {
                 let slot = before.saved[SAVED_RBP].wrapping_add(8);
@@ -309,8 +348,54 @@ impl Tracker {
             | Insn::Other
             | Insn::Pop
             | Insn::Jump
-            | Insn::Breakpoint => self.rise(after.rsp, world),
+            | Insn::JumpLinked { .. }
+            | Insn::Breakpoint => self.pass(insn, before, after, world),
         }
+    }
+
+    /// An instruction that may move rsp by an offset, or a jump to a displacement. Only of a jump, and
+    /// while a word is watched, is the state before it known.
+    fn pass(&mut self, insn: Insn, before: &Cpu, after: &Cpu, world: &mut dyn World) {
+        let is_kept = insn == Insn::Other
+            && after.rsp > self.chain.limit()
+            && self.keep_read_address(after, world);
+        if !is_kept {
+            self.rise(after.rsp, world);
+        }
+        let jumps = || may_jump(insn, before, after);
+        if self.watches && self.watch(before, after, jumps(), world) {
+            return;
+        }
+        if let Insn::JumpLinked { link } = insn {
+            let pc = before.rip.wrapping_add(link.back().into());
+            let is_there = link.saved().is_none_or(|index| before.saved[index] == pc);
+            if is_there {
+                self.call_by_register(pc, before, after);
+            }
+        }
+    }
+
+    /// A jump through a register or memory.
+    fn jump(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        if !self.leave_by_register(before, after, world)
+            && !self.call_by_push(before, after, world)
+            && !self.arrive(before, after, suspended, world)
+            && !self.enter_planted(before, after, world)
+        {
+            self.transfer(before, after, suspended, world);
+            // A function that was skipped by writing its return address goes on after all.
+            if self.skipped == (after.rip, after.rsp) {
+                self.stats.unheld += 1;
+            }
+            self.call_by_registers(before, after);
+        }
+        self.note_entered(after.rip);
     }
 
     fn push(&mut self, slot: u64, cfa: u64, pc: u64, entry: &Cpu) {
@@ -323,10 +408,13 @@ impl Tracker {
             rewritten: false,
             thunk: entry.rip == pc,
             in_register: false,
+            planted: false,
+            entry: entry.rip,
         });
         self.entry = Entry::At;
         self.pushed.start = self.pushed.start.max(cfa);
-        self.limit = self.chain.limit();
+        self.planted.pop_if(|p| p.is_at(slot));
+        self.settle();
     }
 
     fn top_mut(&mut self) -> Option<&mut Held> {
@@ -336,8 +424,16 @@ impl Tracker {
 
     /// rsp is `sp` after an instruction that does not load it from elsewhere.
     fn rise(&mut self, sp: u64, world: &mut dyn World) {
-        if sp <= self.limit || self.outlives(sp, world) {
+        if sp <= self.chain.limit() || self.outlives(sp, world) {
             return;
+        }
+        if let Some(&top) = self.chain.top().filter(|f| f.slot < sp && sp <= f.cfa) {
+            if top.thunk {
+                self.note_entered(top.pc);
+            }
+            if self.hides {
+                self.resolve(false);
+            }
         }
         self.pop_below(sp);
         let segment = self.chain.last();
@@ -351,7 +447,7 @@ impl Tracker {
                 _ => self.chain.last_mut().high = sp,
             }
         }
-        self.limit = self.chain.limit();
+        self.settle();
     }
 
     fn pop_below(&mut self, sp: u64) {
@@ -377,18 +473,28 @@ impl Tracker {
         }
         let held = self.chain.top().copied().filter(|f| f.slot == slot);
         if let Some(held) = held {
+            let returns = held.pc == after.rip && after.rsp >= held.cfa;
+            if returns {
+                self.resolve(true);
+            }
             self.chain.frames.pop();
-            self.limit = self.chain.limit();
-            if held.pc == after.rip && after.rsp >= held.cfa {
+            self.settle();
+            if returns {
                 self.stats.returns += 1;
                 self.doubt = false;
             } else if held.rewritten {
                 self.stats.rewritten += 1;
+                self.skipped = (held.pc, held.cfa);
             } else {
                 self.stats.mismatched += 1;
             }
+            if !returns {
+                self.note_entered(after.rip);
+            }
             self.arrival = Arrival::Past;
         } else if self.arrive(before, after, suspended, world) {
+        } else if self.return_by_planted(slot, before, after, world) {
+            self.note_entered(after.rip);
         } else if self.chain.last().pending.is_some() {
             self.transfer(before, after, suspended, world);
         } else if self.written_slot == slot {
@@ -405,170 +511,5 @@ impl Tracker {
         self.rise(after.rsp, world);
         self.dropped = None;
         self.pushed.start = self.pushed.start.max(after.rsp);
-    }
-
-    /// rsp was loaded with an unrelated value.
-    fn load_sp(
-        &mut self,
-        before: &Cpu,
-        after: &Cpu,
-        suspended: &mut Suspended,
-        world: &mut dyn World,
-    ) {
-        let (old, new) = (before.rsp, after.rsp);
-        let upward = old <= new;
-        if upward && (new <= self.limit || self.outlives(new, world)) {
-            return;
-        }
-        if let Some(chain) = suspended.claim(new, Claim::Exact, world) {
-            self.resume(chain, old, new, suspended);
-        } else if !self.is_alloca(old, new, world) && self.chain.return_to_copy(new, world) {
-            self.stats.switches += 1;
-            self.pop_below(new);
-        } else if upward && new <= self.chain.last().high {
-            self.load_upward(old, new, world);
-        } else if let Some(index) = self.chain.earlier_segment(new)
-            // From below the segment and farther down: `alloca` again.
-            && (upward || old > self.chain.segments[index].low)
-        {
-            self.go_back(index, old);
-            self.pop_below(new);
-            self.reread_top(world);
-        } else if let Some(chain) = suspended.claim(new, Claim::Inside, world) {
-            self.visit(chain, old, new, suspended);
-        } else if let Some(chain) = suspended.claim_moved(new, world) {
-            self.resume(chain, old, new, suspended);
-        } else if let Some(chain) = suspended.claim(new, Claim::Anywhere, world) {
-            self.visit(chain, old, new, suspended);
-        } else {
-            let far = old.abs_diff(new) > ALLOCA_MAX || !world.same_mapping(old, new);
-            self.enter_segment(old, new, Pending { nested: false, far });
-        }
-        self.limit = self.chain.limit();
-    }
-
-    /// Whether the load is `alloca`: slightly farther down, below the stack that was left last.
-    /// Memory there may look like a copy of that stack if functions recurse.
-    fn is_alloca(&self, old: u64, new: u64, world: &mut dyn World) -> bool {
-        let is_near = new < old && old - new <= ALLOCA_MAX;
-        let left = self.chain.segments.iter().rev().nth(1);
-        is_near && left.is_some_and(|left| old <= left.low) && world.same_mapping(old, new)
-    }
-
-    fn enter_segment(&mut self, old: u64, new: u64, pending: Pending) {
-        if self.chain.last().pending.is_some() {
-            // Loaded twice without a call in between: the first load does not count.
-            self.chain.segments.pop();
-        } else {
-            self.chain.last_mut().low = old;
-        }
-        self.chain.segments.push(Segment {
-            first: self.chain.frames.len(),
-            high: new,
-            low: new,
-            pending: Some(pending),
-        });
-    }
-
-    /// rsp was loaded within the segment, but above the innermost frame.
-    fn load_upward(&mut self, old: u64, new: u64, world: &mut dyn World) {
-        let frames = &self.chain.frames[self.chain.last().first..];
-        let dead = frames.partition_point(|f| f.slot >= new);
-        let exact = frames
-            .get(dead)
-            .is_none_or(|f| new - f.slot <= LONGJMP_SLACK)
-            || dead > 0 && frames[dead - 1].slot == new;
-        if exact {
-            self.pop_below(new);
-            self.reread_top(world);
-        } else {
-            let pending = Pending {
-                nested: true,
-                far: true,
-            };
-            self.enter_segment(old, new, pending);
-        }
-    }
-
-    /// An unwinder that lands in a handler may have written the return address that it leaves
-    /// through (`__builtin_eh_return`).
-    fn reread_top(&mut self, world: &mut dyn World) {
-        let first = self.chain.last().first;
-        if let Some(top) = self.chain.frames[first..].last_mut()
-            && top.kind == TrueKind::Call
-            && world.word(top.slot).is_some_and(|word| word != top.pc)
-        {
-            top.rewritten = true;
-        }
-    }
-
-    /// Continues with `chain`; the current chain is suspended at `old`.
-    fn resume(&mut self, mut chain: Chain, old: u64, new: u64, suspended: &mut Suspended) {
-        self.stats.switches += 1;
-        core::mem::swap(&mut self.chain, &mut chain);
-        self.suspend(chain, old, suspended);
-        self.arrival = Arrival::Resumed {
-            frames: self.chain.frames.len(),
-        };
-        self.pop_below(new);
-        self.limit = self.chain.limit();
-    }
-
-    fn suspend(&mut self, mut chain: Chain, rsp: u64, suspended: &mut Suspended) {
-        chain.loan = None;
-        let mut at = rsp;
-        if chain.last().pending.is_some() {
-            chain.segments.pop();
-            at = chain.last().low;
-        }
-        chain.suspend_at(at);
-        suspended.push(chain);
-    }
-
-    /// Control was transferred by a return or an indirect jump: decides a pending segment.
-    fn transfer(
-        &mut self,
-        before: &Cpu,
-        after: &Cpu,
-        suspended: &mut Suspended,
-        world: &mut dyn World,
-    ) {
-        let segment = self.chain.last();
-        let Some(pending) = segment.pending else {
-            return;
-        };
-        if !pending.nested && self.leave_for_copy(segment, after.rsp, world) {
-            return;
-        }
-        let is_near = before.rip.abs_diff(after.rip) < SWITCH_TABLE_REACH;
-        if !pending.far && is_near {
-            return;
-        }
-        let lands_behind_call = || {
-            let before = world.word(after.rip.wrapping_sub(8))?;
-            Some(ends_with_call(before.to_le_bytes()))
-        };
-        if pending.nested && { lands_behind_call }().unwrap_or(false) {
-            self.chain.segments.pop();
-            self.pop_below(after.rsp);
-            self.limit = self.chain.limit();
-            return;
-        }
-        self.stats.switches += 1;
-        let chain = self.begin(segment.high, after, world);
-        self.suspend(chain, before.rsp, suspended);
-    }
-    /// What looked like `alloca` was the switch to a copy of the stack that was left last.
-    fn leave_for_copy(&mut self, pending: Segment, sp: u64, world: &mut dyn World) -> bool {
-        self.chain.segments.pop();
-        let is_copy = self.chain.return_to_copy(pending.high, world);
-        if is_copy {
-            self.stats.switches += 1;
-            self.pop_below(sp);
-            self.limit = self.chain.limit();
-        } else {
-            self.chain.segments.push(pending);
-        }
-        is_copy
     }
 }

@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 mod fallback;
+mod held_in_registers;
 mod random;
 mod registers;
 mod roots;
@@ -318,7 +319,6 @@ fn a_return_address_in_a_register_of_the_topmost_frame() {
         finder.carries = carries;
         let chain = chain_of(&finder, &at, &[0, pc(0x1200), 0, 0]);
         assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900), pc(0x1200)]);
-        // In any other frame this would never end.
         let lost = Reason::RegisterNotCarried { reg: Reg::Rdi };
         assert_eq!(chain.end.reason, lost);
     }
@@ -505,19 +505,10 @@ fn a_signal_frame_may_switch_stacks_only_so_often() {
         sp: STACK,
     };
     assert_eq!(chain.end.reason, cycle);
-    assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1100)]);
-    assert!(chain.frames.iter().all(|f| f.pc.is_instruction()));
-    let changes = chain
-        .events
-        .iter()
-        .filter(|e| matches!(e, Event::StackChanged { .. }));
-    assert_eq!(
-        changes.collect::<Vec<_>>(),
-        [&Event::StackChanged {
-            from: STACK,
-            to: STACK
-        }]
-    );
+    // It is listed once, and no change of stacks is reported.
+    assert_eq!(pcs(&chain), [pc(0x1100)]);
+    let is_change = |e: &Event| matches!(e, Event::StackChanged { .. });
+    assert!(!chain.events.iter().any(is_change));
 }
 
 #[test]

@@ -20,8 +20,10 @@ impl Checker<'_> {
     /// Checks the caller's row after a return address was pushed, with the registers that a walk
     /// has in its frame.
     pub(super) fn check_call(&mut self, core: &Core, known: &Known) {
-        let frames = self.tracker.frames();
-        let [.., held, callee] = frames else { return };
+        // The caller's own frame may be doubtful, though the call is not.
+        let [.., held, callee] = self.tracker.known() else {
+            return;
+        };
         let (held, callee) = (*held, *callee);
         if self.tracker.in_doubt() || known.behind() == NONE {
             return;

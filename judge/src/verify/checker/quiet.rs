@@ -78,6 +78,9 @@ impl Checker<'_> {
     #[inline]
     pub(super) fn start_run(&mut self, index: u32) -> bool {
         let mut len = self.code.run(index);
+        if self.tracker.is_watching() {
+            return false;
+        }
         if len < 2 || self.no_table != 0 || self.number + u64::from(len) > self.next_walk {
             return false;
         }
@@ -107,6 +110,9 @@ impl Checker<'_> {
         let Some(head) = self.code.first_run() else {
             return 0;
         };
+        if self.tracker.is_watching() {
+            return 0;
+        }
         let len = u32::from(head.len);
         let room = self.tracker.limit().saturating_sub(core.state.gpr(4));
         if self.number + u64::from(len) > self.next_walk || u64::from(head.ahead.rise) > room {

@@ -53,6 +53,27 @@ impl Lowering<'_> {
                 self.asm.call(self.retpoline);
                 self.verify(current.function);
             }
+            &Statement::Planted {
+                callee,
+                put,
+                how,
+                back,
+            } => {
+                self.planted(callee, put, how, back);
+                self.verify(current.function);
+            }
+            &Statement::Linked {
+                callee,
+                register,
+                pops,
+            } => {
+                self.linked(current.function, callee, register, pops);
+                self.verify(current.function);
+            }
+            &Statement::Kept { callee, keep } => {
+                self.kept(callee, keep);
+                self.verify(current.function);
+            }
             &Statement::Table { cases } => self.table(cases),
             &Statement::Return { times } => {
                 let behind = self.guard(times);

@@ -131,6 +131,12 @@ impl Walker<'_, '_> {
         if unit.is_none() && self.aside(part, target, state, trail) {
             return;
         }
+        if function.is_some_and(|f| program.is_entered_by_register(f, target)) {
+            // It will return to an address that this function has put into a register.
+            self.returns = true;
+            self.parts[part].verdict.doubt(Doubt::LeftTable, from);
+            return;
+        }
         if is_entry && state.is_as_at_entry() {
             self.callees.push(target);
             self.returns |= !program.never_returns(target);

@@ -120,8 +120,9 @@ fn an_unused_popped_return_address_is_dropped() {
     m.pop();
     m.ret();
     assert_eq!((m.callers(), m.cpu.rip), (Vec::new(), outer));
-    // A jump to a landing pad instead of the return address.
+    // A jump to a landing pad, which was written in place of the return address.
     m.call(F);
+    m.store_top(F + 0x40);
     m.pop();
     m.jump(F + 0x40);
     assert_eq!((m.callers(), m.stats().rewritten), (Vec::new(), 1));
@@ -331,6 +332,8 @@ fn a_popped_return_address_is_not_in_memory() {
             rewritten: false,
             thunk: false,
             in_register,
+            planted: false,
+            entry: 0,
         };
         assert_eq!(held.is_in_memory(), !in_register);
     }

@@ -5,6 +5,7 @@ mod callbacks;
 mod copies;
 mod frames;
 mod moved;
+mod planted;
 mod signals;
 mod switches;
 mod traps;

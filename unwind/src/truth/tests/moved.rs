@@ -101,12 +101,20 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
         m.jump(target);
         m.callers() != [outer]
     };
-    // A saved register with the address of a function, before a switch.
-    assert!(!call(F, G, F + 0x40, false));
-    assert!(!call(F, INTERPRETER, F + 0x40, false));
-    assert!(!call(INTERPRETER, G, F, false));
     assert!(!call(INTERPRETER, 7, F, false));
-    assert!(!call(F, G, F + 0x40, true));
+    // A saved register with the address of a function, before a switch.
+    for (rip, pushed, target) in [
+        (F, G, F + 0x40),
+        (F, INTERPRETER, F + 0x40),
+        (INTERPRETER, G, F),
+    ] {
+        let mut m = Machine::new();
+        m.cpu.saved[3] = pushed;
+        let outer = m.call(rip);
+        m.push(pushed);
+        m.jump(target);
+        assert_eq!((m.callers(), m.stats().unknown), (vec![outer], 0));
+    }
     assert!(call(F, G, FAR, true));
     assert!(call(INTERPRETER, INTERPRETER + 0x40, G, false));
     let mut m = Machine::new();
@@ -115,15 +123,17 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
     m.push(INTERPRETER + 0x40);
     m.jump(G);
     assert_eq!(m.callers(), [outer], "a saved register");
-    // What is at rsp was not pushed last, or rsp is where the caller's return address is.
+    // What is at rsp was not pushed last: it may be one.
     let mut m = Machine::new();
     let outer = m.call(INTERPRETER);
     m.push(INTERPRETER + 0x40);
     m.push(1);
     m.add_sp(8);
     m.jump(INTERPRETER + 0x80);
-    assert_eq!(m.callers(), [outer]);
+    assert!(m.tracker.in_doubt());
     m.pop();
+    assert_eq!(m.callers(), [outer]);
+    // rsp is where the caller's return address is.
     m.store_top(INTERPRETER + 0x40);
     m.jump(INTERPRETER + 0x80);
     assert_eq!(m.callers(), [outer]);
@@ -131,20 +141,59 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
 
 #[test]
 fn a_tail_call_with_fewer_arguments_moves_its_return_address_up() {
-    let mut m = Machine::new();
-    let outer = m.call(F);
-    m.push(1);
-    m.push(2);
-    let back = m.call(G);
-    m.push(3);
-    m.words.0.insert(m.cpu.rsp + 16, back);
-    m.add_sp(16);
+    let copied = |words: u64| {
+        let mut m = Machine::new();
+        let outer = m.call(F);
+        m.push(1);
+        m.push(2);
+        let back = m.call(G);
+        m.push(3);
+        let up = 8 + 8 * words;
+        m.words.0.insert(m.cpu.rsp + up, back);
+        m.add_sp(up as i64);
+        (m, back, outer)
+    };
+    let (mut m, back, outer) = copied(2);
     assert_eq!(m.callers(), [back, outer]);
     let truth = m.tracker.truth(&m.cpu);
     assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
     m.ret();
     assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
     assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+
+    // By one word: the address may as well be in a register, and the word there an old one.
+    for jumps in [false, true] {
+        let (mut m, back, outer) = copied(1);
+        assert!(m.tracker.in_doubt());
+        if jumps {
+            m.jump(FAR);
+            assert_eq!(m.callers(), [back, outer]);
+            let truth = m.tracker.truth(&m.cpu);
+            assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
+        }
+        m.ret();
+        assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
+        assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
+    }
+}
+
+#[test]
+fn an_old_return_address_above_a_popped_one_is_not_it() {
+    let mut m = Machine::new();
+    m.call(F);
+    // One byte for the push, five for the call.
+    let back = m.cpu.rip + 6;
+    m.push(back);
+    assert_eq!(m.call(G), back);
+    m.pop();
+    m.jump(FAR);
+    m.push(back);
+    let [.., held] = m.tracker.frames() else {
+        panic!("no frame");
+    };
+    assert_eq!((held.slot, held.cfa), (m.cpu.rsp, m.cpu.rsp + 8));
+    m.ret();
+    assert_eq!((m.cpu.rip, m.stats().failures()), (back, 0));
 }
 
 #[test]
@@ -232,17 +281,17 @@ fn a_return_address_is_read_before_rsp_leaves_it_and_pushed_again() {
         assert_eq!((m.stats().dropped, m.stats().trampolines), (0, 0));
         // Another word, or something was called in between.
         let back = m.call(G);
-        m.add_sp(8);
+        m.add_sp(16);
         m.push(1);
         m.push(back);
-        assert_eq!(m.callers(), [outer]);
-        m.add_sp(16);
+        assert_eq!(m.callers(), []);
+        m.call(F);
         let back = m.call(G);
-        m.add_sp(8);
+        m.add_sp(16);
         m.call(G);
         m.ret();
         m.push(back);
-        assert_eq!(m.callers(), [outer]);
+        assert_eq!(m.callers(), []);
     }
 }
 

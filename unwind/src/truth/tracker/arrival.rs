@@ -37,8 +37,9 @@ impl Tracker {
     pub(super) fn begin(&mut self, high: u64, after: &Cpu, world: &mut dyn World) -> Chain {
         let mut chain = Chain::new(Origin::Root, after.rsp, high.max(after.rsp));
         core::mem::swap(&mut self.chain, &mut chain);
+        self.planted.clear();
         self.doubt = false;
-        self.limit = self.chain.limit();
+        self.settle();
         self.arrival = Arrival::Started { rip: after.rip };
         self.plant(high, after, world);
         chain
@@ -115,7 +116,7 @@ impl Tracker {
             low: rsp,
             pending: None,
         });
-        self.limit = self.chain.limit();
+        self.settle();
     }
 
     /// A return or indirect jump that does not end a frame: whether it is the first on this stack,

@@ -34,6 +34,8 @@ impl Tracker {
             rewritten: false,
             thunk: false,
             in_register: false,
+            planted: false,
+            entry: entry.rip,
         });
         self.push(entry.rsp, cfa, restorer, entry);
     }
@@ -58,8 +60,10 @@ impl Tracker {
             rewritten: false,
             thunk: false,
             in_register: false,
+            planted: false,
+            entry: entry.rip,
         });
-        self.limit = self.chain.limit();
+        self.settle();
     }
 
     /// An `iret` in ring 0, whose frame was at rsp of `before`. It ends the interrupt that pushed
@@ -83,7 +87,7 @@ impl Tracker {
         self.stats.unknown += u64::from(self.doubt);
         let held = chain.frames[chain.segments[index].first];
         chain.cut_to_segment(index.saturating_sub(1));
-        self.limit = self.chain.limit();
+        self.settle();
         if held.pc != after.rip || held.cfa != after.rsp {
             self.stats.redirected += 1;
             let from = Cpu {
@@ -125,7 +129,7 @@ impl Tracker {
             return;
         };
         chain.cut_to_segment(interrupted);
-        self.limit = self.chain.limit();
+        self.settle();
         self.arrival = Arrival::Past;
         while let Some((segments, arrival)) = self.interrupted.pop_if(|i| i.0 > interrupted) {
             if segments == interrupted + 1 {

@@ -28,8 +28,12 @@ impl Tracker {
         chain.frames.drain(..last.first);
         chain.segments.drain(..chain.segments.len() - 1);
         chain.last_mut().first = 0;
+        chain.doubts.retain(|doubt| doubt.frames > last.first);
+        for doubt in &mut chain.doubts {
+            doubt.frames -= last.first;
+        }
         chain.origin = Origin::Root;
         chain.root_sp = last.high;
-        self.limit = self.chain.limit();
+        self.settle();
     }
 }

@@ -40,16 +40,20 @@ fn is_generated(pc: u64, before: &Cpu, world: &mut dyn World) -> bool {
 
 impl Tracker {
     /// A pop took only the return address off the stack (glibc's `vfork`): the frame continues in a
-    /// register, unless the call only reads its own address.
-    pub(super) fn keep_in_register(&mut self, sp: u64) -> bool {
+    /// register, unless the call only reads its own address, or what was popped may be data.
+    pub(super) fn keep_in_register(&mut self, sp: u64, world: &mut dyn World) -> bool {
+        if self.hides {
+            return false;
+        }
         let top = self.top_mut();
         let held = top.filter(|f| f.kind == TrueKind::Call && !f.thunk && !f.in_register);
         let Some(held) = held.filter(|f| sp == f.cfa) else {
             return false;
         };
+        held.rewritten |= world.word(held.slot).is_some_and(|word| word != held.pc);
         held.slot = held.cfa;
         held.in_register = true;
-        self.limit = self.chain.limit();
+        self.settle();
         true
     }
 
@@ -72,39 +76,101 @@ impl Tracker {
         } else {
             return false;
         }
-        self.limit = self.chain.limit();
+        self.settle();
         true
     }
 
     /// A `ret` while a return address is in a register: it returns to that address, which was stored
-    /// again without our notice, or the address was discarded.
+    /// again without our notice; or it jumps, by another word; or the address was discarded.
     pub(super) fn return_from_register(&mut self, before: &Cpu, after: &Cpu) -> bool {
         let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
             return false;
         };
+        if held.pc != after.rip && after.rsp <= held.cfa {
+            self.stats.trampolines += 1;
+            self.leave_with_register((before.rip, after.rip));
+            return true;
+        }
+
+        let frames = self.chain.frames[self.chain.last().first..].split_last();
+        let outer = frames.and_then(|(_, outer)| outer.last());
+        let returns = held.pc == after.rip && outer.is_none_or(|f| f.slot != before.rsp);
+        let was_certain = held.planted && !self.hides;
+        self.resolve(returns);
         self.chain.frames.pop();
-        self.limit = self.chain.limit();
-        let is_outer = self.chain.top().is_some_and(|f| f.slot == before.rsp);
-        let returns = held.pc == after.rip && !is_outer;
+        self.settle();
         self.stats.returns += u64::from(returns);
+        self.stats.unheld += u64::from(!returns && was_certain);
         self.doubt &= !returns;
         returns
     }
 
-    /// A jump through a register to the return address in it is the return.
-    pub(super) fn leave_by_register(&mut self, after: &Cpu) -> bool {
+    /// A jump while a return address is in a register. To that address, it is the return. Otherwise
+    /// another function may have the address now, or it was discarded.
+    pub(super) fn leave_by_register(
+        &mut self,
+        before: &Cpu,
+        after: &Cpu,
+        world: &mut dyn World,
+    ) -> bool {
         let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
             return false;
         };
-        self.chain.frames.pop();
-        self.limit = self.chain.limit();
-        let returns = held.pc == after.rip && held.cfa == after.rsp;
-        // Otherwise the slot had been written before: libgcc's eh_return goes to a landing pad this
-        // way.
-        self.stats.returns += u64::from(returns);
-        self.stats.rewritten += u64::from(!returns);
-        self.doubt &= !returns;
-        returns
+        if held.pc == after.rip && held.cfa == after.rsp {
+            self.resolve(true);
+            self.chain.frames.pop();
+            self.settle();
+            self.stats.returns += 1;
+            self.doubt = false;
+            return true;
+        }
+
+        let slot = held.cfa.wrapping_sub(8);
+        if after.rsp < held.cfa {
+            // rsp was lowered again, and the address is still there: OCaml's `caml_c_call` is
+            // `pop mem; sub $8, %rsp; jmp *%rax`.
+            if after.rsp == slot && world.word(slot) == Some(held.pc) {
+                self.put_at(slot);
+                self.entry = Entry::At;
+            }
+        } else if self.hides && self.may_be_copied() && after.rsp == held.cfa {
+            // It was copied to where rsp is: a tail call with fewer arguments.
+            self.put_at(held.cfa);
+            self.entry = Entry::At;
+        } else if held.rewritten {
+            // libgcc's eh_return goes to a landing pad this way.
+            self.chain.frames.pop();
+            self.settle();
+            self.stats.rewritten += 1;
+        } else {
+            self.leave_with_register((before.rip, after.rip));
+        }
+        false
+    }
+
+    /// A jump elsewhere while the innermost return address is in a register.
+    fn leave_with_register(&mut self, site: (u64, u64)) {
+        match self.learned(site) {
+            _ if self.hides => {}
+            None => self.doubt_top(site),
+            Some(true) => {}
+            Some(false) => {
+                self.chain.frames.pop();
+                self.stats.rewritten += 1;
+                self.settle();
+            }
+        }
+    }
+
+    /// The innermost return address is in memory again.
+    fn put_at(&mut self, slot: u64) {
+        self.resolve(true);
+        if let Some(held) = self.top_mut() {
+            held.slot = slot;
+            held.cfa = slot.wrapping_add(8);
+            held.in_register = false;
+        }
+        self.settle();
     }
 
     /// The word at rsp was written. If it is the return address that was popped, it is in memory
@@ -116,10 +182,7 @@ impl Tracker {
         if slot >= held.cfa || world.word(slot) != Some(held.pc) {
             return false;
         }
-        held.slot = slot;
-        held.cfa = slot.wrapping_add(8);
-        held.in_register = false;
-        self.limit = self.chain.limit();
+        self.put_at(slot);
         true
     }
 
@@ -142,7 +205,7 @@ impl Tracker {
                 ..held
             });
             self.stats.dropped -= 1;
-            self.limit = self.chain.limit();
+            self.settle();
         }
         is_it
     }
@@ -195,7 +258,9 @@ impl Tracker {
         above <= self.limit
             && self.dropped.is_none()
             && top.is_none_or(|top| !top.in_register)
+            && self.is_below_planted(slot)
             && !builds()
+            && !self.may_return_to(value, world)
     }
 
     /// A push to `slot` was executed, which left all frames as they are: see
@@ -227,6 +292,27 @@ impl Tracker {
         }
     }
 
+    /// A jump with the function's own return address, `pc`, at `slot`: it has made room for more
+    /// arguments, or aligned rsp, if it has pushed nothing else, or has written another word where
+    /// the address was (V8's `push 0x18(%rsp); ..; mov %rdx, 0x20(%rsp); jmp`).
+    pub(super) fn move_own(&mut self, slot: u64, pc: u64, world: &mut dyn World) -> bool {
+        let Some(top) = self.chain.top().filter(|f| f.pc == pc && !f.in_register) else {
+            return false;
+        };
+        let is_moved = self.entry == Entry::Pushed || world.word(top.slot) != Some(pc);
+        is_moved && self.move_own_now(slot, pc)
+    }
+
+    fn move_own_now(&mut self, slot: u64, pc: u64) -> bool {
+        let Some(top) = self.top_mut().filter(|f| f.pc == pc) else {
+            return false;
+        };
+        (top.slot, top.cfa) = (slot, slot.wrapping_add(8));
+        self.entry = Entry::At;
+        self.settle();
+        true
+    }
+
     /// An indirect jump to a function, with a return address at rsp that was pushed there last: a
     /// call. The jump may as well be a switch, after a register was saved that contains a code
     /// address. So the target must be far away and the address behind a call; or both the jump and
@@ -253,13 +339,7 @@ impl Tracker {
             return false;
         };
         let cfa = slot.wrapping_add(8);
-        if entry == Entry::Pushed
-            && let Some(top) = self.top_mut().filter(|f| f.pc == pc)
-        {
-            // The function has made room for more arguments, or aligned rsp.
-            (top.slot, top.cfa) = (slot, cfa);
-            self.entry = Entry::At;
-            self.limit = self.chain.limit();
+        if entry == Entry::Pushed && self.move_own_now(slot, pc) {
             return true;
         }
         let is_far = before.rip.abs_diff(after.rip) >= SWITCH_TABLE_REACH;
