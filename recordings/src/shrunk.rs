@@ -151,7 +151,11 @@ fn install() -> bool {
     // SAFETY: the handler reads and writes atomics, and calls mmap and sigaction, which are system
     // calls; what was there before is called as the kernel would have called it.
     let before = unsafe { sigaction(Signal::SIGBUS, &ours) };
-    let is_there = before.map(|before| BEFORE.set(before)).is_ok();
+    let is_there = before.is_ok_and(|before| {
+        // Nobody else sets it while the lock is held.
+        BEFORE.get_or_init(|| before);
+        true
+    });
     drop(files);
     is_there
 }
