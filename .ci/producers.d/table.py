@@ -17,8 +17,9 @@ import tarfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SIZE_MAX = 40 << 20
-SECONDS_MAX = 900
+# Bytes of a file, and seconds for its check.
+SIZE_MIN, SIZE_MAX = 16 << 10, 6 << 20
+SECONDS_MAX = 600
 
 
 def run(command, where=None, seconds=900):
@@ -97,8 +98,8 @@ def fetch_npm(package, version, into):
         return json.load(file)["version"], None
 
 
-def elf_files(folder, most):
-    """Programs and shared libraries for x86-64, the largest first."""
+def elf_files(folder, least, most):
+    """Programs and shared libraries for x86-64, the smallest first."""
     found = []
     for root, _folders, names in os.walk(folder):
         for name in names:
@@ -106,12 +107,12 @@ def elf_files(folder, most):
             if os.path.islink(path) or not os.path.isfile(path):
                 continue
             size = os.path.getsize(path)
-            if not 4096 < size <= SIZE_MAX:
+            if size > SIZE_MAX or size < least:
                 continue
             with open(path, "rb") as file:
                 head = file.read(20)
             if head[:5] == b"\x7fELF\x02" and head[16:20] in (b"\2\0\x3e\0", b"\3\0\x3e\0"):
-                found.append((-size, path))
+                found.append((size, path))
     return [path for _size, path in sorted(found)[:most]]
 
 
@@ -240,7 +241,7 @@ def main():
             error = "no package that apt, pip or npm has is known here"
         if isinstance(error, tuple):
             version, error = error
-        files = [] if error else elf_files(folder, int(most))
+        files = [] if error else elf_files(folder, 0 if source == "made" else SIZE_MIN, int(most))
         if not files:
             missing.append(f"{producer}: {package or source} {version}: {error or 'no ELF file'}")
         for path in files:

@@ -64,6 +64,8 @@ pub struct Tally {
     pub caught: u64,
     /// No defects at all, see [`Argument`].
     pub equivalent: u64,
+    /// Contradicted, although an argument says that they are no defects. Not among the others.
+    pub conflicts: u64,
     /// All others.
     pub missed: u64,
 }
@@ -71,19 +73,21 @@ pub struct Tally {
 impl Tally {
     /// All of them.
     pub fn all(self) -> u64 {
-        self.caught + self.equivalent + self.missed
+        self.caught + self.equivalent + self.conflicts + self.missed
     }
 
-    /// The share that was caught or is equivalent, percent; `None` if there were no defects.
+    /// The share of the defects that was caught, percent; `None` if there were none. What is
+    /// equivalent is no defect: it was neither caught nor missed.
     pub fn score(self) -> Option<f64> {
-        let all = self.all();
-        (all > 0).then(|| 100.0 * (all - self.missed) as f64 / all as f64)
+        let defects = self.caught + self.missed;
+        (defects > 0).then(|| 100.0 * self.caught as f64 / defects as f64)
     }
 
     /// Adds `other`.
     pub fn add(&mut self, other: Tally) {
         self.caught += other.caught;
         self.equivalent += other.equivalent;
+        self.conflicts += other.conflicts;
         self.missed += other.missed;
     }
 }
@@ -143,7 +147,7 @@ impl Score {
         match outcome {
             Outcome::Caught => tally.caught += 1,
             Outcome::Conflict(conflict) => {
-                tally.caught += 1;
+                tally.conflicts += 1;
                 if self.conflicts.len() < MISSES_MAX {
                     self.conflicts.push(conflict);
                 }

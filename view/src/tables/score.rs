@@ -27,7 +27,16 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
         writeln!(out, "  equivalent by {}: {count}", argument.as_str())?;
     }
     write_misses("missed", &score.misses, limit, out)?;
-    write_misses("caught, though equivalent", &score.conflicts, limit, out)
+    let conflicts = score.total().conflicts;
+    if conflicts > 0 {
+        writeln!(out, "  contradicted, though equivalent, not counted above: {conflicts}")?;
+    }
+    write_misses(
+        "contradicted, though equivalent",
+        &score.conflicts,
+        limit,
+        out,
+    )
 }
 
 fn write_misses(what: &str, misses: &[Miss], limit: usize, out: &mut dyn Write) -> io::Result<()> {
