@@ -27,7 +27,7 @@ class Table:
         section = elf.sections[".sframe"]
         self.data, self.at, self.size = elf.data, section.offset, section.size
         self.address, self.move = section.address, section.address - section.offset
-        self.fdes, self.error = [], None
+        self.fdes, self.error, self.is_overlapping = [], None, False
         try:
             self.read()
         except Unreadable as error:
@@ -53,6 +53,7 @@ class Table:
         self.fre_end = self.fre_start + length
         size = FDE_SIZES[version]
         self.fde_start = self.header_end + fde_at
+        self.is_overlapping = self.fde_start + fdes * size > self.fre_start
         # As libsframe: an FDE may lie where rows are, and is then what these bytes say.
         if self.fde_start > self.fre_start or self.fre_end > self.at + self.size:
             raise Unreadable("parts that overlap, or end behind the section")
