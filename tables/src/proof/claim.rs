@@ -19,6 +19,8 @@ pub enum Subject {
     Sp,
     /// A callee-saved register of the caller.
     Register(Reg),
+    /// That there is a row at all: the function reaches code that its table has none for.
+    Row,
 }
 
 /// How a claim turned out at one instruction.

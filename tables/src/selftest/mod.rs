@@ -2,7 +2,7 @@
 //!
 //! Defects are put at random into rows of `.eh_frame` that are proven, one at a time, and the
 //! function is proven again. A defect is *caught* only if the wrong row is contradicted where it is
-//! wrong; for a range that ends too early, if the code behind it is reported as code without a row.
+//! wrong; for a range that ends too early, where code of the function is reached without a row.
 //! It is *equivalent* if an [`Argument`] that does not use the proof shows that the changed row is
 //! right as well. Everything else is a *miss*, also what is left unproven.
 //!
@@ -247,13 +247,10 @@ fn try_one(
         answer,
     };
     Some(match (answer, argument) {
-        (Answer::Caught(_) | Answer::Uncovered, None) => Outcome::Caught,
+        (Answer::Caught(_), None) => Outcome::Caught,
         (Answer::Caught(at), Some(argument)) => {
             let argument = argument.as_str();
             Outcome::Conflict(miss(format!("contradicted at {at:#x}, but {argument}")))
-        }
-        (Answer::Uncovered, Some(argument)) => {
-            Outcome::Conflict(miss(format!("uncovered, but {}", argument.as_str())))
         }
         (_, Some(argument)) => Outcome::Equivalent(argument),
         (Answer::Elsewhere(at), None) => {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use unwind_sim_tables::check::Report;
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_unwind::reason::Code;
 
 /// The schema of the format.
@@ -27,12 +28,15 @@ impl Sarif {
             for wrong in &checked.verdict.contradictions {
                 let distance = wrong.pc.wrapping_sub(start);
                 let section = wrong.table.section().map_or("", |s| s.as_str());
+                let rule = match wrong.subject {
+                    Subject::Row => "nothing".to_owned(),
+                    _ => wrong.rule.to_string(),
+                };
                 let text = format!(
-                    "{} at {name}+{distance:#x}: {} ({section}+{:#x} says: {})",
+                    "{} at {name}+{distance:#x}: {} ({section}+{:#x} says: {rule})",
                     wrong.code().description(),
                     super::proof::what(wrong),
                     wrong.row_offset,
-                    wrong.rule
                 );
                 self.results.push(json!({
                     "ruleId": wrong.code().as_str(),
@@ -65,6 +69,7 @@ impl Sarif {
             Code::WrongCfa,
             Code::WrongReturnAddress,
             Code::WrongRegister,
+            Code::NoRowForExecuted,
         ];
         let rules = rules.map(|code| {
             json!({ "id": code.as_str(), "shortDescription": { "text": code.description() } })
