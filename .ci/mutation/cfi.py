@@ -197,7 +197,7 @@ class Table:
         self.start, self.end = section.offset, section.offset + section.size
         self.move = section.address - section.offset
         self.cies, self.fdes, self.rows_of = {}, {}, {}
-        self.index = self.hdr_at = None
+        self.index, self.hdr_at, self.is_overlapping = None, None, False
         if has_index:
             self.read_index()
 

@@ -19,6 +19,7 @@ use crate::table::Table;
 use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
+use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
@@ -117,19 +118,24 @@ impl Missing {
     }
 }
 
-/// Whether `table` has readable rows from the start of `range` (svma) on, and none behind a hole: an
-/// FDE that ends too early is one thing, several with holes between them another.
+/// Whether `table` has rows from the start of `range` (svma) on, and none behind a hole: an FDE that
+/// ends too early is one thing, several with holes between them another. Rows behind instructions that
+/// are malformed are none: an unwinder stops there. What is only not understood here may be right.
 fn covers_start(table: &Table, range: &Range<u64>) -> bool {
-    let function = table.function_at(range.start);
-    if function.is_none_or(|f| f.error.is_some()) {
+    let Some(function) = table.function_at(range.start) else {
         return false;
-    }
+    };
+    let is_cut = match &function.error {
+        None => false,
+        Some((_, Reason::MalformedRow { .. })) => true,
+        Some(_) => return false,
+    };
     let mut end = range.start;
     table.rows_in(range).into_iter().all(|row| {
         let follows = row.start == end;
         end = row.end;
         follows
-    }) && end > range.start
+    }) && (end > range.start || is_cut)
 }
 
 impl<'p> Walker<'p, '_> {
