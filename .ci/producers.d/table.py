@@ -17,8 +17,8 @@ import tarfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Bytes of a file, and seconds for its check.
-SIZE_MIN, SIZE_MAX = 16 << 10, 6 << 20
+# Bytes of a file; of one where a package has no smaller; and seconds for a check.
+SIZE_MIN, SIZE_MAX, SIZE_MAX_ALONE = 16 << 10, 6 << 20, 48 << 20
 SECONDS_MAX = 600
 
 
@@ -99,7 +99,8 @@ def fetch_npm(package, version, into):
 
 
 def elf_files(folder, least, most):
-    """Programs and shared libraries for x86-64, the smallest first."""
+    """Programs and shared libraries for x86-64, the smallest first; one large one if there are no
+    others."""
     found = []
     for root, _folders, names in os.walk(folder):
         for name in names:
@@ -107,13 +108,15 @@ def elf_files(folder, least, most):
             if os.path.islink(path) or not os.path.isfile(path):
                 continue
             size = os.path.getsize(path)
-            if size > SIZE_MAX or size < least:
+            if size > SIZE_MAX_ALONE or size < least:
                 continue
             with open(path, "rb") as file:
                 head = file.read(20)
             if head[:5] == b"\x7fELF\x02" and head[16:20] in (b"\2\0\x3e\0", b"\3\0\x3e\0"):
                 found.append((size, path))
-    return [path for _size, path in sorted(found)[:most]]
+    found.sort()
+    small = [path for size, path in found if size <= SIZE_MAX]
+    return small[:most] or [path for _size, path in found[:1]]
 
 
 def made(producer, into):
@@ -213,7 +216,7 @@ def main():
         for line in open(listing):
             if not line.startswith("#"):
                 digest, package, version, path = line.rstrip("\n").split("\t")
-                known[package, path] = digest, version
+                known[package, version, path] = digest
 
     debian = None
     sums, missing, changed, rows = collections.OrderedDict(), [], [], []
@@ -249,9 +252,8 @@ def main():
             digest = hashlib.sha256(open(path, "rb").read()).hexdigest()
             if source != "made":
                 rows.append((digest, package, version, place))
-                if (package, place) in known and known[package, place] not in ((digest, version),):
-                    if known[package, place][1] == version:
-                        changed.append(f"{package} {version} {place}")
+                if known.get((package, version, place), digest) != digest:
+                    changed.append(f"{package} {version} {place}")
             found = check(chosen.tool, path)
             if isinstance(found, dict):
                 total["files"] += 1
@@ -272,14 +274,20 @@ def main():
     for text in changed:
         print("- not the file of the list: " + text)
     if chosen.write:
+        again = {(package, version) for _digest, package, version, _path in rows}
+        kept = [
+            (digest, package, version, path)
+            for (package, version, path), digest in known.items()
+            if (package, version) not in again and chosen.only
+        ]
         with open(listing, "w") as file:
             file.write("# SHA-256, package, version, path in the package.\n")
-            file.writelines("\t".join(row) + "\n" for row in rows)
+            file.writelines("\t".join(row) + "\n" for row in sorted(kept + rows, key=lambda r: r[1:]))
     sys.exit(1 if changed else 0)
 
 
 def known_version(known, package):
-    return next((version for (of, _path), (_digest, version) in known.items() if of == package), "")
+    return next((version for of, version, _path in known if of == package), "")
 
 
 def table(sums):
