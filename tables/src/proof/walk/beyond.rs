@@ -118,24 +118,23 @@ impl Missing {
     }
 }
 
-/// Whether `table` has rows from the start of `range` (svma) on, and none behind a hole: an FDE that
-/// ends too early is one thing, several with holes between them another. Rows behind instructions that
-/// are malformed are none: an unwinder stops there. What is only not understood here may be right.
+/// Whether `table` has an FDE from the start of `range` (svma) on, and no rows behind a hole: an FDE that
+/// ends too early is one thing, several with holes between them another. Rows that begin too late, and
+/// rows behind instructions that are malformed, are missing: an unwinder stops there. What is only not
+/// understood here may be right.
 fn covers_start(table: &Table, range: &Range<u64>) -> bool {
     let Some(function) = table.function_at(range.start) else {
         return false;
     };
-    let is_cut = match &function.error {
-        None => false,
-        Some((_, Reason::MalformedRow { .. })) => true,
-        Some(_) => return false,
-    };
-    let mut end = range.start;
+    if !matches!(&function.error, None | Some((_, Reason::MalformedRow { .. }))) {
+        return false;
+    }
+    let mut end = None;
     table.rows_in(range).into_iter().all(|row| {
-        let follows = row.start == end;
-        end = row.end;
+        let follows = end.is_none_or(|end| end == row.start);
+        end = Some(row.end);
         follows
-    }) && (end > range.start || is_cut)
+    })
 }
 
 impl<'p> Walker<'p, '_> {
