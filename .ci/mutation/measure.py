@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 import cfi
 import mutate
 import programs
+import rules
 import sframe
 from elf import Elf
 from truth import read_states
@@ -64,7 +65,7 @@ class Subject:
         return state.address if self.kind == "eh_frame" else sframe.lookup_address(state)
 
     def claims_of(self, table, state):
-        module = cfi if self.kind == "eh_frame" else sframe
+        module = rules if self.kind == "eh_frame" else sframe
         return module.wrong_claims(table.row(self.row_address(state)), state)
 
     def judge(self, data):
@@ -181,6 +182,7 @@ def finding(row):
 def static_verdict(subject, answer, before, wrong):
     """caught, unreadable (reported as such), unproven, missed or proven, of a wrong defect."""
     new = answer["findings"] - before["findings"]
+
     # The functions as they were: a defect can move or cut one.
     def function_of(pc):
         for row in before["functions"]:
@@ -227,7 +229,9 @@ def make_subjects(tool, scratch, only):
         # The assembler's own tables are of version 1 here; the tool's are of all three.
         for version_ in ("v2", "v3"):
             converted = f"{path}-{version_}"
-            done = tool.run("tables", "convert", path, "--to", f"sframe-{version_}", "-o", converted)
+            done = tool.run(
+                "tables", "convert", path, "--to", f"sframe-{version_}", "-o", converted
+            )
             if done is None or done.returncode:
                 sys.exit(f"tables convert {name}: {done and done.stderr}")
             tables.append((f"sframe-{version_}", converted))
@@ -312,11 +316,16 @@ def write_details(mutants, path):
     with open(path, "w") as file:
         for mutant in mutants:
             row = {
-                "file": os.path.basename(mutant.path), "program": mutant.subject.name,
-                "table": mutant.subject.kind, "defect": mutant.defect.kind,
-                "text": mutant.defect.text, "verdict": mutant.verdict,
-                "wrong_at": [hex(pc) for pc in sorted(mutant.wrong)], "static": mutant.static,
-                "dynamic": mutant.dynamic, "is_reported": mutant.complains,
+                "file": os.path.basename(mutant.path),
+                "program": mutant.subject.name,
+                "table": mutant.subject.kind,
+                "defect": mutant.defect.kind,
+                "text": mutant.defect.text,
+                "verdict": mutant.verdict,
+                "wrong_at": [hex(pc) for pc in sorted(mutant.wrong)],
+                "static": mutant.static,
+                "dynamic": mutant.dynamic,
+                "is_reported": mutant.complains,
             }
             print(json.dumps(row), file=file)
 
@@ -362,8 +371,13 @@ def shares(counts):
         wrong = total["wrong"]
         static = total["static caught"] + total["static unreadable"]
         result[name] = (
-            wrong, static * 10000 // max(wrong, 1), total["dynamic caught"] * 10000 // max(wrong, 1),
-            total["static proven"], total["false static"], total["false dynamic"], total["equivalent"],
+            wrong,
+            static * 10000 // max(wrong, 1),
+            total["dynamic caught"] * 10000 // max(wrong, 1),
+            total["static proven"],
+            total["false static"],
+            total["false dynamic"],
+            total["equivalent"],
         )
     return result
 
@@ -402,21 +416,33 @@ def measure(chosen, scratch):
     if chosen.details:
         write_details(mutants, chosen.details)
 
-    bad = [m for m in mutants if m.verdict == "wrong" and m.static in ("proven", "missed", "unproven")]
+    bad = [
+        m for m in mutants if m.verdict == "wrong" and m.static in ("proven", "missed", "unproven")
+    ]
     bad.sort(key=lambda m: ("proven", "missed", "unproven").index(m.static))
     for mutant in bad[: chosen.missed]:
         where = ", ".join(f"{pc:#x}" for pc in sorted(mutant.wrong)[:3])
-        print(f"static, {mutant.static}: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}; wrong at {where}")
+        print(
+            f"static, {mutant.static}: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}; wrong at {where}"
+        )
     bad = [m for m in mutants if m.verdict == "wrong" and m.dynamic != "caught"]
     for mutant in bad[: chosen.missed]:
         where = ", ".join(f"{pc:#x}" for pc in sorted(mutant.wrong)[:3])
-        print(f"dynamic, {mutant.dynamic}: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}; wrong at {where}")
-    bad = [m for m in mutants if m.verdict == "equivalent" and (m.complains or m.dynamic == "caught")]
+        print(
+            f"dynamic, {mutant.dynamic}: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}; wrong at {where}"
+        )
+    bad = [
+        m for m in mutants if m.verdict == "equivalent" and (m.complains or m.dynamic == "caught")
+    ]
     for mutant in bad[: chosen.missed]:
-        print(f"equivalent, but reported: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}")
+        print(
+            f"equivalent, but reported: {mutant.subject.name}: {mutant.defect.kind}: {mutant.defect.text}"
+        )
 
     failed = False
-    for table, (wrong, static, dynamic, proven, false, false_dynamic, equivalent) in shares(counts).items():
+    for table, (wrong, static, dynamic, proven, false, false_dynamic, equivalent) in shares(
+        counts
+    ).items():
         print(
             f"{table}: of {wrong} wrong defects, static {static / 100:.2f} %, dynamic {dynamic / 100:.2f} %, "
             f"called proven {proven}; of {equivalent} equivalent ones, reported: static {false}, dynamic {false_dynamic}"

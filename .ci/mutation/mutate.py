@@ -95,7 +95,11 @@ def cfi_defects(table, random, code):
             return None
         old = data[fde.augmentation_at]
         new = old + random.choice((-1, 1, 2))
-        return None if new < 0 else field(kind, fde, fde.augmentation_at, 1, old, new, "length of its augmentation")
+        return (
+            None
+            if new < 0
+            else field(kind, fde, fde.augmentation_at, 1, old, new, "length of its augmentation")
+        )
 
     def advance(kind):
         found = draw(ops(fdes, {"advance"}))
@@ -140,14 +144,32 @@ def cfi_defects(table, random, code):
 
     def changed(kind):
         # To an instruction with operands of the same form.
-        same = {0x05: 0x14, 0x0D: 0x0E, 0x0E: 0x0D, 0x0A: 0x0B, 0x0B: 0x0A, 0x0C: 0x05, 0x06: 0x08,
-                0x08: 0x07, 0x07: 0x08, 0x09: 0x0C, 0x10: 0x16, 0x13: 0x0E, 0x12: 0x0C, 0x11: 0x15}
+        same = {
+            0x05: 0x14,
+            0x0D: 0x0E,
+            0x0E: 0x0D,
+            0x0A: 0x0B,
+            0x0B: 0x0A,
+            0x0C: 0x05,
+            0x06: 0x08,
+            0x08: 0x07,
+            0x07: 0x08,
+            0x09: 0x0C,
+            0x10: 0x16,
+            0x13: 0x0E,
+            0x12: 0x0C,
+            0x11: 0x15,
+        }
         found = draw([f for f in ops(fdes, ALL) if data[f[2].start] in same])
         if not found:
             return None
         place, _i, op = found
         new = same[data[op.start]]
-        return Defect(kind, f"{text(place, op)}: opcode {data[op.start]:#x} to {new:#x}", (op.start, bytes([new])))
+        return Defect(
+            kind,
+            f"{text(place, op)}: opcode {data[op.start]:#x} to {new:#x}",
+            (op.start, bytes([new])),
+        )
 
     def swapped(kind):
         place = draw(fdes)
@@ -157,7 +179,11 @@ def cfi_defects(table, random, code):
         if not found:
             return None
         a, b = found
-        return Defect(kind, f"{text(place, a)}: exchanged with {b.name}", (a.start, data[b.start : b.end] + data[a.start : a.end]))
+        return Defect(
+            kind,
+            f"{text(place, a)}: exchanged with {b.name}",
+            (a.start, data[b.start : b.end] + data[a.start : a.end]),
+        )
 
     def block(kind):
         found = draw(ops(cies + fdes, {"cfa_expression", "expression", "val_expression"}))
@@ -167,7 +193,9 @@ def cfi_defects(table, random, code):
         _kind, at, length, value = op.operands[-1]
         inside = op.end - len(value) + random.randrange(len(value))
         new = data[inside] ^ random.choice((1, 2, 4, 8, 16, 32, 0x40))
-        return Defect(kind, f"{text(place, op)}: byte {data[inside]:#x} to {new:#x}", (inside, bytes([new])))
+        return Defect(
+            kind, f"{text(place, op)}: byte {data[inside]:#x} to {new:#x}", (inside, bytes([new]))
+        )
 
     def cie_number(kind, at_name, value_name, values, is_signed):
         cie = draw(cies)
@@ -181,14 +209,22 @@ def cfi_defects(table, random, code):
             return None
         at = random.randrange(len(cie.augmentation))
         new = draw([c for c in b"zRLPSBx" if c != cie.augmentation[at]])
-        return Defect(kind, f"{text(cie)}: letter {at} of {cie.augmentation.decode()} to {chr(new)}", (cie.augmentation_at + at, bytes([new])))
+        return Defect(
+            kind,
+            f"{text(cie)}: letter {at} of {cie.augmentation.decode()} to {chr(new)}",
+            (cie.augmentation_at + at, bytes([new])),
+        )
 
     def encoding(kind):
         cie = draw([cie for cie in cies if cie.encoding_at])
         if not cie:
             return None
-        new = draw([e for e in (0x00, 0x03, 0x0B, 0x10, 0x13, 0x1A, 0x1C, 0x3B, 0x9B) if e != cie.encoding])
-        return Defect(kind, f"{text(cie)}: {cie.encoding:#x} to {new:#x}", (cie.encoding_at, bytes([new])))
+        new = draw(
+            [e for e in (0x00, 0x03, 0x0B, 0x10, 0x13, 0x1A, 0x1C, 0x3B, 0x9B) if e != cie.encoding]
+        )
+        return Defect(
+            kind, f"{text(cie)}: {cie.encoding:#x} to {new:#x}", (cie.encoding_at, bytes([new]))
+        )
 
     def version(kind):
         cie = draw(cies)
@@ -202,13 +238,23 @@ def cfi_defects(table, random, code):
         if entries < 2:
             return None
         i, j = sorted(random.sample(range(entries), 2))
-        return Defect(kind, f"entries {i} and {j} are exchanged", (entry(i), data[entry(j) : entry(j) + 8]), (entry(j), data[entry(i) : entry(i) + 8]))
+        return Defect(
+            kind,
+            f"entries {i} and {j} are exchanged",
+            (entry(i), data[entry(j) : entry(j) + 8]),
+            (entry(j), data[entry(i) : entry(i) + 8]),
+        )
 
     def index_missing(kind):
         if entries < 2:
             return None
         i = random.randrange(entries)
-        return Defect(kind, f"without entry {i}", (table.hdr_count_at, number(entries - 1, 4)), (entry(i), data[entry(i + 1) : entry(entries)]))
+        return Defect(
+            kind,
+            f"without entry {i}",
+            (table.hdr_count_at, number(entries - 1, 4)),
+            (entry(i), data[entry(i + 1) : entry(entries)]),
+        )
 
     def index_count(kind):
         if entries < 2:
@@ -223,13 +269,19 @@ def cfi_defects(table, random, code):
         at = entry(i) + 4 * which
         old = int.from_bytes(data[at : at + 4], "little")
         new = old + random.choice((-16, -8, -4, -1, 1, 4, 8, 16))
-        return Defect(kind, f"entry {i}: {'FDE' if which else 'address'} by {new - old}", (at, number(new, 4)))
+        return Defect(
+            kind, f"entry {i}: {'FDE' if which else 'address'} by {new - old}", (at, number(new, 4))
+        )
 
     def index_other(kind):
         if entries < 2:
             return None
         i, j = random.sample(range(entries), 2)
-        return Defect(kind, f"entry {i} leads to the FDE of {j}", (entry(i) + 4, data[entry(j) + 4 : entry(j) + 8]))
+        return Defect(
+            kind,
+            f"entry {i} leads to the FDE of {j}",
+            (entry(i) + 4, data[entry(j) + 4 : entry(j) + 8]),
+        )
 
     CFA_RULES = {"def_cfa", "def_cfa_register", "def_cfa_offset", "cfa_expression"}
     SAVES = {"offset", "val_offset", "expression", "val_expression", "register"}
@@ -238,7 +290,9 @@ def cfi_defects(table, random, code):
     ALL = CFA_RULES | SAVES | BACK | STATES | {"advance"}
     kinds = {
         "FDE: range cut": lambda k: fde_range(k, cut),
-        "FDE: range extended": lambda k: fde_range(k, lambda f: f.range + random.choice((1, 4, 16, 64))),
+        "FDE: range extended": lambda k: fde_range(
+            k, lambda f: f.range + random.choice((1, 4, 16, 64))
+        ),
         "FDE: start": begin,
         "FDE: another CIE": other_cie,
         "FDE: length of the record": lambda k: record(k, fdes),
@@ -261,9 +315,15 @@ def cfi_defects(table, random, code):
         "CIE: version": version,
         "CIE: augmentation": augmentation,
         "CIE: pointer encoding": encoding,
-        "CIE: code alignment factor": lambda k: cie_number(k, "code_at", "code", (0, 1, 2, 4), False),
-        "CIE: data alignment factor": lambda k: cie_number(k, "data_at", "factor", (-8, -16, -4, -1, 8), True),
-        "CIE: return address register": lambda k: cie_number(k, "return_at", "return_register", (0, 3, 6, 7, 15, 16, 17), False),
+        "CIE: code alignment factor": lambda k: cie_number(
+            k, "code_at", "code", (0, 1, 2, 4), False
+        ),
+        "CIE: data alignment factor": lambda k: cie_number(
+            k, "data_at", "factor", (-8, -16, -4, -1, 8), True
+        ),
+        "CIE: return address register": lambda k: cie_number(
+            k, "return_at", "return_register", (0, 3, 6, 7, 15, 16, 17), False
+        ),
         "CIE: CFA's offset": lambda k: operand(k, cies, CFA_RULES, "offset", near),
         "CIE: CFA's register": lambda k: operand(k, cies, CFA_RULES, "register", other),
         "CIE: return address's slot": lambda k: operand(k, cies, SAVES, "offset", near),
@@ -292,7 +352,11 @@ def sframe_defects(table, random, _code):
         new = change(old) & (1 << 8 * length) - 1
         if new == old:
             return None
-        return Defect(kind, f"{place} at {offset - at:#x}: {old:#x} to {new:#x}", (offset, number(new, length)))
+        return Defect(
+            kind,
+            f"{place} at {offset - at:#x}: {old:#x} to {new:#x}",
+            (offset, number(new, length)),
+        )
 
     def header(kind, offset, length, change):
         return field(kind, "header", at + offset, length, change)
@@ -316,7 +380,9 @@ def sframe_defects(table, random, _code):
 
     def cut(kind):
         fde = draw([fde for fde in fdes if fde.size > 1])
-        return fde and field(kind, "FDE", fde.at + (8 if is_v3 else 4), 4, lambda old: random.randrange(1, old))
+        return fde and field(
+            kind, "FDE", fde.at + (8 if is_v3 else 4), 4, lambda old: random.randrange(1, old)
+        )
 
     def swapped(kind):
         if len(fdes) < 2 or not table.flags & sframe.PCREL:
@@ -326,8 +392,13 @@ def sframe_defects(table, random, _code):
         start = 8 if is_v3 else 4
         one, two = data[a.at : a.at + size], data[b.at : b.at + size]
         # A start that is relative to its own place moves along.
-        move = lambda entry, by: number(int.from_bytes(entry[:start], "little") + by, start) + entry[start:]
-        return Defect(kind, f"FDEs {i} and {i + 1} are exchanged", (a.at, move(two, size) + move(one, -size)))
+        move = (
+            lambda entry, by: number(int.from_bytes(entry[:start], "little") + by, start)
+            + entry[start:]
+        )
+        return Defect(
+            kind, f"FDEs {i} and {i + 1} are exchanged", (a.at, move(two, size) + move(one, -size))
+        )
 
     def fre_field(kind, change_info=None, word=None):
         found = draw([f for f in fres if word is None or f[1].words])
@@ -345,19 +416,33 @@ def sframe_defects(table, random, _code):
 
     def fre_removed(kind):
         # The row takes over what the row before it says.
-        found = draw([(f, i) for f in fdes for i in range(1, len(f.fres)) if f.fres[i].size == f.fres[i - 1].size and len(f.fres[i].words) == len(f.fres[i - 1].words)])
+        found = draw(
+            [
+                (f, i)
+                for f in fdes
+                for i in range(1, len(f.fres))
+                if f.fres[i].size == f.fres[i - 1].size
+                and len(f.fres[i].words) == len(f.fres[i - 1].words)
+            ]
+        )
         if not found:
             return None
         fde, i = found
         before, fre = fde.fres[i - 1], fde.fres[i]
         length = len(fre.words) * fre.size
-        return Defect(kind, f"row at {fre.at - at:#x}", (fre.info_at, data[before.info_at : before.info_at + 1 + length]))
+        return Defect(
+            kind,
+            f"row at {fre.at - at:#x}",
+            (fre.info_at, data[before.info_at : before.info_at + 1 + length]),
+        )
 
     kinds = {
         "header: version": lambda k: header(k, 2, 1, lambda _: random.choice((0, 1, 2, 3, 4))),
         "header: flags": lambda k: header(k, 3, 1, flip(1, 4, 8)),
         "header: ABI": lambda k: header(k, 4, 1, lambda _: random.choice((1, 2, 4))),
-        "header: fixed offset of rbp": lambda k: header(k, 5, 1, lambda _: random.choice((-8, -16, -24))),
+        "header: fixed offset of rbp": lambda k: header(
+            k, 5, 1, lambda _: random.choice((-8, -16, -24))
+        ),
         "header: fixed offset of the return address": lambda k: header(k, 6, 1, by(-8, 8, -16, 1)),
         "header: length of more headers": lambda k: header(k, 7, 1, by(1, 4, 8)),
         "header: number of FDEs": lambda k: header(k, 8, 4, by(-2, -1, 1)),
@@ -365,10 +450,16 @@ def sframe_defects(table, random, _code):
         "header: length of the rows": lambda k: header(k, 16, 4, by(-4, -1, 1, 64)),
         "header: offset of FDEs": lambda k: header(k, 20, 4, by(1, 4, 20)),
         "header: offset of rows": lambda k: header(k, 24, 4, by(-4, -1, 1, 4)),
-        "FDE: start": lambda k: fde_field(k, lambda f: f.at, 8 if is_v3 else 4, by(-16, -4, -1, 1, 4, 16)),
+        "FDE: start": lambda k: fde_field(
+            k, lambda f: f.at, 8 if is_v3 else 4, by(-16, -4, -1, 1, 4, 16)
+        ),
         "FDE: size cut": cut,
-        "FDE: size extended": lambda k: fde_field(k, lambda f: f.at + (8 if is_v3 else 4), 4, by(1, 4, 16)),
-        "FDE: offset of its rows": lambda k: fde_field(k, lambda f: f.at + (12 if is_v3 else 8), 4, by(-5, -3, -1, 1, 3, 5)),
+        "FDE: size extended": lambda k: fde_field(
+            k, lambda f: f.at + (8 if is_v3 else 4), 4, by(1, 4, 16)
+        ),
+        "FDE: offset of its rows": lambda k: fde_field(
+            k, lambda f: f.at + (12 if is_v3 else 8), 4, by(-5, -3, -1, 1, 3, 5)
+        ),
         "FDE: number of its rows": lambda k: attribute(k, "count", by(-1, 1)),
         "FDE: width of its rows": lambda k: attribute(k, "info", flip(1, 2, 3)),
         "FDE: repeated or not": lambda k: attribute(k, "info", flip(0x10)),

@@ -21,9 +21,18 @@ from truth import read_states
 OPTIONS = "-w -ffreestanding -fno-stack-protector -fasynchronous-unwind-tables"
 LINK = "-nostdlib -static -Wl,--eh-frame-hdr"
 SOURCES = [
-    ("sorts.c", "-O0"), ("sorts.c", "-O2"), ("sorts.c", "-O3"), ("calls.c", "-O1"), ("calls.c", "-O2"),
-    ("calls.c", "-Os"), ("calls.c", "-O1 -fno-omit-frame-pointer"), ("frames.c", "-O0"),
-    ("frames.c", "-O2"), ("objects.cc", "-O0"), ("objects.cc", "-O1"), ("objects.cc", "-O2"),
+    ("sorts.c", "-O0"),
+    ("sorts.c", "-O2"),
+    ("sorts.c", "-O3"),
+    ("calls.c", "-O1"),
+    ("calls.c", "-O2"),
+    ("calls.c", "-Os"),
+    ("calls.c", "-O1 -fno-omit-frame-pointer"),
+    ("frames.c", "-O0"),
+    ("frames.c", "-O2"),
+    ("objects.cc", "-O0"),
+    ("objects.cc", "-O1"),
+    ("objects.cc", "-O2"),
 ]
 REGISTERS = ["%rbx", "%rbp", "%r12", "%r13", "%r14", "%r15", "%rax", "%rsp"]
 
@@ -33,7 +42,9 @@ def is_directive(line, *names):
 
 
 def offset_changed(lines, i, rng):
-    if is_directive(lines[i], "cfi_def_cfa_offset", "cfi_offset", "cfi_def_cfa", "cfi_adjust_cfa_offset"):
+    if is_directive(
+        lines[i], "cfi_def_cfa_offset", "cfi_offset", "cfi_def_cfa", "cfi_adjust_cfa_offset"
+    ):
         number = re.findall(r"-?\d+", lines[i])[-1]
         at = lines[i].rindex(number)
         return [lines[i][:at] + str(int(number) + rng.choice((-16, -8, 8, 16)))]
@@ -46,8 +57,15 @@ def register_changed(lines, i, rng):
 
 
 def removed(lines, i, _rng):
-    if is_directive(lines[i], "cfi_offset", "cfi_def_cfa", "cfi_def_cfa_register", "cfi_restore",
-                    "cfi_def_cfa_offset", "cfi_adjust_cfa_offset"):
+    if is_directive(
+        lines[i],
+        "cfi_offset",
+        "cfi_def_cfa",
+        "cfi_def_cfa_register",
+        "cfi_restore",
+        "cfi_def_cfa_offset",
+        "cfi_adjust_cfa_offset",
+    ):
         return []
 
 
@@ -58,15 +76,23 @@ def doubled_save(lines, i, _rng):
 
 
 # What a directive becomes, by kind: the lines that replace it, or nothing if it is no such directive.
-KINDS = {"offset": offset_changed, "register": register_changed, "left out": removed,
-         "taken back": doubled_save}
+KINDS = {
+    "offset": offset_changed,
+    "register": register_changed,
+    "left out": removed,
+    "taken back": doubled_save,
+}
 
 
 def moved(lines, i, by):
     """A directive one instruction later or earlier."""
-    if not lines[i].lstrip().startswith(".cfi_") or is_directive(lines[i], "cfi_startproc", "cfi_endproc"):
+    if not lines[i].lstrip().startswith(".cfi_") or is_directive(
+        lines[i], "cfi_startproc", "cfi_endproc"
+    ):
         return None
-    if is_directive(lines[i], "cfi_remember_state", "cfi_restore_state", "cfi_personality", "cfi_lsda"):
+    if is_directive(
+        lines[i], "cfi_remember_state", "cfi_restore_state", "cfi_personality", "cfi_lsda"
+    ):
         return None
     is_instruction = lambda l: l.startswith("\t") and not l.lstrip().startswith((".", "#"))
     at = i + by
@@ -119,8 +145,19 @@ class Llvm:
     def messages(self, source):
         """Errors, and all messages: each without its line's number, counted."""
         done = subprocess.run(
-            [*self.command, "--validate-cfi", "-triple", "x86_64-linux-gnu", "-filetype=obj", source,
-             "-o", "/dev/null"], capture_output=True, text=True)
+            [
+                *self.command,
+                "--validate-cfi",
+                "-triple",
+                "x86_64-linux-gnu",
+                "-filetype=obj",
+                source,
+                "-o",
+                "/dev/null",
+            ],
+            capture_output=True,
+            text=True,
+        )
         found = re.findall(r":\d+:\d+: (error|warning): (.*)", done.stderr)
         every = collections.Counter(text for _kind, text in found)
         errors = collections.Counter(text for kind, text in found if kind == "error")
@@ -147,9 +184,15 @@ def compare(chosen, rng, llvm, scratch):
     counts = collections.defaultdict(collections.Counter)
     plain = collections.Counter()
     for number, (source, level) in enumerate(SOURCES):
-        compiler = chosen.clang.replace("clang", "clang++") if source.endswith("cc") else chosen.clang
+        compiler = (
+            chosen.clang.replace("clang", "clang++") if source.endswith("cc") else chosen.clang
+        )
         cxx = "-std=c++17 -fno-exceptions -fno-rtti" if source.endswith("cc") else ""
-        command = [compiler, *f"{OPTIONS} {level} {cxx} -S -o -".split(), os.path.join(programs.SOURCES, source)]
+        command = [
+            compiler,
+            *f"{OPTIONS} {level} {cxx} -S -o -".split(),
+            os.path.join(programs.SOURCES, source),
+        ]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         built = assemble(chosen.clang, text, f"base{number}", scratch)
         states = os.path.join(scratch, "states")
@@ -167,7 +210,9 @@ def compare(chosen, rng, llvm, scratch):
         mutants = []
         share = chosen.count // len(SOURCES)
         for kind, what, lines in mutants_of(text.splitlines(), rng, share):
-            changed = assemble(chosen.clang, "\n".join(lines) + "\n", f"{number}-{len(mutants)}", scratch)
+            changed = assemble(
+                chosen.clang, "\n".join(lines) + "\n", f"{number}-{len(mutants)}", scratch
+            )
             if changed:
                 mutants.append((kind, what, changed))
         answers = tool.check([path for _kind, _what, (_source, path) in mutants])
@@ -202,13 +247,28 @@ def show(plain, counts):
         f"{plain['llvm errors']} errors and {plain['llvm messages'] - plain['llvm errors']} warnings, "
         f"`tables check` {plain['tables check']} findings.\n"
     )
-    print("| defect in a directive | made | wrong where it ran | `tables check` | LLVM, errors | LLVM, any "
-          "new message | only `tables check` | only LLVM | equivalent | reported: `tables check` | LLVM |")
+    print(
+        "| defect in a directive | made | wrong where it ran | `tables check` | LLVM, errors | LLVM, any "
+        "new message | only `tables check` | only LLVM | equivalent | reported: `tables check` | LLVM |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for kind in sorted(counts, key=lambda k: k == "all"):
         count = counts[kind]
-        cells = [count[c] for c in ("made", "wrong", "ours", "llvm", "llvm any", "only ours", "only llvm",
-                                    "equivalent", "ours false", "llvm false")]
+        cells = [
+            count[c]
+            for c in (
+                "made",
+                "wrong",
+                "ours",
+                "llvm",
+                "llvm any",
+                "only ours",
+                "only llvm",
+                "equivalent",
+                "ours false",
+                "llvm false",
+            )
+        ]
         print(f"| {kind} | " + " | ".join(map(str, cells)) + " |")
 
 

@@ -64,10 +64,14 @@ class Table:
         fde.at, fde.flags2 = at, 0
         if self.version == 3:
             start, fde.size, fre_at = self.unpack("qII", at)
-            attributes = self.fre_start + fre_at
-            fde.attributes = attributes
-            fde.count, fde.info, fde.flags2, fde.repeat = self.unpack("HBBB", attributes)
-            fde.fres_at = attributes + 5
+            fde.attributes = self.fre_start + fre_at
+            fde.fres_at = fde.attributes + 5
+            try:
+                form, place = "HBBB", fde.attributes
+                fde.count, fde.info, fde.flags2, fde.repeat = self.unpack(form, place)
+            except Unreadable:
+                # Only this function is lost.
+                fde.count, fde.info, fde.flags2, fde.repeat = 1, 15, 0, 0
         else:
             start, fde.size, fre_at, fde.count, fde.info = self.unpack("iIIIB", at)
             fde.fres_at = self.fre_start + fre_at

@@ -49,13 +49,18 @@ class Debian:
                 file.write(f"deb [signed-by={key}] {mirrors[0]} {suite} main\n")
         open(os.path.join(folder, "status"), "a").close()
         options = {
-            "Dir::Etc::SourceList": sources, "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::State": folder, "Dir::State::Lists": os.path.join(folder, "lists"),
+            "Dir::Etc::SourceList": sources,
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State": folder,
+            "Dir::State::Lists": os.path.join(folder, "lists"),
             "Dir::State::status": os.path.join(folder, "status"),
-            "Dir::Cache": os.path.join(folder, "cache"), "APT::Sandbox::User": "",
+            "Dir::Cache": os.path.join(folder, "cache"),
+            "APT::Sandbox::User": "",
             "Acquire::Languages": "none",
         }
-        self.options = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        self.options = [
+            word for name, value in options.items() for word in ("-o", f"{name}={value}")
+        ]
         run(["apt-get", "-qq", *self.options, "update"])
 
     def fetch(self, package, version, into):
@@ -150,8 +155,19 @@ def made(producer, into):
             continue
         if producer == "BOLT" and built:
             out = built[0] + ".bolt"
-            run([bolts[-1], built[0], "-o", out, "-reorder-blocks=ext-tsp", "-split-functions",
-                 "-split-all-cold", "-split-eh", "-frame-opt=all"])
+            run(
+                [
+                    bolts[-1],
+                    built[0],
+                    "-o",
+                    out,
+                    "-reorder-blocks=ext-tsp",
+                    "-split-functions",
+                    "-split-all-cold",
+                    "-split-eh",
+                    "-frame-opt=all",
+                ]
+            )
             os.remove(built[0])
     return None
 
@@ -171,8 +187,20 @@ def zig(into):
         for mode in ("Debug", "ReleaseSafe"):
             own = "-fno-llvm" if mode == "Debug" else "-fllvm"
             os.environ["ZIG_GLOBAL_CACHE_DIR"] = os.path.join(into, "cache")
-            run([compiler, "build-exe", "-O", mode, own, f"-femit-bin={into}/{name}-{mode}",
-                 "--cache-dir", os.path.join(into, "cache"), source], into)
+            run(
+                [
+                    compiler,
+                    "build-exe",
+                    "-O",
+                    mode,
+                    own,
+                    f"-femit-bin={into}/{name}-{mode}",
+                    "--cache-dir",
+                    os.path.join(into, "cache"),
+                    source,
+                ],
+                into,
+            )
     shutil.rmtree(wheels)
     shutil.rmtree(os.path.join(into, "cache"), ignore_errors=True)
     return None
@@ -180,7 +208,7 @@ def zig(into):
 
 ZIG = {
     "hello": 'const std = @import("std");\npub fn main() void {\n'
-    '    std.debug.print("{d}\\n", .{std.hash.Wyhash.hash(0, "text")});\n}\n',
+    '    std.debug.print("{d}\\n", .{std.hash.Wyhash.hash(0, "text")});\n}\n'
 }
 
 
@@ -228,7 +256,9 @@ def main():
         if chosen.only and chosen.only not in producer:
             continue
         total = sums.setdefault(producer, collections.Counter())
-        folder = os.path.join(chosen.scratch, f"{len(rows)}-{package.replace('/', '-')}-{producer.split()[0]}")
+        folder = os.path.join(
+            chosen.scratch, f"{len(rows)}-{package.replace('/', '-')}-{producer.split()[0]}"
+        )
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         if source.startswith("deb "):
@@ -282,7 +312,9 @@ def main():
         ]
         with open(listing, "w") as file:
             file.write("# SHA-256, package, version, path in the package.\n")
-            file.writelines("\t".join(row) + "\n" for row in sorted(kept + rows, key=lambda r: r[1:]))
+            file.writelines(
+                "\t".join(row) + "\n" for row in sorted(kept + rows, key=lambda r: r[1:])
+            )
     sys.exit(1 if changed else 0)
 
 

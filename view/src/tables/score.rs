@@ -29,7 +29,10 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
     write_misses("missed", &score.misses, limit, out)?;
     let conflicts = score.total().conflicts;
     if conflicts > 0 {
-        writeln!(out, "  contradicted, though equivalent, not counted above: {conflicts}")?;
+        writeln!(
+            out,
+            "  contradicted, though equivalent, not counted above: {conflicts}"
+        )?;
     }
     write_misses(
         "contradicted, though equivalent",

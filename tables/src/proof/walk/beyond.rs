@@ -126,7 +126,10 @@ fn covers_start(table: &Table, range: &Range<u64>) -> bool {
     let Some(function) = table.function_at(range.start) else {
         return false;
     };
-    if !matches!(&function.error, None | Some((_, Reason::MalformedRow { .. }))) {
+    if !matches!(
+        &function.error,
+        None | Some((_, Reason::MalformedRow { .. }))
+    ) {
         return false;
     }
     let mut end = None;
