@@ -155,10 +155,14 @@ fn unproven(object: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_unproven() {
+fn rows_that_cannot_be_read_are_wrong_where_code_reaches_them() {
     let scratch = Scratch::new();
     // 0x3e is no instruction of DWARF or GNU.
-    for (name, before) in [("all", ""), ("rest", "nop")] {
+    for (name, before, at) in [
+        ("all", "", Some("0x1000")),
+        ("rest", "nop", Some("0x1001")),
+        ("unreached", "ret", None),
+    ] {
         let source = format!(
             "        .globl f
 f:      .cfi_startproc
@@ -171,13 +175,23 @@ f:      .cfi_startproc
         );
         let name = format!("{name}.s");
         let object = scratch.cc(&name, &source, &["-c"]).expect("cc assembles");
-        let unproven = unproven(&object);
-        assert_eq!(unproven.len(), 1, "{name}");
-        assert!(
-            unproven[0]["doubts"]["unreadable"].is_string(),
-            "{name}: {}",
-            unproven[0]
-        );
+        let Some(at) = at else {
+            let unproven = unproven(&object);
+            assert_eq!(unproven.len(), 1, "{name}");
+            assert!(
+                unproven[0]["doubts"]["unreadable"].is_string(),
+                "{name}: {}",
+                unproven[0]
+            );
+            continue;
+        };
+        let output = check(&["--json"], &object);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let lines = lines(&output);
+        let wrong: Vec<&Value> = lines.iter().filter(|l| l["type"] == "wrong_row").collect();
+        assert_eq!(wrong.len(), 1, "{name}");
+        assert_eq!(wrong[0]["code"], "US504", "{name}");
+        assert_eq!(wrong[0]["address"], at, "{name}");
     }
 }
 
