@@ -1,5 +1,6 @@
-#! claim: The mark of a signal frame on a called function changes where its caller's row is looked up, and nothing else.
-#! source: libgcc unwind-dw2.c, uw_frame_state_for; OCaml's runtime marks caml_start_program and caml_c_call
+#! claim: The mark of a signal frame on a called function changes where its caller's row is looked
+#!     up, and nothing else.
+#! source: libgcc unwind-dw2.c, uw_frame_state_for; OCaml's runtime marks caml_c_call
 #! group: signal
 #! right: dwarf
 #@ at_entry: marked < mid < _start

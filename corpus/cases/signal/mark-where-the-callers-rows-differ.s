@@ -1,5 +1,6 @@
-#! claim: With the mark on a called function, its caller's row is that behind the call, which describes another frame.
-#! source: libgcc unwind-dw2.c, uw_frame_state_for (_Unwind_IsSignalFrame); Intel SDM volume 2, RET imm16
+#! claim: With the mark on a called function, its caller's row is that behind the call, which
+#!     describes another frame.
+#! source: libgcc unwind-dw2.c, uw_frame_state_for; Intel SDM volume 2, RET imm16
 #! group: signal
 #! wrong: dwarf(US502 at in_marked)
 #@ in_marked: marked < pushes < mid < _start

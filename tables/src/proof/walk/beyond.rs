@@ -4,7 +4,7 @@
 //! tail call to a function that has no FDE, as hand-written assembly often has none; padding and data
 //! are not reached.
 
-use super::rows::path;
+use super::rows::{Rows, path};
 use super::{Part, Walker};
 use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
 use crate::proof::claim::Subject;
@@ -15,7 +15,6 @@ use crate::proof::program::{Entry, Program, Unit};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Contradiction, FunctionVerdict};
-use crate::table::Table;
 use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
@@ -73,15 +72,10 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// For the function `unit`.
-    pub(super) fn of(program: &Program<'_>, unit: &Unit) -> Missing {
-        let mut expected = 0;
-        for table in &program.tables {
-            let bit = unwinder(table.kind());
-            if bit != 0 && covers_start(table, &unit.range) {
-                expected |= bit;
-            }
-        }
+    /// For the function `unit`, which has `rows`.
+    pub(super) fn of(rows: &[Rows<'_>], unit: &Unit) -> Missing {
+        let covering = rows.iter().filter(|rows| covers_start(rows, &unit.range));
+        let expected = covering.fold(0, |all, rows| all | unwinder(rows.table.kind()));
         Missing {
             expected,
             ..Missing::default()
@@ -117,19 +111,19 @@ impl Missing {
     }
 }
 
-/// Whether `table` has readable rows from the start of `range` (svma) on, and none behind a hole: an
+/// Whether a table has readable rows from the start of `range` (svma) on, and none behind a hole: an
 /// FDE that ends too early is one thing, several with holes between them another.
-fn covers_start(table: &Table, range: &Range<u64>) -> bool {
-    let function = table.function_at(range.start);
+fn covers_start(rows: &Rows<'_>, range: &Range<u64>) -> bool {
+    let function = rows.table.function_at(range.start);
     if function.is_none_or(|f| f.error.is_some()) {
         return false;
     }
     let mut end = range.start;
-    table.rows_in(range).into_iter().all(|row| {
+    rows.rows.iter().all(|row| {
         let follows = row.start == end;
         end = row.end;
         follows
-    }) && end > range.start
+    })
 }
 
 impl<'p> Walker<'p, '_> {
