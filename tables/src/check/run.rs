@@ -5,11 +5,12 @@ use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report, Unchecked};
 use crate::file::File;
 use crate::proof::body::{Bits, Body};
-use crate::proof::program::{Entry, Program};
+use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::{Misfit, REACHED};
 use crate::table::{Row, Table};
 use std::ops::Range;
+use unwind_sim_unwind::rule::RuleKind;
 
 /// How to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +114,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .iter()
         .map(|o| o.as_ref().is_some_and(|o| o.called.iter().any(breaks)))
         .collect();
+    let misread = misread(program, &outcomes);
     let mut misfits = Vec::new();
     for (function, outcome) in outcomes.into_iter().enumerate() {
         let Some(outcome) = outcome else { continue };
@@ -129,7 +131,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
     }
     let functions = merged.into_iter().zip(&program.functions).zip(broken);
     functions
-        .map(|((part, unit), broken)| {
+        .zip(misread)
+        .map(|(((part, unit), broken), misread)| {
             let mut verdict = match part {
                 Some(part) => part.finish(program),
                 None => {
@@ -146,6 +149,9 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             if is_too_much && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Assumption, unit.range.start);
             }
+            if misread {
+                verdict.doubt(Doubt::SignalFrame, unit.range.start);
+            }
             if broken && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
@@ -158,6 +164,23 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             }
         })
         .collect()
+}
+
+/// For each function, whether it is called, though marked as a signal frame, and walks read a wrong
+/// row for its callers because of that: they look up the return address itself. There, the frame is
+/// that of the call only if the function returns, and pops nothing.
+fn misread(program: &Program<'_>, outcomes: &[Option<Outcome>]) -> Vec<bool> {
+    let functions = program.functions.iter().zip(outcomes);
+    let is_misread = |(unit, outcome): (&Unit, &Option<Outcome>)| {
+        let table = program.tables.get(unit.table);
+        let row = table.and_then(|table| table.row_at(unit.range.start));
+        let is_marked = row.is_some_and(|row| row.rule.kind == RuleKind::Signal);
+        let keeps_frame = outcome.as_ref().is_none_or(|outcome| {
+            outcome.effect.pops == Pops::default() && outcome.returns != Returns::Never
+        });
+        is_marked && unit.entry == Entry::Call && !keeps_frame
+    };
+    functions.map(is_misread).collect()
 }
 
 /// A function whose code another one has, too: only that one is followed.

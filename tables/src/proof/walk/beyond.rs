@@ -4,7 +4,7 @@
 //! tail call to a function that has no FDE, as hand-written assembly often has none; padding and data
 //! are not reached.
 
-use super::rows::path;
+use super::rows::{Rows, path};
 use super::{Part, Walker};
 use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
 use crate::proof::claim::Subject;
@@ -15,7 +15,7 @@ use crate::proof::program::{Entry, Program, Unit};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Contradiction, FunctionVerdict};
-use crate::table::Table;
+use crate::table::{Row, Table};
 use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
@@ -74,12 +74,14 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// For the function `unit`.
-    pub(super) fn of(program: &Program<'_>, unit: &Unit) -> Missing {
+    /// For the function `unit`, which has `rows`.
+    pub(super) fn of(program: &Program<'_>, rows: &[Rows<'_>], unit: &Unit) -> Missing {
         let mut expected = 0;
-        for table in &program.tables {
+        for (number, table) in program.tables.iter().enumerate() {
             let bit = unwinder(table.kind());
-            if bit != 0 && covers_start(table, &unit.range) {
+            let own = rows.iter().find(|rows| rows.number == number);
+            let own = own.map_or(&[][..], |rows| &rows.rows);
+            if bit != 0 && covers_start(table, own, &unit.range) {
                 expected |= bit;
             }
         }
@@ -118,11 +120,11 @@ impl Missing {
     }
 }
 
-/// Whether `table` has an FDE from the start of `range` (svma) on, and no rows behind a hole: an FDE that
-/// ends too early is one thing, several with holes between them another. Rows that begin too late, and
-/// rows behind instructions that are malformed, are missing: an unwinder stops there. What is only not
-/// understood here may be right.
-fn covers_start(table: &Table, range: &Range<u64>) -> bool {
+/// Whether `table`, which has `rows` there, has an FDE from the start of `range` (svma) on, and no rows
+/// behind a hole: an FDE that ends too early is one thing, several with holes between them another. Rows
+/// that begin too late, and rows behind instructions that are malformed, are missing: an unwinder stops
+/// there. What is only not understood here may be right.
+fn covers_start(table: &Table, rows: &[Row<'_>], range: &Range<u64>) -> bool {
     let Some(function) = table.function_at(range.start) else {
         return false;
     };
@@ -133,7 +135,7 @@ fn covers_start(table: &Table, range: &Range<u64>) -> bool {
         return false;
     }
     let mut end = None;
-    table.rows_in(range).into_iter().all(|row| {
+    rows.iter().all(|row| {
         let follows = end.is_none_or(|end| end == row.start);
         end = Some(row.end);
         follows

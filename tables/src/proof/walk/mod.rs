@@ -356,13 +356,14 @@ impl<'p, 'f> Walker<'p, 'f> {
         };
         let tables = program.tables.iter().enumerate();
         let rows = tables.filter_map(|(number, table)| Rows::new(number, table, &unit.range));
+        let rows: Vec<Rows<'_>> = rows.collect();
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
             function: index,
             is_listed: true,
             is_signal: unit.entry == Entry::Signal,
-            missing: Missing::of(program, unit),
-            rows: rows.collect(),
+            missing: Missing::of(program, &rows, unit),
+            rows,
             sites,
             args,
             body,
