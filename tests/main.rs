@@ -55,6 +55,7 @@ mod tables_diff;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod tables_dump;
 mod tables_generate;
+mod tables_rows;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod tables_sweep;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -157,10 +157,14 @@ fn unproven(object: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_unproven() {
+fn rows_that_cannot_be_read_are_wrong_where_code_reaches_them() {
     let scratch = Scratch::new();
     // 0x3e is no instruction of DWARF or GNU.
-    for (name, before) in [("all", ""), ("rest", "nop")] {
+    for (name, before, at) in [
+        ("all", "", Some("0x1000")),
+        ("rest", "nop", Some("0x1001")),
+        ("unreached", "ret", None),
+    ] {
         let source = format!(
             "        .globl f
 f:      .cfi_startproc
@@ -173,13 +177,23 @@ f:      .cfi_startproc
         );
         let name = format!("{name}.s");
         let object = scratch.cc(&name, &source, &["-c"]).expect("cc assembles");
-        let unproven = unproven(&object);
-        assert_eq!(unproven.len(), 1, "{name}");
-        assert!(
-            unproven[0]["doubts"]["unreadable"].is_string(),
-            "{name}: {}",
-            unproven[0]
-        );
+        let Some(at) = at else {
+            let unproven = unproven(&object);
+            assert_eq!(unproven.len(), 1, "{name}");
+            assert!(
+                unproven[0]["doubts"]["unreadable"].is_string(),
+                "{name}: {}",
+                unproven[0]
+            );
+            continue;
+        };
+        let output = check(&["--json"], &object);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let lines = lines(&output);
+        let wrong: Vec<&Value> = lines.iter().filter(|l| l["type"] == "wrong_row").collect();
+        assert_eq!(wrong.len(), 1, "{name}");
+        assert_eq!(wrong[0]["code"], "US504", "{name}");
+        assert_eq!(wrong[0]["address"], at, "{name}");
     }
 }
 
@@ -236,18 +250,25 @@ fn the_self_test_prints_its_score() {
         .find(|line| line.trim_start().starts_with("all "));
     let all = all.expect("a line for all kinds");
     assert!(all.contains(" caught ") && all.ends_with(" %"), "{text}");
-    // A kind for which there was no place has no score.
+    // A kind without a defect has no score: what is equivalent was neither caught nor missed.
+    let mut equivalents = 0;
     for line in text.lines().filter(|line| line.contains(" caught ")) {
-        let counts = line
+        let counts: Vec<u64> = line
             .split_whitespace()
-            .filter_map(|w| w.parse::<u64>().ok());
-        let expected = match counts.sum::<u64>() {
-            0 => " missed         -",
-            _ => " %",
+            .filter_map(|w| w.parse().ok())
+            .collect();
+        let [caught, equivalent, missed] = counts[..] else {
+            panic!("{line}");
         };
-        assert!(line.ends_with(expected), "{text}");
+        equivalents += equivalent;
+        let expected = match caught + missed {
+            0 => " missed         -".to_owned(),
+            all => format!(" {:.2} %", 100.0 * caught as f64 / all as f64),
+        };
+        assert!(line.ends_with(&expected), "{text}");
     }
     assert!(text.lines().any(|line| line.ends_with(" -")), "{text}");
+    assert!(equivalents > 0, "{text}");
 }
 
 #[test]

@@ -156,3 +156,24 @@ fn tables_of_another_file_are_held_against_the_code() {
     assert!(!run.results.findings.is_empty());
     assert!(verify::unexpected(&engines, &run.results, false, None));
 }
+
+/// The mark of a signal frame on a called function makes nothing wrong by itself: only where the row
+/// behind the call is another one.
+#[test]
+fn a_mark_on_a_called_function_is_judged_by_the_row_that_is_read() {
+    let engines = engines(&["dwarf"]);
+    for (name, is_right) in [
+        ("mark-on-a-called-function", true),
+        ("mark-where-the-callers-rows-differ", false),
+    ] {
+        let path = format!("corpus/cases/signal/{name}.s");
+        let run = run(Path::new(&path), false, &engines, true);
+        let mut findings = run.results.findings.iter();
+        let text = text(&["dwarf".to_owned()], &run);
+        assert_eq!(
+            findings.all(|f| f.check == Check::AtReturn),
+            is_right,
+            "{text}"
+        );
+    }
+}

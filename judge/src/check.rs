@@ -18,7 +18,7 @@ use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::row::{Row, TableKind};
 use unwind_sim_unwind::step::{Stepped, first_doubt, step};
-use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 use unwind_sim_unwind::walk::Place;
 
 /// A contradiction between a row and the truth in one frame.
@@ -192,7 +192,7 @@ impl<'a> Subject<'a> {
             // If an address is wrongly taken for a return address or for an interrupted
             // instruction, the caller's row is looked up at the wrong address.
             let [given, truth] = [caller.pc, next.address()].map(|pc| pc.lookup(finder.lookup()));
-            if given != truth {
+            if given != truth && !is_read_alike(finder, &place, (caller, next), cache) {
                 let code = Code::WrongReturnAddress;
                 out.push(Contradiction {
                     misread: true,
@@ -257,6 +257,28 @@ impl<'a> Subject<'a> {
             }
         }
     }
+}
+
+/// Whether the row of a called function is marked as a signal frame's, and the row that a walk then
+/// reads for its caller, at the return address itself, gives what the one before it gives. Then the
+/// mark, which OCaml's runtime puts on functions that switch stacks, makes nothing wrong.
+fn is_read_alike(
+    finder: &dyn Finder,
+    place: &Place<'_, dyn Memory + '_>,
+    (caller, truth): (&Frame, &TrueFrame),
+    cache: &mut Cache,
+) -> bool {
+    if truth.kind == TrueKind::Interrupted || !caller.pc.is_instruction() {
+        return false;
+    }
+    let mut called = caller.clone();
+    called.pc = CodeAddress::Return(caller.pc.value());
+    let [read, right] = [caller, &called].map(|frame| {
+        let stepped = step(finder, place, frame, cache);
+        let outer = stepped.caller.map(|outer| (outer.pc.value(), outer.regs));
+        (stepped.cfa, outer.map_err(|reason| reason.code()))
+    });
+    read == right
 }
 
 /// The code for a rule that gave nothing although the frame has a caller.

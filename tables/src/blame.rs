@@ -57,13 +57,15 @@ pub enum Cause {
     Way,
     /// The return address is not where the row says.
     ReturnAddress,
+    /// No row covers the code, or the row there says nothing.
+    NoRow,
     /// None of the others.
     Other,
 }
 
 impl Cause {
     /// All causes.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 15] = [
         Cause::Plt,
         Cause::Push,
         Cause::Lowered,
@@ -77,6 +79,7 @@ impl Cause {
         Cause::Slot,
         Cause::Way,
         Cause::ReturnAddress,
+        Cause::NoRow,
         Cause::Other,
     ];
 
@@ -96,6 +99,7 @@ impl Cause {
             Cause::Slot => "slot",
             Cause::Way => "way",
             Cause::ReturnAddress => "return-address",
+            Cause::NoRow => "no-row",
             Cause::Other => "other",
         }
     }
@@ -116,6 +120,7 @@ impl Cause {
             Cause::Slot => "the slot of a register holds something else",
             Cause::Way => "a jump leads here with a frame that the row does not describe",
             Cause::ReturnAddress => "the return address is not where the row says",
+            Cause::NoRow => "the function reaches code that no row covers",
             Cause::Other => "the row is wrong in another way",
         }
     }
@@ -176,6 +181,7 @@ pub fn cause_of(file: &File, wrong: &Contradiction, around: &Around) -> Cause {
         Subject::Cfa | Subject::Sp => of_cfa(wrong, around),
         Subject::Register(reg) => of_register(file, wrong, reg, around),
         Subject::ReturnAddress => Cause::ReturnAddress,
+        Subject::Row => return Cause::NoRow,
     };
     match around.is_jump_target && !matches!(cause, Cause::Early | Cause::Changed) {
         true => Cause::Way,

@@ -84,7 +84,7 @@ pub struct File {
     /// The words that the loader fills with addresses of functions of other files, and their names;
     /// in a relocatable object, the words of code that the linker fills.
     imports: Vec<(u64, String)>,
-    /// The functions that other files can call.
+    /// The functions that other files can call, and whose symbols have a size.
     exports: Vec<u64>,
     /// The sections in memory, by address.
     sections: Vec<Code>,
@@ -405,7 +405,7 @@ impl File {
         found.ok().map(|i| self.imports[i].1.as_str())
     }
 
-    /// The addresses (svma) of the functions that other files can call.
+    /// The addresses (svma) of the functions that other files can call, and whose symbols have a size.
     pub fn exports(&self) -> &[u64] {
         &self.exports
     }
@@ -513,6 +513,8 @@ impl Headers {
         let defined = dynamic
             .iter()
             .filter(|s| s.st_type() == elf::STT_FUNC && s.st_shndx(LE) != elf::SHN_UNDEF);
+        // A function without code has the address of what lies behind it.
+        let defined = defined.filter(|s| s.st_size(LE) != 0);
         out.exports.extend(defined.map(|s| s.st_value(LE)));
         for section in sections.iter() {
             if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 != 0 {

@@ -4,7 +4,7 @@ use crate::file::File;
 use std::ops::Range;
 use unwind_sim_unwind::cache::{Cache, NewRow, RowId, UnitId, UnitKey};
 use unwind_sim_unwind::dwarf;
-use unwind_sim_unwind::image::{Bytes, Image};
+use unwind_sim_unwind::image::{Bytes, Image, SectionKind};
 use unwind_sim_unwind::orc::{self, Encoding};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::TableKind;
@@ -18,6 +18,9 @@ pub const KINDS: [TableKind; 4] = [
     TableKind::Sframe,
     TableKind::Orc,
 ];
+
+/// The maximum number of tables behind the first one in a section that are read.
+const BEHIND_MAX: usize = 64;
 
 /// The number of the block of replaced rows, so that they do not take the place of those read.
 const REPLACED: u32 = u32::MAX;
@@ -56,6 +59,8 @@ pub struct Table {
     kind: TableKind,
     section: Bytes,
     address: u64,
+    /// Offset of `section` in the file's section, bytes.
+    base: u64,
     cache: Cache,
     functions: Vec<Function>,
     problems: Vec<Reason>,
@@ -76,6 +81,7 @@ impl Table {
             kind,
             section: section.data.clone(),
             address: section.address,
+            base: 0,
             cache: Cache::new(),
             functions: Vec::new(),
             problems: Vec::new(),
@@ -104,7 +110,7 @@ impl Table {
     }
 
     fn read_sframe(&mut self, image: &Image) {
-        let Some(section) = image.section(unwind_sim_unwind::image::SectionKind::Sframe) else {
+        let Some(section) = image.section(SectionKind::Sframe) else {
             return;
         };
         // binutils 2.45 puts a section of no bytes into start files: a table without functions.
@@ -115,18 +121,62 @@ impl Table {
             Ok(table) => table,
             Err(error) => return self.problems.push(error.into()),
         };
+        self.add_sframe(&table, image);
+        let unread = table.behind();
+        self.problems.extend(unread.map(Reason::from));
+    }
+
+    fn add_sframe(&mut self, table: &sframe::Table<'_>, image: &Image) {
         for fde in table.fdes() {
             match fde {
                 Ok(fde) => {
-                    for unit in sframe::compile_blocks(&table, &fde, image, &mut self.cache) {
+                    for unit in sframe::compile_blocks(table, &fde, image, &mut self.cache) {
                         self.add(unit, fde.offset, None);
                     }
                 }
                 Err(error) => self.problems.push(error.into()),
             }
         }
-        let unread = table.behind();
-        self.problems.extend(unread.map(Reason::from));
+    }
+
+    /// The SFrame tables behind the first one, which a linker that does not know the format leaves in one
+    /// section. No reader finds them. Only those are read whose functions say where they are by
+    /// themselves.
+    pub fn behind(file: &File) -> Vec<Table> {
+        let image: &Image = file.image();
+        let mut found = Vec::new();
+        let Some(section) = image.section(SectionKind::Sframe) else {
+            return found;
+        };
+        let mut at = 0;
+        for number in 0..=BEHIND_MAX {
+            let Some(data) = section.data.part(at..section.data.len()) else {
+                break;
+            };
+            let base = at as u64;
+            let address = section.address.wrapping_add(base);
+            let Ok(inner) = sframe::Table::parse(&data, address) else {
+                break;
+            };
+            let tail = inner.tail();
+            let padding = tail.iter().position(|byte| *byte != 0);
+            at += data.len() - tail.len() + padding.unwrap_or(tail.len());
+            if number > 0 && inner.header().has(sframe::FLAG_FUNC_START_PCREL) {
+                let mut table = Table {
+                    kind: TableKind::Sframe,
+                    section: data.clone(),
+                    address,
+                    base,
+                    cache: Cache::new(),
+                    functions: Vec::new(),
+                    problems: Vec::new(),
+                };
+                table.add_sframe(&inner, image);
+                table.functions.sort_by_key(|f| (f.range.start, f.offset));
+                found.push(table);
+            }
+        }
+        found
     }
 
     fn read_orc(&mut self, image: &Image, encoding: Option<Encoding>) {
@@ -143,7 +193,7 @@ impl Table {
     fn add(&mut self, unit: UnitId, offset: u64, lsda: Option<u64>) {
         self.functions.push(Function {
             range: self.cache.unit_range(unit),
-            offset,
+            offset: offset + self.base,
             lsda,
             error: self.cache.unit_error(unit),
             unit,
@@ -216,7 +266,7 @@ impl Table {
         Row {
             start: source.start,
             end: source.end,
-            offset: source.row_offset,
+            offset: source.row_offset + self.base,
             rule: self.cache.rule(id),
         }
     }

@@ -58,6 +58,7 @@ fn wrong(at: u64, rule: Rule, subject: Subject, found: Value) -> Checked {
     Checked {
         range: START..START + 0x100,
         entry: Entry::Call,
+        table: Some(TableKind::EhFrame),
         verdict: FunctionVerdict {
             contradictions: vec![wrong],
             rows: 5,

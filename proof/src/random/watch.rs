@@ -32,7 +32,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// `misread`: only one of the tables marks a signal frame.
+    /// Whether the other table says the same of a return address and of the call before it.
+    fn is_read_alike(&self, address: u64) -> bool {
+        let [behind, call] = [address, address.wrapping_sub(1)].map(|at| self.other.find(at));
+        behind.map(|(_, row)| row) == call.map(|(_, row)| row)
+    }
+
+    /// `misread`: the caller's row is looked up where another one is.
     fn compare(&mut self, address: u64, truth: &Values, given: &Values, misread: bool) {
         // A wrong return address follows from a wrong CFA.
         let wrong_cfa = given.cfa.is_some() && given.cfa != truth.cfa;
@@ -74,7 +80,11 @@ impl Observer for Watch<'_> {
             return;
         };
         let (truth, given) = (evaluate(row, core), evaluate(other, core));
-        let misread = other_unit.signal != unit.signal;
+        let misread = match (unit.signal, other_unit.signal) {
+            // The caller's row is looked up at the return address itself.
+            (false, true) => truth.ra.is_none_or(|ra| !self.is_read_alike(ra)),
+            (marked, other) => marked != other,
+        };
         self.compare(address, &truth, &given, misread);
     }
 

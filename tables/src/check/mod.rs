@@ -3,10 +3,12 @@
 mod cover;
 pub(crate) mod rounds;
 pub(crate) mod run;
+mod unchecked;
 
 pub use cover::{Gap, Hole, gaps};
 pub(crate) use run::prove;
 pub use run::{Options, check};
+pub use unchecked::Unchecked;
 
 use crate::proof::program::Entry;
 use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, Verdict};
@@ -20,6 +22,8 @@ pub struct Checked {
     pub range: Range<u64>,
     /// How it is entered.
     pub entry: Entry,
+    /// The table that defines it.
+    pub table: Option<TableKind>,
     /// How its rows turned out.
     pub verdict: FunctionVerdict,
 }
@@ -33,6 +37,8 @@ pub struct Report {
     pub functions: Vec<Checked>,
     /// Code without a row, and rows without code.
     pub gaps: Vec<Gap>,
+    /// What rows say of registers that are not callee-saved.
+    pub unchecked: Unchecked,
     /// What of the tables could not be read.
     pub problems: Vec<String>,
     /// Instructions executed.

@@ -3,7 +3,7 @@
 
 use crate::batches;
 use crate::proof::body::Bits;
-use crate::proof::program::{Entry, Program, Returns, Seen};
+use crate::proof::program::{Effect, Entry, Program, Returns, Seen};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::{Followed, Found, Misfit, Walker};
 use hashbrown::HashSet;
@@ -21,6 +21,8 @@ pub(crate) struct Outcome {
     pub(crate) parts: Vec<Part>,
     pub(crate) returns: Returns,
     pub(crate) breaks_the_abi: bool,
+    pub(crate) effect: Effect,
+    pub(crate) pops_error_code: bool,
     pub(crate) callees: Vec<u64>,
     pub(crate) called: Vec<u64>,
     pub(crate) taken_as_final: Vec<u64>,
@@ -94,6 +96,7 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
             is_called: called.contains(&unit.range.start),
             is_jumped_to: jumped.contains(&unit.range.start),
             is_proven: outcomes[index].as_ref().is_some_and(Outcome::is_proven),
+            pops_error_code: outcomes[index].as_ref().is_some_and(|o| o.pops_error_code),
         };
         let is_orphan = |i: usize| program.functions[i].entry == Entry::Part && !is_led_to[i];
         let Some(entry) = program.reconsider(index, seen, is_orphan) else {
@@ -149,7 +152,10 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         found,
         returns,
         surely_returns,
+        returns_as,
         breaks_the_abi,
+        effect,
+        pops_error_code,
         callees,
         called,
         taken_as_final,
@@ -178,12 +184,15 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
     let parts = parts.collect();
     Outcome {
         parts,
-        returns: match (returns, surely_returns) {
-            (false, _) => Returns::Never,
-            (_, true) => Returns::Surely,
+        returns: match (returns, surely_returns, returns_as) {
+            (false, _, Some(reg)) => Returns::As(reg),
+            (false, ..) => Returns::Never,
+            (_, true, _) => Returns::Surely,
             _ => Returns::Maybe,
         },
         breaks_the_abi,
+        effect,
+        pops_error_code,
         callees,
         called,
         taken_as_final,
@@ -193,24 +202,29 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
     }
 }
 
-/// Remembers which functions never return, and returns those that call one of which that is news.
+/// Remembers which functions never return, and what they leave changed. Returns those that call one of
+/// which that is news.
 fn callers_of_news(
     program: &Program<'_>,
     todo: &[usize],
     outcomes: &[Option<Outcome>],
 ) -> Vec<usize> {
-    // The starts (svma) of functions that turned out never to return.
+    // The starts (svma) of functions that turned out never to return, or to do otherwise.
     let mut news: HashSet<u64> = HashSet::new();
     let mut any = false;
     for &index in todo {
         let returns = outcomes[index].as_ref().map(|o| o.returns);
         let entered = program.functions[index].entry == Entry::Call;
         let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
+        let effect = outcomes[index].as_ref().filter(|_| entered);
+        let does_otherwise =
+            program.set_effect(index, effect.map_or(Effect::default(), |o| o.effect));
         let is_new = program.set_returns(index, returns);
-        if is_new && returns == Returns::Never {
+        let is_final = matches!(returns, Returns::Never | Returns::As(_));
+        if does_otherwise || is_new && is_final {
             news.insert(program.functions[index].range.start);
         }
-        any |= is_new;
+        any |= is_new | does_otherwise;
     }
     if !any {
         return Vec::new();

@@ -2,13 +2,15 @@
 
 use super::cover::gaps;
 use super::rounds::{Outcome, Part, follow};
-use super::{Checked, Report};
+use super::{Checked, Report, Unchecked};
 use crate::file::File;
-use crate::proof::body::Bits;
-use crate::proof::program::{Entry, Program};
+use crate::proof::body::{Bits, Body};
+use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
-use crate::proof::walk::Misfit;
+use crate::proof::walk::{Misfit, REACHED};
+use crate::table::{Row, Table};
 use std::ops::Range;
+use unwind_sim_unwind::rule::RuleKind;
 
 /// How to check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,20 +77,26 @@ impl<'f> Proven<'f> {
     /// The report, and the program that it is of.
     pub(crate) fn report(self) -> (Program<'f>, Report) {
         let program = self.program;
+        let mut kinds: Vec<_> = program.tables.iter().map(Table::kind).collect();
+        kinds.dedup();
         let mut report = Report {
-            tables: program.tables.iter().map(|t| t.kind()).collect(),
+            tables: kinds,
             gaps: gaps(&program),
             steps: self.steps,
             functions: self.functions,
+            unchecked: Unchecked::of(program.tables.iter()),
             ..Report::default()
         };
         for table in &program.tables {
             let problems = table.problems().iter();
             report.problems.extend(problems.map(ToString::to_string));
         }
-        report
-            .functions
-            .extend(program.overlapping.iter().map(shared));
+        report.functions.extend(
+            program
+                .overlapping
+                .iter()
+                .map(|range| shared(&program, range)),
+        );
         report.functions.sort_by_key(|f| f.range.start);
         (program, report)
     }
@@ -106,6 +114,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .iter()
         .map(|o| o.as_ref().is_some_and(|o| o.called.iter().any(breaks)))
         .collect();
+    let misread = misread(program, &outcomes);
     let mut misfits = Vec::new();
     for (function, outcome) in outcomes.into_iter().enumerate() {
         let Some(outcome) = outcome else { continue };
@@ -122,7 +131,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
     }
     let functions = merged.into_iter().zip(&program.functions).zip(broken);
     functions
-        .map(|((part, unit), broken)| {
+        .zip(misread)
+        .map(|(((part, unit), broken), misread)| {
             let mut verdict = match part {
                 Some(part) => part.finish(program),
                 None => {
@@ -139,6 +149,9 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             if is_too_much && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Assumption, unit.range.start);
             }
+            if misread {
+                verdict.doubt(Doubt::SignalFrame, unit.range.start);
+            }
             if broken && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
@@ -146,19 +159,38 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             Checked {
                 range: unit.range.clone(),
                 entry: unit.entry,
+                table: program.tables.get(unit.table).map(Table::kind),
                 verdict,
             }
         })
         .collect()
 }
 
+/// For each function, whether it is called, though marked as a signal frame, and walks read a wrong
+/// row for its callers because of that: they look up the return address itself. There, the frame is
+/// that of the call only if the function returns, and pops nothing.
+fn misread(program: &Program<'_>, outcomes: &[Option<Outcome>]) -> Vec<bool> {
+    let functions = program.functions.iter().zip(outcomes);
+    let is_misread = |(unit, outcome): (&Unit, &Option<Outcome>)| {
+        let table = program.tables.get(unit.table);
+        let row = table.and_then(|table| table.row_at(unit.range.start));
+        let is_marked = row.is_some_and(|row| row.rule.kind == RuleKind::Signal);
+        let keeps_frame = outcome.as_ref().is_none_or(|outcome| {
+            outcome.effect.pops == Pops::default() && outcome.returns != Returns::Never
+        });
+        is_marked && unit.entry == Entry::Call && !keeps_frame
+    };
+    functions.map(is_misread).collect()
+}
+
 /// A function whose code another one has, too: only that one is followed.
-fn shared(range: &Range<u64>) -> Checked {
+fn shared(program: &Program<'_>, range: &Range<u64>) -> Checked {
     let mut verdict = FunctionVerdict::default();
     verdict.doubt(Doubt::Overlap, range.start);
     Checked {
         range: range.clone(),
         entry: Entry::Call,
+        table: program.tables.first().map(Table::kind),
         verdict,
     }
 }
@@ -211,19 +243,35 @@ impl Part {
 
     fn finish(self, program: &Program<'_>) -> FunctionVerdict {
         let mut verdict = self.verdict;
-        if let Some(reached) = self.reached {
-            let range = program.functions[self.function].range.clone();
-            let body = crate::proof::body::Body::new(program.file, range);
-            if let Some(mut body) = body {
-                body.reached = reached;
-                if let Some(at) = body.unreached(program.file) {
-                    verdict.doubt(Doubt::Unreached, at);
-                }
+        let range = &program.functions[self.function].range;
+        let mut unreached = Vec::new();
+        if let Some(reached) = self.reached
+            && let Some(mut body) = Body::new(program.file, range.clone())
+        {
+            body.reached = reached;
+            unreached = body.all_unreached(program.file);
+            if let Some(first) = unreached.first() {
+                verdict.doubt(Doubt::Unreached, first.start);
             }
         }
-        let marks = self.marks.iter().flat_map(|(_, marks)| marks);
-        verdict.rows = marks.clone().count() as u32;
-        verdict.rows_proven = marks.filter(|&&m| m == 0).count() as u32;
+        for (number, marks) in &self.marks {
+            verdict.rows += marks.len() as u32;
+            let are_right = marks.iter().filter(|&&mark| mark == REACHED).count() as u32;
+            verdict.rows_proven += are_right;
+            if unreached.is_empty() || are_right == 0 {
+                continue;
+            }
+
+            // Nothing is known of a row at addresses that nothing reached.
+            let rows = program.tables[*number].rows_in(range);
+            let is_open = |row: &Row<'_>| {
+                let mut open = unreached.iter();
+                open.any(|code| code.start < row.end && row.start < code.end)
+            };
+            let rows = rows.iter().zip(marks);
+            let open = rows.filter(|(row, mark)| **mark == REACHED && is_open(row));
+            verdict.rows_proven -= open.count() as u32;
+        }
         verdict
     }
 }

@@ -125,6 +125,8 @@ pub fn convert_in_file(
         });
     }
     drop(new);
+    let mut converted = converted;
+    converted.report.lose_others(file, &source);
     Ok(Written {
         bytes: Arc::unwrap_or_clone(owner),
         converted,

@@ -1,8 +1,12 @@
 //! What a conversion loses, by function and reason.
 
+use crate::file::File;
+use crate::table::{KINDS, Table};
+use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use unwind_sim_unwind::derived::Loss;
+use unwind_sim_unwind::row::TableKind;
 
 /// A part of the source that the format cannot hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,6 +24,8 @@ pub enum Lost {
     Overlap,
     /// The source cannot be read from here to the end of the function.
     Unreadable,
+    /// Another table of the file has the function, which the one that was read lacks.
+    OtherTable,
 }
 
 impl Lost {
@@ -32,6 +38,7 @@ impl Lost {
             Lost::Lsda => "lsda",
             Lost::Overlap => "overlap",
             Lost::Unreadable => "unreadable",
+            Lost::OtherTable => "other-table",
         }
     }
 
@@ -45,6 +52,7 @@ impl Lost {
             Lost::Lsda => "the format has no exception handlers; the rows are kept",
             Lost::Overlap => "hidden by a function that starts inside",
             Lost::Unreadable => "the source cannot be read here",
+            Lost::OtherTable => "only another table of the file has it (--from)",
         }
     }
 
@@ -110,6 +118,28 @@ impl Report {
             bytes,
             first: range.start,
         });
+    }
+
+    /// Counts the functions of the other tables of `file` that `source` does not have.
+    pub(super) fn lose_others(&mut self, file: &File, source: &Table) {
+        if source.kind() == TableKind::Orc {
+            return;
+        }
+        let others = KINDS
+            .into_iter()
+            .filter(|&kind| kind != source.kind() && kind != TableKind::Orc);
+        let mut seen = HashSet::new();
+        for table in others.filter_map(|kind| Table::read(file, kind)) {
+            for function in table.functions() {
+                let range = &function.range;
+                let has_code = !range.is_empty() && file.code_at(range.start).is_some();
+                let is_lost = has_code && source.function_at(range.start).is_none();
+                if is_lost && seen.insert(range.start) {
+                    let rows = table.rows(function).len() as u64;
+                    self.lose(range, Lost::OtherTable, rows, range.clone());
+                }
+            }
+        }
     }
 
     /// Functions, rows and bytes lost for each reason.

@@ -147,7 +147,9 @@ pub fn source_kind(file: &File, to: Target) -> Option<TableKind> {
 /// exceeded.
 pub fn convert(file: &File, options: &Options) -> Result<Converted, ConvertError> {
     let table = read_source(file, options)?;
-    convert_table(file, &table, options)
+    let mut converted = convert_table(file, &table, options)?;
+    converted.report.lose_others(file, &table);
+    Ok(converted)
 }
 
 /// The table that a conversion reads.

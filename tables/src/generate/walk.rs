@@ -191,7 +191,7 @@ impl<'g> Walker<'g> {
             _ if self.hints.non_standard.contains(&unit.range.start) => return None,
             Entry::Call => vec![unit.range.start],
             Entry::Plt => crate::proof::plt::stubs(self.file, &unit.range),
-            Entry::Part | Entry::Signal | Entry::Resolver => Vec::new(),
+            Entry::Part | Entry::Signal | Entry::Resolver | Entry::Interrupt => Vec::new(),
         };
         // A hint needs no way that leads to it; where it restores, one does.
         let hints = self.hints.at.range(unit.range.clone());

@@ -287,6 +287,30 @@ impl Body {
         }
     }
 
+    /// The addresses (svma) of all instructions that were not reached and are not padding, by address.
+    pub fn all_unreached(&mut self, file: &File) -> Vec<Range<u64>> {
+        let mut all: Vec<Range<u64>> = Vec::new();
+        let Some(first) = self.unreached(file) else {
+            return all;
+        };
+        let mut offset = (first - self.range.start) as usize;
+        while offset < self.index.len() {
+            let is_reached = self.reached.has(offset);
+            let insn = self.insn(file, offset);
+            let len = insn.map_or(1, |insn| insn.len());
+            let is_open = !is_reached && !insn.is_some_and(|insn| is_padding(&insn));
+            let start = self.range.start + offset as u64;
+            if is_open {
+                match all.last_mut().filter(|last| last.end == start) {
+                    Some(last) => last.end += len as u64,
+                    None => all.push(start..start + len as u64),
+                }
+            }
+            offset += len;
+        }
+        all
+    }
+
     /// The addresses (svma) of instructions that were not reached and are not padding.
     pub fn unreached(&mut self, file: &File) -> Option<u64> {
         if self.reached_bytes == self.index.len() && !self.is_overlapping {

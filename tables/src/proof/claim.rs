@@ -19,6 +19,8 @@ pub enum Subject {
     Sp,
     /// A callee-saved register of the caller.
     Register(Reg),
+    /// That there is a row at all: the function reaches code that its table has none for.
+    Row,
 }
 
 /// How a claim turned out at one instruction.
@@ -131,6 +133,10 @@ pub fn judge(
     let eye = Eye { table, pc, state };
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa, anchors) {
+        // A row for a frame that has a caller has to say where it is.
+        Outcome::Unproven if says_nothing(rule.cfa) => Outcome::Contradicted {
+            found: Value::Unknown,
+        },
         // longjmp and setcontext describe the frame that they will continue with.
         Outcome::Contradicted { found } if !rule.sp_is_cfa() && !found.is_stack() => {
             Outcome::Unproven
@@ -146,10 +152,13 @@ pub fn judge(
         each(Subject::Sp, expect(CFA, eye.value(rule.sp, cfa), anchors));
     }
     let address = eye.value(rule.ra, cfa);
-    each(
-        Subject::ReturnAddress,
-        eye.placed(rule.ra, cfa, expect(Value::ReturnAddress, address, anchors)),
-    );
+    let outcome = match expect(Value::ReturnAddress, address, anchors) {
+        Outcome::Unproven if says_nothing(rule.ra) => Outcome::Contradicted {
+            found: Value::Unknown,
+        },
+        outcome => outcome,
+    };
+    each(Subject::ReturnAddress, eye.placed(rule.ra, cfa, outcome));
     for (reg, claimed) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
         if !says_register(table, rule, reg) {
             continue;
@@ -162,6 +171,16 @@ pub fn judge(
         };
         let outcome = expect(Value::entry(reg), found, anchors);
         each(Subject::Register(reg), eye.placed(claimed, cfa, outcome));
+    }
+}
+
+/// Whether a rule for the CFA or the return address gives nothing: there is none, or it is an address
+/// of this function's own code.
+fn says_nothing(value: rule::Value) -> bool {
+    match value {
+        rule::Value::Undefined | rule::Value::Unspecified | rule::Value::Same => true,
+        rule::Value::Offset { base, .. } => base == Base::Reg(Reg::Rip),
+        _ => false,
     }
 }
 

@@ -3,11 +3,12 @@
 //! The first row of a function says so, unless it is wrong. Where what the code does leaves only one
 //! way in, that decides instead.
 
+use super::body::is_nop;
 use super::program::{Program, Unit};
 use crate::file::File;
 use crate::table::{Function, Table};
 use hashbrown::HashSet;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
@@ -23,6 +24,9 @@ pub enum Entry {
     Plt,
     /// By the kernel, on return from a signal handler.
     Signal,
+    /// By the processor, which pushes an error code behind the return address (Intel SDM, volume 3,
+    /// "Error Code"): an interrupt handler that pops it before `iretq`.
+    Interrupt,
     /// By a jump from the first entry of a lazy procedure linkage table, which has pushed two words:
     /// the loader's resolver.
     Resolver,
@@ -39,6 +43,8 @@ pub struct Seen {
     pub is_jumped_to: bool,
     /// All its rows are proven.
     pub is_proven: bool,
+    /// It ends with `iretq`, always with one word less on the stack than at entry.
+    pub pops_error_code: bool,
 }
 
 /// What the instructions of a program name, reached or not.
@@ -91,6 +97,13 @@ impl References {
         into.any(|&(target, from)| target == range.start || counts(from))
     }
 
+    /// Whether a direct jump of a function that is not `own` leads to `address` (svma).
+    pub fn has_jump_from_other(&self, address: u64, own: impl Fn(usize) -> bool) -> bool {
+        let first = self.jumps.partition_point(|jump| jump.0 < address);
+        let mut here = self.jumps[first..].iter().take_while(|j| j.0 == address);
+        here.any(|&(_, from)| !own(from))
+    }
+
     /// Whether an instruction computes or contains `address` (svma), where a function starts.
     pub fn has_address(&self, address: u64) -> bool {
         self.addresses.contains(&address)
@@ -119,6 +132,8 @@ impl Program<'_> {
     /// - What passed for a part, and no instruction of another function jumps to, is called: there
     ///   is no other way to execute it. Functions that `is_orphan`, to which no way was found
     ///   either, may be its own parts, and jump back into it.
+    /// - What passed for a function, is not called, and ends with `iretq` one word above where it
+    ///   began is an interrupt handler with an error code.
     /// - What passed for a function, and is only jumped to with a frame of its own, is a part.
     pub fn reconsider(
         &self,
@@ -140,6 +155,14 @@ impl Program<'_> {
                         && !references.has_jump_into(&unit.range, |from| !is_orphan(from));
                 is_called.then_some(Entry::Call)
             }
+            Entry::Call
+                if seen.pops_error_code
+                    && !seen.is_called
+                    && !seen.is_jumped_to
+                    && !self.references().has_call(start) =>
+            {
+                Some(Entry::Interrupt)
+            }
             Entry::Call if seen.is_jumped_to && !seen.is_called && !self.is_called(start) => {
                 let mut names = self.file.names_at(start).peekable();
                 let is_named = names.peek().is_some() && !is_named_as_part(self.file, start);
@@ -154,6 +177,11 @@ impl Program<'_> {
         }
     }
 }
+
+/// The number of the system call `rt_sigreturn`.
+const RT_SIGRETURN: u64 = 15;
+/// The maximum number of instructions of a signal trampoline.
+const TRAMPOLINE_MAX: usize = 8;
 
 /// The instruction `nop`.
 const NOP: u8 = 0x90;
@@ -174,7 +202,9 @@ pub(super) fn entry(
     let Some(first) = table.rows(function).next() else {
         return Entry::Call;
     };
-    if first.rule.kind == RuleKind::Signal {
+    if first.rule.kind == RuleKind::Signal
+        && (is_trampoline(file, &function.range) || !is_entry_rule(first.rule))
+    {
         return Entry::Signal;
     }
     if called.contains(&start) || first.rule.kind == RuleKind::Outermost {
@@ -209,6 +239,22 @@ fn is_resolver_rule(rule: &Rule) -> bool {
         ..*rule
     };
     rule.cfa == Value::reg(Reg::Rsp, 24) && is_entry_rule(&shifted)
+}
+
+/// Whether the code in `range` (svma) returns from a signal handler: `mov $15, %eax; syscall`.
+fn is_trampoline(file: &File, range: &Range<u64>) -> bool {
+    let mut number = 0;
+    for insn in instructions(file, range).take(TRAMPOLINE_MAX) {
+        match insn.mnemonic() {
+            Mnemonic::Mov if insn.op0_register().full_register() == Register::RAX => {
+                number = insn.try_immediate(1).unwrap_or(0);
+            }
+            Mnemonic::Syscall => return number == RT_SIGRETURN,
+            _ if is_nop(&insn) => {}
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// Whether an instruction in `range` (svma) jumps to an address that it does not contain.

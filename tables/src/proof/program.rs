@@ -1,8 +1,10 @@
 //! What the functions of a file know of each other.
 
+pub use super::effect::{Effect, Pops, Returns};
 pub use super::entry::{Entry, References, Seen};
 
 use super::entry::entry;
+use super::functions::{by_symbols, listed};
 use super::no_return;
 use crate::file::File;
 use crate::kernel::{self, Edges};
@@ -10,7 +12,7 @@ use crate::table::{KINDS, Table};
 use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Value;
@@ -27,8 +29,9 @@ pub struct Program<'f> {
     pub overlapping: Vec<Range<u64>>,
     /// The numbers of the functions, by their first address (svma).
     starts: HashMap<u64, u32>,
-    /// For each function, what is known of its return.
+    /// For each function, what is known of its return, and what it leaves changed.
     returns: Vec<AtomicU8>,
+    effects: Vec<AtomicU64>,
     /// Addresses (svma) that are surely called: whatever the rows say, functions begin there.
     called: HashSet<u64>,
     /// The function at which the program starts.
@@ -37,6 +40,9 @@ pub struct Program<'f> {
     /// something calls them: where a function has no code at all (GCC, if it cannot be reached), its
     /// address is that of what follows it; and text may look like an address.
     pointed: HashSet<u64>,
+    /// The starts (svma) of functions without code (GCC, if they cannot be reached). What lies there is
+    /// another's.
+    empty: HashSet<u64>,
     /// What a kernel module says of its own code.
     edges: Option<Edges>,
     /// What its instructions name. Few programs are asked.
@@ -54,20 +60,13 @@ pub struct Unit {
     pub lsda: Option<u64>,
     /// How it is entered.
     pub entry: Entry,
-    /// Offset of its FDE in the first table's section, bytes.
+    /// The address (svma) at which it ends by the table that defines it. Another one may say that it
+    /// is longer.
+    pub own_end: u64,
+    /// The number of the table that defines it.
+    pub table: usize,
+    /// Offset of its FDE in that table's section, bytes.
     pub offset: u64,
-}
-
-/// What is known of a function's return.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Returns {
-    /// It may return.
-    Maybe = 0,
-    /// It never returns.
-    Never = 1,
-    /// It surely may return.
-    Surely = 2,
 }
 
 impl<'f> Program<'f> {
@@ -94,49 +93,33 @@ impl<'f> Program<'f> {
         program.starts = starts(&program.functions);
         let count = program.functions.len();
         program.returns.resize_with(count, || AtomicU8::new(0));
+        program.effects.resize_with(count, || AtomicU64::new(0));
         program
     }
 
     /// Reads all tables of `file`.
     pub fn new(file: &'f File) -> Program<'f> {
-        let tables: Vec<Table> = KINDS
+        let mut tables: Vec<Table> = KINDS
             .into_iter()
             .filter_map(|k| Table::read(file, k))
             .collect();
-        // ORC has no functions.
-        let defining = tables.first().filter(|t| t.kind() != TableKind::Orc);
-        let (pointed, labels) = pointed(file, defining);
-        let pointed: HashSet<u64> = pointed.into_iter().collect();
-        let called: HashSet<u64> = file.exports().iter().copied().collect();
-        let mut functions: Vec<Unit> = match defining {
-            Some(table) => table
-                .functions()
-                .iter()
-                .filter(|f| !f.range.is_empty())
-                .map(|f| Unit {
-                    range: f.range.clone(),
-                    lsda: f.lsda,
-                    offset: f.offset,
-                    entry: entry(file, table, f, &called),
-                })
-                .collect(),
-            None if tables.is_empty() => Vec::new(),
-            None => by_symbols(file),
+        tables.extend(Table::behind(file));
+        let empty = empty(&tables);
+        let exports = file.exports().iter().copied();
+        let called: HashSet<u64> = exports.filter(|start| !empty.contains(start)).collect();
+        let (functions, overlapping) = match listed(file, &tables, &called) {
+            Some(listed) => listed,
+            None if tables.is_empty() => (Vec::new(), Vec::new()),
+            // ORC has no functions.
+            None => (by_symbols(file), Vec::new()),
         };
-        let mut overlapping = Vec::new();
-        let mut end = 0;
-        functions.retain(|f| {
-            let apart = f.range.start >= end;
-            if apart {
-                end = f.range.end;
-            } else {
-                overlapping.push(f.range.clone());
-            }
-            apart
-        });
+        let is_listed = tables.iter().any(|t| t.kind() != TableKind::Orc);
+        let (pointed, labels) = pointed(file, if is_listed { &functions } else { &[] });
+        let pointed: HashSet<u64> = pointed.into_iter().collect();
         let is_module = file.is_relocatable() && tables.iter().any(|t| t.kind() == TableKind::Orc);
         let edges = is_module.then(|| Edges::read(file));
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
+        let effects = functions.iter().map(|_| AtomicU64::new(0)).collect();
         let mut program = Program {
             starts: starts(&functions),
             file,
@@ -144,16 +127,36 @@ impl<'f> Program<'f> {
             functions,
             overlapping,
             returns,
+            effects,
             called,
             pointed,
+            empty,
             edges,
             references: OnceLock::new(),
             labels,
             start: 0..0,
         };
+        program.find_resolvers();
         let start = file.start().and_then(|entry| program.function_at(entry));
         program.start = start.map_or(0..0, |start| program.functions[start].range.clone());
         program
+    }
+
+    /// Keeps as the loader's resolver only code that something takes the address of and that no
+    /// instruction jumps to: a part of a function with a frame of two words begins alike.
+    fn find_resolvers(&mut self) {
+        for index in 0..self.functions.len() {
+            let unit = &self.functions[index];
+            if unit.entry != Entry::Resolver {
+                continue;
+            }
+            let start = unit.range.start;
+            let references = self.references();
+            let is_known = references.has_address(start) || self.is_pointed_to(start);
+            if !is_known || references.has_jump_into(&unit.range, |_| true) {
+                self.functions[index].entry = Entry::Part;
+            }
+        }
     }
 
     /// Whether the program starts in the function at `address` (svma). A row there that says where
@@ -175,7 +178,8 @@ impl<'f> Program<'f> {
     pub fn learn_called<'a>(&mut self, called: impl Iterator<Item = &'a u64>) -> Vec<usize> {
         let mut entered = Vec::new();
         for &target in called {
-            if !self.called.insert(target) {
+            // A function without code is called, not the part of another that lies behind it.
+            if self.empty.contains(&target) || !self.called.insert(target) {
                 continue;
             }
             if let Some(index) = self.starting_at(target)
@@ -221,6 +225,7 @@ impl<'f> Program<'f> {
         let functions = (self.functions.get_mut(index), table.functions().get(number));
         if let (Some(unit), Some(function)) = functions {
             unit.range = function.range.clone();
+            unit.own_end = unit.range.end;
             unit.entry = entry(self.file, table, function, &self.called);
         }
     }
@@ -262,14 +267,39 @@ impl<'f> Program<'f> {
 
     /// Whether a call of `target` (svma) never returns.
     pub fn never_returns(&self, target: u64) -> bool {
-        if let Some(index) = self.starting_at(target)
-            && self.returns[index].load(Ordering::Relaxed) == Returns::Never as u8
-        {
+        if self.returns(target) == Returns::Never {
             return true;
         }
         self.file
             .names_at(target)
             .any(|name| self.is_known_not_to_return(name))
+    }
+
+    /// What is known of the return of the function at `target` (svma), apart from its name.
+    pub fn returns(&self, target: u64) -> Returns {
+        let index = self.starting_at(target);
+        let number = index.map_or(0, |i| self.returns[i].load(Ordering::Relaxed));
+        Returns::of_number(number)
+    }
+
+    /// What the function at `target` (svma) leaves changed for its caller.
+    pub fn effect(&self, target: u64) -> Effect {
+        let index = self.starting_at(target);
+        let number = index.map_or(0, |i| self.effects[i].load(Ordering::Relaxed));
+        Effect::of_number(number)
+    }
+
+    /// Remembers what function `index` leaves changed, beside what was known before: what one round
+    /// finds, the next one may not be able to tell. Returns whether that is news.
+    pub fn set_effect(&self, index: usize, effect: Effect) -> bool {
+        let old = self.effects[index].load(Ordering::Relaxed);
+        let known = Effect::of_number(old);
+        let effect = match known == Effect::default() {
+            true => effect,
+            false => known.or(effect),
+        };
+        self.effects[index].store(effect.number(), Ordering::Relaxed);
+        effect != known
     }
 
     /// Whether functions of this name never return: in a kernel module, also the kernel's.
@@ -292,15 +322,21 @@ impl<'f> Program<'f> {
 
     /// Whether a call of `target` (svma) surely may return.
     pub fn surely_returns(&self, target: u64) -> bool {
-        let index = self.starting_at(target);
-        index.is_some_and(|i| self.returns[i].load(Ordering::Relaxed) == Returns::Surely as u8)
+        self.returns(target) == Returns::Surely
     }
 
     /// Remembers whether function `index` returns. Returns whether that is news.
     pub fn set_returns(&self, index: usize, returns: Returns) -> bool {
-        let old = self.returns[index].swap(returns as u8, Ordering::Relaxed);
-        old != returns as u8
+        let new = returns.number();
+        self.returns[index].swap(new, Ordering::Relaxed) != new
     }
+}
+
+/// The starts (svma) of functions without code: FDEs of length 0.
+fn empty(tables: &[Table]) -> HashSet<u64> {
+    let functions = tables.iter().flat_map(Table::functions);
+    let functions = functions.filter(|f| f.range.is_empty());
+    functions.map(|f| f.range.start).collect()
 }
 
 /// The numbers of the functions, by their first address (svma).
@@ -314,8 +350,7 @@ const WORD: u64 = 8;
 /// The addresses (svma) that pointers in the file's data lead to: those of functions, and the labels
 /// inside of functions, in order. What lies beside labels is no function: a jump table leads to parts
 /// of functions as well.
-fn pointed(file: &File, table: Option<&Table>) -> (Vec<u64>, Vec<u64>) {
-    let functions = table.map_or(&[][..], Table::functions);
+fn pointed(file: &File, functions: &[Unit]) -> (Vec<u64>, Vec<u64>) {
     let is_label = |&(_, to): &(u64, u64)| {
         let after = functions.partition_point(|f| f.range.start < to);
         let before = after.checked_sub(1).and_then(|i| functions.get(i));
@@ -365,26 +400,4 @@ fn mark_tables<'a>(
         *is_of_table |= follows;
         last = Some((pointer, follows));
     }
-}
-
-/// The functions that symbols with a size name; a longer one before those inside it.
-fn by_symbols(file: &File) -> Vec<Unit> {
-    let symbols = file.image().symbols().iter().filter(|s| s.size > 0);
-    let units = symbols.filter_map(|symbol| {
-        let code = file.code_at(symbol.address)?;
-        let end = symbol.address.checked_add(symbol.size)?;
-        Some(Unit {
-            range: symbol.address..end.min(code.range.end),
-            lsda: None,
-            entry: match symbol.name.contains(".cold") {
-                true => Entry::Part,
-                false => Entry::Call,
-            },
-            offset: 0,
-        })
-    });
-    let mut units: Vec<Unit> = units.collect();
-    units.sort_by_key(|u| (u.range.start, u64::MAX - u.range.end));
-    units.dedup_by_key(|u| u.range.start);
-    units
 }

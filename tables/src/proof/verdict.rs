@@ -224,13 +224,14 @@ impl Assumptions {
 pub struct Contradiction {
     /// The table.
     pub table: TableKind,
-    /// The addresses (svma) of the row.
+    /// The addresses (svma) of the row; of code without a row, those reached one after the other.
     pub row: Range<u64>,
-    /// Offset in the section of what made the row, bytes.
+    /// Offset in the section of what made the row, bytes; of code without a row, that of the FDE
+    /// which ends too early.
     pub row_offset: u64,
     /// The first instruction (svma) at which it was found.
     pub pc: u64,
-    /// What the row says.
+    /// What the row says; nothing where there is none.
     pub rule: Rule,
     /// What the claim is about.
     pub subject: Subject,
@@ -251,6 +252,7 @@ impl Contradiction {
             Subject::Cfa | Subject::Sp => Code::WrongCfa,
             Subject::ReturnAddress => Code::WrongReturnAddress,
             Subject::Register(_) => Code::WrongRegister,
+            Subject::Row => Code::NoRowForExecuted,
         }
     }
 

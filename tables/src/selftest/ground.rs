@@ -1,11 +1,11 @@
 //! The proof of a file without defects, and of single functions with one.
 
 use super::equal::Pair;
+use crate::check::Options;
 use crate::check::rounds::follow;
 use crate::check::run::proven;
-use crate::check::{Hole, Options, gaps};
 use crate::file::File;
-use crate::proof::program::{Entry, Program, Seen};
+use crate::proof::program::{Entry, Program, Seen, Unit};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::Walker;
 use crate::table::Function;
@@ -23,8 +23,6 @@ const OWNERS_MAX: usize = 64;
 pub(super) enum Answer {
     /// It contradicts the row that is wrong, at this address (svma).
     Caught(u64),
-    /// It found code without a row where the range was shortened.
-    Uncovered,
     /// It contradicts another row.
     Elsewhere(u64),
     /// It could not tell, and why.
@@ -38,7 +36,8 @@ pub(super) struct Ground<'f> {
     pub(super) program: Program<'f>,
     /// The functions that are proven, and from how many their code was reached.
     pub(super) proven: Vec<usize>,
-    /// For each function: the number of its FDE in the table.
+    /// For each function: the number of its FDE in the first table; `usize::MAX` if another one
+    /// defines it.
     numbers: Vec<usize>,
     /// For each function: those that lead into it.
     owners: Vec<Vec<usize>>,
@@ -56,9 +55,12 @@ impl<'f> Ground<'f> {
             .zip(table.functions())
             .map(|(number, f)| ((f.range.start, f.offset), number))
             .collect();
-        let number = |u: &crate::proof::program::Unit| by_place.get(&(u.range.start, u.offset));
-        let numbers = program.functions.iter().map(number);
-        let numbers: Option<Vec<usize>> = numbers.map(Option::<&usize>::copied).collect();
+        let number = |u: &Unit| match u.table {
+            0 => by_place.get(&(u.range.start, u.offset)).copied(),
+            _ => None,
+        };
+        let numbers = program.functions.iter();
+        let numbers: Vec<usize> = numbers.map(|u| number(u).unwrap_or(usize::MAX)).collect();
         let outcomes = follow(&mut program, 1);
         let mut owners = vec![Vec::new(); program.functions.len()];
         for (index, outcome) in outcomes.iter().enumerate() {
@@ -85,7 +87,7 @@ impl<'f> Ground<'f> {
             .filter_map(|f| program.function_at(f.range.start));
         Some(Ground {
             proven: proven.collect(),
-            numbers: numbers?,
+            numbers,
             owners,
             program,
         })
@@ -120,11 +122,7 @@ impl<'f> Ground<'f> {
         let Some(former) = self.put(index, range.clone(), pair.changed) else {
             return Answer::Proven;
         };
-        let answer = if pair.changed_end < pair.range.end {
-            self.uncovered(&(pair.changed_end..pair.range.end))
-        } else {
-            self.judge(index, pair)
-        };
+        let answer = self.judge(index, pair);
         let number = self.numbers[index];
         if let Some(table) = self.program.tables.first_mut() {
             table.restore(number, former);
@@ -142,17 +140,6 @@ impl<'f> Ground<'f> {
             .replace(number, range, rows);
         self.program.update(index, number);
         former
-    }
-
-    fn uncovered(&self, lost: &Range<u64>) -> Answer {
-        let gaps = gaps(&self.program);
-        let found = gaps.iter().any(|gap| {
-            gap.hole == Hole::NoRow && gap.range.start < lost.end && lost.start < gap.range.end
-        });
-        match found {
-            true => Answer::Uncovered,
-            false => Answer::Proven,
-        }
     }
 
     fn judge(&mut self, index: usize, pair: &Pair<'_>) -> Answer {
@@ -190,6 +177,7 @@ impl<'f> Ground<'f> {
             };
             seen.is_called |= followed.callees.contains(&start);
             seen.is_jumped_to |= followed.jumped.contains(&start);
+            seen.pops_error_code |= owner == index && followed.pops_error_code;
             for found in followed.found {
                 if found.function == index {
                     seen.is_led_to |= owner != index;

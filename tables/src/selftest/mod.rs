@@ -2,7 +2,7 @@
 //!
 //! Defects are put at random into rows of `.eh_frame` that are proven, one at a time, and the
 //! function is proven again. A defect is *caught* only if the wrong row is contradicted where it is
-//! wrong; for a range that ends too early, if the code behind it is reported as code without a row.
+//! wrong; for a range that ends too early, where code of the function is reached without a row.
 //! It is *equivalent* if an [`Argument`] that does not use the proof shows that the changed row is
 //! right as well. Everything else is a *miss*, also what is left unproven.
 //!
@@ -64,6 +64,8 @@ pub struct Tally {
     pub caught: u64,
     /// No defects at all, see [`Argument`].
     pub equivalent: u64,
+    /// Contradicted, although an argument says that they are no defects. Not among the others.
+    pub conflicts: u64,
     /// All others.
     pub missed: u64,
 }
@@ -71,19 +73,21 @@ pub struct Tally {
 impl Tally {
     /// All of them.
     pub fn all(self) -> u64 {
-        self.caught + self.equivalent + self.missed
+        self.caught + self.equivalent + self.conflicts + self.missed
     }
 
-    /// The share that was caught or is equivalent, percent; `None` if there were no defects.
+    /// The share of the defects that was caught, percent; `None` if there were none. What is
+    /// equivalent is no defect: it was neither caught nor missed.
     pub fn score(self) -> Option<f64> {
-        let all = self.all();
-        (all > 0).then(|| 100.0 * (all - self.missed) as f64 / all as f64)
+        let defects = self.caught + self.missed;
+        (defects > 0).then(|| 100.0 * self.caught as f64 / defects as f64)
     }
 
     /// Adds `other`.
     pub fn add(&mut self, other: Tally) {
         self.caught += other.caught;
         self.equivalent += other.equivalent;
+        self.conflicts += other.conflicts;
         self.missed += other.missed;
     }
 }
@@ -143,7 +147,7 @@ impl Score {
         match outcome {
             Outcome::Caught => tally.caught += 1,
             Outcome::Conflict(conflict) => {
-                tally.caught += 1;
+                tally.conflicts += 1;
                 if self.conflicts.len() < MISSES_MAX {
                     self.conflicts.push(conflict);
                 }
@@ -243,13 +247,10 @@ fn try_one(
         answer,
     };
     Some(match (answer, argument) {
-        (Answer::Caught(_) | Answer::Uncovered, None) => Outcome::Caught,
+        (Answer::Caught(_), None) => Outcome::Caught,
         (Answer::Caught(at), Some(argument)) => {
             let argument = argument.as_str();
             Outcome::Conflict(miss(format!("contradicted at {at:#x}, but {argument}")))
-        }
-        (Answer::Uncovered, Some(argument)) => {
-            Outcome::Conflict(miss(format!("uncovered, but {}", argument.as_str())))
         }
         (_, Some(argument)) => Outcome::Equivalent(argument),
         (Answer::Elsewhere(at), None) => {

@@ -4,6 +4,7 @@ use super::code::{Code, Targets};
 use super::defect::{Kind, Victim};
 use super::equal::{Argument, Pair};
 use super::random::Random;
+use super::{Miss, Outcome, Score, Tally};
 use iced_x86::{Decoder, DecoderOptions};
 use unwind_sim_unwind::cache::NewRow;
 use unwind_sim_unwind::regs::Reg;
@@ -137,4 +138,38 @@ fn every_kind_of_defect_changes_a_row() {
             kind.as_str()
         );
     }
+}
+
+#[test]
+fn what_is_equivalent_is_neither_caught_nor_missed() {
+    let tally = Tally {
+        caught: 3,
+        equivalent: 100,
+        conflicts: 100,
+        missed: 1,
+    };
+    assert_eq!(tally.score(), Some(75.0));
+    let none = Tally {
+        caught: 0,
+        missed: 0,
+        ..tally
+    };
+    assert_eq!(none.score(), None);
+}
+
+#[test]
+fn what_is_caught_though_equivalent_was_not_caught() {
+    let mut score = Score::default();
+    let miss = Miss {
+        kind: Kind::CfaOffset,
+        function: START,
+        row: START,
+        change: String::new(),
+        answer: String::new(),
+    };
+    score.count(Kind::CfaOffset, Outcome::Conflict(miss));
+    score.count(Kind::CfaOffset, Outcome::Caught);
+    let total = score.total();
+    assert_eq!((total.caught, total.conflicts, total.all()), (1, 1, 2));
+    assert_eq!(score.conflicts.len(), 1);
 }

@@ -5,7 +5,7 @@
 //! | `good_NAME` | a function whose rows are all right |
 //! | `bad_NAME` | a function with a wrong row |
 //! | `open_NAME` | a function about which the code alone does not decide |
-//! | `NAME.at.SUBJECT` | the first instruction at which the row is wrong: `cfa`, `ra`, `sp`, `rbx` |
+//! | `NAME.at.SUBJECT` | the first instruction at which the row is wrong: `cfa`, `ra`, `sp`, `rbx`; `row` where there is none |
 //! | `NAME.open.DOUBT` | the first instruction at which it cannot be told, and why |
 //! | `NAME.assume.ASSUMPTION` | the proof must rest on this |
 //! | `gap.HOLE.WORD` | where code has no row, or two |
@@ -144,5 +144,6 @@ pub(crate) fn subject(subject: Subject) -> String {
         Subject::ReturnAddress => "ra".to_owned(),
         Subject::Sp => "sp".to_owned(),
         Subject::Register(reg) => reg.to_string(),
+        Subject::Row => "row".to_owned(),
     }
 }

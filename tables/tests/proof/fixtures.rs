@@ -21,20 +21,12 @@ const KNOWN: &[(&str, &str)] = &[
         "a callee of the same file that changes registers only withdraws proofs",
     ),
     (
-        "bad_callee_pops",
-        "a callee of the same file that pops only withdraws proofs",
-    ),
-    (
         "bad_slot_by_rsp_in_alloca",
         "behind an alloca, slots reached from rsp are at unknown distances",
     ),
     (
         "bad_swapcontext",
         "what is loaded from memory that is not followed may be a register saved there",
-    ),
-    (
-        "good_callee_pops",
-        "a callee of the same file that pops only withdraws proofs",
     ),
     ("good_push_of_rsp", "loads above an aligned rsp"),
     (

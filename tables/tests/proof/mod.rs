@@ -8,3 +8,4 @@ mod ground;
 mod kernel;
 mod mutation;
 mod random_c;
+mod tables;

@@ -76,9 +76,9 @@ pub struct WrongRowLine {
     of: OfFile,
     /// The kind of table: `eh_frame`, `debug_frame`, `sframe`, `orc`.
     table: &'static str,
-    /// The first address (svma) of the row.
+    /// The first address (svma) of the row; with `US504`, of the code that is reached without one.
     start: String,
-    /// The first address (svma) after the row.
+    /// The first address (svma) after it.
     end: String,
     /// The first instruction (svma) at which the row is wrong.
     address: String,
@@ -95,7 +95,7 @@ pub struct WrongRowLine {
     function_place: Option<SectionPlaceLine>,
     /// A hash of the function's instructions without addresses, the same where it was moved.
     function_hash: String,
-    /// `US501`, `US502` or `US503`.
+    /// `US501`, `US502` or `US503`; `US504` for code that the function reaches without a row.
     code: &'static str,
     /// The cause of the function's first wrong row, by which `tables check` groups: docs/static-proof.md
     /// lists the names.
@@ -264,6 +264,14 @@ pub struct CountLine {
     pub(crate) bytes: u64,
 }
 
+/// What rows say of registers that are not callee-saved.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct NotCheckedLine {
+    functions: usize,
+    registers: Vec<String>,
+}
+
 /// The sums of `tables check` for a file.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -285,6 +293,9 @@ pub struct CheckLine {
     assumptions: BTreeMap<&'static str, u64>,
     /// Addresses at which a proven slot lies below rsp (US203).
     below_sp: u64,
+    /// Functions whose rows say where registers are that are not callee-saved, which is not checked,
+    /// and these registers.
+    not_checked: NotCheckedLine,
     /// Bytes by what is missing: `no-row`, `no-code`, `overlap`.
     gaps: BTreeMap<&'static str, u64>,
     problems: Vec<String>,
@@ -297,6 +308,7 @@ impl WrongRowLine {
             Subject::Cfa | Subject::Sp => "rsp",
             Subject::ReturnAddress => "rip",
             Subject::Register(reg) => reg.as_str(),
+            Subject::Row => "rip",
         }
     }
 
@@ -363,7 +375,6 @@ impl FunctionLine {
     pub(crate) fn new(
         of: &OfFile,
         file: &File,
-        report: &Report,
         checked: &Checked,
         function: Option<&str>,
     ) -> FunctionLine {
@@ -383,8 +394,9 @@ impl FunctionLine {
                 Entry::Plt => "plt",
                 Entry::Signal => "signal",
                 Entry::Resolver => "resolver",
+                Entry::Interrupt => "interrupt",
             },
-            table: report.tables.first().map(|table| table.as_str()),
+            table: checked.table.map(|table| table.as_str()),
             verdict: match verdict.verdict() {
                 Verdict::Proven => "proven",
                 Verdict::Unproven => "unproven",
@@ -453,6 +465,10 @@ impl CheckLine {
                 .map(|(a, n)| (a.as_str(), *n))
                 .collect(),
             below_sp: totals.below_sp,
+            not_checked: NotCheckedLine {
+                functions: report.unchecked.functions.len(),
+                registers: report.unchecked.names(),
+            },
             gaps: [Hole::NoRow, Hole::NoCode, Hole::Overlap].map(gap).into(),
             problems: report.problems.clone(),
         }

@@ -179,7 +179,10 @@ fn write_contradiction(
             )?;
         }
     }
-    writeln!(out, "      row:   {}", wrong.rule)?;
+    match wrong.subject {
+        Subject::Row => writeln!(out, "      row:   none")?,
+        _ => writeln!(out, "      row:   {}", wrong.rule)?,
+    }
     if let Some(right) = right(wrong) {
         writeln!(out, "      right: {right}")?;
     }
@@ -209,6 +212,7 @@ pub(crate) fn right(wrong: &Contradiction) -> Option<String> {
             let index = Reg::CALLEE_SAVED.iter().position(|&r| r == reg)?;
             (reg.as_str(), right.saved[index])
         }
+        Subject::Row => return None,
     };
     Some(format!("{name}={value}"))
 }
@@ -241,6 +245,10 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
         Subject::Sp => format!("the row's rsp is {found}"),
         Subject::ReturnAddress => format!("the row's return address is {found}"),
         Subject::Register(reg) => format!("the row's {reg} is {found}"),
+        Subject::Row => format!(
+            "{} of this function that no row of its table covers",
+            counted(wrong.row.end - wrong.row.start, "byte")
+        ),
     }
 }
 
@@ -349,6 +357,19 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             counted(totals.below_sp, "address")
         )?;
     }
+    if let Some(&first) = report.unchecked.functions.first() {
+        let mut place = String::new();
+        address(file, first, &mut place);
+        writeln!(
+            out,
+            "  not checked: what {} of registers that are not callee-saved ({}), first at {place}",
+            match report.unchecked.functions.len() {
+                1 => "1 function says".to_owned(),
+                count => format!("{count} functions say"),
+            },
+            report.unchecked.names().join(", ")
+        )?;
+    }
     for hole in [Hole::NoRow, Hole::NoCode, Hole::Overlap] {
         let gaps = report.gaps.iter().filter(|g| g.hole == hole);
         let bytes: u64 = gaps.clone().map(|g| g.range.end - g.range.start).sum();
@@ -416,7 +437,7 @@ pub(crate) fn lines(
             let wrong = WrongRowLine::new(of, file, checked, wrong, name, blame.as_ref(), &hash);
             Line::WrongRow(Box::new(wrong)).write(out)?;
         }
-        let function = || Box::new(FunctionLine::new(of, file, report, checked, name));
+        let function = || Box::new(FunctionLine::new(of, file, checked, name));
         match functions {
             Functions::All => Line::Function(function()).write(out)?,
             Functions::Unproven if checked.verdict.verdict() == Verdict::Unproven => {

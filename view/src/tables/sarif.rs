@@ -11,6 +11,7 @@ use unwind_sim_judge::blame::{Blame, Judge};
 use unwind_sim_tables::blame::{Around, shape_of_all};
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::verdict::Contradiction;
 use unwind_sim_unwind::reason::Code;
 
@@ -20,7 +21,7 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const PAGES: &str = "blob/main/docs/book/src/codes";
 
 /// A rule: its code, and its name as other tools write such names.
-const RULES: [(Code, &str, &str); 3] = [
+const RULES: [(Code, &str, &str); 4] = [
     (
         Code::WrongCfa,
         "WrongCfa",
@@ -36,6 +37,11 @@ const RULES: [(Code, &str, &str); 3] = [
         "WrongCalleeSavedRegister",
         "The row of the unwind table finds the caller's value of a callee-saved register where it is \
          not.",
+    ),
+    (
+        Code::NoRowForExecuted,
+        "NoRowForReachedCode",
+        "The function reaches code that no row of its unwind table covers, or one that says nothing.",
     ),
 ];
 
@@ -84,7 +90,10 @@ impl Sarif {
             wrong.code().description(),
             super::proof::what(file, start, wrong),
             wrong.row_offset,
-            wrong.rule
+            match wrong.subject {
+                Subject::Row => "nothing".to_owned(),
+                _ => wrong.rule.to_string(),
+            }
         );
         let rule = RULES.iter().position(|(code, ..)| *code == wrong.code());
         json!({

@@ -28,9 +28,16 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
         writeln!(out, "  equivalent by {}: {count}", argument.as_str())?;
     }
     write_misses(file, "missed", &score.misses, limit, out)?;
+    let conflicts = score.total().conflicts;
+    if conflicts > 0 {
+        writeln!(
+            out,
+            "  contradicted, though equivalent, not counted above: {conflicts}"
+        )?;
+    }
     write_misses(
         file,
-        "caught, though equivalent",
+        "contradicted, though equivalent",
         &score.conflicts,
         limit,
         out,

@@ -1,5 +1,6 @@
 //! Calls: where they return, which never do, and where exceptions continue.
 
+use super::rows::judge_call;
 use super::{Job, Next, Part, Suspect, Walker};
 use crate::proof::args_size::size_at;
 use crate::proof::exec::push;
@@ -7,28 +8,102 @@ use crate::proof::program::Returns;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::Assumption;
-use iced_x86::{Instruction, Mnemonic, OpKind};
+use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use std::borrow::Cow;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::RuleKind;
 
+/// The maximum number of functions that lead to each other by the addresses in registers.
+const THROUGH_MAX: usize = 4;
+
+/// The maximum number of instructions between a system call that makes a thread and the jump that
+/// decides who is who.
+const CHILD_MAX: usize = 8;
+
+/// The numbers of system calls (`arch/x86/entry/syscalls/syscall_64.tbl` in Linux, and
+/// `syscall_32.tbl`).
+const EXIT: i32 = 60;
+const CLONE: i32 = 56;
+const CLONE3: i32 = 435;
+const EXIT_GROUP: i32 = 231;
+const RT_SIGRETURN: i32 = 15;
+const EXIT_32: i32 = 1;
+const EXIT_GROUP_32: i32 = 252;
+const SIGRETURN_32: i32 = 119;
+const RT_SIGRETURN_32: i32 = 173;
+
 impl Walker<'_, '_> {
-    /// A system call. One that never returns is followed as if it did: compilers and people put a
-    /// loop or a trap behind it.
+    /// A system call. Behind one that never returns, compilers and people put a loop or a trap.
     pub(super) fn system_call(
         &mut self,
         part: usize,
         insn: &Instruction,
         state: &mut State,
+        trail: Option<u32>,
     ) -> Next {
+        let is_final = never_returns(insn, state.reg(Reg::Rax));
+        if starts_thread(insn, state) {
+            self.child(part, insn);
+        }
         for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
             state.set(reg, Value::Computed);
         }
         let next = insn.next_ip();
         let file = self.program.file;
-        match self.parts[part].body.skip_padding(file, next) {
-            Some(_) => Next::Go(next),
-            None => Next::End,
+        if is_final {
+            self.assume(Assumption::NoReturn);
+            let mut state = state.clone();
+            state.is_dead = true;
+            let at = next;
+            self.unreached.push(Job { at, state, trail });
+            return Next::End;
         }
+        match self.parts[part].body.skip_padding(file, next) {
+            None if !self.goes_on_beyond(part, next) => Next::End,
+            _ => Next::Go(next),
+        }
+    }
+
+    /// Finds where the code behind a system call that makes a thread decides who is who: the new thread
+    /// has another stack there.
+    fn child(&mut self, part: usize, insn: &Instruction) {
+        let here = &mut self.parts[part].body;
+        let mut at = insn.next_ip();
+        let mut is_tested = false;
+        for _ in 0..CHILD_MAX {
+            let offset = here.offset(at).filter(|o| !here.is_leader(*o));
+            let Some(next) = offset.and_then(|o| here.insn(self.program.file, o)) else {
+                return;
+            };
+            match next.flow_control() {
+                FlowControl::ConditionalBranch if is_tested => {
+                    let condition = next.condition_code();
+                    if matches!(condition, ConditionCode::e | ConditionCode::ne) {
+                        let is_taken = condition == ConditionCode::e;
+                        self.children.push((next.ip(), is_taken));
+                        return;
+                    }
+                }
+                FlowControl::Next => is_tested |= is_test_of_rax(&next),
+                _ => return,
+            }
+            at = next.next_ip();
+        }
+    }
+
+    /// What a conditional jump does with `state`: taken or not. A new thread has its own stack.
+    pub(super) fn as_thread<'s>(
+        &self,
+        jump: &Instruction,
+        is_taken: bool,
+        state: &'s State,
+    ) -> Cow<'s, State> {
+        if !self.children.contains(&(jump.ip(), is_taken)) {
+            return Cow::Borrowed(state);
+        }
+        let mut child = state.clone();
+        child.set(Reg::Rsp, Value::Unknown);
+        Cow::Owned(child)
     }
 
     pub(super) fn call(
@@ -66,18 +141,22 @@ impl Walker<'_, '_> {
                 self.parts[part].body.lead(target);
                 self.start(target);
             }
-            self.returns(target)
+            self.returns(target, state)
         } else {
             let import = self.machine.import(insn, state);
             import.map_or(Returns::Maybe, |name| self.program.returns_by_name(name))
         };
         state.call();
         if !state.is_dead {
+            let here = &mut self.parts[part];
+            let (anchors, jumps) = (&self.machine.anchors, &self.jumps);
+            judge_call(here, anchors, jumps, (pc, next), state, trail);
             self.landing_pad(part, pc, state, trail);
         }
         let here = &mut self.parts[part];
         let file = self.program.file;
         let is_last = here.body.skip_padding(file, next).is_none();
+        let is_last = is_last && (returns == Returns::Never || !self.goes_on_beyond(part, next));
         if returns == Returns::Never || is_last {
             self.assume(Assumption::NoReturn);
             if !is_last {
@@ -89,6 +168,9 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         self.assume(Assumption::Callees);
+        if let Some(target) = target {
+            self.program.effect(target).apply(state);
+        }
         let here = &mut self.parts[part];
         if returns == Returns::Maybe
             && let Some(behind) = here.body.skip_nops(file, next)
@@ -108,14 +190,32 @@ impl Walker<'_, '_> {
         Next::Go(next)
     }
 
-    /// Whether a call of `target` (svma) returns.
-    fn returns(&mut self, target: u64) -> Returns {
+    /// Whether a call of `target` (svma) in `state` returns.
+    pub(super) fn returns(&mut self, target: u64, state: &State) -> Returns {
+        let mut target = target;
+        for _ in 0..THROUGH_MAX {
+            let Returns::As(reg) = self.returns_of(target) else {
+                return self.returns_of(target);
+            };
+            match state.reg(reg) {
+                Value::Const(at) if self.is_code(i64::from(at).cast_unsigned()) => {
+                    target = i64::from(at).cast_unsigned();
+                    self.callees.push(target);
+                }
+                Value::Entry { reg, offset: 0 } if reg != Reg::Rsp => return Returns::As(reg),
+                _ => return Returns::Maybe,
+            }
+        }
+        Returns::Maybe
+    }
+
+    /// What is known of the return of the function at `target` (svma).
+    fn returns_of(&mut self, target: u64) -> Returns {
         let program = self.program;
         let asked = self.asked.entry(target);
         *asked.or_insert_with(|| match program.never_returns(target) {
             true => Returns::Never,
-            false if program.surely_returns(target) => Returns::Surely,
-            false => Returns::Maybe,
+            false => program.returns(target),
         })
     }
 
@@ -211,6 +311,48 @@ impl Walker<'_, '_> {
             return;
         }
         self.job(part, pc, pad, state, trail);
+    }
+}
+
+/// Whether Linux never returns from this system call, of which rax holds the number `number`.
+fn never_returns(insn: &Instruction, number: Value) -> bool {
+    let Value::Const(number) = number else {
+        return false;
+    };
+    match insn.mnemonic() {
+        Mnemonic::Syscall => matches!(number, EXIT | EXIT_GROUP | RT_SIGRETURN),
+        Mnemonic::Int if insn.immediate8() == 0x80 => {
+            matches!(
+                number,
+                EXIT_32 | EXIT_GROUP_32 | SIGRETURN_32 | RT_SIGRETURN_32
+            )
+        }
+        _ => false,
+    }
+}
+
+/// Whether this system call makes a thread with a stack of its own.
+fn starts_thread(insn: &Instruction, state: &State) -> bool {
+    if insn.mnemonic() != Mnemonic::Syscall {
+        return false;
+    }
+    match state.reg(Reg::Rax) {
+        // Without a stack, it is as fork.
+        Value::Const(CLONE) => state.reg(Reg::Rsi) != Value::Const(0),
+        Value::Const(CLONE3) => true,
+        _ => false,
+    }
+}
+
+/// `test %rax, %rax` and its like.
+fn is_test_of_rax(insn: &Instruction) -> bool {
+    let is_rax = |register: Register| register.full_register() == Register::RAX;
+    match insn.mnemonic() {
+        Mnemonic::Test | Mnemonic::Or | Mnemonic::And => {
+            is_rax(insn.op0_register()) && is_rax(insn.op1_register())
+        }
+        Mnemonic::Cmp => is_rax(insn.op0_register()) && insn.try_immediate(1).is_ok_and(|n| n == 0),
+        _ => false,
     }
 }
 

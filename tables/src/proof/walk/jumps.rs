@@ -1,15 +1,16 @@
 //! Jumps: inside of the function, into parts of it elsewhere, through tables, and out of it.
 
 use super::rows::{contradict, path};
-use super::{Job, Jump, Misfit, Walker};
-use crate::proof::body::Body;
+use super::{Job, Jump, Misfit, Part, Walker};
+use crate::proof::body::{Body, is_padding};
 use crate::proof::claim::{self, Outcome};
 use crate::proof::no_return;
-use crate::proof::program::{Entry, Program};
+use crate::proof::program::{Effect, Entry, Program, Returns};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict};
-use iced_x86::Instruction;
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use unwind_sim_unwind::regs::Reg;
 
 impl Walker<'_, '_> {
     pub(super) fn jump(
@@ -38,7 +39,8 @@ impl Walker<'_, '_> {
         let Some(to) = self.part_at(target) else {
             return self.leave(part, from, target, state, trail);
         };
-        let is_part = self.program.functions[self.parts[to].function].entry == Entry::Part;
+        let is_part = self.parts[to].is_listed
+            && self.program.functions[self.parts[to].function].entry == Entry::Part;
         if to != part && is_part && self.is_misfit(to, from, target, state, trail) {
             return;
         }
@@ -137,10 +139,22 @@ impl Walker<'_, '_> {
             self.parts[part].verdict.doubt(Doubt::LeftTable, from);
             return;
         }
+        if unit.is_none() && self.open_beyond(part, (from, target), state) {
+            return self.job(part, from, target, state, trail);
+        }
         if is_entry && state.is_as_at_entry() {
             self.callees.push(target);
-            self.returns |= !program.never_returns(target);
+            self.tail_call(target, state);
             return;
+        }
+        // The stubs of a lazy table push a number and jump to its first entry.
+        let is_plt = |index: usize| program.functions[index].entry == Entry::Plt;
+        if let Some(function) = function
+            && is_plt(function)
+            && is_plt(self.parts[part].function)
+            && self.open(function).is_some()
+        {
+            return self.job(part, from, target, state, trail);
         }
         if is_entry {
             if unit.is_some_and(|u| u.entry == Entry::Call && u.range.start == target) {
@@ -175,7 +189,13 @@ impl Walker<'_, '_> {
             Value::TableTarget { table, base } => {
                 self.jump_by_table(part, insn, state, trail, table, i64::from(base));
             }
-            Value::ReturnAddress => self.returns = true,
+            Value::ReturnAddress => {
+                self.returns = true;
+                if !state.is_guessed {
+                    // As if it had been popped.
+                    self.ends(Effect::of(state, state.reg(Reg::Rsp).plus(-8)));
+                }
+            }
             Value::Const(at) if self.is_code(i64::from(at).cast_unsigned()) => {
                 self.job(part, insn.ip(), i64::from(at).cast_unsigned(), state, trail);
             }
@@ -187,7 +207,11 @@ impl Walker<'_, '_> {
                     self.job(part, insn.ip(), insn.next_ip(), state, trail);
                 }
                 let name = self.machine.import(insn, state);
-                self.returns |= !name.is_some_and(no_return::is_known);
+                let is_final = name.is_some_and(no_return::is_known);
+                match self.machine.target(insn, state) {
+                    Value::Entry { reg, offset: 0 } if !is_final => self.returns_as(reg),
+                    _ => self.returns |= !is_final,
+                }
             }
             _ => {
                 self.returns = true;
@@ -200,8 +224,43 @@ impl Walker<'_, '_> {
         }
     }
 
-    fn is_code(&self, address: u64) -> bool {
+    /// A jump to `target` (svma), to return to whom it returns to.
+    fn tail_call(&mut self, target: u64, state: &State) {
+        match self.returns(target, state) {
+            Returns::Never => return,
+            Returns::As(reg) => self.returns_as(reg),
+            Returns::Surely => {
+                self.returns = true;
+                self.surely_returns |= !state.has_called && !state.is_guessed;
+            }
+            Returns::Maybe => self.returns = true,
+        }
+        let effect = self.program.effect(target);
+        if !state.is_guessed && effect != Effect::default() {
+            self.ends(effect);
+        }
+    }
+
+    /// It ends with a jump to what `reg` had at entry.
+    fn returns_as(&mut self, reg: Reg) {
+        match self.returns_as {
+            Some(known) if known != reg => self.returns = true,
+            _ => self.returns_as = Some(reg),
+        }
+    }
+
+    pub(super) fn is_code(&self, address: u64) -> bool {
         self.program.file.code_at(address).is_some()
+    }
+
+    /// Whether a jump table's entry leads to the end of the function, where nothing of it is: a case that
+    /// cannot happen.
+    fn is_end(&self, part: usize, target: u64) -> bool {
+        let (program, here) = (self.program, &self.parts[part].body);
+        let bytes = program.file.bytes(target);
+        let insn = Decoder::with_ip(64, bytes, target, DecoderOptions::NONE).decode();
+        let is_free = program.function_at(target).is_none();
+        target == here.range.end && (!is_free || insn.is_invalid() || is_padding(&insn))
     }
 
     /// A `goto` whose address was chosen earlier, on different ways: it can lead to all labels of the
@@ -256,12 +315,21 @@ impl Walker<'_, '_> {
         let body = &self.parts[part].body;
         let next = body.next_address(table.at);
         let mut elsewhere = Vec::new();
+        let parts = &self.parts;
+        // Code that the table of rows lacks: whether it belongs to the function is asked later.
+        // LLVM lets cases that cannot happen lead to the function's end.
+        let is_beyond = |target| {
+            table.count.is_some()
+                && program.file.code_at(target).is_some()
+                && parts.iter().any(|p| ends_before(program, p, target))
+        };
         let targets = table.targets(
             program.file,
             base.cast_unsigned(),
             next,
             |target| match body.range.contains(&target) {
                 true => body.starts_at(target),
+                false if is_beyond(target) => true,
                 false => starts_in_part(program, target, &mut elsewhere),
             },
         );
@@ -277,9 +345,20 @@ impl Walker<'_, '_> {
                 .doubt(Doubt::IndirectJump, insn.ip());
         }
         for target in targets.addresses {
-            self.job(part, insn.ip(), target, &state, trail);
+            if !self.is_end(part, target) {
+                self.job(part, insn.ip(), target, &state, trail);
+            }
         }
     }
+}
+
+/// Whether `target` (svma) is where `part` ends, or lies behind it with no other function between.
+fn ends_before(program: &Program<'_>, part: &Part<'_>, target: u64) -> bool {
+    let functions = &program.functions;
+    let after = functions.partition_point(|f| f.range.end <= target);
+    let is_behind = after.checked_sub(1) == Some(part.function);
+    let is_free = program.function_at(target).is_none();
+    part.missing.expected != 0 && is_behind && (is_free || target == part.body.range.end)
 }
 
 /// Whether an instruction of a part of a function starts at `target` (svma). `decoded` keeps the

@@ -2,8 +2,9 @@
 //! the code has done on that way.
 //!
 //! `calls` and `jumps` say where a way goes on; `meet` keeps what is known where ways meet, and which
-//! of them are to be followed next; `rows` judges.
+//! of them are to be followed next; `rows` judges; `beyond` finds code without a row.
 
+mod beyond;
 mod calls;
 mod jumps;
 mod kernel;
@@ -13,19 +14,22 @@ mod sight;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
+use super::effect::changed;
 use super::exec::{Machine, asks_for_loop, refine};
 use super::lsda::{CallSite, call_sites};
-use super::program::{Entry, Program, Returns};
+use super::program::{Effect, Entry, Pops, Program, Returns, Unit};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use super::ways::taken;
+use beyond::Missing;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
+pub(crate) use rows::REACHED;
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
-use std::ops::Range;
+use std::borrow::Cow;
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions executed for one function.
@@ -43,7 +47,8 @@ pub struct Found {
     pub verdict: FunctionVerdict,
     /// Its code.
     pub body: Body,
-    /// Bit 0: a claim of the row is contradicted; bit 1: one is doubtful. For each table's rows.
+    /// Bit 0: a claim of the row is contradicted; bit 1: one is doubtful; bit 2: an unwinder reads it
+    /// at an instruction that was reached. For each table's rows.
     pub marks: Vec<(usize, Vec<u8>)>,
 }
 
@@ -55,8 +60,15 @@ pub struct Followed {
     pub returns: bool,
     /// Whether it surely may: a way without calls ends with a return.
     pub surely_returns: bool,
+    /// The register with the address of what it jumps to at its end, if it returns in no other way.
+    pub returns_as: Option<Reg>,
     /// Whether a return leaves rsp or a callee-saved register changed.
     pub breaks_the_abi: bool,
+    /// What its returns leave changed.
+    pub effect: Effect,
+    /// Whether it ends with `iretq`, always 8 bytes above where rsp was at entry: the processor pushed
+    /// an error code.
+    pub pops_error_code: bool,
     /// The addresses (svma) that it calls, or jumps to at its end.
     pub callees: Vec<u64>,
     /// Those of them that it calls.
@@ -85,7 +97,12 @@ pub struct Misfit {
 
 /// A function that is being followed.
 struct Part<'p> {
+    /// The number of the function. Of code without a row, of the one that it belongs to.
     function: usize,
+    /// Whether a table has it, or it is code without a row.
+    is_listed: bool,
+    /// Whether the kernel enters it, on return from a signal handler.
+    is_signal: bool,
     body: Body,
     rows: Vec<Rows<'p>>,
     sites: Vec<CallSite>,
@@ -94,6 +111,7 @@ struct Part<'p> {
     verdict: FunctionVerdict,
     /// Bit n: at the instruction at byte n, a proven slot lies below rsp.
     below_sp: Bits,
+    missing: Missing,
 }
 
 /// A way that is still to be followed.
@@ -136,7 +154,13 @@ pub struct Walker<'p, 'f> {
     returns: bool,
     surely_returns: bool,
     breaks_the_abi: bool,
+    returns_as: Option<Reg>,
+    effect: Option<Effect>,
+    /// What rsp was at each `iretq`, if always the same.
+    iret: Option<Value>,
     called: Vec<u64>,
+    /// The conditional jumps (svma) that decide who is the new thread, and whether that one jumps.
+    children: Vec<(u64, bool)>,
     /// What was asked of callees: for each of some targets, whether it returns.
     asked: HashMap<u64, Returns>,
     /// Bodies of functions followed before.
@@ -173,7 +197,11 @@ impl<'p, 'f> Walker<'p, 'f> {
             returns: false,
             surely_returns: false,
             breaks_the_abi: false,
+            returns_as: None,
+            effect: None,
+            iret: None,
             called: Vec::new(),
+            children: Vec::new(),
             asked: HashMap::new(),
             spare: Vec::new(),
             taken_as_final: Vec::new(),
@@ -194,16 +222,27 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.machine.reset();
         self.meetings.clear();
         self.jumps.clear();
+        self.children.clear();
         self.returns = false;
         self.surely_returns = false;
         self.breaks_the_abi = false;
+        (self.returns_as, self.effect, self.iret) = (None, None, None);
         self.steps = 0;
         self.open(index)?;
         for at in self.entries(index) {
             self.start(at);
         }
-        if self.program.functions[index].entry == Entry::Resolver {
-            self.resolver(index);
+        if self.program.functions[index].entry == Entry::Plt {
+            for at in self.stubs_beyond(index) {
+                self.start(at);
+            }
+        }
+        match self.program.functions[index].entry {
+            // Behind the two words that a procedure linkage table pushes.
+            Entry::Resolver => self.start_below(index, -16),
+            // Behind the error code.
+            Entry::Interrupt => self.start_below(index, -8),
+            _ => {}
         }
         loop {
             while let Some(meeting) = self.meetings.next() {
@@ -213,8 +252,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 break;
             }
         }
+        self.report_missing();
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
-        for part in self.parts.drain(..) {
+        for part in self.parts.drain(..).filter(|part| part.is_listed) {
             let mut verdict = part.verdict;
             // What one part rests on, its others rest on.
             for &assumption in &self.assumed {
@@ -236,7 +276,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             found,
             returns: self.returns,
             surely_returns: self.surely_returns,
+            returns_as: self.returns_as.filter(|_| !self.returns),
             breaks_the_abi: self.breaks_the_abi,
+            effect: self.effect.unwrap_or_default(),
+            pops_error_code: self.iret == Some(Value::frame(8)) && self.effect.is_none(),
             callees: exact(&mut self.callees),
             called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
@@ -260,15 +303,14 @@ impl<'p, 'f> Walker<'p, 'f> {
         match unit.entry {
             Entry::Call | Entry::Signal => vec![unit.range.start],
             Entry::Plt => super::plt::stubs(self.program.file, &unit.range),
-            Entry::Part | Entry::Resolver => Vec::new(),
+            Entry::Part | Entry::Resolver | Entry::Interrupt => Vec::new(),
         }
     }
 
-    /// Starts where the loader's resolver does, behind the two words that a procedure linkage table
-    /// pushes.
-    fn resolver(&mut self, index: usize) {
+    /// Starts with words that were pushed behind the return address: rsp is `offset` from there.
+    fn start_below(&mut self, index: usize, offset: i32) {
         let mut state = State::entry();
-        state.set(Reg::Rsp, Value::frame(-16));
+        state.set(Reg::Rsp, Value::frame(offset));
         let start = self.program.functions[index].range.start;
         self.go(start, &state, None);
     }
@@ -305,19 +347,23 @@ impl<'p, 'f> Walker<'p, 'f> {
                 }
             },
         };
-        if let Some(at) = unreadable(program, &unit.range) {
+        if let Some(at) = unreadable(program, unit) {
             verdict.doubt(Doubt::Unreadable, at);
         }
-        let args = match program.tables.first().filter(|_| !sites.is_empty()) {
+        let args = match program.tables.get(unit.table).filter(|_| !sites.is_empty()) {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };
         let tables = program.tables.iter().enumerate();
         let rows = tables.filter_map(|(number, table)| Rows::new(number, table, &unit.range));
+        let rows: Vec<Rows<'_>> = rows.collect();
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
             function: index,
-            rows: rows.collect(),
+            is_listed: true,
+            is_signal: unit.entry == Entry::Signal,
+            missing: Missing::of(program, &rows, unit),
+            rows,
             sites,
             args,
             body,
@@ -417,8 +463,12 @@ impl<'p, 'f> Walker<'p, 'f> {
                 if insn.op0_kind() == OpKind::NearBranch64 {
                     let taken = taken(insn, state);
                     let target = insn.near_branch64();
-                    self.jump(part, insn, target, taken.as_ref().unwrap_or(state), trail);
+                    let taken = self.as_thread(insn, true, taken.as_ref().unwrap_or(state));
+                    self.jump(part, insn, target, &taken, trail);
                     refine(state, insn.condition_code(), false);
+                    if let Cow::Owned(child) = self.as_thread(insn, false, state) {
+                        *state = child;
+                    }
                 }
                 Next::Go(next)
             }
@@ -431,12 +481,12 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::End
             }
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
-                self.system_call(part, insn, state)
+                self.system_call(part, insn, state, trail)
             }
             FlowControl::Call => self.call(part, insn, state, trail),
             FlowControl::IndirectCall => self.call(part, insn, state, trail),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
-                self.system_call(part, insn, state)
+                self.system_call(part, insn, state, trail)
             }
             FlowControl::Exception if self.is_warning(insn.ip()) => Next::Go(next),
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
@@ -449,9 +499,38 @@ impl<'p, 'f> Walker<'p, 'f> {
         if state.is_guessed || state.is_dead {
             return;
         }
+        let sp = state.reg(Reg::Rsp);
+        if matches!(
+            insn.mnemonic(),
+            Mnemonic::Iretq | Mnemonic::Iretd | Mnemonic::Iret
+        ) {
+            // It pops rsp as well, so that nothing of it is left for whom it returns to.
+            self.iret = Some(match self.iret {
+                Some(known) if known != sp => Value::Unknown,
+                _ => sp,
+            });
+            return;
+        }
         self.surely_returns |= !state.has_called;
-        let pops = insn.op_count() > 0 && insn.try_immediate(0).is_ok_and(|n| n != 0);
-        self.breaks_the_abi |= pops || state.breaks_the_abi();
+        let pops = match insn.op_count() {
+            0 => 0,
+            _ => insn.try_immediate(0).unwrap_or(0) as i64,
+        };
+        let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
+        if is_at_address {
+            self.ends(Effect::of(state, sp.plus(pops)));
+        }
+        // What pops a known size is known to its callers.
+        self.breaks_the_abi |= match is_at_address {
+            true => changed(state) != 0,
+            false => pops != 0 || state.breaks_the_abi(),
+        };
+    }
+
+    /// The function ends with this effect.
+    fn ends(&mut self, effect: Effect) {
+        self.effect = Some(self.effect.map_or(effect, |known| known.or(effect)));
+        self.breaks_the_abi |= effect.pops == Pops::Varies;
     }
 
     fn assume(&mut self, assumption: Assumption) {
@@ -470,16 +549,16 @@ fn exact(list: &mut Vec<u64>) -> Vec<u64> {
     exact
 }
 
-/// The first address (svma) of the range for which the table that defines its function has no
+/// The first address (svma) of a function for which the table that defines it has an FDE, but no
 /// readable row.
-fn unreadable(program: &Program<'_>, range: &Range<u64>) -> Option<u64> {
-    let table = program.tables.first()?;
-    let mut end = range.start;
-    for row in table.rows_in(range) {
+fn unreadable(program: &Program<'_>, unit: &Unit) -> Option<u64> {
+    let table = program.tables.get(unit.table)?;
+    let mut end = unit.range.start;
+    for row in table.rows_in(&(unit.range.start..unit.own_end)) {
         if row.start > end {
             break;
         }
         end = row.end;
     }
-    (end < range.end).then_some(end)
+    (end < unit.own_end).then_some(end)
 }

@@ -1,5 +1,6 @@
 //! Holds rows against the state at an instruction, and keeps what was found.
 
+use super::beyond::unwinder;
 use super::{Jump, Part};
 use crate::proof::claim::{self, Outcome, Subject, Usual};
 use crate::proof::derive;
@@ -11,12 +12,15 @@ use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict};
 use crate::table::{Row, Table};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::RuleKind;
 
 /// The rows of one table for a function.
 pub(super) struct Rows<'p> {
     pub(super) number: usize,
     pub(super) table: &'p Table,
+    /// The bit of the unwinder that reads the table.
+    unwinder: u8,
     pub(super) rows: Vec<Row<'p>>,
     /// The number of the row that was last asked for in its usual form, and that form, if it has it.
     usual: Option<(usize, Option<Usual>)>,
@@ -36,6 +40,7 @@ impl<'p> Rows<'p> {
         (!rows.is_empty()).then(|| Rows {
             number,
             table,
+            unwinder: unwinder(table.kind()),
             marks: vec![0; rows.len()],
             usual: None,
             rows,
@@ -94,6 +99,46 @@ impl<'p> Rows<'p> {
         wrong
     }
 
+    /// Holds each claim of row `index` against the state at `pc`.
+    fn judge_claims(
+        &mut self,
+        verdict: &mut FunctionVerdict,
+        (index, pc): (usize, u64),
+        state: &State,
+        anchors: &[Anchor],
+        path: impl Fn() -> Vec<(u64, u64)>,
+    ) {
+        let (table, row) = (self.table, self.rows[index]);
+        let marks = &mut self.marks[index];
+        let lies_below = &mut self.below_sp;
+        let each = |subject, outcome| match outcome {
+            Outcome::Proven { below_sp } => *lies_below |= below_sp,
+            Outcome::Contradicted { .. } if state.is_guessed => {
+                *marks |= 2;
+                verdict.doubt(Doubt::Guessed, pc);
+            }
+            Outcome::Contradicted { found } => {
+                *marks |= 1;
+                if !verdict.contradicts(table.kind(), &row, subject) {
+                    contradict(verdict, (table, &row, pc), state, (subject, found), &path());
+                }
+            }
+            Outcome::Unproven => {
+                *marks |= 2;
+                let sp = state.reg(Reg::Rsp);
+                verdict.doubt(
+                    match subject {
+                        Subject::Cfa if sp == Value::Unknown => Doubt::StackPointer,
+                        Subject::Cfa if matches!(sp, Value::Below { .. }) => Doubt::Distance,
+                        _ => Doubt::Value,
+                    },
+                    pc,
+                );
+            }
+        };
+        claim::judge(table, &row, pc, state, anchors, each);
+    }
+
     /// The number of the row for `pc`.
     #[inline]
     pub(super) fn find(&mut self, pc: u64) -> Option<usize> {
@@ -107,6 +152,9 @@ impl<'p> Rows<'p> {
         inside(&self.rows[index]).then_some(index)
     }
 }
+
+/// A row that an unwinder reads at an instruction that was reached.
+pub(crate) const REACHED: u8 = 4;
 
 /// Holds the rows for `pc` against the state there. Returns whether a slot that they name lies below
 /// rsp. `judged` is the version of the state judged last on this way.
@@ -123,16 +171,19 @@ pub(super) fn judge(
     let same_state = *judged == Some(state.version());
     *judged = Some(state.version());
     let mut is_below_sp = false;
+    let mut missing = part.missing.expected;
     for rows in &mut part.rows {
         let Some(index) = rows.find(pc) else {
             rows.judged = None;
             continue;
         };
+        missing &= !rows.unwinder;
         if same_state && rows.judged == Some(index) {
             is_below_sp |= rows.below_sp;
             continue;
         }
         rows.judged = Some(index);
+        rows.marks[index] |= REACHED;
         if program.begins_at(pc) && rows.rows[index].rule.kind == RuleKind::Call {
             rows.marks[index] |= 2;
             part.verdict.doubt(Doubt::Outermost, pc);
@@ -152,45 +203,60 @@ pub(super) fn judge(
                 }
                 continue;
             }
-            RuleKind::Signal => {
+            RuleKind::Signal if part.is_signal => {
                 let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);
                 judge_signal(verdict, marks, (rows.table, &row, pc), state);
                 continue;
             }
             _ => {}
         }
-        let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);
-        let table = rows.table;
-        let each = |subject, outcome| match outcome {
-            Outcome::Proven { below_sp } => rows.below_sp |= below_sp,
-            Outcome::Contradicted { .. } if state.is_guessed => {
-                *marks |= 2;
-                verdict.doubt(Doubt::Guessed, pc);
-            }
-            Outcome::Contradicted { found } => {
-                *marks |= 1;
-                if !verdict.contradicts(table.kind(), &row, subject) {
-                    let path = path(jumps, trail);
-                    contradict(verdict, (table, &row, pc), state, (subject, found), &path);
-                }
-            }
-            Outcome::Unproven => {
-                *marks |= 2;
-                let sp = state.reg(Reg::Rsp);
-                verdict.doubt(
-                    match subject {
-                        Subject::Cfa if sp == Value::Unknown => Doubt::StackPointer,
-                        Subject::Cfa if matches!(sp, Value::Below { .. }) => Doubt::Distance,
-                        _ => Doubt::Value,
-                    },
-                    pc,
-                );
-            }
-        };
-        claim::judge(table, &row, pc, state, anchors, each);
+        rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, || {
+            path(jumps, trail)
+        });
         is_below_sp |= rows.below_sp;
     }
+    if missing != 0
+        && !state.is_dead
+        && !state.is_guessed
+        && let Some(offset) = part.body.offset(pc)
+    {
+        let len = part.body.len();
+        part.missing.add(missing, len, (offset, pc), state, trail);
+    }
     is_below_sp
+}
+
+/// Holds the rows that walks read for the frame of a call against `state`, which is that during the
+/// call: those for the return address - 1, which may begin inside of the call's instruction. SFrame
+/// has no such lookup: its readers ask for the return address.
+pub(super) fn judge_call(
+    part: &mut Part<'_>,
+    anchors: &[Anchor],
+    jumps: &[Jump],
+    (pc, next): (u64, u64),
+    state: &State,
+    trail: Option<u32>,
+) {
+    let lookup = next.wrapping_sub(1);
+    for rows in &mut part.rows {
+        if rows.table.kind() == TableKind::Sframe {
+            continue;
+        }
+        let Some(index) = rows.find(lookup) else {
+            continue;
+        };
+        rows.marks[index] |= REACHED;
+        if rows.rows[index].rule.kind == RuleKind::Outermost || part.is_signal {
+            continue;
+        }
+        if rows.proven(index, state).is_none() {
+            // What is judged next is judged by its own.
+            rows.judged = None;
+            rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, || {
+                path(jumps, trail)
+            });
+        }
+    }
 }
 
 /// Holds a signal frame's row against where the kernel saves registers.

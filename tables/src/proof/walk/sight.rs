@@ -55,6 +55,7 @@ const fn bit(subject: Subject) -> u32 {
         Subject::ReturnAddress => 2,
         Subject::Sp => 4,
         Subject::Register(reg) => 8 << (reg as u32 & 15),
+        Subject::Row => 0,
     }
 }
 
@@ -80,9 +81,10 @@ impl Sights {
         }
         let pc = insn.ip();
         let rows = part.rows.iter_mut();
+        // Expressions are ranges of the first table's section.
         let mut rows = rows.filter(|r| {
             let kind = r.table.kind();
-            matches!(kind, TableKind::EhFrame | TableKind::DebugFrame)
+            r.number == 0 && matches!(kind, TableKind::EhFrame | TableKind::DebugFrame)
         });
         let row = rows.next().and_then(|rows| {
             let index = rows.find(pc)?;
@@ -91,7 +93,7 @@ impl Sights {
         let mut proven = 0u32;
         if let Some((table, row)) = &row {
             match row.rule.kind {
-                RuleKind::Signal if state.reg(Reg::Rsp) == Value::frame(0) => {
+                RuleKind::Signal if part.is_signal && state.reg(Reg::Rsp) == Value::frame(0) => {
                     proven = u32::MAX;
                     signal::judge(table, row.rule, |subject, outcome| {
                         if outcome != Some(true) {
@@ -99,7 +101,7 @@ impl Sights {
                         }
                     });
                 }
-                RuleKind::Call => {
+                RuleKind::Call | RuleKind::Signal if !part.is_signal => {
                     claim::judge(table, row, pc, state, anchors, |subject, outcome| {
                         if matches!(outcome, Outcome::Proven { .. }) {
                             proven |= bit(subject);
@@ -121,7 +123,14 @@ impl Sights {
                         insn.flow_control(),
                         FlowControl::Call | FlowControl::IndirectCall
                     ),
-                    row: row.map(|(_, row)| *row.rule),
+                    row: row.map(|(_, row)| match row.rule.kind {
+                        // The mark changes the lookup of the caller's row, and nothing else.
+                        RuleKind::Signal if !part.is_signal => Rule {
+                            kind: RuleKind::Call,
+                            ..*row.rule
+                        },
+                        _ => *row.rule,
+                    }),
                     proven,
                     derived,
                     doubt,

@@ -1,0 +1,451 @@
+//! Code without a row that a function reaches: its FDE ends too early.
+//!
+//! Only what is surely the function's own counts. A jump with everything as at entry may as well be a
+//! tail call to a function that has no FDE, as hand-written assembly often has none; padding and data
+//! are not reached.
+
+use super::rows::{Rows, path};
+use super::{Part, Walker};
+use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
+use crate::proof::claim::Subject;
+use crate::proof::derive;
+use crate::proof::lsda::CallSite;
+use crate::proof::plt;
+use crate::proof::program::{Entry, Program, Unit};
+use crate::proof::state::State;
+use crate::proof::value::Value;
+use crate::proof::verdict::{Contradiction, FunctionVerdict};
+use crate::table::{Row, Table};
+use hashbrown::HashMap;
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use std::ops::Range;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
+
+/// The unwinders that read tables with functions, one bit for each. DWARF's reads two tables.
+pub(super) const DWARF: u8 = 1;
+pub(super) const SFRAME: u8 = 2;
+const UNWINDERS: [u8; 2] = [DWARF, SFRAME];
+
+/// The maximum distance from a function's end to code that is followed as its own, bytes.
+const DISTANCE_MAX: u64 = 1 << 20;
+/// The maximum number of addresses of one function at which is kept how they were reached.
+const ARRIVALS_MAX: usize = 256;
+
+/// The maximum number of instructions of a stub of a procedure linkage table.
+const STUB_MAX: usize = 4;
+
+/// What the row of code without one says.
+const NO_ROW: Rule = Rule {
+    kind: RuleKind::Call,
+    by_frame_pointer: false,
+    cfa: RuleValue::Undefined,
+    ra: RuleValue::Undefined,
+    sp: RuleValue::Unspecified,
+    saved: [RuleValue::Undefined; 6],
+};
+
+/// The unwinder that reads tables of this kind; 0 if its tables have no functions.
+pub(super) const fn unwinder(kind: TableKind) -> u8 {
+    match kind {
+        TableKind::EhFrame | TableKind::DebugFrame => DWARF,
+        TableKind::Sframe => SFRAME,
+        _ => 0,
+    }
+}
+
+/// How an address without a row was reached first.
+struct Arrival {
+    sp: Value,
+    right: Option<Rule>,
+    trail: Option<u32>,
+}
+
+/// The addresses of a function's code, or of what belongs to it, at which rows are missing.
+#[derive(Default)]
+pub(super) struct Missing {
+    /// The unwinders that have rows where the function starts, so that it must have them everywhere.
+    pub(super) expected: u8,
+    /// For each of [`UNWINDERS`]: the offsets of instructions that were reached without a row.
+    at: [Bits; 2],
+    arrivals: HashMap<u64, Arrival>,
+}
+
+impl Missing {
+    /// For the function `unit`, which has `rows`.
+    pub(super) fn of(program: &Program<'_>, rows: &[Rows<'_>], unit: &Unit) -> Missing {
+        let mut expected = 0;
+        for (number, table) in program.tables.iter().enumerate() {
+            let bit = unwinder(table.kind());
+            let own = rows.iter().find(|rows| rows.number == number);
+            let own = own.map_or(&[][..], |rows| &rows.rows);
+            if bit != 0 && covers_start(table, own, &unit.range) {
+                expected |= bit;
+            }
+        }
+        Missing {
+            expected,
+            ..Missing::default()
+        }
+    }
+
+    /// Adds the instruction `offset` bytes from the start of `body`, at `pc` (svma).
+    #[cold]
+    pub(super) fn add(
+        &mut self,
+        unwinders: u8,
+        len: usize,
+        (offset, pc): (usize, u64),
+        state: &State,
+        trail: Option<u32>,
+    ) {
+        for (bit, bits) in UNWINDERS.into_iter().zip(&mut self.at) {
+            if unwinders & bit == 0 {
+                continue;
+            }
+            if bits.is_empty() {
+                *bits = Bits::new(len);
+            }
+            bits.set(offset);
+        }
+        if self.arrivals.len() < ARRIVALS_MAX {
+            self.arrivals.entry(pc).or_insert_with(|| Arrival {
+                sp: state.reg(Reg::Rsp),
+                right: derive::rule(state),
+                trail,
+            });
+        }
+    }
+}
+
+/// Whether `table`, which has `rows` there, has an FDE from the start of `range` (svma) on, and no rows
+/// behind a hole: an FDE that ends too early is one thing, several with holes between them another. Rows
+/// that begin too late, and rows behind instructions that are malformed, are missing: an unwinder stops
+/// there. What is only not understood here may be right.
+fn covers_start(table: &Table, rows: &[Row<'_>], range: &Range<u64>) -> bool {
+    let Some(function) = table.function_at(range.start) else {
+        return false;
+    };
+    if !matches!(
+        &function.error,
+        None | Some((_, Reason::MalformedRow { .. }))
+    ) {
+        return false;
+    }
+    let mut end = None;
+    rows.iter().all(|row| {
+        let follows = end.is_none_or(|end| end == row.start);
+        end = Some(row.end);
+        follows
+    })
+}
+
+impl<'p> Walker<'p, '_> {
+    /// Opens the code at `target` (svma), which no table has, if it belongs to the function that leads
+    /// there from `from`. Whether it does.
+    pub(super) fn open_beyond(
+        &mut self,
+        part: usize,
+        (from, target): (u64, u64),
+        state: &State,
+    ) -> bool {
+        if state.is_guessed || state.is_dead || self.parts[part].missing.expected == 0 {
+            return false;
+        }
+        let program = self.program;
+        let Some(around) = between(program, target) else {
+            return false;
+        };
+        let owner = self.owner(part, target);
+        let is_own = match owner {
+            Some(owner) => is_part_of(program, owner, self.parts[part].function, target),
+            None => false,
+        };
+        let function = match owner {
+            Some(owner) if is_own => owner,
+            // Nobody can be called with such a stack: this is code of the function that jumps there.
+            _ if is_within_frame(state) => self.parts[part].function,
+            _ => return false,
+        };
+
+        let is_known = |p: &Part<'_>| p.is_listed && p.function == function;
+        if !self.parts.iter().any(is_known) && self.open(function).is_none() {
+            return false;
+        }
+
+        let start = around.start.max(target.saturating_sub(DISTANCE_MAX));
+        let start = last_symbol(program, start, target).unwrap_or(start);
+        let end = around.end.min(target.saturating_add(BYTES_MAX >> 4));
+        let end = next_symbol(program, target, end, is_own);
+        let mut body = self.spare.pop().unwrap_or_default();
+        if !body.read(program.file, start..end) {
+            return false;
+        }
+        // Where a function runs on into no-operations before the next one, nothing is said of them.
+        if from.wrapping_add(1) == target && body.skip_nops(program.file, target).is_none() {
+            self.recycle(body);
+            return false;
+        }
+        let mut all = self.parts.iter();
+        let sites = all.find(|p| p.is_listed && p.function == function);
+        let sites = sites.map_or(Vec::new(), |p| p.sites.clone());
+        self.open_bare(function, body, sites, self.parts[part].missing.expected);
+        true
+    }
+
+    /// Opens code without a row that belongs to `function`.
+    fn open_bare(&mut self, function: usize, body: Body, sites: Vec<CallSite>, expected: u8) {
+        let missing = Missing {
+            expected,
+            ..Missing::default()
+        };
+        self.parts.push(Part {
+            below_sp: Bits::new(body.len()),
+            function,
+            is_listed: false,
+            is_signal: false,
+            rows: Vec::new(),
+            sites,
+            args: Vec::new(),
+            body,
+            verdict: FunctionVerdict::default(),
+            missing,
+        });
+    }
+
+    /// Whether the code behind the last instruction of a part, `next` (svma), which is a call or a
+    /// system call, is surely its function's, and so goes on there. Else what is called never returns.
+    pub(super) fn goes_on_beyond(&self, part: usize, next: u64) -> bool {
+        let (program, here) = (self.program, &self.parts[part]);
+        if here.body.range.end != next || !here.is_listed || here.missing.expected == 0 {
+            return false;
+        }
+        let function = here.function;
+        if self.owner(part, next) != Some(function) || between(program, next).is_none() {
+            return false;
+        }
+        let bytes = program.file.bytes(next);
+        let behind = Decoder::with_ip(64, bytes, next, DecoderOptions::NONE).decode();
+        let is_code = !behind.is_invalid() && !is_padding(&behind) && bytes.first() != Some(&0);
+        is_code && is_part_of(program, function, function, next)
+    }
+
+    /// The stubs (svma) of a procedure linkage table that its FDE leaves out, opened.
+    pub(super) fn stubs_beyond(&mut self, index: usize) -> Vec<u64> {
+        let (program, unit) = (self.program, &self.program.functions[index]);
+        let section = program.file.code_at(unit.range.start);
+        let is_inside = section.is_some_and(|section| section.range.contains(&unit.range.end));
+        let Some(around) = between(program, unit.range.end).filter(|_| is_inside) else {
+            return Vec::new();
+        };
+        let expected = self.parts.first().map_or(0, |p| p.missing.expected);
+        let mut body = self.spare.pop().unwrap_or_default();
+        if expected == 0 || !body.read(program.file, around.clone()) {
+            return Vec::new();
+        }
+        let stubs = plt::stubs(program.file, &(unit.range.start..around.end));
+        let stubs = stubs.into_iter().filter(|s| around.contains(s));
+        let stubs: Vec<u64> = stubs.filter(|&s| jumps_on(&mut body, program, s)).collect();
+        self.open_bare(index, body, Vec::new(), expected);
+        stubs
+    }
+
+    /// The function that ends before `target` (svma), with no other between: one that is being
+    /// followed, or a part of one, which are entered anywhere.
+    fn owner(&self, part: usize, target: u64) -> Option<usize> {
+        let functions = &self.program.functions;
+        let after = functions.partition_point(|f| f.range.end <= target);
+        let before = after.checked_sub(1)?;
+        let is_followed = |p: &Part<'_>| p.function == before;
+        let is_followed = self.parts[part].function == before || self.parts.iter().any(is_followed);
+        let is_part = functions[before].entry == Entry::Part;
+        (is_followed || is_part).then_some(before)
+    }
+
+    /// Puts what is missing into the verdicts of the functions that it is missing in.
+    pub(super) fn report_missing(&mut self) {
+        for number in 0..self.parts.len() {
+            let part = &mut self.parts[number];
+            let missing = std::mem::take(&mut part.missing);
+            let mut found = Vec::new();
+            for (bit, bits) in UNWINDERS.into_iter().zip(&missing.at) {
+                for run in runs(self.program, &mut part.body, bits) {
+                    found.extend(contradiction(
+                        self.program,
+                        (part.function, bit),
+                        run,
+                        &missing,
+                        |trail| path(&self.jumps, trail),
+                    ));
+                }
+            }
+            if found.is_empty() {
+                continue;
+            }
+            let (function, verdict) = (part.function, std::mem::take(&mut part.verdict));
+            let mut all = self.parts.iter_mut();
+            let listed = all.find(|p| p.is_listed && p.function == function);
+            let into = match listed {
+                Some(part) => part,
+                None => &mut self.parts[number],
+            };
+            into.verdict.add(verdict);
+            into.verdict.contradictions.extend(found);
+        }
+    }
+}
+
+/// The addresses (svma) without a function around `target`: within its section, from the function
+/// before it to the next one. `None` if it is not code, or a function has it.
+fn between(program: &Program<'_>, target: u64) -> Option<Range<u64>> {
+    let code = program.file.code_at(target)?.range.clone();
+    let functions = &program.functions;
+    let after = functions.partition_point(|f| f.range.end <= target);
+    let next = functions.get(after).map_or(u64::MAX, |f| f.range.start);
+    let before = after.checked_sub(1).map_or(0, |i| functions[i].range.end);
+    (target < next).then(|| code.start.max(before)..code.end.min(next))
+}
+
+/// Whether the code at `target` (svma), behind the end of function `owner`, is a part of that function.
+/// `from` is the function that leads there.
+fn is_part_of(program: &Program<'_>, owner: usize, from: usize, target: u64) -> bool {
+    let unit = &program.functions[owner];
+    let section = program.file.code_at(unit.range.start);
+    let is_near = section.is_some_and(|section| section.range.contains(&target))
+        && target.wrapping_sub(unit.range.end) <= DISTANCE_MAX;
+    if !is_near {
+        return false;
+    }
+    let symbols = program.file.image().symbols();
+    let first = symbols.partition_point(|s| s.address < unit.range.start);
+    let named = symbols[first..].iter();
+    let named = named.take_while(|s| s.address == unit.range.start && s.size > 0);
+    let ends = named.map(|s| s.address.saturating_add(s.size)).max();
+    if let Some(end) = ends {
+        return target < end;
+    }
+
+    // No symbol says how long it is. What others name or lead to is a function of its own.
+    let between = symbols.partition_point(|s| s.address <= target) > first
+        && symbols[first..]
+            .iter()
+            .take_while(|s| s.address <= target)
+            .any(|s| s.address > unit.range.start);
+    let is_named = between || program.is_pointed_to(target) || program.is_called(target);
+    let references = program.references();
+    !is_named
+        && !references.has_call(target)
+        && !references.has_jump_from_other(target, |f| f == owner || f == from)
+}
+
+/// Whether one of the first instructions at `stub` (svma) is a jump.
+fn jumps_on(body: &mut Body, program: &Program<'_>, stub: u64) -> bool {
+    let mut at = stub;
+    for _ in 0..STUB_MAX {
+        let insn = body.offset(at).and_then(|o| body.insn(program.file, o));
+        let Some(insn) = insn else {
+            return false;
+        };
+        match insn.flow_control() {
+            FlowControl::Next => at = insn.next_ip(),
+            flow => {
+                return matches!(
+                    flow,
+                    FlowControl::IndirectBranch | FlowControl::UnconditionalBranch
+                );
+            }
+        }
+    }
+    false
+}
+
+/// Whether rsp is in the function's own frame, below where it was at entry.
+fn is_within_frame(state: &State) -> bool {
+    matches!(
+        state.reg(Reg::Rsp),
+        Value::Entry {
+            reg: Reg::Rsp,
+            offset: ..0
+        }
+    )
+}
+
+/// The last symbol at or before `target` (svma), from `start` on.
+fn last_symbol(program: &Program<'_>, start: u64, target: u64) -> Option<u64> {
+    let symbols = program.file.image().symbols();
+    let after = symbols.partition_point(|s| s.address <= target);
+    let symbol = symbols.get(after.checked_sub(1)?)?;
+    (symbol.address >= start).then_some(symbol.address)
+}
+
+/// Where the code at `target` (svma) ends before `end`: at the next symbol, or where the symbol of the
+/// function that it is a part of ends.
+fn next_symbol(program: &Program<'_>, target: u64, end: u64, is_own: bool) -> u64 {
+    let symbols = program.file.image().symbols();
+    let after = symbols.partition_point(|s| s.address <= target);
+    let mut next = symbols[after..].iter().filter(|s| s.size > 0 || !is_own);
+    next.next().map_or(end, |s| s.address.min(end))
+}
+
+/// The runs of instructions (svma) in `bits` that follow each other, without those of
+/// no-operations alone.
+fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    if bits.is_empty() {
+        return runs;
+    }
+    let mut does_something = false;
+    let start = body.range.start;
+    let mut last: Option<Range<u64>> = None;
+    for offset in 0..body.len() {
+        if !bits.has(offset) {
+            continue;
+        }
+        let Some(insn) = body.insn(program.file, offset) else {
+            continue;
+        };
+        let at = start + offset as u64;
+        match &mut last {
+            Some(run) if at <= run.end => run.end = run.end.max(at + insn.len() as u64),
+            _ => {
+                runs.extend(last.take().filter(|_| does_something));
+                does_something = false;
+                last = Some(at..at + insn.len() as u64);
+            }
+        }
+        does_something |= !is_nop(&insn);
+    }
+    runs.extend(last.filter(|_| does_something));
+    runs
+}
+
+/// The finding for the addresses `run` (svma), at which one unwinder has no row for `function`.
+fn contradiction(
+    program: &Program<'_>,
+    (function, unwinder_bit): (usize, u8),
+    run: Range<u64>,
+    missing: &Missing,
+    path: impl Fn(Option<u32>) -> Vec<(u64, u64)>,
+) -> Option<Contradiction> {
+    let unit = &program.functions[function];
+    let start = unit.range.start;
+    let mut tables = program.tables.iter();
+    let table = tables.find(|table| {
+        unwinder(table.kind()) == unwinder_bit && table.function_at(start).is_some()
+    })?;
+    let first = missing.arrivals.get(&run.start);
+    Some(Contradiction {
+        table: table.kind(),
+        row_offset: table.function_at(start)?.offset,
+        pc: run.start,
+        row: run,
+        rule: NO_ROW,
+        subject: Subject::Row,
+        found: Value::Unknown,
+        sp: first.map_or(Value::Unknown, |first| first.sp),
+        right: first.and_then(|first| first.right),
+        path: first.map_or(Vec::new(), |first| path(first.trail)),
+    })
+}
