@@ -1,5 +1,6 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
+use crate::facts::Facts;
 use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
@@ -100,6 +101,7 @@ pub struct File {
     empty: Vec<SectionKind>,
     /// Whether it is an ELF file with all its data, and not an image's parts.
     is_whole: bool,
+    facts: Facts,
 }
 
 impl File {
@@ -121,8 +123,11 @@ impl File {
             read => read.map_err(wrong)?,
         };
         let unpack_errors = read.unpack();
+        let facts = Facts::read((*owner).as_ref());
         let mut areas = Vec::new();
-        for segment in &read.segments {
+        // A debug file has its program's program headers, but other bytes at their offsets.
+        let segments = read.segments.iter().filter(|_| !facts.is_debug_file);
+        for segment in segments {
             let start = usize::try_from(segment.offset).ok();
             let size = segment.file_size.min(segment.memory_size);
             let end = start.and_then(|s| s.checked_add(usize::try_from(size).ok()?));
@@ -142,7 +147,9 @@ impl File {
         let data: &[u8] = (*owner).as_ref();
         let headers = Headers::read(data);
         let mut code = headers.code;
-        if code.is_empty() {
+        if facts.is_debug_file {
+            code.clear();
+        } else if code.is_empty() {
             let texts = read.parts.text.iter();
             code.extend(texts.map(|range| Code {
                 name: String::new(),
@@ -170,6 +177,7 @@ impl File {
             untyped: headers.untyped,
             notes: Vec::new(),
             is_whole: true,
+            facts,
         })
     }
 
@@ -223,6 +231,7 @@ impl File {
             unpack_errors: Vec::new(),
             empty: Vec::new(),
             is_whole: false,
+            facts: Facts::default(),
         }
     }
 
@@ -255,7 +264,24 @@ impl File {
             notes: object.notes,
             unpack_errors: Vec::new(),
             is_whole: true,
+            facts: Facts::read((**owner).as_ref()),
         })
+    }
+
+    /// What its headers say of its indexes.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Whether it holds debug information that was split off, and no code.
+    pub fn is_debug_file(&self) -> bool {
+        self.facts.is_debug_file
+    }
+
+    /// The unwind tables that have no bytes in this file (`SHT_NOBITS`): they are in the program that it
+    /// was split off.
+    pub fn absent_tables(&self) -> &[&'static str] {
+        &self.facts.absent
     }
 
     /// Whether it has all the data of its ELF file: see [`File::of_image`].

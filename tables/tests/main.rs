@@ -1,9 +1,12 @@
 //! Tests of the workshop from outside: compiled programs, kernels, damaged files.
 
+#[path = "common/made.rs"]
+mod made;
 #[path = "common/skip.rs"]
 mod skip;
 
 mod convert;
 mod damage;
+mod index;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod proof;

@@ -8,6 +8,7 @@ pub use cover::{Gap, Hole, gaps};
 pub(crate) use run::prove;
 pub use run::{Options, check};
 
+use crate::index::Finding;
 use crate::proof::program::Entry;
 use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, Verdict};
 use std::ops::Range;
@@ -33,7 +34,9 @@ pub struct Report {
     pub functions: Vec<Checked>,
     /// Code without a row, and rows without code.
     pub gaps: Vec<Gap>,
-    /// What of the tables could not be read.
+    /// What is wrong with the indexes through which unwinders find the rows.
+    pub index: Vec<Finding>,
+    /// What of the tables could not be read, or is not here.
     pub problems: Vec<String>,
     /// Instructions executed.
     pub steps: u64,

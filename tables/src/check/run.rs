@@ -4,6 +4,7 @@ use super::cover::gaps;
 use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report};
 use crate::file::File;
+use crate::index;
 use crate::proof::body::Bits;
 use crate::proof::program::{Entry, Program};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
@@ -77,6 +78,7 @@ impl<'f> Proven<'f> {
         let program = self.program;
         let mut report = Report {
             tables: program.tables.iter().map(|t| t.kind()).collect(),
+            index: index::check(program.file, &program.tables),
             gaps: gaps(&program),
             steps: self.steps,
             functions: self.functions,
@@ -86,10 +88,18 @@ impl<'f> Proven<'f> {
             let problems = table.problems().iter();
             report.problems.extend(problems.map(ToString::to_string));
         }
+        report.functions.extend(
+            program
+                .overlapping
+                .iter()
+                .map(|range| doubted(range, Doubt::Overlap)),
+        );
+        let misplaced = program.without_code.misplaced.iter();
         report
             .functions
-            .extend(program.overlapping.iter().map(shared));
+            .extend(misplaced.map(|range| doubted(range, Doubt::NoCode)));
         report.functions.sort_by_key(|f| f.range.start);
+        report.problems.extend(absence(program.file));
         (program, report)
     }
 }
@@ -152,10 +162,29 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .collect()
 }
 
-/// A function whose code another one has, too: only that one is followed.
-fn shared(range: &Range<u64>) -> Checked {
+/// What of the file is elsewhere: a file of debug information has the headers of its program.
+fn absence(file: &File) -> Vec<String> {
+    let mut out = Vec::new();
+    if file.is_debug_file() {
+        out.push(String::from(
+            "a debug file: its sections with code have no bytes here, so nothing is checked; check the \
+             program",
+        ));
+    }
+    let absent = file.absent_tables();
+    if !absent.is_empty() {
+        let names = absent.join(", ");
+        out.push(format!(
+            "without bytes here (NOBITS), they are in the program: {names}"
+        ));
+    }
+    out
+}
+
+/// A function that is not followed: another one has its code, too, or there is none.
+fn doubted(range: &Range<u64>, doubt: Doubt) -> Checked {
     let mut verdict = FunctionVerdict::default();
-    verdict.doubt(Doubt::Overlap, range.start);
+    verdict.doubt(doubt, range.start);
     Checked {
         range: range.clone(),
         entry: Entry::Call,

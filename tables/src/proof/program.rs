@@ -5,6 +5,7 @@ pub use super::entry::{Entry, References, Seen};
 use super::entry::entry;
 use super::no_return;
 use crate::file::File;
+use crate::index;
 use crate::kernel::{self, Edges};
 use crate::table::{KINDS, Table};
 use hashbrown::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::rule::{Expression, Rule, Value};
 
 /// A file's functions and tables.
 pub struct Program<'f> {
@@ -23,6 +25,8 @@ pub struct Program<'f> {
     pub functions: Vec<Unit>,
     /// Functions that share code with one before them.
     pub overlapping: Vec<Range<u64>>,
+    /// FDEs at addresses that have no code.
+    pub without_code: WithoutCode,
     /// The numbers of the functions, by their first address (svma).
     starts: HashMap<u64, u32>,
     /// For each function, what is known of its return.
@@ -41,6 +45,15 @@ pub struct Program<'f> {
     references: OnceLock<References>,
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
     labels: Vec<u64>,
+}
+
+/// FDEs at addresses (svma) that have no code of the file: there is nothing to judge.
+#[derive(Debug, Default)]
+pub struct WithoutCode {
+    /// Those of functions that the linker discarded.
+    pub dead: Vec<Range<u64>>,
+    /// All others.
+    pub misplaced: Vec<Range<u64>>,
 }
 
 /// A function, as the table that defines it sees it: an FDE.
@@ -106,11 +119,18 @@ impl<'f> Program<'f> {
         let (pointed, labels) = pointed(file, defining);
         let pointed: HashSet<u64> = pointed.into_iter().collect();
         let called: HashSet<u64> = file.exports().iter().copied().collect();
+        let without_code = defining.map(|t| without_code(file, t)).unwrap_or_default();
         let mut functions: Vec<Unit> = match defining {
             Some(table) => table
                 .functions()
                 .iter()
-                .filter(|f| !f.range.is_empty())
+                .enumerate()
+                .filter(|(number, f)| {
+                    !f.range.is_empty()
+                        && file.code_at(f.range.start).is_some()
+                        && !repeats(table, *number)
+                })
+                .map(|(_, f)| f)
                 .map(|f| Unit {
                     range: f.range.clone(),
                     lsda: f.lsda,
@@ -141,6 +161,7 @@ impl<'f> Program<'f> {
             tables,
             functions,
             overlapping,
+            without_code,
             returns,
             called,
             pointed,
@@ -281,6 +302,76 @@ impl<'f> Program<'f> {
         let old = self.returns[index].swap(returns as u8, Ordering::Relaxed);
         old != returns as u8
     }
+}
+
+/// The FDEs of `table` that have no code.
+fn without_code(file: &File, table: &Table) -> WithoutCode {
+    let mut out = WithoutCode::default();
+    if file.is_debug_file() {
+        return out;
+    }
+    let code = file.code().iter().map(|c| c.range.end - c.range.start);
+    let code: u64 = code.fold(0, u64::saturating_add);
+    let functions = table.functions().iter();
+    for function in functions.filter(|f| !f.range.is_empty()) {
+        if file.code_at(function.range.start).is_some() {
+            continue;
+        }
+        // No function is longer than all code: the length is not one.
+        let Range { start, end } = function.range;
+        let range = match end - start > code {
+            true => start..start,
+            false => start..end,
+        };
+        match index::is_dead(file, table, function) {
+            true => out.dead.push(range),
+            false => out.misplaced.push(range),
+        }
+    }
+    out
+}
+
+/// The most FDEs with the same first address that are compared with one.
+const REPEATED_MAX: usize = 64;
+
+/// Whether an FDE before it says the same of the same code: GNU ld and gold give the copies of a
+/// discarded inline function in `.debug_frame` the address of the one that they keep.
+fn repeats(table: &Table, number: usize) -> bool {
+    let functions = table.functions();
+    let Some(function) = functions.get(number) else {
+        return false;
+    };
+    let before = functions[..number].iter().rev().take(REPEATED_MAX);
+    let mut before = before.take_while(|f| f.range.start == function.range.start);
+    before.any(|other| {
+        let (one, two) = (table.rows(other), table.rows(function));
+        other.range == function.range
+            && other.lsda == function.lsda
+            && other.error.is_none()
+            && function.error.is_none()
+            && one.len() == two.len()
+            && one.zip(two).all(|(a, b)| {
+                (a.start, a.end) == (b.start, b.end) && are_equal(a.rule, b.rule, table.section())
+            })
+    })
+}
+
+/// Whether two rules of a table are the same; `section` has the bytes of their expressions.
+fn are_equal(one: &Rule, two: &Rule, section: &[u8]) -> bool {
+    let bytes = |e: Expression| {
+        let start = e.start as usize;
+        section.get(start..start + usize::from(e.len))
+    };
+    let same = |a: Value, b: Value| match (a, b) {
+        (Value::Expression(a), Value::Expression(b)) => a.load == b.load && bytes(a) == bytes(b),
+        (a, b) => a == b,
+    };
+    let saved = one.saved.into_iter().zip(two.saved);
+    one.kind == two.kind
+        && same(one.cfa, two.cfa)
+        && same(one.ra, two.ra)
+        && same(one.sp, two.sp)
+        && saved.into_iter().all(|(a, b)| same(a, b))
 }
 
 /// The numbers of the functions, by their first address (svma).

@@ -28,13 +28,15 @@ const NAME_LEN_MAX: usize = 255;
 /// Reads everything from sections; program headers supply what is missing.
 pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     // A debug file has its program's program headers, but not the bytes.
-    let mut is_debug_file = false;
+    let (mut has_code, mut lacks_code) = (false, false);
     let by_section = out.parts.text.is_empty();
     for header in file.table.iter() {
         let has_flag = |flag: u64| header.sh_flags(LE).0 & flag != 0;
         let code = has_flag(elf::SHF_ALLOC.0) && has_flag(elf::SHF_EXECINSTR.0);
-        if code && header.sh_type(LE) == elf::SHT_NOBITS {
-            is_debug_file = true;
+        if code && header.sh_size(LE) != 0 {
+            let is_absent = header.sh_type(LE) == elf::SHT_NOBITS;
+            has_code |= !is_absent;
+            lacks_code |= is_absent;
         }
         if code && by_section {
             let start = header.sh_addr(LE);
@@ -47,6 +49,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             out.problems.push(error);
         }
     }
+    let is_debug_file = lacks_code && !has_code;
     if !is_debug_file {
         read_text(file, out);
     }

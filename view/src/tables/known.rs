@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use unwind_sim_recordings::names::file_name;
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::index::Finding;
 use unwind_sim_tables::proof::verdict::Contradiction;
 
 /// What identifies a wrong row in another build of the same program: the file's name, the function,
@@ -47,6 +48,7 @@ impl KnownRows {
             let line: Value = serde_json::from_str(line).map_err(|_| wrong.clone())?;
             match line.get("type").and_then(Value::as_str) {
                 Some("wrong_row") => known.keys.insert(Key::of_line(&line).ok_or(wrong)?),
+                Some("index") => known.keys.insert(Key::of_index_line(&line).ok_or(wrong)?),
                 Some("unproven" | "function" | "unreadable" | "sweep" | "summary") => true,
                 Some("check") => {
                     sums += 1;
@@ -68,6 +70,11 @@ impl KnownRows {
             self.keys
                 .contains(&Key::of(file, &mut names, checked, wrong))
         });
+        report.index.retain(|finding| {
+            !self
+                .keys
+                .contains(&Key::of_index(file, &mut names, finding))
+        });
     }
 }
 
@@ -84,6 +91,32 @@ impl Key {
             wrong.code().as_str().to_owned(),
             WrongRowLine::register(wrong.subject).to_owned(),
         ])
+    }
+
+    /// A flaw of an index, by the function whose rows are lost or, without one, the place.
+    fn of_index(file: &File, names: &mut Names<'_>, finding: &Finding) -> Key {
+        let code = finding.code.as_ref();
+        let name = code.and_then(|code| Some(names.function(code.start)?.0.to_owned()));
+        Key([
+            file_name(file.name()).to_owned(),
+            name.unwrap_or_else(|| format!("{:#x}", finding.offset)),
+            String::new(),
+            finding.section.to_owned(),
+            finding.flaw.as_str().to_owned(),
+            String::new(),
+        ])
+    }
+
+    fn of_index_line(line: &Value) -> Option<Key> {
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        Some(Key([
+            file_name(text("file")?).to_owned(),
+            text("function").or(text("offset"))?.to_owned(),
+            String::new(),
+            text("section")?.to_owned(),
+            text("flaw")?.to_owned(),
+            String::new(),
+        ]))
     }
 
     fn of_line(line: &Value) -> Option<Key> {

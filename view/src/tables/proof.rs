@@ -1,8 +1,9 @@
 //! What `tables check` proved, as text and JSON Lines.
 
 use super::code;
+use super::index;
 use super::names::{Names, address};
-use crate::json::{CheckLine, FunctionLine, Line, OfFile, WrongRowLine};
+use crate::json::{CheckLine, FunctionLine, IndexLine, Line, OfFile, WrongRowLine};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use unwind_sim_recordings::counted::counted;
@@ -54,6 +55,7 @@ pub fn write_text(
             counted(more, "more function")
         )?;
     }
+    index::write_text(file, &mut names, &report.index, shown.functions, out)?;
     if shown.unproven {
         write_unproven(file, &mut names, report, out)?;
     }
@@ -236,6 +238,16 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             )?;
         }
     }
+    let found = report.index.len();
+    if found > 0 {
+        let lost: u64 = report.index.iter().map(|f| f.functions).sum();
+        writeln!(
+            out,
+            "  the index: {}, by which the rows of {} are lost",
+            counted(found, "finding"),
+            counted(lost, "function")
+        )?;
+    }
     for problem in &report.problems {
         writeln!(out, "  {problem}")?;
     }
@@ -293,6 +305,9 @@ pub(crate) fn lines(
             }
             Functions::Unproven => {}
         }
+    }
+    for finding in &report.index {
+        Line::Index(IndexLine::new(of, file, finding, &mut names)).write(out)?;
     }
     let sums = CheckLine::new(of.clone(), report, &report.totals());
     Line::Check(Box::new(sums)).write(out)

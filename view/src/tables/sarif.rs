@@ -1,5 +1,6 @@
 //! Contradictions as SARIF 2.1.0 (OASIS), which pages that show code scanning read.
 
+use super::index;
 use super::names::Names;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -54,6 +55,8 @@ impl Sarif {
                 }));
             }
         }
+        self.results
+            .extend(index::results(file, &mut names, &report.index));
     }
 
     /// Writes the log.
@@ -66,9 +69,10 @@ impl Sarif {
             Code::WrongReturnAddress,
             Code::WrongRegister,
         ];
-        let rules = rules.map(|code| {
+        let rules = rules.into_iter().map(|code| {
             json!({ "id": code.as_str(), "shortDescription": { "text": code.description() } })
         });
+        let rules: Vec<Value> = rules.chain(index::rules()).collect();
         let log = json!({
             "$schema": SCHEMA,
             "version": "2.1.0",
