@@ -5,6 +5,7 @@ mod made;
 #[path = "common/skip.rs"]
 mod skip;
 
+mod bug_table;
 mod convert;
 mod damage;
 mod index;
