@@ -1,5 +1,6 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
+use crate::dynamic::Dynamic;
 use crate::facts::Facts;
 use crate::pointers;
 use crate::relocatable::{self, ObjectError};
@@ -494,6 +495,10 @@ impl Headers {
         out.is_fixed = header.e_type(LE) == elf::ET_EXEC;
         out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
         out.is_program = is_program(header, data);
+        if let Some(dynamic) = Dynamic::read(data) {
+            out.read_imports(dynamic.relocations(), |rela| dynamic.symbol(rela));
+            out.imports.sort_unstable();
+        }
         let Ok(sections) = header.sections(LE, data) else {
             return out;
         };
@@ -521,7 +526,11 @@ impl Headers {
             }
             if section.sh_type(LE) == elf::SHT_RELA {
                 let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
-                out.read_imports(relocations, &dynamic);
+                let name = |rela: &elf::Rela64<LE>| {
+                    let symbol = dynamic.symbol(rela.symbol(LE, false)?).ok()?;
+                    symbol.name(LE, dynamic.strings()).ok()
+                };
+                out.read_imports(relocations.iter(), name);
             }
         }
         for code in [&mut out.code, &mut out.sections] {
@@ -566,15 +575,17 @@ impl Headers {
         }
     }
 
-    fn read_imports(&mut self, relocations: &[elf::Rela64<LE>], symbols: &Symbols<'_>) {
-        for rela in relocations.iter() {
+    fn read_imports<'a>(
+        &mut self,
+        relocations: impl Iterator<Item = &'a elf::Rela64<LE>>,
+        name: impl Fn(&elf::Rela64<LE>) -> Option<&'a [u8]>,
+    ) {
+        for rela in relocations {
             let kind = rela.r_type(LE, false);
             if kind != elf::R_X86_64_GLOB_DAT && kind != elf::R_X86_64_JUMP_SLOT {
                 continue;
             }
-            let symbol = rela.symbol(LE, false).and_then(|i| symbols.symbol(i).ok());
-            let name = symbol.and_then(|s| s.name(LE, symbols.strings()).ok());
-            if let Some(name) = name.filter(|n| !n.is_empty() && n.len() <= NAME_LEN_MAX)
+            if let Some(name) = name(rela).filter(|n| !n.is_empty() && n.len() <= NAME_LEN_MAX)
                 && self.imports.len() < IMPORTS_MAX
             {
                 let name = String::from_utf8_lossy(name).into_owned();

@@ -25,6 +25,7 @@ pub mod check;
 pub mod convert;
 pub mod diff;
 pub mod dump;
+mod dynamic;
 pub mod elf_write;
 mod facts;
 pub mod file;

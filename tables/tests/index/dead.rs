@@ -1,6 +1,6 @@
 //! FDEs without code: of discarded functions, in files of debug information, in data.
 
-use super::{EH_FRAME, FUNCTION, TEXT, eh_frame, start, text, three};
+use super::{EH_FRAME, FUNCTION, TEXT, counts, eh_frame, start, text, three};
 use crate::made::{ALLOC, CODE, DYN, EXEC, LOAD, Made, NOBITS, PROGBITS, REL, section};
 use unwind_sim_tables::check::{Hole, Options, Report, check};
 use unwind_sim_tables::proof::verdict::Doubt;
@@ -39,17 +39,6 @@ fn program(table: Vec<u8>) -> Made {
 
 fn report(made: &Made) -> Report {
     check(&made.open(), &Options::default())
-}
-
-/// Functions: all, proven, contradicted, unproven.
-fn counts(report: &Report) -> [u64; 4] {
-    let totals = report.totals();
-    [
-        totals.all.functions,
-        totals.proven.functions,
-        totals.contradicted.functions,
-        totals.unproven.functions,
-    ]
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 mod dead;
 mod eh_frame;
+mod headerless;
 mod objects;
 mod orc;
 
 use crate::made::{ALLOC, CODE, DYN, EH_FRAME_HDR, LOAD, Made, PROGBITS, section};
-use unwind_sim_tables::check::{Options, check};
+use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::index::Flaw;
 
 /// Where the sections are.
@@ -120,4 +121,15 @@ fn found(made: &Made) -> Vec<(Flaw, &'static str, u64)> {
     let report = check(&made.open(), &Options::default());
     let index = report.index.iter();
     index.map(|f| (f.flaw, f.section, f.offset)).collect()
+}
+
+/// Functions: all, proven, contradicted, unproven.
+fn counts(report: &Report) -> [u64; 4] {
+    let totals = report.totals();
+    [
+        totals.all.functions,
+        totals.proven.functions,
+        totals.contradicted.functions,
+        totals.unproven.functions,
+    ]
 }
