@@ -33,6 +33,8 @@ pub(crate) struct Facts {
     pub(crate) is_loaded: bool,
     /// Whether no section with code has bytes, as in a file of debug information that was split off.
     pub(crate) is_debug_file: bool,
+    /// The names of the sections with unwind tables, in the order of their headers.
+    pub(crate) order: Vec<&'static str>,
     /// Unwind tables that have no bytes in this file (`SHT_NOBITS`).
     pub(crate) absent: Vec<&'static str>,
     /// The offsets in `.sframe` that a relocatable object has relocations for, and the offset of each
@@ -65,6 +67,7 @@ impl Facts {
         for (index, section) in sections.enumerate() {
             let name = sections.section_name(LE, section).unwrap_or_default();
             let known = TABLES.into_iter().find(|table| table.as_bytes() == name);
+            out.order.extend(known);
             let is_empty = section.sh_size(LE) == 0;
             let is_absent = section.sh_type(LE) == elf::SHT_NOBITS && !is_empty;
             if section.sh_flags(LE).0 & code == code && !is_empty {

@@ -11,3 +11,4 @@ mod damage;
 mod index;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod proof;
+mod readelf;
