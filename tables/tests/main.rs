@@ -8,6 +8,7 @@ mod skip;
 mod bug_table;
 mod convert;
 mod damage;
+mod diff;
 mod generate;
 mod index;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
