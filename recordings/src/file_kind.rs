@@ -1,7 +1,7 @@
 //! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
 
+use crate::open;
 use crate::perf_directory;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -185,7 +185,7 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     }
     // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
-    let file = File::open(path)?;
+    let (file, _) = open::file(path)?;
     file.take(0x206).read_to_end(&mut head)?;
     let kind = by_bytes(&head);
     // A program may have any name; a case is known by nothing else.
