@@ -348,10 +348,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
 
 /// Whether this is a case, or a recording of a program.
 fn is_recording(path: &Path) -> bool {
-    if path.extension().is_some_and(|extension| extension == "s") {
-        return is_case(path);
-    }
     match file_kind(path) {
+        Ok(FileKind::Case) => is_case(path),
         Ok(FileKind::Trace | FileKind::PerfData) => true,
         // A dump of a kernel's memory needs the kernel's image.
         Ok(FileKind::Core) => {

@@ -183,14 +183,30 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     if !metadata.is_file() {
         return Ok(FileKind::Special);
     }
-    if path.extension().is_some_and(|e| e == "s") {
-        return Ok(FileKind::Case);
-    }
     // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
     let (file, _) = open::file(path)?;
     file.take(0x206).read_to_end(&mut head)?;
-    Ok(by_bytes(&head))
+    let kind = by_bytes(&head);
+    // A program may have any name; a case is known by nothing else.
+    let is_text = matches!(
+        kind,
+        FileKind::Empty | FileKind::Text | FileKind::Unknown | FileKind::Capture | FileKind::Lines
+    );
+    match has_name_of_case(path) && is_text {
+        true => Ok(FileKind::Case),
+        false => Ok(kind),
+    }
+}
+
+fn has_name_of_case(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "s")
+}
+
+/// Whether the file at `path` is a case: by its name, unless its first bytes are those of another kind,
+/// such as ELF. True for a name without a file, which may be that of a case in the program.
+pub fn is_case(path: &Path) -> bool {
+    has_name_of_case(path) && file_kind(path).map_or(true, |kind| kind == FileKind::Case)
 }
 
 fn by_bytes(head: &[u8]) -> FileKind {
@@ -235,6 +251,30 @@ fn is_text(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A program may be named x.s; a case has no first bytes of its own.
+    #[test]
+    fn the_first_bytes_decide_before_the_name() {
+        let folder = std::env::temp_dir();
+        let path = folder.join(format!("unwind-sim-kind-{}.s", std::process::id()));
+        let kind = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("writable");
+            (file_kind(&path).expect("readable"), is_case(&path))
+        };
+        let mut elf = [0; 64];
+        elf[..4].copy_from_slice(b"\x7fELF");
+        assert_eq!(kind(&elf), (FileKind::Elf, false));
+        elf[16] = 4;
+        assert_eq!(kind(&elf), (FileKind::Core, false));
+        assert_eq!(kind(b"PERFILE2\0"), (FileKind::PerfData, false));
+        assert_eq!(kind(&crate::trace::MAGIC), (FileKind::Trace, false));
+        for text in [&b""[..], b"#! claim: A case.", b"{", b"\xff"] {
+            assert_eq!(kind(text), (FileKind::Case, true), "{text:?}");
+        }
+        std::fs::remove_file(&path).expect("it is there");
+        // One that the program carries has no file.
+        assert!(is_case(&path) && !is_case(&folder.join("no-file")));
+    }
 
     #[test]
     fn files_are_known_by_their_first_bytes() {

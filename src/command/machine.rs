@@ -11,7 +11,7 @@ use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_record::program::RunningProgram;
-use unwind_sim_recordings::file_kind::{self, WrongKind};
+use unwind_sim_recordings::file_kind::{self, WrongKind, is_case};
 
 /// The end of the year 9999, seconds since 1970.
 const CLOCK_MAX: i64 = 253_402_300_799;
@@ -138,9 +138,9 @@ impl MachineOptions {
             .first()
             .context("no program given: unwind-sim ... -- PROG [ARGS]")?;
         let path = Path::new(first);
-        let case = match path.extension() {
-            Some(extension) if extension == "s" => Some(cases::build_case(path, defect)?),
-            _ => None,
+        let case = match is_case(path) {
+            true => Some(cases::build_case(path, defect)?),
+            false => None,
         };
         let found = match &case {
             Some(case) => case.path.clone(),

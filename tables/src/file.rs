@@ -1,23 +1,16 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
+use crate::facts::Facts;
+pub use crate::headers::Code;
+use crate::headers::Headers;
 use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
-use object::endian::LittleEndian as LE;
-use object::read::elf::{
-    Dyn as _, FileHeader as _, ProgramHeader as _, Rela as _, SectionHeader as _, Sym as _,
-    SymbolTable,
-};
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::unpack::UnpackError;
 use unwind_sim_unwind::elf::{self as unwind_elf, ElfError, ElfErrorKind, ReadOptions};
 use unwind_sim_unwind::image::{Bytes, Image, Owner, SectionKind, Symbol};
-
-/// The maximum number of imported names.
-const IMPORTS_MAX: usize = 1 << 18;
-/// The maximum length of a section's or an imported function's name, bytes.
-const NAME_LEN_MAX: usize = 256;
 
 /// The sections that are unwind tables.
 const TABLES: [SectionKind; 4] = [
@@ -59,15 +52,6 @@ pub struct Area {
     pub is_writable: bool,
 }
 
-/// A section with code.
-#[derive(Clone, Debug)]
-pub struct Code {
-    /// Its name, `.text`; empty for an executable segment of a file without section headers.
-    pub name: String,
-    /// Its addresses (svma).
-    pub range: Range<u64>,
-}
-
 /// An open ELF file.
 #[derive(Clone, Debug)]
 pub struct File {
@@ -104,6 +88,7 @@ pub struct File {
     elf: Option<Bytes>,
     /// Where the sections of a relocatable object are in the file, bytes.
     offsets: Vec<u64>,
+    facts: Facts,
 }
 
 impl File {
@@ -125,8 +110,11 @@ impl File {
             read => read.map_err(wrong)?,
         };
         let unpack_errors = read.unpack();
+        let facts = Facts::read((*owner).as_ref());
         let mut areas = Vec::new();
-        for segment in &read.segments {
+        // A debug file has its program's program headers, but other bytes at their offsets.
+        let segments = read.segments.iter().filter(|_| !facts.is_debug_file);
+        for segment in segments {
             let start = usize::try_from(segment.offset).ok();
             let size = segment.file_size.min(segment.memory_size);
             let end = start.and_then(|s| s.checked_add(usize::try_from(size).ok()?));
@@ -146,7 +134,9 @@ impl File {
         let data: &[u8] = (*owner).as_ref();
         let headers = Headers::read(data);
         let mut code = headers.code;
-        if code.is_empty() {
+        if facts.is_debug_file {
+            code.clear();
+        } else if code.is_empty() {
             let texts = read.parts.text.iter();
             code.extend(texts.map(|range| Code {
                 name: String::new(),
@@ -176,6 +166,7 @@ impl File {
             is_whole: true,
             elf: whole(owner),
             offsets: Vec::new(),
+            facts,
         })
     }
 
@@ -231,6 +222,7 @@ impl File {
             is_whole: false,
             elf: None,
             offsets: Vec::new(),
+            facts: Facts::default(),
         }
     }
 
@@ -265,7 +257,24 @@ impl File {
             is_whole: true,
             elf: whole(owner.clone()),
             offsets: object.offsets,
+            facts: Facts::read((**owner).as_ref()),
         })
+    }
+
+    /// What its headers say of its indexes.
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Whether it holds debug information that was split off, and no code.
+    pub fn is_debug_file(&self) -> bool {
+        self.facts.is_debug_file
+    }
+
+    /// The unwind tables that have no bytes in this file (`SHT_NOBITS`): they are in the program that it
+    /// was split off.
+    pub fn absent_tables(&self) -> &[&'static str] {
+        &self.facts.absent
     }
 
     /// Whether it has all the data of its ELF file: see [`File::of_image`].
@@ -440,8 +449,6 @@ impl File {
     }
 }
 
-type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
-
 /// All bytes of a file.
 fn whole(owner: Owner) -> Option<Bytes> {
     let len = (*owner).as_ref().len();
@@ -457,140 +464,4 @@ fn bytes_at(areas: &[Area], address: u64) -> &[u8] {
         area.bytes.get(skip..)
     });
     bytes.unwrap_or(&[])
-}
-
-/// What only the headers know.
-#[derive(Default)]
-struct Headers {
-    code: Vec<Code>,
-    entry: Option<u64>,
-    is_program: bool,
-    is_fixed: bool,
-    imports: Vec<(u64, String)>,
-    exports: Vec<u64>,
-    sections: Vec<Code>,
-    untyped: Vec<Range<u64>>,
-}
-
-/// Whether the kernel or the loader starts the file at its entry, instead of only mapping it.
-/// Libraries have an entry, too, which some linkers set to the start of `.text`.
-fn is_program(header: &elf::FileHeader64<LE>, data: &[u8]) -> bool {
-    let segments = header.program_headers(LE, data).unwrap_or(&[]);
-    let is_pie = |segment: &elf::ProgramHeader64<LE>| {
-        let entries = segment.dynamic(LE, data).ok().flatten().unwrap_or(&[]);
-        let mut flags = entries.iter().filter(|e| e.tag(LE) == elf::DT_FLAGS_1);
-        flags.any(|e| e.val(LE) & elf::DF_1_PIE.0 != 0)
-    };
-    header.e_type(LE) == elf::ET_EXEC
-        || segments.iter().any(|s| s.p_type(LE) == elf::PT_INTERP)
-        || segments.iter().any(is_pie)
-}
-/// The symbols around the table of static branches of a linked kernel (Linux
-/// `include/asm-generic/vmlinux.lds.h`), and the name that its section has in objects.
-const JUMP_TABLE: [&str; 3] = [
-    "__start___jump_table",
-    "__stop___jump_table",
-    "__jump_table",
-];
-
-impl Headers {
-    /// Reads as much as is readable: [`unwind_elf::read`] has reported what is not.
-    fn read(data: &[u8]) -> Headers {
-        let mut out = Headers::default();
-        let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
-            return out;
-        };
-        out.is_fixed = header.e_type(LE) == elf::ET_EXEC;
-        out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
-        out.is_program = is_program(header, data);
-        let Ok(sections) = header.sections(LE, data) else {
-            return out;
-        };
-        let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
-        let dynamic = sections
-            .symbols(LE, data, elf::SHT_DYNSYM)
-            .unwrap_or_default();
-        let defined = dynamic
-            .iter()
-            .filter(|s| s.st_type() == elf::STT_FUNC && s.st_shndx(LE) != elf::SHN_UNDEF);
-        // A function without code has the address of what lies behind it.
-        let defined = defined.filter(|s| s.st_size(LE) != 0);
-        out.exports.extend(defined.map(|s| s.st_value(LE)));
-        for section in sections.iter() {
-            if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 != 0 {
-                let start = section.sh_addr(LE);
-                let name = sections.section_name(LE, section).unwrap_or_default();
-                let name = &name[..name.len().min(NAME_LEN_MAX)];
-                let named = Code {
-                    name: String::from_utf8_lossy(name).into_owned(),
-                    range: start..start.saturating_add(section.sh_size(LE)),
-                };
-                if section.sh_flags(LE).0 & code == code {
-                    out.code.push(named.clone());
-                }
-                out.sections.push(named);
-            }
-            if section.sh_type(LE) == elf::SHT_RELA {
-                let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
-                out.read_imports(relocations, &dynamic);
-            }
-        }
-        for code in [&mut out.code, &mut out.sections] {
-            code.retain(|code| !code.range.is_empty());
-            code.sort_by_key(|code| code.range.start);
-        }
-        let all = sections.symbols(LE, data, elf::SHT_SYMTAB);
-        out.read_symbols(&all.unwrap_or_default());
-        out.imports.sort_unstable();
-        out.imports.dedup_by_key(|i| i.0);
-        out
-    }
-
-    /// Remembers code that is not a function, and where a kernel's static branches are.
-    fn read_symbols(&mut self, symbols: &Symbols<'_>) {
-        let [start, stop, name] = JUMP_TABLE;
-        let mut bounds = [None; 2];
-        for symbol in symbols.iter() {
-            let (at, size) = (symbol.st_value(LE), symbol.st_size(LE));
-            if symbol.st_type() != elf::STT_NOTYPE || symbol.st_shndx(LE) == elf::SHN_UNDEF {
-                continue;
-            }
-            if size > 0 && self.code.iter().any(|code| code.range.contains(&at)) {
-                self.untyped.push(at..at.saturating_add(size));
-            }
-            let called = symbol.name(LE, symbols.strings()).unwrap_or_default();
-            for (bound, wanted) in bounds.iter_mut().zip([start, stop]) {
-                if called == wanted.as_bytes() {
-                    *bound = Some(at);
-                }
-            }
-        }
-        self.untyped.sort_by_key(|range| (range.start, range.end));
-        if let [Some(start), Some(stop)] = bounds
-            && start < stop
-        {
-            // Behind the others: it lies within one of them.
-            self.sections.push(Code {
-                name: name.to_owned(),
-                range: start..stop,
-            });
-        }
-    }
-
-    fn read_imports(&mut self, relocations: &[elf::Rela64<LE>], symbols: &Symbols<'_>) {
-        for rela in relocations.iter() {
-            let kind = rela.r_type(LE, false);
-            if kind != elf::R_X86_64_GLOB_DAT && kind != elf::R_X86_64_JUMP_SLOT {
-                continue;
-            }
-            let symbol = rela.symbol(LE, false).and_then(|i| symbols.symbol(i).ok());
-            let name = symbol.and_then(|s| s.name(LE, symbols.strings()).ok());
-            if let Some(name) = name.filter(|n| !n.is_empty() && n.len() <= NAME_LEN_MAX)
-                && self.imports.len() < IMPORTS_MAX
-            {
-                let name = String::from_utf8_lossy(name).into_owned();
-                self.imports.push((rela.r_offset(LE), name));
-            }
-        }
-    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Sources: Linux `arch/x86/include/asm/{alternative,jump_label,extable,bug}.h`,
 //! `include/linux/jump_label.h`, `include/asm-generic/bug.h`,
-//! `tools/objtool/{check.c,special.c,noreturns.h}`, 6.1 and 6.12. Only relocatable objects are
+//! `tools/objtool/{check.c,special.c,noreturns.h}`, 6.1, 6.12 and 7.2. Only relocatable objects are
 //! read: in a linked kernel the sections have no names that a program needs.
 
 use crate::file::File;
@@ -16,10 +16,11 @@ const ENTRIES_MAX: usize = 1 << 20;
 const JUMP_ENTRY_LEN: u64 = 16;
 /// `struct exception_table_entry`, bytes.
 const EX_ENTRY_LEN: u64 = 12;
-/// `struct bug_entry` with `CONFIG_DEBUG_BUGVERBOSE`, bytes.
-const BUG_ENTRY_LEN: u64 = 12;
-/// `flags` in it.
-const BUG_FLAGS: u64 = 10;
+/// The sizes of `struct bug_entry`, bytes, and where `flags` is in each: alone, with file and line
+/// (`CONFIG_DEBUG_BUGVERBOSE`), and with a format as well (`CONFIG_HAVE_ARCH_BUG_FORMAT`, since 6.19). The
+/// smallest comes first: entries of twice that size begin with code, too.
+const BUG_LAYOUTS: [(u64, u64); 3] = [(8, 4), (12, 10), (16, 14)];
+const BUGS: &str = "__bug_table";
 /// Execution goes on behind this `ud2`.
 const BUGFLAG_WARNING: u8 = 1;
 /// The sizes of `struct alt_instr`, bytes: with a 16-bit feature (to 6.3), with 32 bits of flags.
@@ -116,13 +117,15 @@ impl Edges {
             out.fixups.insert(code, fixup);
             Some(())
         });
-        each(file, "__bug_table", BUG_ENTRY_LEN, |at| {
-            let code = near(file, at)?;
-            if file.bytes(at + BUG_FLAGS).first()? & BUGFLAG_WARNING != 0 {
-                out.warnings.insert(code, ());
-            }
-            Some(())
-        });
+        if let Some((len, flags)) = bug_layout(file) {
+            each(file, BUGS, len, |at| {
+                let code = near(file, at)?;
+                if file.bytes(at + flags).first()? & BUGFLAG_WARNING != 0 {
+                    out.warnings.insert(code, ());
+                }
+                Some(())
+            });
+        }
         out.read_alternatives(file);
         out
     }
@@ -170,6 +173,18 @@ impl Edges {
                 .push(alternative);
         }
     }
+}
+
+/// The size of the entries of `__bug_table`, and where `flags` is in them: the one with which every entry
+/// begins with the address of code. `None` if there is no table, or none fits.
+fn bug_layout(file: &File) -> Option<(u64, u64)> {
+    let range = file.section_range(BUGS)?;
+    let fits = |&(len, _): &(u64, u64)| {
+        let mut entries = (range.start..range.end).step_by(len as usize);
+        (range.end - range.start) % len == 0
+            && entries.all(|at| near(file, at).is_some_and(|code| file.code_at(code).is_some()))
+    };
+    BUG_LAYOUTS.into_iter().find(fits)
 }
 
 /// The entry at `at`, if it makes sense with this size.

@@ -2,6 +2,7 @@
 //!
 //! Source: System V gABI, "Relocation" (`SHT_RELA`, `SHT_RELR`); x86-64 psABI, "Relocation Types".
 
+use crate::dynamic::Dynamic;
 use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, Rela as _, SectionHeader as _};
@@ -18,7 +19,7 @@ const WORD: usize = 8;
 /// of its data that is an address of code counts.
 pub(crate) fn read(
     data: &[u8],
-    word: impl Fn(u64) -> Option<u64>,
+    word: impl Fn(u64) -> Option<u64> + Copy,
     is_code: impl Fn(u64) -> bool,
 ) -> Vec<(u64, u64)> {
     let mut out = Vec::new();
@@ -28,6 +29,9 @@ pub(crate) fn read(
     let Ok(sections) = header.sections(LE, data) else {
         return out;
     };
+    if let Some(dynamic) = Dynamic::read(data) {
+        out = by_dynamic(&dynamic, word);
+    }
     let is_fixed = header.e_type(LE) == elf::ET_EXEC;
     for section in sections.iter() {
         let mut add = |place: u64, value: u64| {
@@ -81,4 +85,16 @@ pub(crate) fn read(
     out.sort_unstable();
     out.dedup_by_key(|p| p.0);
     out
+}
+
+/// The words that the dynamic section of a file without section headers names.
+fn by_dynamic(dynamic: &Dynamic<'_>, word: impl Fn(u64) -> Option<u64>) -> Vec<(u64, u64)> {
+    let relocations = dynamic.relocations().filter(|relocation| {
+        let kind = relocation.r_type(LE, false);
+        kind == elf::R_X86_64_RELATIVE || kind == elf::R_X86_64_IRELATIVE
+    });
+    let relocated = relocations.map(|rela| (rela.r_offset(LE), rela.r_addend(LE).cast_unsigned()));
+    let packed = dynamic.relr().into_iter();
+    let packed = packed.filter_map(|place| Some((place, word(place)?)));
+    relocated.chain(packed).take(POINTERS_MAX).collect()
 }

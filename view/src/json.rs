@@ -45,7 +45,8 @@ use kernel::KernelPart;
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use proof::{
-    CheckLine, CountLine, FunctionLine, OfFile, SweepLine, SweptLine, UnreadableLine, WrongRowLine,
+    CheckLine, CountLine, FunctionLine, IndexLine, OfFile, SweepLine, SweptLine, UnreadableLine,
+    WrongRowLine,
 };
 pub use stitching::{NamedCountLine, StitchedSampleLine, StitchingLine};
 pub use tables::{
@@ -172,6 +173,8 @@ pub enum Line {
     TableDiff(TableDiffLine),
     /// A row that the code contradicts, from `tables check`.
     WrongRow(Box<WrongRowLine>),
+    /// A flaw of an index through which unwinders find rows, from `tables check`.
+    Index(IndexLine),
     /// A function that could not be proven, from `tables check`.
     Unproven(Box<FunctionLine>),
     /// Any function, from a sweep of `tables check`.

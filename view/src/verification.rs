@@ -5,7 +5,7 @@ use crate::text::{plural, row_place};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::verify::Places;
-use unwind_sim_judge::verify::groups::{Group, groups};
+use unwind_sim_judge::verify::groups::{Group, groups, unfound_row};
 use unwind_sim_judge::verify::listing::listing;
 use unwind_sim_judge::verify::{Bounds, Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
@@ -306,6 +306,13 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     if let Some(row) = &first.contradiction.row {
         let _ = writeln!(out, "      {}", row.rule);
         let _ = writeln!(out, "      {}", row_place(&row.source));
+    }
+    if let Some(offset) = unfound_row(first, &subject.results.places) {
+        let _ = writeln!(
+            out,
+            "      the row is at .eh_frame+{offset:#x}, but a search through the file's index ends \
+             elsewhere; `tables check` shows where"
+        );
     }
     listing(out, subject.results, first);
     if group.images.len() > 1 {

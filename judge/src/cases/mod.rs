@@ -33,6 +33,7 @@ use crate::case::{Machine, Matrix};
 use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::file_kind::is_case;
 use unwind_sim_recordings::trace::Trace;
 
 /// Assembles and links the case at `path`, with the wrong tables that its header names if `defect`
@@ -68,7 +69,7 @@ pub fn find(folder: &Path) -> Result<Vec<PathBuf>, CaseFailure> {
             let path = entry.map_err(io)?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "s") {
+            } else if is_case(&path) {
                 found.push(path);
             }
         }

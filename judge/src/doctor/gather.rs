@@ -14,6 +14,7 @@ use std::sync::Arc;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind, FinderOptions};
 use unwind_sim_recordings::runtime;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::dwarf::unfound;
 use unwind_sim_unwind::reason::Code;
 
 /// The maximum number of functions that are counted apart in one complaint.
@@ -353,7 +354,7 @@ fn finish(
     {
         // The recording may have only parts of the code.
         let whole = checker.whole(image);
-        if place::has_unfound_row(image, *svma) {
+        if unfound(image, *svma).is_some() {
             complaint.kind = Kind::Unreachable;
         } else if image.symbol(*svma).is_none() && place::is_start_file(&whole, *svma, "") {
             complaint.kind = Kind::StartFile;

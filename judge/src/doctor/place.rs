@@ -4,9 +4,9 @@
 use crate::whole;
 use std::sync::Arc;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::dwarf::{Dwarf, units};
+use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::image::{Image, Mapping};
-use unwind_sim_unwind::row::{Row, TableKind};
+use unwind_sim_unwind::row::Row;
 use unwind_sim_unwind::step::find_row;
 
 /// The functions of GCC's and the C library's start files (crtbegin.o, crti.o), which end up in every
@@ -121,14 +121,6 @@ fn is_crti(image: &Image, svma: u64) -> bool {
         let is_init = end == 14 && after.starts_with(&[0x48, 0x8b, 0x05]);
         (end == 0 || is_init) && begin + 4 + end + 5 > at
     })
-}
-
-/// Whether `.eh_frame` has an FDE for `svma`. Asked only where the lookup found none.
-pub(super) fn has_unfound_row(image: &Image, svma: u64) -> bool {
-    let covers = |unit: &unwind_sim_unwind::dwarf::Unit| unit.range.contains(&svma);
-    units(image, TableKind::EhFrame)
-        .flatten()
-        .any(|unit| covers(&unit))
 }
 
 /// Whether an unwind table leads a walk through the code at `svma`.

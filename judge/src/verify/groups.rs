@@ -9,6 +9,7 @@ use crate::check::Class;
 use std::collections::BTreeMap;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::dwarf::unfound;
 use unwind_sim_unwind::reason::{Code, Reason};
 
 /// The findings with one cause.
@@ -50,6 +51,17 @@ pub fn location(finding: &Finding, places: &Places) -> Location {
         CodeAddress::Instruction(address) => places.location(finding.place, address),
         CodeAddress::Return(address) => places.caller(finding.place, address),
     }
+}
+
+/// The offset in `.eh_frame` of the row for code that was executed without one: it is there, but a search
+/// through the index of the file does not find it.
+pub fn unfound_row(finding: &Finding, places: &Places) -> Option<u64> {
+    if finding.code != Code::NoRowForExecuted {
+        return None;
+    }
+    let mapping = places.mapping(finding.place)?;
+    let svma = mapping.svma(finding.contradiction.pc.symbol_address());
+    unfound(mapping.image.as_ref()?, svma)
 }
 
 /// All groups, by unwinder and class, with the most frequent first.

@@ -10,6 +10,7 @@ use std::path::Path;
 use unwind_sim_host as host;
 use unwind_sim_host::{Launch, ProgramEnd, RecorderOptions, Target};
 use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
+use unwind_sim_recordings::file_kind::is_case;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 fn options(args: &Args, at: At, environment: Environment) -> Result<RecorderOptions> {
@@ -100,8 +101,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 
 /// Checks the program before anything is written.
 fn may_run(path: &Path) -> Result<()> {
-    let is_case = path.extension().is_some_and(|e| e == "s") && path.is_file();
-    if is_case {
+    if path.is_file() && is_case(path) {
         bail!(
             "{} is a case; run it with --engine emulator",
             path.display()

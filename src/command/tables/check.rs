@@ -210,6 +210,7 @@ fn worse(status: Status, report: &Report) -> Status {
     match status {
         Status::Difference => status,
         _ if totals.contradicted.functions > 0 => Status::Difference,
+        _ if !report.index.is_empty() => Status::Difference,
         Status::NothingJudged if totals.all.functions > 0 => Status::AsExpected,
         status => status,
     }

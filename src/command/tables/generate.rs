@@ -79,10 +79,17 @@ enum Functions {
 fn outside_line(outside: &Outside) -> OutsideLine {
     OutsideLine {
         section: outside.section.clone(),
+        section_bytes: outside.section_bytes,
         bytes: outside.bytes,
         code_bytes: outside.code_bytes,
         first: hex(outside.first),
     }
+}
+
+/// A share in percent, rounded up: what is left out is never shown as nothing.
+fn share(part: u64, whole: u64) -> String {
+    let hundredths = (u128::from(part) * 10_000).div_ceil(u128::from(whole.max(1)));
+    format!("{}.{:02} %", hundredths / 100, hundredths % 100)
 }
 
 /// How many functions are listed for each reason; the rest are counted.
@@ -303,9 +310,10 @@ impl Shown<'_> {
         for outside in &self.generated.outside {
             writeln!(
                 out,
-                "no row: {} of {} in no function, the first at {:#x}",
+                "no row: {} of {} in no function, {} of it, the first at {:#x}",
                 counted(outside.code_bytes, "byte"),
                 outside.section,
+                share(outside.code_bytes, outside.section_bytes),
                 outside.first
             )?;
         }

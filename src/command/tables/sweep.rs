@@ -55,7 +55,7 @@ pub(super) fn run(
     };
     tell(&sums, out);
     Ok(match sums {
-        sums if sums.contradicted() > 0 => Status::Difference,
+        sums if sums.contradicted() > 0 || sums.index() > 0 => Status::Difference,
         sums if sums.functions() > 0 => Status::AsExpected,
         _ => Status::NothingJudged,
     })
@@ -186,6 +186,13 @@ fn tell(sums: &Sums, out: &Path) {
     );
     if sums.contradicted() > 0 {
         text += &format!(", {} with wrong rows", sums.contradicted());
+    }
+    if sums.index() > 0 {
+        text += &format!(
+            ", {} finding{} about indexes",
+            sums.index(),
+            plural(sums.index())
+        );
     }
     if sums.unreadable > 0 {
         text += &format!("; {} could not be checked", sums.unreadable);

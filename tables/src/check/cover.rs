@@ -76,11 +76,12 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
         }
         uncovered(program.file, before, at..code.range.end, &mut gaps);
     }
-    for function in &program.functions {
-        if program.file.code_at(function.range.start).is_none() && gaps.len() < GAPS_MAX {
+    let without = &program.without_code;
+    for range in without.dead.iter().chain(&without.misplaced) {
+        if gaps.len() < GAPS_MAX {
             gaps.push(Gap {
                 hole: Hole::NoCode,
-                range: function.range.clone(),
+                range: range.clone(),
             });
         }
     }

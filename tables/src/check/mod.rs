@@ -10,6 +10,7 @@ pub(crate) use run::prove;
 pub use run::{Options, check};
 pub use unchecked::Unchecked;
 
+use crate::index::Finding;
 use crate::proof::program::Entry;
 use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, Verdict};
 use std::ops::Range;
@@ -39,7 +40,9 @@ pub struct Report {
     pub gaps: Vec<Gap>,
     /// What rows say of registers that are not callee-saved.
     pub unchecked: Unchecked,
-    /// What of the tables could not be read.
+    /// What is wrong with the indexes through which unwinders find the rows.
+    pub index: Vec<Finding>,
+    /// What of the tables could not be read, or is not here.
     pub problems: Vec<String>,
     /// Instructions executed.
     pub steps: u64,

@@ -4,6 +4,7 @@ use super::cover::gaps;
 use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report, Unchecked};
 use crate::file::File;
+use crate::index;
 use crate::proof::body::{Bits, Body};
 use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
@@ -81,6 +82,7 @@ impl<'f> Proven<'f> {
         kinds.dedup();
         let mut report = Report {
             tables: kinds,
+            index: index::check(program.file, &program.tables),
             gaps: gaps(&program),
             steps: self.steps,
             functions: self.functions,
@@ -95,9 +97,14 @@ impl<'f> Proven<'f> {
             program
                 .overlapping
                 .iter()
-                .map(|range| shared(&program, range)),
+                .map(|range| doubted(&program, range, Doubt::Overlap)),
         );
+        let misplaced = program.without_code.misplaced.iter();
+        report
+            .functions
+            .extend(misplaced.map(|range| doubted(&program, range, Doubt::NoCode)));
         report.functions.sort_by_key(|f| f.range.start);
+        report.problems.extend(absence(program.file));
         (program, report)
     }
 }
@@ -183,10 +190,29 @@ fn misread(program: &Program<'_>, outcomes: &[Option<Outcome>]) -> Vec<bool> {
     functions.map(is_misread).collect()
 }
 
-/// A function whose code another one has, too: only that one is followed.
-fn shared(program: &Program<'_>, range: &Range<u64>) -> Checked {
+/// What of the file is elsewhere: a file of debug information has the headers of its program.
+fn absence(file: &File) -> Vec<String> {
+    let mut out = Vec::new();
+    if file.is_debug_file() {
+        out.push(String::from(
+            "a debug file: its sections with code have no bytes here, so nothing is checked; check the \
+             program",
+        ));
+    }
+    let absent = file.absent_tables();
+    if !absent.is_empty() {
+        let names = absent.join(", ");
+        out.push(format!(
+            "without bytes here (NOBITS), they are in the program: {names}"
+        ));
+    }
+    out
+}
+
+/// A function that is not followed: another one has its code, too, or there is none.
+fn doubted(program: &Program<'_>, range: &Range<u64>, doubt: Doubt) -> Checked {
     let mut verdict = FunctionVerdict::default();
-    verdict.doubt(Doubt::Overlap, range.start);
+    verdict.doubt(doubt, range.start);
     Checked {
         range: range.clone(),
         entry: Entry::Call,

@@ -4,10 +4,12 @@
 //! Only straight-line code is followed. Nothing here is a proof that a row is right.
 
 use crate::file::File;
+use crate::proof::body::is_padding;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
     OpKind, Register,
 };
+use std::collections::BTreeSet;
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
 
@@ -35,6 +37,8 @@ pub(super) struct Code {
     distances: Vec<(u64, Distances)>,
     /// The first instruction that writes each callee-saved register. 0 if the code is not known.
     first_writes: [u64; Reg::CALLEE_SAVED.len()],
+    /// Padding behind what ends a way, to which no jump of the function leads (svma). By address.
+    padding: Vec<Range<u64>>,
 }
 
 impl Code {
@@ -43,6 +47,7 @@ impl Code {
         let mut code = Code {
             distances: Vec::new(),
             first_writes: [u64::MAX; Reg::CALLEE_SAVED.len()],
+            padding: padding(file, range),
         };
         let mut factory = InstructionInfoFactory::new();
         let mut known = [None; 16];
@@ -83,6 +88,25 @@ impl Code {
         distance.map(i64::from)
     }
 
+    /// The parts of `range` (svma) that are code, and not padding that nothing executes.
+    pub(super) fn without_padding(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut out = Vec::new();
+        let mut at = range.start;
+        for padding in &self.padding {
+            if padding.start >= range.end {
+                break;
+            }
+            if at < padding.start {
+                out.push(at..padding.start);
+            }
+            at = at.max(padding.end);
+        }
+        if at < range.end {
+            out.push(at..range.end);
+        }
+        out
+    }
+
     /// Whether an instruction before `address` writes this register. True if the code is not all
     /// there.
     pub(super) fn is_written(&self, reg: Reg, address: u64) -> bool {
@@ -90,6 +114,33 @@ impl Code {
         let first = index.and_then(|i| self.first_writes.get(i));
         first.is_none_or(|&first| first < address)
     }
+}
+
+/// The padding of the function at `range` (svma) that nothing executes.
+fn padding(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
+    let jumps = instructions(file, range).filter_map(|insn| {
+        let is_near = insn.op0_kind() == OpKind::NearBranch64;
+        is_near.then(|| insn.near_branch64())
+    });
+    let jumps: BTreeSet<u64> = jumps.collect();
+    let mut out: Vec<Range<u64>> = Vec::new();
+    let mut is_dead = false;
+    for insn in instructions(file, range) {
+        let (start, end) = (insn.ip(), insn.next_ip());
+        is_dead &= !jumps.contains(&start) && is_padding(&insn);
+        if is_dead {
+            match out.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => out.push(start..end),
+            }
+            continue;
+        }
+        is_dead = matches!(
+            insn.flow_control(),
+            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+        );
+    }
+    out
 }
 
 const RSP: usize = 4;

@@ -65,7 +65,7 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    fn code(&self) -> &Code {
+    pub(super) fn code(&self) -> &Code {
         self.code.get_or_init(|| Code::of(self.file, &self.range))
     }
 }

@@ -152,13 +152,7 @@ impl<'a> Join<'a> {
         let (Some(a), Some(b)) = (side(0), side(1)) else {
             return;
         };
-        if let Some(segment) = said[0] {
-            let FunctionRange { start, end } = segment.function;
-            if self.function.range != (start..end) {
-                self.function.range = start..end;
-                self.function.code = OnceCell::new();
-            }
-        }
+        self.enter(said[0]);
         let place = Place {
             address: range.start,
             function: &self.function,
@@ -173,7 +167,25 @@ impl<'a> Join<'a> {
             self.lose(which, loss, &range);
         }
         if !found.causes.is_empty() {
-            self.differ(range, said, found.causes);
+            self.differ_in_code(range, said, found.causes);
+        }
+    }
+
+    /// Makes the function of a segment the one whose code is asked for.
+    fn enter(&mut self, segment: Option<Segment>) {
+        let Some(segment) = segment else { return };
+        let FunctionRange { start, end } = segment.function;
+        if self.function.range != (start..end) {
+            self.function.range = start..end;
+            self.function.code = OnceCell::new();
+        }
+    }
+
+    /// Adds differences in the code of the current function. What is said of padding behind what ends a
+    /// way is about nothing.
+    fn differ_in_code(&mut self, range: Range<u64>, said: [Option<Segment>; 2], causes: Causes) {
+        for code in self.function.code().without_padding(&range) {
+            self.differ(code, said, causes);
         }
     }
 
@@ -188,7 +200,10 @@ impl<'a> Join<'a> {
                 self.open[other].loss = Some(loss);
                 self.lose(side, loss, &range);
             }
-            None => self.differ(range, said, Causes::one(Cause::MissingRow)),
+            None => {
+                self.enter(said[other]);
+                self.differ_in_code(range, said, Causes::one(Cause::MissingRow));
+            }
         }
     }
 

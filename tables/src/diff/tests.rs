@@ -1,6 +1,7 @@
 //! Pairs of rules, and what the comparison says of them.
 
 use super::cause::{Cause, Causes, Gravity};
+use super::code::Code;
 use super::compare::{Found, Function, Place, Side, compare};
 use super::format::Format;
 use super::normal::normal;
@@ -230,4 +231,26 @@ fn older_versions_of_sframe_can_say_less() {
     assert_eq!((v1.loss(&rbp(16)), v3.loss(&rbp(16))), (None, None));
     assert_eq!(Format::Orc.loss(&ra), Some(Loss::RaSlot));
     assert_eq!(Format::Dwarf.loss(&ra), None);
+}
+
+/// Padding behind a return is not executed: what a table says of it, or does not say, is no difference.
+#[test]
+fn padding_behind_what_ends_a_way_is_not_code() {
+    let code = |code: &[u8]| {
+        let range = START..START + code.len() as u64;
+        let found = Code::of(&file(code), &range);
+        let parts = found.without_padding(&range).into_iter();
+        parts
+            .map(|part| (part.start - START, part.end - START))
+            .collect::<Vec<_>>()
+    };
+    // `ret; nopw; ret; int3; int3`
+    let nopw = [0x66, 0x0f, 0x1f, 0x44, 0, 0];
+    let all = [&[0xc3][..], &nopw, &[0xc3, 0xcc, 0xcc]].concat();
+    assert_eq!(code(&all), [(0, 1), (7, 8)]);
+    // Code runs into no-operations behind a call, and behind anything but an end.
+    assert_eq!(code(&[0xe8, 0, 0, 0, 0, 0x90, 0xc3]), [(0, 7)]);
+    assert_eq!(code(&[0x31, 0xc0, 0x90, 0x90]), [(0, 4)]);
+    // A jump leads to the second of two: `je 4; ret; nop; nop; ret`.
+    assert_eq!(code(&[0x74, 2, 0xc3, 0x90, 0x90, 0xc3]), [(0, 3), (4, 6)]);
 }

@@ -136,6 +136,18 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
     changed
 }
 
+/// Adds `new`, which are in code that no unit has, or one whose end is not known: that one ends there.
+pub(super) fn insert(units: &mut Vec<Unit>, new: &mut Vec<Unit>) {
+    units.append(new);
+    units.sort_by_key(|unit| unit.range.start);
+    let starts: Vec<u64> = units.iter().skip(1).map(|unit| unit.range.start).collect();
+    for (unit, next) in units.iter_mut().zip(starts) {
+        if unit.is_open {
+            unit.range.end = unit.range.end.min(next);
+        }
+    }
+}
+
 fn from_symbols(file: &File) -> Vec<Unit> {
     let symbols = file.image().symbols().iter().filter(|s| s.size > 0);
     let mut units: Vec<Unit> = symbols

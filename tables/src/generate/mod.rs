@@ -2,6 +2,7 @@
 //!
 //! - [`function`]: the rows of one function;
 //! - [`functions`]: the functions of a file;
+//! - `pclntab`, `discover`: functions that nothing calls by name;
 //! - [`outside`]: code in no function;
 //! - [`walk`]: follows a function along all its ways;
 //! - [`rows`]: the row for what is known at an instruction;
@@ -16,10 +17,12 @@
 
 pub mod breach;
 pub mod compare;
+mod discover;
 pub mod function;
 pub mod functions;
 pub mod object;
 pub mod outside;
+mod pclntab;
 pub mod rows;
 pub mod walk;
 pub mod write;
@@ -34,8 +37,9 @@ use crate::hints::{HintError, Hints};
 use crate::kernel::Edges;
 use crate::proof::program::Entry;
 use breach::Breach;
+use discover::Taken;
 use functions::Unit;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use outside::Outside;
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -46,6 +50,9 @@ use walk::{Followed, Walker};
 /// The maximum number of times that functions are followed until it is known which return, and all are
 /// found.
 const ROUNDS_MAX: usize = 64;
+
+/// The maximum number of times that functions are looked for in code that none has.
+const DISCOVERIES_MAX: usize = 8;
 
 /// The number of units that a thread takes at a time.
 const BATCH: usize = 16;
@@ -117,9 +124,10 @@ pub(crate) fn generate_with(
         units,
         never,
         mut followed,
+        ends,
     } = settle(file, sources, options);
     if let Some(each) = each {
-        let mut walker = Walker::new(file, &units, sources, &never);
+        let mut walker = Walker::new(file, &units, sources, &never).ending_at(&ends);
         walker.keep_states();
         for index in 0..units.len() {
             if walker.follow(index).is_some() {
@@ -163,6 +171,8 @@ struct Settled {
     never: BTreeSet<u64>,
     /// What following each gave last, by its start (svma).
     followed: HashMap<u64, Kept>,
+    /// Where functions whose ends are not known end, behind calls (svma).
+    ends: HashSet<u64>,
 }
 
 /// What is kept of a function that was followed.
@@ -172,26 +182,101 @@ struct Kept {
     functions: Vec<Function>,
 }
 
-/// Follows all functions; then those that were found by that, and those that call functions that turn
-/// out never to return again, until nothing changes.
+/// Follows all functions, and those in code that none of them has, until nothing is found.
 fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
     let mut settled = Settled {
         units: functions::find(file, options.boundaries),
         never: BTreeSet::new(),
         followed: HashMap::new(),
+        ends: HashSet::new(),
     };
     let finds_more = options.boundaries == Boundaries::All;
+    // Objects and kernels have symbols.
+    let discovers = finds_more && !file.is_relocatable() && !functions::is_kernel(file);
+    if discovers {
+        settled.ends = discover::ends(file);
+    }
     if finds_more {
-        let entries = functions::entries(file).into_iter().collect();
+        let mut entries: BTreeSet<u64> = functions::entries(file).into_iter().collect();
+        entries.extend(pclntab::starts(file));
+
         functions::open(file, &mut settled.units, &entries);
     }
-    let mut todo: Vec<usize> = (0..settled.units.len()).collect();
+    let todo = (0..settled.units.len()).collect();
+    rounds(file, sources, options, &mut settled, todo);
+    if !discovers {
+        return settled;
+    }
+    let mut refused = BTreeSet::new();
+    for _ in 0..DISCOVERIES_MAX {
+        let mut found = discovered(file, sources, options, &settled, &mut refused);
+        if found.is_empty() {
+            break;
+        }
+        let starts: Vec<u64> = found.iter().map(|unit| unit.range.start).collect();
+        functions::insert(&mut settled.units, &mut found);
+        let number = |start: u64| {
+            let units = &settled.units;
+            units.binary_search_by_key(&start, |u| u.range.start).ok()
+        };
+        let todo = starts.into_iter().filter_map(number).collect();
+        rounds(file, sources, options, &mut settled, todo);
+    }
+    settled
+}
+
+/// The functions in code that no function has, each up to where another one may start; what is not one
+/// is `refused` from then on.
+fn discovered(
+    file: &File,
+    sources: (&Edges, &Hints),
+    options: Options,
+    settled: &Settled,
+    refused: &mut BTreeSet<u64>,
+) -> Vec<Unit> {
+    let taken = Taken::new(&settled.units, &settled.followed);
+    let mut starts = discover::find(file, &taken, &settled.ends);
+    starts.retain(|start| !refused.contains(start));
+    let mut units = settled.units.clone();
+    functions::open(file, &mut units, &starts);
+    let number = |start: &u64| units.binary_search_by_key(start, |u| u.range.start).ok();
+    let todo: Vec<usize> = starts.iter().filter_map(number).collect();
+    let (never, ends) = (&settled.never, &settled.ends);
+    let tried = follow_all(
+        &todo,
+        || Walker::new(file, &units, sources, never).ending_at(ends),
+        options.pads,
+    );
+    let mut found = Vec::new();
+    for done in tried {
+        let Some(unit) = units.get(done.index) else {
+            continue;
+        };
+        let start = unit.range.start;
+        match discover::is_function(file, &settled.units, start, &done.functions) {
+            true => found.push(unit.clone()),
+            false => drop(refused.insert(start)),
+        }
+    }
+    found
+}
+
+/// Follows the units `todo`; then those that were found by that, and those that call functions that turn
+/// out never to return again, until nothing changes.
+fn rounds(
+    file: &File,
+    sources: (&Edges, &Hints),
+    options: Options,
+    settled: &mut Settled,
+    mut todo: Vec<usize>,
+) {
+    let finds_more = options.boundaries == Boundaries::All;
     for _ in 0..ROUNDS_MAX {
         let (mut fresh, mut entered) = (BTreeSet::new(), BTreeSet::new());
-        let (units, never) = (&settled.units, &settled.never);
+        let (units, never, ends) = (&settled.units, &settled.never, &settled.ends);
         let all = follow_all(
             &todo,
-            || Walker::new(file, units, sources, never),
+            || Walker::new(file, units, sources, never).ending_at(ends),
             options.pads,
         );
         for done in all {
@@ -237,7 +322,6 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
         };
         todo = starts.into_iter().filter_map(number).collect();
     }
-    settled
 }
 
 /// What following a unit gave.

@@ -12,6 +12,8 @@ use std::ops::Range;
 pub struct Outside {
     /// The section's name; empty for a segment of a file without section headers.
     pub section: String,
+    /// The number of the section's bytes.
+    pub section_bytes: u64,
     /// The number of its bytes that are in no function.
     pub bytes: u64,
     /// How many of them are neither padding nor zeros.
@@ -33,6 +35,7 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
     for code in executed.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) {
         let mut outside = Outside {
             section: code.name.clone(),
+            section_bytes: code.range.end - code.range.start,
             bytes: 0,
             code_bytes: 0,
             first: 0,

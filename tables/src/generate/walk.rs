@@ -26,7 +26,7 @@ use crate::proof::value::{Anchor, Value};
 use crate::proof::walk::meet::Meetings;
 use crate::proof::ways::{REPLACEMENT_MAX, Replaced, replaced, taken};
 use found::Found;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_unwind::regs::Reg;
@@ -101,6 +101,7 @@ pub struct Walker<'g> {
     edges: &'g Edges,
     hints: &'g Hints,
     never: &'g BTreeSet<u64>,
+    ends: Option<&'g HashSet<u64>>,
     machine: Machine<'g>,
     parts: Vec<Part>,
     /// What is known where ways meet.
@@ -142,6 +143,7 @@ impl<'g> Walker<'g> {
             edges,
             hints,
             never,
+            ends: None,
             machine,
             parts: Vec::new(),
             meetings: Meetings::default(),
@@ -157,6 +159,13 @@ impl<'g> Walker<'g> {
             pushes_rbp: false,
             has_frame_pointer: false,
         }
+    }
+
+    /// The addresses (svma) behind calls at which functions end whose ends are not known otherwise: see
+    /// [`super::discover::ends`].
+    pub fn ending_at(self, ends: &'g HashSet<u64>) -> Walker<'g> {
+        let ends = Some(ends);
+        Walker { ends, ..self }
     }
 
     /// What stack addresses at unknown distances refer to.

@@ -17,6 +17,7 @@ use crate::write::orc::OrcWriter;
 use crate::write::sframe::SframeWriter;
 use crate::write::{NewSection, WriteError, Writer};
 use std::sync::Arc;
+use unwind_sim_unwind::derived::simplify;
 
 /// Why no file was made.
 #[derive(Debug, thiserror::Error)]
@@ -214,8 +215,10 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
                     .map_or(range.end, |row| row.end)
                     .clamp(at + 1, range.end);
                 let same = match found {
+                    // A loaded CFA is an expression in `.eh_frame`.
                     Some(row) => {
-                        expressible(rule, to) && projected(row.rule, to) == projected(rule, to)
+                        let read = simplify(row.rule, table.section());
+                        expressible(rule, to) && projected(&read, to) == projected(rule, to)
                     }
                     None => !expressible(rule, to),
                 };

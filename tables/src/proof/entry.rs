@@ -4,6 +4,7 @@
 //! way in, that decides instead.
 
 use super::body::is_nop;
+use super::plt;
 use super::program::{Program, Unit};
 use crate::file::File;
 use crate::table::{Function, Table};
@@ -197,6 +198,9 @@ pub(super) fn entry(
     let start = function.range.start;
     let section = file.code_at(start);
     if section.is_some_and(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
+        return Entry::Plt;
+    }
+    if section.is_some_and(|s| s.name.is_empty()) && plt::is_table(file, &function.range) {
         return Entry::Plt;
     }
     let Some(first) = table.rows(function).next() else {

@@ -5,6 +5,7 @@
 
 use super::entry::{Entry, entry};
 use super::program::Unit;
+use super::without_code::repeats;
 use crate::file::File;
 use crate::proof::body::Body;
 use crate::table::{Function, Table};
@@ -43,8 +44,11 @@ pub(super) fn listed(
 /// The functions of one table. What stands for repeated blocks of one FDE is one function.
 fn of_table(file: &File, (number, table): (usize, &Table), called: &HashSet<u64>) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::with_capacity(table.functions().len());
-    let functions = table.functions().iter().filter(|f| !f.range.is_empty());
-    for function in functions {
+    for (index, function) in table.functions().iter().enumerate() {
+        let has_code = !function.range.is_empty() && file.code_at(function.range.start).is_some();
+        if !has_code || repeats(table, index) {
+            continue;
+        }
         if let Some(last) = units.last_mut()
             && table.kind() == TableKind::Sframe
             && last.offset == function.offset

@@ -32,3 +32,4 @@ pub mod value;
 pub mod verdict;
 pub mod walk;
 pub mod ways;
+mod without_code;

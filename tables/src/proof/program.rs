@@ -6,6 +6,7 @@ pub use super::entry::{Entry, References, Seen};
 use super::entry::entry;
 use super::functions::{by_symbols, listed};
 use super::no_return;
+pub use super::without_code::WithoutCode;
 use crate::file::File;
 use crate::kernel::{self, Edges};
 use crate::table::{KINDS, Table};
@@ -27,6 +28,8 @@ pub struct Program<'f> {
     pub functions: Vec<Unit>,
     /// Functions that share code with one before them.
     pub overlapping: Vec<Range<u64>>,
+    /// FDEs at addresses that have no code.
+    pub without_code: WithoutCode,
     /// The numbers of the functions, by their first address (svma).
     starts: HashMap<u64, u32>,
     /// For each function, what is known of its return, and what it leaves changed.
@@ -105,6 +108,7 @@ impl<'f> Program<'f> {
             .collect();
         tables.extend(Table::behind(file));
         let empty = empty(&tables);
+        let without_code = WithoutCode::of(file, &tables);
         let exports = file.exports().iter().copied();
         let called: HashSet<u64> = exports.filter(|start| !empty.contains(start)).collect();
         let (functions, overlapping) = match listed(file, &tables, &called) {
@@ -126,6 +130,7 @@ impl<'f> Program<'f> {
             tables,
             functions,
             overlapping,
+            without_code,
             returns,
             effects,
             called,

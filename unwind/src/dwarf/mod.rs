@@ -22,7 +22,7 @@ mod unwinder;
 pub use index::{Unit, Units};
 pub(crate) use program::Common;
 pub use state::STATES_MAX;
-pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, units};
+pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, unfound, units};
 pub(crate) use unwinder::{FdePlace, Transcribe, compile_all_as};
 
 #[cfg(test)]

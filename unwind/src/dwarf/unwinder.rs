@@ -340,6 +340,22 @@ pub fn units(image: &Image, kind: TableKind) -> Units<'_> {
     Units::new(table(image, kind))
 }
 
+/// The offset in `.eh_frame` of an FDE that covers `svma` although a search ends elsewhere: an
+/// `.eh_frame_hdr` that is not sorted or not complete, or an empty FDE at the same address. `None` if the
+/// search finds it, or there is no such FDE.
+pub fn unfound(image: &Image, svma: u64) -> Option<u64> {
+    let table = Table::of(image, TableKind::EhFrame)?;
+    let found = match Header::of(image, &table) {
+        Some(header) => header.find(svma),
+        None => Sorted::new(Units::new(Some(table))).find(svma).ok(),
+    };
+    let covering = units(image, TableKind::EhFrame).flatten();
+    let mut covering = covering.filter(|unit| unit.range.contains(&svma));
+    let first = covering.next()?.offset;
+    let is_found = found == Some(first) || covering.any(|unit| found == Some(unit.offset));
+    (!is_found).then_some(first)
+}
+
 /// The FDE at `offset` of the table, compiled into `cache` if necessary.
 ///
 /// Fails with [`Reason::NoTable`] if there is no such table, and with [`Reason::MalformedRow`] if

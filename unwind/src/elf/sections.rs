@@ -28,13 +28,15 @@ const NAME_LEN_MAX: usize = 255;
 /// Reads everything from sections; program headers supply what is missing.
 pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     // A debug file has its program's program headers, but not the bytes.
-    let mut is_debug_file = false;
+    let (mut has_code, mut lacks_code) = (false, false);
     let by_section = out.parts.text.is_empty();
     for header in file.table.iter() {
         let has_flag = |flag: u64| header.sh_flags(LE).0 & flag != 0;
         let code = has_flag(elf::SHF_ALLOC.0) && has_flag(elf::SHF_EXECINSTR.0);
-        if code && header.sh_type(LE) == elf::SHT_NOBITS {
-            is_debug_file = true;
+        if code && header.sh_size(LE) != 0 {
+            let is_absent = header.sh_type(LE) == elf::SHT_NOBITS;
+            has_code |= !is_absent;
+            lacks_code |= is_absent;
         }
         if code && by_section {
             let start = header.sh_addr(LE);
@@ -47,6 +49,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             out.problems.push(error);
         }
     }
+    let is_debug_file = lacks_code && !has_code;
     if !is_debug_file {
         read_text(file, out);
     }
@@ -259,8 +262,8 @@ fn read_debug_link(
     Ok(())
 }
 
-/// Adds `.eh_frame` if only `.eh_frame_hdr` points to it: from `eh_frame_ptr` to the end of the
-/// segment. Readers stop at the terminator.
+/// Adds `.eh_frame` if only `.eh_frame_hdr` points to it: from `eh_frame_ptr` to the terminator, as
+/// libgcc reads it; behind that may be anything else of the segment.
 fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     const PART: &str = ".eh_frame_hdr";
     let hdr = out
@@ -303,9 +306,34 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
             false => Err(error(ElfErrorKind::Pointer(address))),
         };
     };
-    let data = file.bytes(offset, bytes.len() as u64, ".eh_frame")?;
+    let data = file.bytes(offset, to_terminator(bytes) as u64, ".eh_frame")?;
     push(out, SectionKind::EhFrame, address, data);
     Ok(())
+}
+
+/// The number of bytes up to the end of the entry of length 0 that ends the table; all of them if there is
+/// none.
+fn to_terminator(bytes: &[u8]) -> usize {
+    const WIDE: u32 = u32::MAX;
+    let mut at: usize = 0;
+    while let Some(&length) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let after = at + size_of::<u32>();
+        let length = match u32::from_le_bytes(length) {
+            0 => return after,
+            WIDE => {
+                let wide = bytes.get(after..).and_then(<[u8]>::first_chunk);
+                let wide = wide.and_then(|w| usize::try_from(u64::from_le_bytes(*w)).ok());
+                wide.and_then(|length| length.checked_add(size_of::<u64>()))
+            }
+            length => usize::try_from(length).ok(),
+        };
+        let next = length.and_then(|length| after.checked_add(length));
+        let Some(next) = next.filter(|&next| next <= bytes.len()) else {
+            break;
+        };
+        at = next;
+    }
+    bytes.len()
 }
 
 /// Does an `.eh_frame_hdr` say that there is no FDE? V8 writes one with a pointer of 0 for code without

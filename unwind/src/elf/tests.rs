@@ -38,6 +38,9 @@ fn program() -> Vec<u8> {
     put(0x20c, b"GNU\0\x01\x02\x03\x04\x05\x06\x07\x08");
     put(0x220, &[1, 0x1b, 0x03, 0x3b]);
     put(0x224, &(0x240i32 - 0x224).to_le_bytes());
+    // An entry of `.eh_frame`, its terminator, and other bytes of the segment.
+    put(0x240, &12u32.to_le_bytes());
+    put(0x254, &[0xff; 4]);
     out
 }
 
@@ -55,7 +58,7 @@ fn a_file_without_section_headers_is_read_by_its_program_headers() {
     let hdr = image.section(SectionKind::EhFrameHdr).unwrap();
     assert_eq!((hdr.address, hdr.data.len()), (0x1220, 12));
     let eh_frame = image.section(SectionKind::EhFrame).unwrap();
-    assert_eq!((eh_frame.address, eh_frame.data.len()), (0x1240, 0xc0));
+    assert_eq!((eh_frame.address, eh_frame.data.len()), (0x1240, 0x14));
     assert_eq!(image.text_bytes(0x1200, 4), [4, 0, 0, 0]);
 }
 

@@ -86,6 +86,8 @@ pub struct ConversionLine {
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct OutsideLine {
     pub section: String,
+    /// All bytes of the section.
+    pub section_bytes: u64,
     /// Bytes in no function.
     pub bytes: u64,
     /// How many of them are neither padding nor zeros.

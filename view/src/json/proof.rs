@@ -2,6 +2,7 @@
 
 use super::tables::{InstructionLine, RuleLine, SectionPlaceLine};
 use crate::tables::code;
+use crate::tables::names::Names;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use unwind_sim_judge::blame::{Blame, Writer};
 use unwind_sim_judge::hex::{hex, hex_bytes};
 use unwind_sim_tables::check::{Checked, Count, Hole, Report, Totals};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::index::Finding;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::verdict::{Contradiction, Verdict};
@@ -253,6 +255,65 @@ pub struct SweptLine {
     pub(crate) contradicted: CountLine,
     pub(crate) unproven: CountLine,
     pub(crate) rows_proven: u64,
+    /// Findings about the indexes of tables.
+    pub(crate) index: u64,
+}
+
+/// A flaw of an index through which unwinders find rows, from `tables check`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct IndexLine {
+    schema: &'static str,
+    #[serde(flatten)]
+    of: OfFile,
+    /// What is wrong: `hdr-unsorted`, `hdr-missing`, ..
+    flaw: &'static str,
+    /// The section that has it.
+    section: &'static str,
+    /// The offset in that section.
+    offset: String,
+    /// The first address (svma) of the code whose rows are lost by it: of the first function, if there are
+    /// several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    /// The first address (svma) after that code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+    /// In a relocatable object: the section of `start`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<SectionPlaceLine>,
+    /// The name of that function, demangled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    /// The number of functions whose rows are lost by it.
+    functions: u64,
+    /// What is wrong, in words.
+    description: &'static str,
+}
+
+impl IndexLine {
+    pub(crate) fn new(
+        of: &OfFile,
+        file: &File,
+        finding: &Finding,
+        names: &mut Names<'_>,
+    ) -> IndexLine {
+        let code = finding.code.as_ref();
+        let function = code.and_then(|code| Some(names.function(code.start)?.0.to_owned()));
+        IndexLine {
+            schema: SCHEMA,
+            of: of.clone(),
+            flaw: finding.flaw.as_str(),
+            section: finding.section,
+            offset: hex(finding.offset),
+            start: code.map(|code| hex(code.start)),
+            end: code.map(|code| hex(code.end)),
+            place: code.and_then(|code| SectionPlaceLine::new(file, code.start)),
+            function,
+            functions: finding.functions,
+            description: finding.flaw.description(),
+        }
+    }
 }
 
 /// Numbers of functions, rows and bytes.
@@ -298,6 +359,8 @@ pub struct CheckLine {
     not_checked: NotCheckedLine,
     /// Bytes by what is missing: `no-row`, `no-code`, `overlap`.
     gaps: BTreeMap<&'static str, u64>,
+    /// Findings about the indexes of the tables.
+    index: u64,
     problems: Vec<String>,
 }
 
@@ -470,6 +533,7 @@ impl CheckLine {
                 registers: report.unchecked.names(),
             },
             gaps: [Hole::NoRow, Hole::NoCode, Hole::Overlap].map(gap).into(),
+            index: report.index.len() as u64,
             problems: report.problems.clone(),
         }
     }

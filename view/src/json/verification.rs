@@ -46,6 +46,10 @@ pub struct ContradictionLine {
     first: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<RowLine>,
+    /// If code was executed without a row: the offset in `.eh_frame` of the row that is there, but that a
+    /// search through the index of the file does not find.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unfound_row: Option<String>,
     /// The instructions around it, if the code is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listing: Vec<InstructionLine>,
@@ -265,6 +269,7 @@ pub fn write_verification(
             stands_for: (finding.stands_for > 1).then_some(finding.stands_for),
             first: finding.first,
             row: contradiction.row.as_deref().map(row_line),
+            unfound_row: verify::groups::unfound_row(finding, &results.places).map(hex),
             listing: lines_around(results, finding)
                 .into_iter()
                 .map(|line| InstructionLine::new(line.address, line.text, line.is_concerned))

@@ -44,6 +44,7 @@ struct Found {
     stores: Others,
     jit: Others,
     deadlock: Others,
+    index: Others,
     unreadable: Others,
     /// The command and the end of `verify`.
     about: Vec<String>,
@@ -84,6 +85,7 @@ pub fn findings(
             (others("Slot stores", ["at", "register", "changed", "same", "owner"], &found.stores))
             (others("Generated code without a table", ["function", "instructions"], &found.jit))
             (others("Deadlock", ["thread", "waits for"], &found.deadlock))
+            (others("Indexes of tables", ["file", "place", "flaw", "functions"], &found.index))
             (others("Unproven functions", ["function", "image", "why", "at"], &found.unproven))
             (others("Files that could not be checked", ["file", "why"], &found.unreadable))
         },
@@ -112,6 +114,11 @@ impl Found {
         match kind {
             "contradiction" => self.contradiction(line),
             "wrong_row" => self.wrong_row(line),
+            "index" => {
+                let place = format!("{}+{}", t("section"), t("offset"));
+                self.index
+                    .add(vec![t("file"), place, t("flaw"), t("functions")]);
+            }
             "verified" => self.totals.add(
                 [
                     "unwinder",

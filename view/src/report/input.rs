@@ -54,7 +54,7 @@ impl Command {
             "verified" | "contradiction" | "slot_store" | "jit" | "deadlock" => {
                 Some(Command::Verify)
             }
-            "wrong_row" | "unproven" | "function" | "unreadable" | "check" | "sweep" => {
+            "wrong_row" | "index" | "unproven" | "function" | "unreadable" | "check" | "sweep" => {
                 Some(Command::Check)
             }
             _ => None,

@@ -41,7 +41,7 @@ enum Form {
 }
 
 /// The columns; a row has those of its type.
-const COLUMNS: [(&str, Form); 33] = [
+const COLUMNS: [(&str, Form); 34] = [
     ("type", Form::Text),
     ("file", Form::Text),
     ("file_bytes", Form::Text),
@@ -75,6 +75,7 @@ const COLUMNS: [(&str, Form); 33] = [
     ("problems", Form::Names),
     ("cause", Form::Text),
     ("error", Form::Text),
+    ("flaw", Form::Text),
 ];
 
 /// The values of a column that are not null, and which rows have one.

@@ -168,6 +168,8 @@ struct Known<'a> {
     #[serde(default)]
     rows_proven: u64,
     #[serde(default)]
+    index: u64,
+    #[serde(default)]
     files: u64,
     #[serde(default)]
     unreadable: u64,
@@ -188,6 +190,7 @@ impl<'a> Known<'a> {
             contradicted: self.contradicted,
             unproven: self.unproven,
             rows_proven: self.rows_proven,
+            index: self.index,
         }
     }
 }
@@ -240,7 +243,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
                 functions += 1;
                 continue;
             }
-            "wrong_row" if is_next => continue,
+            "wrong_row" | "index" if is_next => continue,
             "check" if is_next && known.all.functions == functions => Sums {
                 files: 1,
                 ..known.sums()

@@ -19,6 +19,8 @@ pub struct Sums {
     pub(crate) contradicted: CountLine,
     pub(crate) unproven: CountLine,
     pub(crate) rows_proven: u64,
+    /// Findings about the indexes of tables.
+    pub(crate) index: u64,
 }
 
 impl Sums {
@@ -37,6 +39,7 @@ impl Sums {
             contradicted: NONE,
             unproven: NONE,
             rows_proven: 0,
+            index: 0,
         }
     };
 
@@ -51,6 +54,7 @@ impl Sums {
             contradicted: totals.contradicted.into(),
             unproven: totals.unproven.into(),
             rows_proven: totals.rows_proven,
+            index: report.index.len() as u64,
         }
     }
 
@@ -64,12 +68,18 @@ impl Sums {
         self.contradicted.functions
     }
 
+    /// The number of findings about the indexes of tables.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
     /// Adds the numbers of other files. Numbers in a damaged part may be anything.
     pub fn add(&mut self, other: &Sums) {
         let pairs = [
             (&mut self.files, other.files),
             (&mut self.unreadable, other.unreadable),
             (&mut self.rows_proven, other.rows_proven),
+            (&mut self.index, other.index),
         ];
         for (mine, theirs) in pairs {
             *mine = mine.saturating_add(theirs);
@@ -98,6 +108,7 @@ impl Sums {
             contradicted: self.contradicted,
             unproven: self.unproven,
             rows_proven: self.rows_proven,
+            index: self.index,
         });
         let mut text = Vec::new();
         line.write(&mut text)

@@ -8,6 +8,7 @@ use unwind_sim_recordings::names::file_name;
 use unwind_sim_tables::blame::shape;
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
+use unwind_sim_tables::index::Finding;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::verdict::Contradiction;
 use unwind_sim_unwind::row::TableKind;
@@ -88,6 +89,11 @@ impl KnownRows {
                         .push(hash.map(str::to_owned));
                     true
                 }
+                Some("index") => {
+                    let key = Key::of_index_line(&line).ok_or(wrong)?;
+                    known.keys.entry(key).or_default();
+                    true
+                }
                 Some("unproven" | "function" | "unreadable" | "sweep" | "summary") => true,
                 Some("check") => {
                     sums += 1;
@@ -141,6 +147,11 @@ impl KnownRows {
             });
         }
         report.take_out(|checked, wrong| known.contains(&RowPlace::of(checked, wrong)));
+        report.index.retain(|finding| {
+            !self
+                .keys
+                .contains_key(&Key::of_index(file, &mut names, finding))
+        });
     }
 }
 
@@ -170,6 +181,32 @@ impl Key {
             wrong.code().as_str().to_owned(),
             WrongRowLine::register(wrong.subject).to_owned(),
         ])
+    }
+
+    /// A flaw of an index, by the function whose rows are lost or, without one, the place.
+    fn of_index(file: &File, names: &mut Names<'_>, finding: &Finding) -> Key {
+        let code = finding.code.as_ref();
+        let name = code.and_then(|code| Some(names.function(code.start)?.0.to_owned()));
+        Key([
+            file_name(file.name()).to_owned(),
+            name.unwrap_or_else(|| format!("{:#x}", finding.offset)),
+            String::new(),
+            finding.section.to_owned(),
+            finding.flaw.as_str().to_owned(),
+            String::new(),
+        ])
+    }
+
+    fn of_index_line(line: &Value) -> Option<Key> {
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        Some(Key([
+            file_name(text("file")?).to_owned(),
+            text("function").or(text("offset"))?.to_owned(),
+            String::new(),
+            text("section")?.to_owned(),
+            text("flaw")?.to_owned(),
+            String::new(),
+        ]))
     }
 
     fn of_line(line: &Value) -> Option<Key> {

@@ -1,9 +1,10 @@
 //! What `tables check` proved, as text and JSON Lines.
 
 use super::code;
+use super::index;
 use super::known::hash;
 use super::names::{Names, address};
-use crate::json::{CheckLine, FunctionLine, Line, OfFile, WrongRowLine};
+use crate::json::{CheckLine, FunctionLine, IndexLine, Line, OfFile, WrongRowLine};
 use std::io::{self, Write};
 use unwind_sim_judge::blame::{Blame, Group, Judge};
 use unwind_sim_recordings::counted::counted;
@@ -56,8 +57,10 @@ pub fn write_text(
             counted(functions, "function")
         )?;
     }
+    let mut names = Names::new(file);
+    index::write_text(file, &mut names, &report.index, shown.groups, out)?;
     if shown.unproven {
-        write_unproven(file, &mut Names::new(file), report, out)?;
+        write_unproven(file, &mut names, report, out)?;
     }
     write_sums(file, report, out)
 }
@@ -384,6 +387,16 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             )?;
         }
     }
+    let found = report.index.len();
+    if found > 0 {
+        let lost: u64 = report.index.iter().map(|f| f.functions).sum();
+        writeln!(
+            out,
+            "  the index: {}, by which the rows of {} are lost",
+            counted(found, "finding"),
+            counted(lost, "function")
+        )?;
+    }
     for problem in &report.problems {
         writeln!(out, "  {problem}")?;
     }
@@ -445,6 +458,9 @@ pub(crate) fn lines(
             }
             Functions::Unproven => {}
         }
+    }
+    for finding in &report.index {
+        Line::Index(IndexLine::new(of, file, finding, &mut names)).write(out)?;
     }
     let sums = CheckLine::new(of.clone(), report, &report.totals());
     Line::Check(Box::new(sums)).write(out)

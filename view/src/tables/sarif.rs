@@ -1,5 +1,6 @@
 //! Contradictions as SARIF 2.1.0 (OASIS), which pages that show code scanning read.
 
+use super::index;
 use super::known::Identity;
 use super::names::{Names, address};
 use serde_json::{Value, json};
@@ -67,6 +68,8 @@ impl Sarif {
                 self.results.push(result);
             }
         }
+        self.results
+            .extend(index::results(file, &mut names, &report.index));
     }
 
     fn result(
@@ -164,6 +167,7 @@ impl Sarif {
                 "properties": { "tags": ["unwind-tables"], "precision": "very-high" },
             })
         });
+        let rules: Vec<Value> = rules.into_iter().chain(index::rules()).collect();
         let log = json!({
             "$schema": SCHEMA,
             "version": "2.1.0",
@@ -221,7 +225,7 @@ fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Val
 }
 
 /// A path as a URI (RFC 3986): relative paths stay relative.
-fn uri(path: &str) -> String {
+pub(super) fn uri(path: &str) -> String {
     let is_absolute = Path::new(path).is_absolute();
     let mut uri = String::from(if is_absolute { "file://" } else { "" });
     let parts = path.split('/').filter(|part| *part != ".");
@@ -244,7 +248,7 @@ fn uri(path: &str) -> String {
 }
 
 /// Words as a sentence.
-fn sentence(words: &str) -> String {
+pub(super) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     format!("{}{}.", first.unwrap_or_default(), chars.as_str())

@@ -3,7 +3,9 @@
 use super::*;
 use crate::verify::fixture::{BIAS, CODE, FUNCTIONS, START, finding_at, image, results, row};
 use crate::verify::places::PlaceId;
-use unwind_sim_unwind::image::Mapping;
+use crate::whole::one_row::rows;
+use std::sync::Arc;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 
@@ -313,4 +315,53 @@ fn the_same_code_of_functions_with_other_names_has_two_causes() {
 fn where_there_is_no_code_there_is_nothing_to_tell_apart_by() {
     let findings = vec![missing(0, 0x3000), missing(1, 0x3000)];
     assert_eq!(count(findings), 2);
+}
+
+/// An image with a row for its code, and a search table with an entry for these addresses.
+fn indexed(starts: &[u64]) -> Mapping {
+    const HDR: u64 = 0xa000;
+    let plain = image("/lib/indexed", BIAS, &CODE, &FUNCTIONS);
+    let table = rows(START..START + CODE.len() as u64, 7);
+    let fde = table.address + 24;
+    let mut hdr = vec![1, 0x1b, 0x03, 0x3b];
+    hdr.extend((table.address.wrapping_sub(HDR + 4) as u32).to_le_bytes());
+    hdr.extend((starts.len() as u32).to_le_bytes());
+    for start in starts {
+        hdr.extend((start.wrapping_sub(HDR) as u32).to_le_bytes());
+        hdr.extend((fde.wrapping_sub(HDR) as u32).to_le_bytes());
+    }
+    let hdr = Section {
+        kind: SectionKind::EhFrameHdr,
+        address: HDR,
+        data: Bytes::from_vec(hdr),
+    };
+    let known = plain.image.as_deref().expect("an image");
+    let parts = ImageParts {
+        name: known.name().into(),
+        text: known.text().to_vec(),
+        sections: [known.sections(), &[table, hdr]].concat(),
+        ..ImageParts::default()
+    };
+    Mapping {
+        image: Some(Arc::new(Image::new(parts))),
+        ..plain
+    }
+}
+
+#[test]
+fn a_row_that_the_index_does_not_lead_to_is_not_a_missing_one() {
+    let unfound = |starts: &[u64], code| {
+        let results = results(&[indexed(starts)], &[]);
+        let finding = Finding {
+            code,
+            ..finding_at(0, CodeAddress::Instruction(BIAS + START))
+        };
+        unfound_row(&finding, &results.places)
+    };
+    let missing = Code::NoRowForExecuted;
+    assert_eq!(unfound(&[], missing), Some(24));
+    // The search ends before all entries.
+    assert_eq!(unfound(&[START + 0x100], missing), Some(24));
+    assert_eq!(unfound(&[START], missing), None);
+    assert_eq!(unfound(&[], Code::WrongCfa), None);
 }

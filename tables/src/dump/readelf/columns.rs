@@ -7,8 +7,8 @@ use super::super::Wrong;
 use gimli::{CallFrameInstruction as Op, Register};
 use unwind_sim_unwind::dwarf::STATES_MAX;
 
-/// The number of registers that the x86-64 psABI numbers: 0 to 129.
-pub(super) const REGISTERS: usize = 130;
+/// The number of registers that the x86-64 psABI numbers: 0 to 145, of which those of APX are the last.
+pub(super) const REGISTERS: usize = 146;
 
 /// What the table says about a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -79,11 +79,16 @@ pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item
 }
 
 impl Entry {
-    /// The augmentation string of a CIE: what follows the id and the version, up to NUL.
-    pub(super) fn augmentation<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+    /// The offset of the version of a CIE.
+    pub(super) fn version_at(&self) -> usize {
         let header = if self.is_wide { 12 } else { 4 };
         let id = if self.has_wide_id { 8 } else { 4 };
-        let start = self.offset + header + id + 1;
+        self.offset + header + id
+    }
+
+    /// The augmentation string of a CIE: what follows the id and the version, up to NUL.
+    pub(super) fn augmentation<'a>(&self, data: &'a [u8]) -> &'a [u8] {
+        let start = self.version_at() + 1;
         let rest = data.get(start..self.end).unwrap_or_default();
         let end = rest.iter().position(|&byte| byte == 0);
         &rest[..end.unwrap_or(rest.len())]

@@ -9,6 +9,7 @@ mod entry;
 mod names;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 use super::output::Text;
 use super::{Dumped, Filter, Wrong};
@@ -16,6 +17,7 @@ use crate::file::File;
 use columns::{Column, Columns, Common, Step};
 use entry::{Entry, Item};
 use gimli::{BaseAddresses, CallFrameInstructionIter, EndianSlice, LittleEndian, UnwindSection};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -49,17 +51,26 @@ pub fn write(
     if let Some(code) = file.code().iter().find(|c| c.name == ".text") {
         bases = bases.set_text(code.range.start);
     }
-    for section in image.sections() {
+    // In the order of the file's section headers, as readelf.
+    let order = &file.facts().order;
+    let place = |section: &&Section| order.iter().position(|name| *name == section.kind.as_str());
+    let mut sections: Vec<&Section> = image.sections().iter().collect();
+    sections.sort_by_key(|section| place(section).unwrap_or(usize::MAX));
+    for section in sections {
         let wanted = |kind: &&TableKind| kind.section() == Some(section.kind);
         let Some(kind) = kinds.iter().find(wanted) else {
             continue;
         };
         let bases = bases.clone().set_eh_frame(section.address);
+        let data = match kind {
+            TableKind::EhFrame => versions::as_3(&section.data),
+            _ => Cow::Borrowed(&section.data[..]),
+        };
         let mut writer = Writer {
             file,
             filter,
             bases: &bases,
-            data: &section.data,
+            data: &data,
             name: section.kind.as_str(),
             out: &mut text,
             dumped: &mut dumped,
@@ -68,8 +79,8 @@ pub fn write(
             cie_work: section.data.len().saturating_mul(CIE_WORK_MAX),
         };
         match kind {
-            TableKind::EhFrame => writer.section(&eh_frame(section), true)?,
-            TableKind::DebugFrame => writer.section(&debug_frame(section), false)?,
+            TableKind::EhFrame => writer.section(&eh_frame(&data), true)?,
+            TableKind::DebugFrame => writer.section(&debug_frame(&data), false)?,
             _ => {}
         }
     }
@@ -77,14 +88,14 @@ pub fn write(
     Ok(dumped)
 }
 
-fn eh_frame(section: &Section) -> gimli::EhFrame<Input<'_>> {
-    let mut table = gimli::EhFrame::new(&section.data, LittleEndian);
+fn eh_frame(data: &[u8]) -> gimli::EhFrame<Input<'_>> {
+    let mut table = gimli::EhFrame::new(data, LittleEndian);
     table.set_address_size(8);
     table
 }
 
-fn debug_frame(section: &Section) -> gimli::DebugFrame<Input<'_>> {
-    let mut table = gimli::DebugFrame::new(&section.data, LittleEndian);
+fn debug_frame(data: &[u8]) -> gimli::DebugFrame<Input<'_>> {
+    let mut table = gimli::DebugFrame::new(data, LittleEndian);
     table.set_address_size(8);
     table
 }

@@ -30,6 +30,8 @@ pub(super) fn write<W: Write>(number: u16, out: &mut Text<W>) {
         67..83 => ("xmm", number - 67 + 16),
         118..126 => ("k", number - 118),
         126..130 => ("bnd", number - 126),
+        // APX (psABI 1.0, of 2023 and later).
+        130..146 => ("r", number - 130 + 16),
         _ => ("r", number),
     };
     out.text(prefix);
@@ -40,7 +42,7 @@ pub(super) fn write<W: Write>(number: u16, out: &mut Text<W>) {
 pub(super) fn write_source<W: Write>(number: u16, out: &mut Text<W>) {
     out.text("r");
     out.decimal(number.into());
-    if matches!(number, 0..56 | 58 | 59 | 62..83 | 118..130) {
+    if matches!(number, 0..56 | 58 | 59 | 62..83 | 118..146) {
         out.text(" (");
         write(number, out);
         out.text(")");

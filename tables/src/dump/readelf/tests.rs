@@ -32,7 +32,9 @@ fn registers_have_the_names_of_the_psabi() {
         (83, "r83"),
         (118, "k0"),
         (129, "bnd3"),
-        (130, "r130"),
+        (130, "r16"),
+        (145, "r31"),
+        (146, "r146"),
     ] {
         assert_eq!(text(|out| names::write(number, out)), name, "{number}");
     }
@@ -42,6 +44,7 @@ fn registers_have_the_names_of_the_psabi() {
 fn a_register_in_a_register_is_shown_with_its_number() {
     assert_eq!(text(|out| names::write_source(0, out)), "r0 (rax)");
     assert_eq!(text(|out| names::write_source(60, out)), "r60");
+    assert_eq!(text(|out| names::write_source(131, out)), "r131 (r17)");
 }
 
 #[test]

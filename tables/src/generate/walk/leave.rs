@@ -105,6 +105,7 @@ impl<'g> Walker<'g> {
             }
             None => self.machine.import(insn, state).is_some_and(is_known),
         };
+        let never = never || self.ends_at(part, next);
         self.examine_call(insn, state, standing);
         state.call();
         self.landing_pad(part, pc, state, standing);
@@ -112,6 +113,13 @@ impl<'g> Walker<'g> {
             true => Next::End,
             false => Next::Go(next),
         }
+    }
+
+    /// Whether a function whose end is not known ends behind a call, at `next`.
+    fn ends_at(&self, part: usize, next: u64) -> bool {
+        let unit = self.parts.get(part).and_then(|p| self.units.get(p.unit));
+        let is_open = unit.is_some_and(|unit| unit.is_open);
+        is_open && self.ends.is_some_and(|ends| ends.contains(&next))
     }
 
     /// Where an exception thrown by the call at `pc` continues.

@@ -1,0 +1,36 @@
+//! CIEs of version 4 in `.eh_frame`: GNU as writes them (`--gdwarf-cie-version=4`) and readelf reads them,
+//! but LSB has only 1 and 3 there, and so has gimli.
+
+use super::entry::{self, Item};
+use std::borrow::Cow;
+
+/// The sizes of an address and of a segment selector, which only version 4 has.
+const SIZES: [u8; 2] = [8, 0];
+
+/// The section with its CIEs of version 4 as such of version 3: without the two sizes, and with as many
+/// no-operations behind the instructions. All offsets of entries stay as they are.
+pub(super) fn as_3(section: &[u8]) -> Cow<'_, [u8]> {
+    let mut out = Cow::Borrowed(section);
+    let mut offset = 0;
+    while let Ok(item) = entry::read(section, offset, true) {
+        let Item::Entry(entry) = item else {
+            offset += size_of::<u32>();
+            continue;
+        };
+        let version = entry.version_at();
+        let after = version + 1 + entry.augmentation(section).len() + 1;
+        let is_4 = entry.is_cie && section.get(version) == Some(&4);
+        let has_sizes = after + SIZES.len() <= entry.end
+            && section
+                .get(after..)
+                .is_some_and(|rest| rest.starts_with(&SIZES));
+        if is_4 && has_sizes {
+            let out = out.to_mut();
+            out[version] = 3;
+            out.copy_within(after + SIZES.len()..entry.end, after);
+            out[entry.end - SIZES.len()..entry.end].fill(0);
+        }
+        offset = entry.end;
+    }
+    out
+}

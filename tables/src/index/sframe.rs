@@ -1,0 +1,97 @@
+//! The order of SFrame's FDEs, and the relocations of `.sframe` in relocatable objects.
+//!
+//! Sources: the SFrame specification of binutils 2.46 (`SFRAME_F_FDE_SORTED`); `libsframe`'s and Linux'
+//! searches, which are binary where that flag is set.
+
+use super::{Finding, Findings, Flaw};
+use crate::file::File;
+use crate::table::Table;
+use std::ops::Range;
+use unwind_sim_unwind::image::SectionKind;
+use unwind_sim_unwind::row::TableKind;
+use unwind_sim_unwind::sframe;
+
+const SECTION: &str = SectionKind::Sframe.as_str();
+/// The maximum number of tables behind one another.
+const TABLES_MAX: usize = 1 << 16;
+/// The alignment of the section in objects, bytes.
+const ALIGN: u64 = 8;
+
+pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
+    if table.kind() != TableKind::Sframe {
+        return;
+    }
+    // What cannot be read at all is a problem of the table.
+    let Ok(read) = sframe::Table::parse(table.section(), table.address()) else {
+        return;
+    };
+    let finding = |flaw, offset, code: Option<Range<u64>>, functions| Finding {
+        section: SECTION,
+        offset,
+        flaw,
+        code,
+        functions,
+    };
+    let range = |fde: &sframe::Fde| fde.start..fde.start.saturating_add(fde.size.into());
+    if file.is_relocatable() {
+        return check_relocations(file, table.section(), &finding, out);
+    }
+    if !read.header().has(sframe::FLAG_FDE_SORTED) {
+        return;
+    }
+    let fdes: Vec<sframe::Fde> = read.fdes().filter_map(Result::ok).collect();
+    let is_lost = |fde: &&sframe::Fde| {
+        let is_code = fde.size > 0 && file.code_at(fde.start).is_some();
+        is_code && !matches!(read.find(fde.start, None), Ok(Some(_)))
+    };
+    let lost: Vec<&sframe::Fde> = fdes.iter().filter(is_lost).collect();
+    let backwards = fdes.windows(2).find(|two| two[1].start < two[0].start);
+    if let Some([_, second]) = backwards {
+        let first = lost.first().map(|fde| range(fde));
+        let count = lost.len() as u64;
+        return out.add(finding(Flaw::SframeUnsorted, second.offset, first, count));
+    }
+    for fde in lost {
+        out.add(finding(Flaw::SframeHidden, fde.offset, Some(range(fde)), 1));
+    }
+}
+
+/// Each FDE has one relocation, that of its address, and the section has no others.
+fn check_relocations(
+    file: &File,
+    bytes: &[u8],
+    finding: &impl Fn(Flaw, u64, Option<Range<u64>>, u64) -> Finding,
+    out: &mut Findings,
+) {
+    let relocations = &file.facts().sframe_relocations;
+    let fields = fields(bytes);
+    for &(place, _) in relocations {
+        if fields.binary_search(&place).is_err() {
+            out.add(finding(Flaw::SframeMisplaced, place, None, 0));
+        }
+    }
+    for field in fields {
+        if relocations.binary_search_by_key(&field, |r| r.0).is_err() {
+            out.add(finding(Flaw::SframeUnrelocated, field, None, 1));
+        }
+    }
+}
+
+/// The offsets of the addresses of all FDEs, in order: also of tables behind the first, which a linker
+/// may have put there.
+fn fields(bytes: &[u8]) -> Vec<u64> {
+    let mut out = Vec::new();
+    let mut base = 0;
+    for _ in 0..TABLES_MAX {
+        let rest = usize::try_from(base).ok().and_then(|at| bytes.get(at..));
+        let Some(Ok(table)) = rest.map(|rest| sframe::Table::parse(rest, base)) else {
+            break;
+        };
+        let fdes = table.fdes().filter_map(Result::ok);
+        out.extend(fdes.map(|fde| base + fde.offset));
+        let end = table.header().fdes_end().max(table.header().fres_end());
+        base = (base + end).next_multiple_of(ALIGN);
+    }
+    out.sort_unstable();
+    out
+}
