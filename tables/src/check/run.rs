@@ -4,7 +4,8 @@ use super::cover::gaps;
 use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report};
 use crate::file::File;
-use crate::proof::body::Bits;
+use crate::proof::body::Reached;
+use crate::proof::claims::Choice;
 use crate::proof::program::{Entry, Program};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::Misfit;
@@ -17,6 +18,8 @@ pub struct Options {
     pub threads: usize,
     /// What proofs may rest on.
     pub assume: Assumptions,
+    /// The conventions and claims that the user chooses.
+    pub choice: Choice,
 }
 
 impl Default for Options {
@@ -24,6 +27,7 @@ impl Default for Options {
         Options {
             threads: 1,
             assume: Assumptions::ALL,
+            choice: Choice::default(),
         }
     }
 }
@@ -46,6 +50,7 @@ pub fn check(file: &File, options: &Options) -> Report {
 
 /// Follows all functions of `program`.
 pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'f> {
+    program.choose(options.choice);
     let outcomes = follow(&mut program, options.threads);
     proven(program, outcomes, options)
 }
@@ -86,9 +91,12 @@ impl<'f> Proven<'f> {
             let problems = table.problems().iter();
             report.problems.extend(problems.map(ToString::to_string));
         }
-        report
-            .functions
-            .extend(program.overlapping.iter().map(shared));
+        report.functions.extend(
+            program
+                .overlapping
+                .iter()
+                .map(|range| shared(&program, range)),
+        );
         report.functions.sort_by_key(|f| f.range.start);
         (program, report)
     }
@@ -128,6 +136,9 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                 None => {
                     let mut verdict = FunctionVerdict::default();
                     let doubt = match unit.entry {
+                        _ if !program.convention(unit.range.start).0.is_called() => {
+                            Doubt::Convention
+                        }
                         Entry::Part => Doubt::NoEntry,
                         _ => Doubt::NoCode,
                     };
@@ -143,9 +154,12 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
             verdict.sort();
+            let (convention, evidence) = program.convention(unit.range.start);
             Checked {
                 range: unit.range.clone(),
                 entry: unit.entry,
+                convention,
+                evidence,
                 verdict,
             }
         })
@@ -153,12 +167,15 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
 }
 
 /// A function whose code another one has, too: only that one is followed.
-fn shared(range: &Range<u64>) -> Checked {
+fn shared(program: &Program<'_>, range: &Range<u64>) -> Checked {
+    let (convention, evidence) = program.convention(range.start);
     let mut verdict = FunctionVerdict::default();
     verdict.doubt(Doubt::Overlap, range.start);
     Checked {
         range: range.clone(),
         entry: Entry::Call,
+        convention,
+        evidence,
         verdict,
     }
 }
@@ -183,7 +200,7 @@ fn settle(program: &Program<'_>, merged: &mut [Option<Part>], from: usize, misfi
             *place = Some(Part {
                 function: misfit.function,
                 verdict: misfit.verdict,
-                reached: Some(Bits::default()),
+                reached: Some(Reached::default()),
                 marks: Vec::new(),
             });
         }

@@ -8,8 +8,10 @@ mod calls;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;
+mod resume;
 mod rows;
 mod sight;
+mod traps;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
@@ -26,6 +28,7 @@ use meet::{Meetings, News};
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
 use std::ops::Range;
+use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions executed for one function.
@@ -86,6 +89,7 @@ pub struct Misfit {
 /// A function that is being followed.
 struct Part<'p> {
     function: usize,
+    convention: Convention,
     body: Body,
     rows: Vec<Rows<'p>>,
     sites: Vec<CallSite>,
@@ -143,6 +147,8 @@ pub struct Walker<'p, 'f> {
     spare: Vec<Body>,
     taken_as_final: Vec<u64>,
     steps: u32,
+    /// The landing pads (svma) to which no call leads: instructions that trap may.
+    trap_pads: Vec<u64>,
     /// What is seen at each instruction of one function, if that is wanted.
     sights: Option<Sights>,
 }
@@ -178,6 +184,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             spare: Vec::new(),
             taken_as_final: Vec::new(),
             steps: 0,
+            trap_pads: Vec::new(),
             sights: None,
         }
     }
@@ -189,8 +196,27 @@ impl<'p, 'f> Walker<'p, 'f> {
         (followed, self.sights.take().unwrap_or_default())
     }
 
-    /// Follows function `index` from its entries. `None` if the file has no code for it.
+    /// Follows function `index` from its entries. `None` if the file has no code for it, or if code of
+    /// its convention is not called.
     pub fn follow(&mut self, index: usize) -> Option<Followed> {
+        let start = self.program.functions.get(index)?.range.start;
+        if !self.program.convention(start).0.is_called() {
+            return None;
+        }
+        self.trap_pads.clear();
+        let followed = self.follow_once(index);
+        if self.trap_pads.is_empty() {
+            return followed;
+        }
+        // Again, with the ways from instructions that trap.
+        followed?
+            .found
+            .into_iter()
+            .for_each(|found| self.recycle(found.body));
+        self.follow_once(index)
+    }
+
+    fn follow_once(&mut self, index: usize) -> Option<Followed> {
         self.machine.reset();
         self.meetings.clear();
         self.jumps.clear();
@@ -212,6 +238,9 @@ impl<'p, 'f> Walker<'p, 'f> {
             if !self.clear_suspects() && !self.follow_unreached() {
                 break;
             }
+        }
+        if self.trap_pads.is_empty() {
+            self.find_trap_pads();
         }
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..) {
@@ -267,14 +296,20 @@ impl<'p, 'f> Walker<'p, 'f> {
     /// Starts where the loader's resolver does, behind the two words that a procedure linkage table
     /// pushes.
     fn resolver(&mut self, index: usize) {
-        let mut state = State::entry();
-        state.set(Reg::Rsp, Value::frame(-16));
         let start = self.program.functions[index].range.start;
+        let mut state = self.entry_state(start);
+        state.set(Reg::Rsp, Value::frame(-16));
         self.go(start, &state, None);
     }
 
     fn start(&mut self, at: u64) {
-        self.go(at, &State::entry(), None);
+        self.go(at, &self.entry_state(at), None);
+    }
+
+    /// The state at the entry of the function at `at` (svma).
+    fn entry_state(&self, at: u64) -> State {
+        let (convention, _) = self.program.convention(at);
+        State::entry_of(convention.preserves())
     }
 
     /// The part that contains `address`, opened if it is a function's.
@@ -312,11 +347,14 @@ impl<'p, 'f> Walker<'p, 'f> {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };
+        let (convention, _) = program.convention(unit.range.start);
+        let claims = program.claims(unit.range.start);
         let tables = program.tables.iter().enumerate();
-        let rows = tables.filter_map(|(number, table)| Rows::new(number, table, &unit.range));
+        let rows = tables.filter_map(|table| Rows::new(table, &unit.range, claims));
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
             function: index,
+            convention,
             rows: rows.collect(),
             sites,
             args,
@@ -406,6 +444,8 @@ impl<'p, 'f> Walker<'p, 'f> {
         let next = insn.next_ip();
         match insn.flow_control() {
             FlowControl::Next => {
+                self.ocaml_handler(part, insn, state, trail);
+                self.trap(part, insn, state, trail);
                 self.machine.execute(insn, state);
                 Next::Go(next)
             }
@@ -439,6 +479,10 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.system_call(part, insn, state)
             }
             FlowControl::Exception if self.is_warning(insn.ip()) => Next::Go(next),
+            FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int3 => {
+                self.breakpoint(part, insn, state, trail);
+                Next::End
+            }
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
     }

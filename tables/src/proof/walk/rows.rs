@@ -2,6 +2,7 @@
 
 use super::{Jump, Part};
 use crate::proof::claim::{self, Outcome, Subject, Usual};
+use crate::proof::claims::Claims;
 use crate::proof::derive;
 use crate::proof::program::Program;
 use crate::proof::signal;
@@ -17,6 +18,7 @@ use unwind_sim_unwind::rule::RuleKind;
 pub(super) struct Rows<'p> {
     pub(super) number: usize,
     pub(super) table: &'p Table,
+    pub(super) claims: Claims,
     pub(super) rows: Vec<Row<'p>>,
     /// The number of the row that was last asked for in its usual form, and that form, if it has it.
     usual: Option<(usize, Option<Usual>)>,
@@ -30,12 +32,18 @@ pub(super) struct Rows<'p> {
 }
 
 impl<'p> Rows<'p> {
-    /// The rows of table `number` for the addresses in `range` (svma); `None` if it has none.
-    pub(super) fn new(number: usize, table: &'p Table, range: &Range<u64>) -> Option<Rows<'p>> {
+    /// The rows of table `number` for the addresses in `range` (svma), of which `claims` are judged;
+    /// `None` if it has none.
+    pub(super) fn new(
+        (number, table): (usize, &'p Table),
+        range: &Range<u64>,
+        claims: Claims,
+    ) -> Option<Rows<'p>> {
         let rows = table.rows_in(range);
         (!rows.is_empty()).then(|| Rows {
             number,
             table,
+            claims,
             marks: vec![0; rows.len()],
             usual: None,
             rows,
@@ -50,7 +58,10 @@ impl<'p> Rows<'p> {
     #[inline]
     fn proven(&mut self, index: usize, state: &State) -> Option<bool> {
         if self.usual.as_ref().is_none_or(|usual| usual.0 != index) {
-            self.usual = Some((index, Usual::new(self.table, self.rows[index].rule)));
+            self.usual = Some((
+                index,
+                Usual::new(self.table, self.rows[index].rule, &self.claims),
+            ));
         }
         let usual = self.usual.as_ref().and_then(|usual| usual.1.as_ref());
         let proven = usual.and_then(|usual| state.proves(usual));
@@ -65,12 +76,19 @@ impl<'p> Rows<'p> {
     fn each_proven(&self, index: usize, state: &State) -> Option<bool> {
         let row = &self.rows[index];
         let mut proven = Some(false);
-        claim::judge(self.table, row, row.start, state, &[], |_, outcome| {
-            proven = match (proven, outcome) {
-                (Some(before), Outcome::Proven { below_sp }) => Some(before || below_sp),
-                _ => None,
-            };
-        });
+        claim::judge(
+            (self.table, &self.claims),
+            row,
+            row.start,
+            state,
+            &[],
+            |_, outcome| {
+                proven = match (proven, outcome) {
+                    (Some(before), Outcome::Proven { below_sp }) => Some(before || below_sp),
+                    _ => None,
+                };
+            },
+        );
         proven
     }
 
@@ -87,9 +105,16 @@ impl<'p> Rows<'p> {
             && self.proven(index, state).is_none()
         {
             let row = &self.rows[index];
-            claim::judge(self.table, row, pc, state, anchors, |_, outcome| {
-                wrong |= matches!(outcome, Outcome::Contradicted { .. });
-            });
+            claim::judge(
+                (self.table, &self.claims),
+                row,
+                pc,
+                state,
+                anchors,
+                |_, outcome| {
+                    wrong |= matches!(outcome, Outcome::Contradicted { .. });
+                },
+            );
         }
         wrong
     }
@@ -160,7 +185,7 @@ pub(super) fn judge(
             _ => {}
         }
         let (verdict, marks) = (&mut part.verdict, &mut rows.marks[index]);
-        let table = rows.table;
+        let (table, claims) = (rows.table, rows.claims);
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => rows.below_sp |= below_sp,
             Outcome::Contradicted { .. } if state.is_guessed => {
@@ -187,7 +212,7 @@ pub(super) fn judge(
                 );
             }
         };
-        claim::judge(table, &row, pc, state, anchors, each);
+        claim::judge((table, &claims), &row, pc, state, anchors, each);
         is_below_sp |= rows.below_sp;
     }
     is_below_sp
