@@ -62,5 +62,7 @@ mod tables_sweep;
 mod thousand;
 mod threads;
 mod verify;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod verify_conventions;
 mod verify_images;
 mod verify_programs;

@@ -108,6 +108,73 @@ calls:
     }
 }
 
+/// OCaml's marks around the first function, and none around the second.
+#[test]
+fn a_row_claims_what_the_convention_of_its_code_keeps() {
+    let scratch = Scratch::new();
+    let source = "
+        .text
+        .globl camlA__code_begin
+camlA__code_begin:
+        .type ocaml, @function
+ocaml:
+        .cfi_startproc
+        xorl %ebx, %ebx
+        ret
+        .cfi_endproc
+        .size ocaml, . - ocaml
+        .globl camlA__code_end
+camlA__code_end:
+        .type c, @function
+c:
+        .cfi_startproc
+        xorl %ebx, %ebx
+        ret
+        .cfi_endproc
+        .size c, . - c
+";
+    let object = scratch.cc("both.s", source, &["-c"]).expect("cc assembles");
+    let wrong = |more: &[&str]| {
+        let output = check(&[&["--json"], more].concat(), &object);
+        let mut lines = lines(&output);
+        let sum = lines.pop().expect("a summary");
+        let named = lines.iter().filter_map(|line| line["function"].as_str());
+        let named: Vec<String> = named.map(str::to_owned).collect();
+        (named, sum["conventions"].clone(), output.status.code())
+    };
+    let (named, conventions, status) = wrong(&[]);
+    assert_eq!((named, status), (vec!["c".to_owned()], Some(1)));
+    let count = |convention, evidence, functions| {
+        serde_json::json!({
+            "convention": convention, "evidence": evidence, "functions": functions
+        })
+    };
+    let both = serde_json::json!([count("system-v", "none", 1), count("ocaml", "symbols", 1)]);
+    assert_eq!(conventions, both);
+
+    let all = vec!["ocaml".to_owned(), "c".to_owned()];
+    assert_eq!(wrong(&["--abi", "system-v"]).0, all);
+    let (named, conventions, status) = wrong(&["--abi", "ocaml"]);
+    assert_eq!((named, status), (Vec::new(), Some(0)));
+    assert_eq!(conventions, serde_json::json!([count("ocaml", "given", 2)]));
+    assert_eq!(wrong(&["--claims", "cfa,ra,callee-saved"]).0, all);
+    assert_eq!(wrong(&["--claims", "cfa,ra,rbp"]).2, Some(0));
+    let text = String::from_utf8(check(&[], &object).stdout).expect("text");
+    for line in [
+        "  convention system-v: 1 function: nothing in the file says otherwise",
+        "  convention ocaml: 1 function: symbols mark the compiler's code",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    for bad in [
+        ["--claims", "ra"],
+        ["--claims", "cfa,rbx"],
+        ["--abi", "cdecl"],
+    ] {
+        assert_eq!(check(&bad, &object).status.code(), Some(2), "{bad:?}");
+    }
+}
+
 #[test]
 fn a_baseline_makes_wrong_rows_known() {
     let scratch = Scratch::new();

@@ -37,6 +37,7 @@ type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 const OPTIONS: elf::ReadOptions = elf::ReadOptions {
     symbols: false,
     plt: false,
+    producers: false,
 };
 
 fn load(elf: &Elf) -> Option<image::Image> {

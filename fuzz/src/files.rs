@@ -258,6 +258,7 @@ pub fn elf(data: &[u8]) {
         ReadOptions {
             symbols: false,
             plt: false,
+            producers: true,
         },
     ] {
         let Ok(elf) = elf::read("fuzzed", Arc::new(data.to_vec()), &options) else {

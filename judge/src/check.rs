@@ -205,7 +205,15 @@ impl<'a> Subject<'a> {
             out.push(contradiction(code, Reg::Rip, given, next.pc, None));
         }
         let saved = next.saved.unwrap_or_default();
+        let convention = self.space.convention(frame.pc.lookup(finder.lookup()));
         for (reg, truth) in Reg::CALLEE_SAVED.into_iter().zip(saved) {
+            let is_unclaimed = |row: &Row| {
+                let is_dwarf = row.source.table.is_dwarf();
+                !convention.is_claimed(reg, row.rule.saved(reg), is_dwarf)
+            };
+            if stepped.row.as_ref().is_ok_and(is_unclaimed) {
+                continue;
+            }
             // A register that the walk does not know is not a claim.
             let Some(given) = caller.regs.get(reg) else {
                 continue;

@@ -27,6 +27,7 @@ use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::model;
 use unwind_sim_recordings::trace::WriteError;
+use unwind_sim_unwind::elf::ReadOptions;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Regs;
@@ -92,6 +93,10 @@ pub fn finder_options(root: &Path) -> FinderOptions {
         symfs: (root != Path::new("/")).then(|| PathBuf::from(root)),
         // JIT maps on this machine belong to its own processes.
         jit_dir: None,
+        elf: ReadOptions {
+            producers: true,
+            ..ReadOptions::default()
+        },
         ..FinderOptions::system()
     }
 }

@@ -103,7 +103,11 @@ impl File {
             name: name.to_owned(),
             error,
         };
-        let mut read = match unwind_elf::read(name, owner.clone(), &ReadOptions::default()) {
+        let options = ReadOptions {
+            producers: true,
+            ..ReadOptions::default()
+        };
+        let mut read = match unwind_elf::read(name, owner.clone(), &options) {
             Err(error) if error.what == ElfErrorKind::Relocatable => {
                 return File::read_object(name, &owner);
             }
@@ -364,6 +368,21 @@ impl File {
     /// The bytes from `address` (svma) to the end of its area; empty if the file has none there.
     pub fn bytes(&self, address: u64) -> &[u8] {
         bytes_at(&self.areas, address)
+    }
+
+    /// The ends (svma) of its areas and sections.
+    pub fn area_ends(&self) -> impl Iterator<Item = u64> {
+        let areas = self
+            .areas
+            .iter()
+            .map(|a| a.address.saturating_add(a.bytes.len() as u64));
+        areas.chain(self.sections.iter().map(|section| section.range.end))
+    }
+
+    /// The bytes from every `align`th byte of its areas to their ends.
+    pub fn places(&self, align: usize) -> impl Iterator<Item = &[u8]> {
+        let areas = self.areas.iter().map(|area| &area.bytes[..]);
+        areas.flat_map(move |bytes| (0..bytes.len()).step_by(align).map(|at| &bytes[at..]))
     }
 
     /// Whether the program can change the word at `address` (svma).

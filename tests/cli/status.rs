@@ -163,6 +163,11 @@ fn a_name_that_was_meant_is_named() {
             "orc:6.3",
         ),
         (&["tables", "check", rows, "--assume", "calees"], "callees"),
+        (&["tables", "check", rows, "--abi", "ocmal"], "ocaml"),
+        (
+            &["tables", "check", rows, "--claims", "cfa,callee-save"],
+            "callee-saved",
+        ),
         (&["tables", "dump", rows, "--function", "man"], "main"),
         (&["inspect", rows, "--orc-layout", "6.5"], "6.3"),
         (

@@ -9,10 +9,12 @@
 //! Compressed sections are returned as they are ([`Elf::compressed`]); the feature `unpack` unpacks
 //! them. Out of scope: finding files, parsing the tables, relocatable objects and core files.
 
+mod conventions;
 mod entry;
 mod error;
 mod notes;
 mod plt;
+mod producers;
 mod sections;
 mod symbols;
 #[cfg(test)]
@@ -41,6 +43,8 @@ pub struct ReadOptions {
     pub symbols: bool,
     /// Make names such as `write@plt` for the entries of the procedure linkage table.
     pub plt: bool,
+    /// Read in the debugging information, too, what compilers say of the conventions of their code.
+    pub producers: bool,
 }
 
 impl Default for ReadOptions {
@@ -48,6 +52,7 @@ impl Default for ReadOptions {
         ReadOptions {
             symbols: true,
             plt: true,
+            producers: false,
         }
     }
 }
@@ -273,6 +278,7 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
     if options.plt {
         plt::read(&file, &mut out);
     }
+    conventions::read(&file, options.producers, &mut out);
     Ok(out)
 }
 

@@ -4,6 +4,7 @@
 //! at a bias, and [`AddressSpace`] finds the mapping of a pc. ELF files are read in `elf`, and each
 //! kind of table in its own module.
 
+use crate::convention::{self, Convention, Conventions, Evidence, Named};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -95,11 +96,14 @@ pub enum SectionKind {
     Entry = 9,
     /// A mark: the file may be another one than was mapped ([`Image::doubt`]).
     Doubt = 10,
+    /// What the file says of its code's conventions, but for its symbols
+    /// ([`Conventions::encode`]). No section of an ELF file.
+    Conventions = 11,
 }
 
 impl SectionKind {
     /// All kinds.
-    pub const ALL: [SectionKind; 11] = [
+    pub const ALL: [SectionKind; 12] = [
         SectionKind::EhFrame,
         SectionKind::EhFrameHdr,
         SectionKind::DebugFrame,
@@ -111,6 +115,7 @@ impl SectionKind {
         SectionKind::Got,
         SectionKind::Entry,
         SectionKind::Doubt,
+        SectionKind::Conventions,
     ];
 
     /// Whether such sections have contents: some are only places or marks.
@@ -135,6 +140,7 @@ impl SectionKind {
             SectionKind::Got => ".got",
             SectionKind::Entry => "the entry point",
             SectionKind::Doubt => "a mark of doubt",
+            SectionKind::Conventions => "the conventions",
         }
     }
 }
@@ -168,6 +174,13 @@ pub struct Symbol {
     pub size: u64,
     /// The name as in the file, mangled.
     pub name: String,
+}
+
+impl Symbol {
+    /// What conventions are found by.
+    pub(crate) fn named(&self) -> Named<'_> {
+        (self.address, self.size, &self.name)
+    }
 }
 
 /// The parts of an [`Image`].
@@ -211,6 +224,7 @@ pub struct Image {
     sized: Vec<u32>,
     /// For each of these, the highest end of it and of those before it.
     ends: Vec<u64>,
+    conventions: Conventions,
 }
 
 impl Image {
@@ -223,6 +237,11 @@ impl Image {
         parts.symbols.sort_by_key(|s| (s.address, s.size == 0));
         let place = |kind| parts.sections.iter().position(|s| s.kind == kind);
         let first = SectionKind::ALL.map(|kind| place(kind).unwrap_or(usize::MAX));
+        let mut conventions = convention::by_symbols(parts.symbols.iter().map(Symbol::named));
+        if let Some(said) = parts.sections.get(first[SectionKind::Conventions as usize]) {
+            let said = Conventions::decode(&said.data);
+            conventions.overlay(said.spans().to_vec());
+        }
         let symbols = (0..).zip(&parts.symbols);
         let sized = symbols.filter(|(_, s)| s.size > 0);
         let mut highest = 0;
@@ -238,6 +257,7 @@ impl Image {
             first,
             sized,
             ends,
+            conventions,
         }
     }
 
@@ -314,6 +334,16 @@ impl Image {
             data: Bytes::from_vec(Vec::new()),
         });
         Image::new(parts)
+    }
+
+    /// The convention of the code at `svma`, and what says so.
+    pub fn convention(&self, svma: u64) -> (Convention, Evidence) {
+        self.conventions.at(svma)
+    }
+
+    /// The conventions of its code.
+    pub fn conventions(&self) -> &Conventions {
+        &self.conventions
     }
 
     /// All symbols, sorted by address.
@@ -490,6 +520,15 @@ impl AddressSpace {
         self.find(avma).is_some_and(|m| match &m.image {
             Some(image) => image.is_text(m.svma(avma)),
             None => true,
+        })
+    }
+
+    /// The convention of the code at `avma`: System V, where nothing is known.
+    pub fn convention(&self, avma: u64) -> Convention {
+        let mapping = self.find(avma);
+        let image = mapping.and_then(|m| Some((m, m.image.as_ref()?)));
+        image.map_or(Convention::SystemV, |(mapping, image)| {
+            image.convention(mapping.svma(avma)).0
         })
     }
 

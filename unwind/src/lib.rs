@@ -19,6 +19,7 @@ pub mod address;
 pub mod apply;
 pub mod cache;
 pub mod chain;
+pub mod convention;
 pub mod derived;
 pub mod dwarf;
 #[cfg(feature = "elf")]

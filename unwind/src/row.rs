@@ -37,6 +37,11 @@ impl TableKind {
         }
     }
 
+    /// Whether its rows are DWARF's, which tell an unchanged register from one without a rule.
+    pub const fn is_dwarf(self) -> bool {
+        matches!(self, TableKind::EhFrame | TableKind::DebugFrame)
+    }
+
     /// The section that the offsets of these rows refer to.
     pub const fn section(self) -> Option<SectionKind> {
         match self {

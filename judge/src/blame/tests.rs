@@ -6,6 +6,7 @@ use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_tables::proof::verdict::{Contradiction, FunctionVerdict};
+use unwind_sim_unwind::convention::{Convention, Evidence};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
@@ -59,6 +60,8 @@ fn wrong(at: u64, rule: Rule, subject: Subject, found: Value) -> Checked {
         range: START..START + 0x100,
         entry: Entry::Call,
         table: Some(TableKind::EhFrame),
+        convention: Convention::SystemV,
+        evidence: Evidence::Nothing,
         verdict: FunctionVerdict {
             contradictions: vec![wrong],
             rows: 5,

@@ -501,7 +501,12 @@ impl Code {
                         finder.permits(&row.rule, true),
                         finder.permits(&row.rule, false),
                     ) {
-                        (Ok(()), Ok(())) => Claim::of(&row.rule, finder.carries()),
+                        (Ok(()), Ok(())) => {
+                            let convention = tables.space.convention(address);
+                            let is_dwarf = row.source.table.is_dwarf();
+                            let claimed = convention.claimed(&row.rule, is_dwarf);
+                            Claim::of(&claimed, finder.carries())
+                        }
                         _ => Claim::Slow,
                     }
                 }

@@ -19,6 +19,7 @@ use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::reason::Code;
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Claim, Verdict, judge, true_links};
@@ -176,6 +177,7 @@ impl Walks {
             match diagnosis.contradiction {
                 Some(contradiction) => found.push((which, contradiction)),
                 None if is_the_walks(diagnosis.code) => {}
+                None if passes_unclaimed(subject, verdict) => {}
                 None => {
                     let what = format!("a walk ({verdict} {})", diagnosis.code.as_str());
                     self.disagree(which, &site, &what);
@@ -229,6 +231,25 @@ fn ends_without_table(chain: &Chain, verdict: Verdict, space: &AddressSpace) -> 
     let last = chain.frames.last().map(|frame| frame.pc.symbol_address());
     let mapping = last.and_then(|address| space.find(address));
     is_right && is_missing(&chain.end.reason) && mapping.is_some_and(jit::is_generated)
+}
+
+/// Whether the walk carried a register through a frame whose row claims nothing about it, because
+/// functions of that convention need not keep it: further out, it may be wrong.
+fn passes_unclaimed(subject: &Subject<'_>, verdict: Verdict) -> bool {
+    let (Verdict::Missing { at, .. }
+    | Verdict::Extra { at, .. }
+    | Verdict::Wrong { at }
+    | Verdict::Truncated { at }) = verdict
+    else {
+        return false;
+    };
+    let mut frames = subject.truth.frames().iter().take(at as usize);
+    frames.any(|frame| {
+        let convention = subject.space.convention(frame.address().symbol_address());
+        !Reg::CALLEE_SAVED
+            .into_iter()
+            .all(|reg| convention.claims().contains(reg))
+    })
 }
 
 /// Whether the code is about the walk and not about a row: bounds, limits, stack switches, short

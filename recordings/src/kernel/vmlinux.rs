@@ -43,6 +43,7 @@ impl Vmlinux {
         let options = image_elf::ReadOptions {
             symbols: false,
             plt: false,
+            producers: false,
         };
         let mut elf =
             image_elf::read(name, owner.clone(), &options).map_err(KernelErrorKind::Elf)?;

@@ -5,14 +5,17 @@ use super::super::output;
 use super::super::status::Status;
 use super::super::suggest::not_one_of;
 use super::{open, sweep};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use unwind_sim_recordings::open;
 use unwind_sim_tables::check::{Options, Report, check};
+use unwind_sim_tables::proof::claims::{Choice, Claims};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
 use unwind_sim_tables::selftest;
+use unwind_sim_unwind::convention::Convention;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_view::sweep::list::Shard;
 use unwind_sim_view::tables::{
     KnownRows, Sarif, ShownProof, write_proof, write_proof_json, write_score,
@@ -39,6 +42,7 @@ Examples:
   unwind-sim tables check --all ./prog
   unwind-sim tables check --unproven /lib64/ld-linux-x86-64.so.2
   unwind-sim tables check --assume callees,stores ./prog.o
+  unwind-sim tables check --abi ocaml --claims cfa,ra ./stripped
   unwind-sim tables check --json /usr/lib/x86_64-linux-gnu/*.so
   unwind-sim tables check --baseline known.json ./prog
   unwind-sim tables check --sarif ./prog > prog.sarif
@@ -81,6 +85,13 @@ pub(crate) struct Args {
         default_value = "all"
     )]
     assume: Vec<String>,
+    /// The convention of all functions, instead of what the file says of each.
+    #[arg(long, value_name = "NAME")]
+    abi: Option<String>,
+    /// The claims to judge in all functions, instead of those that the convention makes: cfa, ra, rbp,
+    /// callee-saved. cfa must be one of them.
+    #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
+    claims: Vec<String>,
     /// Show at most this many causes of wrong rows (20, unless --all), and this many missed defects.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
@@ -138,6 +149,44 @@ fn assumptions(names: &[String]) -> Result<Assumptions> {
     Ok(set)
 }
 
+fn choice(abi: Option<&str>, claims: &[String]) -> Result<Choice> {
+    let convention = abi.map(|name| {
+        Convention::from_name(name).ok_or_else(|| {
+            let known = Convention::ALL.map(Convention::as_str);
+            anyhow::anyhow!("--abi: `{name}` is {}", not_one_of(name, &known))
+        })
+    });
+    Ok(Choice {
+        convention: convention.transpose()?,
+        claims: match claims {
+            [] => None,
+            names => Some(chosen(names)?),
+        },
+    })
+}
+
+/// `--claims`.
+fn chosen(names: &[String]) -> Result<Claims> {
+    const KNOWN: [&str; 4] = ["cfa", "ra", "rbp", "callee-saved"];
+    let (mut cfa, mut return_address) = (false, false);
+    let mut registers = RegMask::NONE;
+    for name in names {
+        match name.as_str() {
+            "cfa" => cfa = true,
+            "ra" => return_address = true,
+            "rbp" => registers = registers.with(Reg::Rbp),
+            "callee-saved" => {
+                registers = Reg::CALLEE_SAVED.into_iter().fold(registers, RegMask::with);
+            }
+            name => bail!("--claims: `{name}` is {}", not_one_of(name, &KNOWN)),
+        }
+    }
+    if !cfa {
+        bail!("--claims: `cfa` is missing; where everything else lies depends on it");
+    }
+    Ok(Claims::chosen(return_address, registers))
+}
+
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let options = Options {
@@ -146,6 +195,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             threads => threads,
         },
         assume: assumptions(&args.assume)?,
+        choice: choice(args.abi.as_deref(), &args.claims)?,
     };
     if let (Some(files), Some(out)) = (&args.files, &args.out) {
         return sweep::run(files, args.shard, out, args.format, &options);
@@ -178,6 +228,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             let options = selftest::Options {
                 seed: args.seed,
                 defects: defects.get(),
+                choice: options.choice,
             };
             if let Some(score) = selftest::run(&file, &options) {
                 write_score(&file, &score, args.limit.unwrap_or(LIMIT), &mut out)?;

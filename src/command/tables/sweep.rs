@@ -47,6 +47,7 @@ pub(super) fn run(
         list: &list,
         shard,
         assume: options.assume,
+        choice: options.choice,
     };
     let sums = match format {
         Format::Json if out == STANDARD => to_stdout(&plan, options)?,

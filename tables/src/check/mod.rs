@@ -14,6 +14,7 @@ use crate::index::Finding;
 use crate::proof::program::Entry;
 use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, Verdict};
 use std::ops::Range;
+use unwind_sim_unwind::convention::{Convention, Evidence};
 use unwind_sim_unwind::row::TableKind;
 
 /// How one function turned out.
@@ -25,6 +26,10 @@ pub struct Checked {
     pub entry: Entry,
     /// The table that defines it.
     pub table: Option<TableKind>,
+    /// The convention by which its rows were judged.
+    pub convention: Convention,
+    /// What says that it is of this convention.
+    pub evidence: Evidence,
     /// How its rows turned out.
     pub verdict: FunctionVerdict,
 }
@@ -86,6 +91,8 @@ pub struct Totals {
     pub doubts: Vec<(Doubt, u64)>,
     /// Functions by what their proofs rest on.
     pub assumptions: Vec<(Assumption, u64)>,
+    /// Functions by the convention by which they were judged, and what says that it is theirs.
+    pub conventions: Vec<((Convention, Evidence), u64)>,
     /// Addresses at which a proven slot lies below rsp.
     pub below_sp: u64,
 }
@@ -122,6 +129,11 @@ impl Report {
             if checked.entry == Entry::Plt {
                 totals.plt.add(checked);
             }
+            let by = (checked.convention, checked.evidence);
+            match totals.conventions.iter_mut().find(|c| c.0 == by) {
+                Some((_, count)) => *count += 1,
+                None => totals.conventions.push((by, 1)),
+            }
             totals.rows_proven += u64::from(checked.verdict.rows_proven);
             totals.below_sp += u64::from(checked.verdict.below_sp);
             for (doubt, count) in &mut totals.doubts {
@@ -135,6 +147,7 @@ impl Report {
         }
         totals.doubts.retain(|d| d.1 != 0);
         totals.assumptions.retain(|a| a.1 != 0);
+        totals.conventions.sort_unstable();
         totals
     }
 }

@@ -2,7 +2,7 @@
 //! return, or are entered otherwise than their rows say, the next one uses.
 
 use crate::batches;
-use crate::proof::body::Bits;
+use crate::proof::body::Reached;
 use crate::proof::program::{Effect, Entry, Program, Returns, Seen};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::{Followed, Found, Misfit, Walker};
@@ -37,7 +37,7 @@ pub(crate) struct Part {
     pub(crate) function: usize,
     pub(crate) verdict: FunctionVerdict,
     /// The bytes reached, unless it is all of them.
-    pub(crate) reached: Option<Bits>,
+    pub(crate) reached: Option<Reached>,
     pub(crate) marks: Vec<(usize, Vec<u8>)>,
 }
 

@@ -5,7 +5,8 @@ use super::rounds::{Outcome, Part, follow};
 use super::{Checked, Report, Unchecked};
 use crate::file::File;
 use crate::index;
-use crate::proof::body::{Bits, Body};
+use crate::proof::body::{Body, Reached};
+use crate::proof::claims::Choice;
 use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::{Misfit, REACHED};
@@ -20,6 +21,8 @@ pub struct Options {
     pub threads: usize,
     /// What proofs may rest on.
     pub assume: Assumptions,
+    /// The conventions and claims that the user chooses.
+    pub choice: Choice,
 }
 
 impl Default for Options {
@@ -27,6 +30,7 @@ impl Default for Options {
         Options {
             threads: 1,
             assume: Assumptions::ALL,
+            choice: Choice::default(),
         }
     }
 }
@@ -49,6 +53,7 @@ pub fn check(file: &File, options: &Options) -> Report {
 
 /// Follows all functions of `program`.
 pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'f> {
+    program.choose(options.choice);
     let outcomes = follow(&mut program, options.threads);
     proven(program, outcomes, options)
 }
@@ -145,6 +150,9 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                 None => {
                     let mut verdict = FunctionVerdict::default();
                     let doubt = match unit.entry {
+                        _ if !program.convention(unit.range.start).0.is_called() => {
+                            Doubt::Convention
+                        }
                         Entry::Part => Doubt::NoEntry,
                         _ => Doubt::NoCode,
                     };
@@ -163,10 +171,13 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
             verdict.sort();
+            let (convention, evidence) = program.convention(unit.range.start);
             Checked {
                 range: unit.range.clone(),
                 entry: unit.entry,
                 table: program.tables.get(unit.table).map(Table::kind),
+                convention,
+                evidence,
                 verdict,
             }
         })
@@ -211,12 +222,15 @@ fn absence(file: &File) -> Vec<String> {
 
 /// A function that is not followed: another one has its code, too, or there is none.
 fn doubted(program: &Program<'_>, range: &Range<u64>, doubt: Doubt) -> Checked {
+    let (convention, evidence) = program.convention(range.start);
     let mut verdict = FunctionVerdict::default();
     verdict.doubt(doubt, range.start);
     Checked {
         range: range.clone(),
         entry: Entry::Call,
         table: program.tables.first().map(Table::kind),
+        convention,
+        evidence,
         verdict,
     }
 }
@@ -241,7 +255,7 @@ fn settle(program: &Program<'_>, merged: &mut [Option<Part>], from: usize, misfi
             *place = Some(Part {
                 function: misfit.function,
                 verdict: misfit.verdict,
-                reached: Some(Bits::default()),
+                reached: Some(Reached::default()),
                 marks: Vec::new(),
             });
         }

@@ -13,8 +13,10 @@ use crate::convert::source::says_nothing;
 use crate::file::File;
 use crate::hints::HintError;
 use crate::proof::claim::{self, Outcome};
+use crate::proof::claims::Claims;
 use crate::table::{Row, Table};
 use std::collections::{BTreeMap, HashMap};
+use unwind_sim_unwind::convention::Convention;
 
 /// The maximum number of ranges listed for each class.
 pub const LISTED_MAX: usize = 64;
@@ -133,8 +135,9 @@ fn judge_function(
                     continue;
                 }
                 let (mut proven, mut wrong) = (true, false);
+                let claims = Claims::of(Convention::SystemV);
                 claim::judge(
-                    old,
+                    (old, &claims),
                     &row,
                     address,
                     &known.state,

@@ -297,6 +297,7 @@ fn hides_ways(doubt: Doubt) -> bool {
         | Doubt::LandingPads
         | Doubt::Overlap
         | Doubt::NoCode
+        | Doubt::Convention
         | Doubt::Callee => true,
     }
 }

@@ -4,6 +4,8 @@ use crate::file::File;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use std::ops::Range;
 
+/// The largest alignment of a jump table in code, bytes.
+const ALIGN_MAX: usize = 16;
 /// The maximum length of a function that is decoded, bytes.
 pub const BYTES_MAX: u64 = 1 << 24;
 
@@ -22,8 +24,8 @@ pub struct Body {
     loops: Vec<(u64, u64)>,
     /// The addresses (svma) that the code computes from its own, unsorted: tables, mostly.
     addresses: Vec<u64>,
-    /// Bit n: the instruction that starts at byte n was reached.
-    pub reached: Bits,
+    /// What was reached.
+    pub reached: Reached,
     /// The number of bytes of the instructions that were reached.
     reached_bytes: usize,
     /// Whether instructions overlap.
@@ -35,6 +37,29 @@ struct Insn {
     insn: Instruction,
     /// The number of the first state known before it, see [`Body::meeting`].
     meeting: Option<u32>,
+}
+
+/// What of a function was reached.
+#[derive(Clone, Debug, Default)]
+pub struct Reached {
+    /// Bit n: the instruction that starts at byte n was reached.
+    code: Bits,
+    /// Bit n: byte n belongs to a jump table in the code.
+    data: Bits,
+}
+
+impl Reached {
+    /// Whether the instruction at byte `index` was reached.
+    #[inline]
+    pub fn has(&self, index: usize) -> bool {
+        self.code.has(index)
+    }
+
+    /// Adds all of `other`.
+    pub fn add_all(&mut self, other: &Reached) {
+        self.code.add_all(&other.code);
+        self.data.add_all(&other.data);
+    }
 }
 
 /// A set of small numbers.
@@ -110,7 +135,8 @@ impl Body {
         self.index.clear();
         self.index.resize(bytes.len(), 0);
         self.leaders.reset(bytes.len());
-        self.reached.reset(bytes.len());
+        self.reached.code.reset(bytes.len());
+        self.reached.data.reset(bytes.len());
         self.loops.clear();
         self.addresses.clear();
         self.reached_bytes = 0;
@@ -282,7 +308,7 @@ impl Body {
     #[inline]
     pub fn reach(&mut self, offset: usize, len: usize) {
         if !self.reached.has(offset) {
-            self.reached.set(offset);
+            self.reached.code.set(offset);
             self.reached_bytes += len;
         }
     }
@@ -295,6 +321,10 @@ impl Body {
         };
         let mut offset = (first - self.range.start) as usize;
         while offset < self.index.len() {
+            if let Some(behind) = self.skip_table(file, offset) {
+                offset = behind;
+                continue;
+            }
             let is_reached = self.reached.has(offset);
             let insn = self.insn(file, offset);
             let len = insn.map_or(1, |insn| insn.len());
@@ -311,6 +341,30 @@ impl Body {
         all
     }
 
+    /// Marks the `len` bytes at `address` (svma) as those of a jump table, as far as they are here.
+    pub fn mark_data(&mut self, address: u64, len: u64) {
+        let Some(offset) = self.offset(address) else {
+            return;
+        };
+        let left = self.index.len() - offset;
+        let len = usize::try_from(len).unwrap_or(left).min(left);
+        (offset..offset + len).for_each(|byte| self.reached.data.set(byte));
+    }
+
+    /// The first byte behind the table at `offset`, or behind the zeros that align one; `None` if there
+    /// is none.
+    fn skip_table(&self, file: &File, offset: usize) -> Option<usize> {
+        let bytes = file.bytes(self.range.start + offset as u64);
+        let zeros = bytes
+            .iter()
+            .take(ALIGN_MAX)
+            .take_while(|&&b| b == 0)
+            .count();
+        let is_data = |byte: &usize| self.reached.data.has(*byte);
+        let start = (offset..=offset + zeros).find(is_data)?;
+        (start..=self.index.len()).find(|byte| !is_data(byte))
+    }
+
     /// The addresses (svma) of instructions that were not reached and are not padding.
     pub fn unreached(&mut self, file: &File) -> Option<u64> {
         if self.reached_bytes == self.index.len() && !self.is_overlapping {
@@ -319,6 +373,10 @@ impl Body {
         let mut offset = 0;
         while offset < self.index.len() {
             let is_reached = self.reached.has(offset);
+            if !is_reached && let Some(behind) = self.skip_table(file, offset) {
+                offset = behind;
+                continue;
+            }
             match self.insn(file, offset) {
                 Some(insn) if is_reached || is_padding(&insn) => offset += insn.len(),
                 None if is_reached => offset += 1,

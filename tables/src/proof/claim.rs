@@ -1,5 +1,6 @@
 //! Holds what a row claims against what the code has done.
 
+use super::claims::Claims;
 use super::expression;
 use super::packed::Packed;
 use super::state::State;
@@ -67,8 +68,8 @@ pub struct Usual {
 pub(super) const RETURN_ADDRESS: usize = 6;
 
 impl Usual {
-    /// `rule` of `table`, if it has the usual form.
-    pub fn new(table: &Table, rule: &Rule) -> Option<Usual> {
+    /// The `claims` of `rule` of `table`, if it has the usual form.
+    pub fn new(table: &Table, rule: &Rule, claims: &Claims) -> Option<Usual> {
         let rule::Value::Offset {
             base: Base::Reg(base),
             offset,
@@ -87,10 +88,12 @@ impl Usual {
             slots: [0; 7],
             lowest: i32::MAX,
         };
-        usual.place(rule.ra, RETURN_ADDRESS)?;
+        if claims.return_address {
+            usual.place(rule.ra, RETURN_ADDRESS)?;
+        }
         for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             match rule.saved[number] {
-                _ if !says_register(table, rule, reg) => {}
+                value if !is_claimed(table, claims, (number, reg), value) => {}
                 rule::Value::Undefined => {}
                 rule::Value::Same | rule::Value::Unspecified => usual.unchanged |= 1 << number,
                 claimed => usual.place(claimed, number)?,
@@ -116,9 +119,9 @@ impl Usual {
     }
 }
 
-/// Calls `each` for every claim of `row` at `pc`, with its outcome.
+/// Calls `each` for every one of the `claims` of `row` at `pc`, with its outcome.
 pub fn judge(
-    table: &Table,
+    (table, claims): (&Table, &Claims),
     row: &Row<'_>,
     pc: u64,
     state: &State,
@@ -151,16 +154,19 @@ pub fn judge(
     if !rule.sp_is_cfa() {
         each(Subject::Sp, expect(CFA, eye.value(rule.sp, cfa), anchors));
     }
-    let address = eye.value(rule.ra, cfa);
-    let outcome = match expect(Value::ReturnAddress, address, anchors) {
-        Outcome::Unproven if says_nothing(rule.ra) => Outcome::Contradicted {
-            found: Value::Unknown,
-        },
-        outcome => outcome,
-    };
-    each(Subject::ReturnAddress, eye.placed(rule.ra, cfa, outcome));
-    for (reg, claimed) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
-        if !says_register(table, rule, reg) {
+    if claims.return_address {
+        let address = eye.value(rule.ra, cfa);
+        let outcome = match expect(Value::ReturnAddress, address, anchors) {
+            Outcome::Unproven if says_nothing(rule.ra) => Outcome::Contradicted {
+                found: Value::Unknown,
+            },
+            outcome => outcome,
+        };
+        each(Subject::ReturnAddress, eye.placed(rule.ra, cfa, outcome));
+    }
+    for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
+        let claimed = rule.saved[number];
+        if !is_claimed(table, claims, (number, reg), claimed) {
             continue;
         }
         let found = match claimed {
@@ -184,10 +190,21 @@ fn says_nothing(value: rule::Value) -> bool {
     }
 }
 
-/// Whether a table of this kind says anything about `reg`. SFrame and ORC know rbp alone.
-fn says_register(table: &Table, _rule: &Rule, reg: Reg) -> bool {
-    use unwind_sim_unwind::row::TableKind as T;
-    matches!(table.kind(), T::EhFrame | T::DebugFrame) || reg == Reg::Rbp
+/// Whether `value`, what a row of `table` says of a register, is one of the `claims`. SFrame and ORC know
+/// rbp alone, and have one word for an unchanged register and for none.
+fn is_claimed(
+    table: &Table,
+    claims: &Claims,
+    (number, reg): (usize, Reg),
+    value: rule::Value,
+) -> bool {
+    match (table.kind().is_dwarf(), value) {
+        (true, value) => claims.has(number, value),
+        (false, rule::Value::Same) => {
+            reg == Reg::Rbp && claims.has(number, rule::Value::Unspecified)
+        }
+        (false, value) => reg == Reg::Rbp && claims.has(number, value),
+    }
 }
 
 fn expect(wanted: Value, found: Value, anchors: &[Anchor]) -> Outcome {

@@ -58,6 +58,9 @@ pub struct References {
     calls: HashSet<u64>,
     /// The starts (svma) of functions whose address an instruction computes or contains.
     addresses: HashSet<u64>,
+    /// Where something starts (svma), ascending: what instructions and the file's data name, functions,
+    /// and where areas of the file end.
+    named: Vec<u64>,
 }
 
 impl References {
@@ -73,11 +76,25 @@ impl References {
                     } else if !function.range.contains(&target) {
                         out.jumps.push((target, index));
                     }
-                } else if let Some(address) = address(&insn).filter(|a| starts.contains(a)) {
-                    out.addresses.insert(address);
+                } else if let Some(address) = address(&insn) {
+                    out.named.push(address);
+                    if starts.contains(&address) {
+                        out.addresses.insert(address);
+                    }
+                }
+                // `jmp *table(,%rax,8)`
+                if insn.op_count() > 0 && insn.memory_index() != iced_x86::Register::None {
+                    out.named.push(insn.memory_displacement64());
                 }
             }
         }
+        out.named.extend(starts);
+        out.named.extend(functions.iter().map(|f| f.range.end));
+        out.named
+            .extend(file.pointers().iter().map(|pointer| pointer.1));
+        out.named.extend(file.area_ends());
+        out.named.sort_unstable();
+        out.named.dedup();
         out.jumps.sort_unstable();
         out.jumps.dedup();
         out
@@ -103,6 +120,12 @@ impl References {
         let first = self.jumps.partition_point(|jump| jump.0 < address);
         let mut here = self.jumps[first..].iter().take_while(|j| j.0 == address);
         here.any(|&(_, from)| !own(from))
+    }
+
+    /// The next address (svma) behind `address` that something names.
+    pub fn next_named(&self, address: u64) -> Option<u64> {
+        let after = self.named.partition_point(|&named| named <= address);
+        self.named.get(after).copied()
     }
 
     /// Whether an instruction computes or contains `address` (svma), where a function starts.

@@ -29,6 +29,8 @@ pub struct Targets {
     /// Whether their number is a guess: the code does not say where the table ends, or says it in a
     /// way that was not understood.
     pub is_guess: bool,
+    /// The number of entries.
+    pub entries: u64,
 }
 
 impl JumpTable {
@@ -57,11 +59,13 @@ impl JumpTable {
         let is_guess = self
             .count
             .is_none_or(|count| addresses.len() as u64 != u64::from(count));
+        let entries = addresses.len() as u64;
         addresses.sort_unstable();
         addresses.dedup();
         Targets {
             addresses,
             is_guess,
+            entries,
         }
     }
 

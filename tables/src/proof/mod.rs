@@ -4,7 +4,7 @@
 //! - [`exec`], [`access`]: what an instruction does to that;
 //! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
 //!   they lead;
-//! - [`claim`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
+//! - [`claim`], [`claims`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
 //! - [`walk`]: follows a function along all its ways; [`ways`]: what it shares with other walkers; [`program`]: what functions know of each
 //!   other; [`entry`]: how they are entered; [`verdict`]: the results.
@@ -13,6 +13,7 @@ pub mod access;
 pub mod args_size;
 pub mod body;
 pub mod claim;
+pub mod claims;
 pub mod derive;
 pub mod effect;
 pub mod entry;

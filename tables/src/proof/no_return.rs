@@ -1,7 +1,8 @@
 //! Functions of libraries that never return, by name.
 //!
 //! Sources: the declarations with `noreturn` in glibc's, libstdc++'s, libgcc's and GLib's headers;
-//! the psABI's and the Itanium ABI's runtime; the panics of Rust's `core`, `alloc` and `std`.
+//! the psABI's and the Itanium ABI's runtime; the panics of Rust's `core`, `alloc` and `std`, and of Go's
+//! `runtime`; OCaml's `caml/fail.h` and `amd64.S`.
 //! Functions of the file itself need no name: that they never return is found in their code.
 
 /// Names in C, without a version.
@@ -32,6 +33,30 @@ const NAMES: &[&str] = &[
     "_exit",
     "_longjmp",
     "abort",
+    "caml_array_align_error",
+    "caml_array_bound_error",
+    "caml_array_bound_error_asm",
+    "caml_failwith",
+    "caml_failwith_value",
+    "caml_invalid_argument",
+    "caml_invalid_argument_value",
+    "caml_ml_array_align_error",
+    "caml_ml_array_bound_error",
+    "caml_raise",
+    "caml_raise_constant",
+    "caml_raise_end_of_file",
+    "caml_raise_exception",
+    "caml_raise_exn",
+    "caml_raise_not_found",
+    "caml_raise_out_of_memory",
+    "caml_raise_stack_overflow",
+    "caml_raise_sys_blocked_io",
+    "caml_raise_sys_error",
+    "caml_raise_with_arg",
+    "caml_raise_with_args",
+    "caml_raise_with_string",
+    "caml_raise_zero_divide",
+    "caml_reraise_exn",
     "err",
     "errx",
     "exit",
@@ -47,6 +72,10 @@ const NAMES: &[&str] = &[
     "longjmp",
     "pthread_exit",
     "quick_exit",
+    "runtime.fatalpanic",
+    "runtime.fatalthrow",
+    "runtime.gopanic",
+    "runtime.throw",
     "rust_begin_unwind",
     "rust_panic",
     "siglongjmp",
@@ -56,7 +85,7 @@ const NAMES: &[&str] = &[
     "xalloc_die",
 ];
 
-/// Beginnings of mangled names: `std::__throw_*`, panics.
+/// Beginnings of names, mangled ones and Go's: panics.
 const PREFIXES: &[&str] = &[
     "_ZN4core9panicking",
     "_ZN4core6option13expect_failed",
@@ -72,6 +101,15 @@ const PREFIXES: &[&str] = &[
     "_ZN3std9panicking20rust_panic",
     "_ZN3std7process4exit",
     "_ZN3std7process5abort",
+    "runtime.goPanic",
+    "runtime.panicIndex",
+    "runtime.panicSlice",
+    "runtime.panicdivide",
+    "runtime.panicdottype",
+    "runtime.panicnildottype",
+    "runtime.panicoverflow",
+    "runtime.panicshift",
+    "runtime.panicwrap",
 ];
 
 /// Whether a function of this name never returns.

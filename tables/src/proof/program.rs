@@ -3,6 +3,7 @@
 pub use super::effect::{Effect, Pops, Returns};
 pub use super::entry::{Entry, References, Seen};
 
+use super::claims::{Choice, Claims};
 use super::entry::entry;
 use super::functions::{by_symbols, listed};
 use super::no_return;
@@ -14,6 +15,8 @@ use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use unwind_sim_unwind::convention::gopclntab::{self, GoFunctions, SECTIONS};
+use unwind_sim_unwind::convention::{Convention, Evidence};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Value;
@@ -52,6 +55,10 @@ pub struct Program<'f> {
     references: OnceLock<References>,
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
     labels: Vec<u64>,
+    /// What the user says of all functions.
+    choice: Choice,
+    /// Go's functions that defer calls, and where they continue after a recovered panic (svma).
+    deferreturns: OnceLock<HashMap<u64, u64>>,
 }
 
 /// A function, as the table that defines it sees it: an FDE.
@@ -139,6 +146,8 @@ impl<'f> Program<'f> {
             edges,
             references: OnceLock::new(),
             labels,
+            choice: Choice::default(),
+            deferreturns: OnceLock::new(),
             start: 0..0,
         };
         program.find_resolvers();
@@ -162,6 +171,28 @@ impl<'f> Program<'f> {
                 self.functions[index].entry = Entry::Part;
             }
         }
+    }
+
+    /// Lets the user's choice overrule what the file says.
+    pub fn choose(&mut self, choice: Choice) {
+        self.choice = choice;
+    }
+
+    /// The convention of the code at `address` (svma), and what says so.
+    pub fn convention(&self, address: u64) -> (Convention, Evidence) {
+        self.choice
+            .convention(self.file.image().convention(address))
+    }
+
+    /// What the rows of the function at `address` (svma) claim.
+    pub fn claims(&self, address: u64) -> Claims {
+        self.choice.claims(self.convention(address).0)
+    }
+
+    /// Where the Go function that starts at `start` (svma) continues after a recovered panic.
+    pub fn deferreturn(&self, start: u64) -> Option<u64> {
+        let all = self.deferreturns.get_or_init(|| deferreturns(self.file));
+        all.get(&start).copied()
     }
 
     /// Whether the program starts in the function at `address` (svma). A row there that says where
@@ -342,6 +373,30 @@ fn empty(tables: &[Table]) -> HashSet<u64> {
     let functions = tables.iter().flat_map(Table::functions);
     let functions = functions.filter(|f| f.range.is_empty());
     functions.map(|f| f.range.start).collect()
+}
+
+/// See [`Program::deferreturn`].
+fn deferreturns(file: &File) -> HashMap<u64, u64> {
+    // Where the header does not have the first function, the conventions do.
+    let spans = file.image().conventions().spans().iter();
+    let mut spans = spans.filter(|span| span.convention == Convention::Go);
+    let Some(first) = spans.next().map(|span| span.range.start) else {
+        return HashMap::new();
+    };
+    let read = |table| {
+        let functions = GoFunctions::read(table, || Some(first))?;
+        let starts = functions.range()?.start;
+        (starts == first).then_some(functions)
+    };
+    let mut sections = SECTIONS.iter();
+    let named = sections.find_map(|name| read(file.bytes(file.section_range(name)?.start)));
+    // Linkers that do not know the section join it with others.
+    let mut places = file.places(gopclntab::ALIGN);
+    let functions = named.or_else(|| places.find_map(read));
+    functions
+        .iter()
+        .flat_map(GoFunctions::deferreturns)
+        .collect()
 }
 
 /// The numbers of the functions, by their first address (svma).

@@ -5,7 +5,7 @@ use super::packed::{Key, Packed};
 use super::swizzle::Swizzle;
 use super::value::{Value, is_callee_saved};
 use arrayvec::ArrayVec;
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 
 /// The maximum number of slots that a state remembers. Six saved registers, the return address and
 /// a few stack addresses are usual.
@@ -72,6 +72,8 @@ pub struct State {
     /// The registers, one bit for each, whose values were loaded from memory, which may hold something
     /// else on ways that are taken.
     loaded: u16,
+    /// The registers that the function has to keep.
+    preserved: RegMask,
     /// Changes with everything that a row can say something about.
     version: u32,
 }
@@ -103,6 +105,11 @@ impl PartialEq for State {
 impl State {
     /// The state at the entry of a function that is called as the psABI says.
     pub fn entry() -> State {
+        State::entry_of(RegMask::CALLEE_SAVED)
+    }
+
+    /// The state at the entry of a function that is called, and has to keep the registers `preserved`.
+    pub fn entry_of(preserved: RegMask) -> State {
         let mut slots = ArrayVec::new();
         slots.push(Kept {
             key: Key::new(Value::frame(0), 8),
@@ -123,6 +130,7 @@ impl State {
             is_lossy: false,
             is_guessed: false,
             loaded: 0,
+            preserved,
             version: 0,
         }
     }
@@ -262,16 +270,18 @@ impl State {
         });
     }
 
-    /// What a call does apart from its result: registers that callees need not preserve are lost,
+    /// What a call does apart from its result: registers that the callee need not preserve are lost,
     /// and so is everything below rsp. (Assembly relies on what its own helpers leave alone, so a
     /// stack address in such a register may still be there.)
-    pub fn call(&mut self) {
+    pub fn call(&mut self, preserved: RegMask) {
         for (value, reg) in self.regs.iter_mut().zip(Reg::ALL) {
-            if reg == Reg::Rsp || is_callee_saved(reg) {
+            if reg == Reg::Rsp || preserved.contains(reg) {
                 continue;
             }
             let after = match *value {
                 value if value.is_stack() => Packed::UNKNOWN,
+                // The callee need not change what the function has to keep.
+                _ if self.preserved.contains(reg) => Packed::UNKNOWN,
                 Packed::UNKNOWN => Packed::UNKNOWN,
                 _ => Packed::COMPUTED,
             };
@@ -337,7 +347,7 @@ impl State {
             value != Value::entry(reg) && value != Value::Unknown
         };
         let sp = self.reg(Reg::Rsp);
-        sp != Value::Unknown && sp != Value::frame(0) || Reg::CALLEE_SAVED.into_iter().any(lost)
+        sp != Value::Unknown && sp != Value::frame(0) || self.kept().any(lost)
     }
 
     /// Whether everything that a caller relies on is as at entry: a jump out of the function is
@@ -345,9 +355,14 @@ impl State {
     pub fn is_as_at_entry(&self) -> bool {
         self.reg(Reg::Rsp) == Value::frame(0)
             && self.load(Value::frame(0), 8) == Value::ReturnAddress
-            && Reg::CALLEE_SAVED
-                .into_iter()
-                .all(|reg| self.reg(reg) == Value::entry(reg))
+            && self.kept().all(|reg| self.reg(reg) == Value::entry(reg))
+    }
+
+    /// The registers of [`Reg::CALLEE_SAVED`] that the function has to keep.
+    fn kept(&self) -> impl Iterator<Item = Reg> {
+        let preserved = self.preserved;
+        let all = Reg::CALLEE_SAVED.into_iter();
+        all.filter(move |&reg| preserved.contains(reg))
     }
 
     /// Whether the states differ in what a row must say: where the frame is, and which registers
@@ -365,6 +380,7 @@ impl State {
             Reg::Rsp => true,
             _ => {
                 is_callee_saved(reg)
+                    && self.preserved.contains(reg)
                     && self.is_at_entry(reg) != other.is_at_entry(reg)
                     && !saved(reg)
             }
@@ -497,98 +513,4 @@ fn join_values(a: Packed, b: Packed) -> Packed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn is_news(state: &mut State, change: impl FnOnce(&mut State)) -> bool {
-        let before = state.version();
-        change(state);
-        state.version() != before
-    }
-
-    #[test]
-    fn a_call_is_news_if_it_loses_what_a_row_can_name() {
-        let mut state = State::entry();
-        assert!(!is_news(&mut state, State::call));
-        state.set(Reg::Rax, Value::entry(Reg::Rbx));
-        assert!(is_news(&mut state, State::call), "rbx in rax");
-        state.set(Reg::R10, Value::frame(8));
-        assert!(is_news(&mut state, State::call), "the CFA in r10");
-        state.set(Reg::Rsp, Value::frame(-8));
-        state.store(Value::frame(-16), 8, Value::entry(Reg::Rbx));
-        assert!(is_news(&mut state, State::call), "a slot below rsp");
-        assert!(!is_news(&mut state, State::call));
-    }
-
-    #[test]
-    fn a_meeting_is_news_if_rows_may_turn_out_otherwise() {
-        let mut state = State::entry();
-        state.set(Reg::Rax, Value::Const(1));
-        let mut other = state.clone();
-        other.set(Reg::Rax, Value::Const(2));
-        let mut changed = None;
-        assert!(!is_news(&mut state, |s| changed = s.join(&other)));
-        assert_eq!(
-            (changed, state.reg(Reg::Rax)),
-            (Some(true), Value::Computed)
-        );
-        assert_eq!(state.join(&other), Some(false));
-        other.store(Value::frame(0), 8, Value::Computed);
-        assert!(is_news(&mut state, |s| changed = s.join(&other)));
-        assert_eq!(changed, Some(true));
-        other.set(Reg::Rsp, Value::frame(-8));
-        assert_eq!(state.join(&other), None);
-    }
-
-    #[test]
-    fn a_meeting_weakens_the_registers_that_differ() {
-        for changed in Reg::ALL.into_iter().take(16).filter(|&r| r != Reg::Rsp) {
-            let mut state = State::entry();
-            for reg in Reg::ALL.into_iter().take(16).filter(|&r| r != Reg::Rsp) {
-                state.set(reg, Value::Const(1));
-            }
-            let mut other = state.clone();
-            assert_eq!(state.join(&other), Some(false));
-            other.set(changed, Value::Const(2));
-            assert_eq!(state.join(&other), Some(true), "{changed}");
-            other.set(changed, Value::Const(1));
-            assert_eq!(state.reg(changed), Value::Computed);
-            state.set(changed, Value::Const(1));
-            assert!(state == other, "only {changed}");
-        }
-    }
-
-    #[test]
-    fn that_a_value_was_loaded_is_news_of_a_stack_address_only() {
-        let join = |value| {
-            let mut state = State::entry();
-            state.set(Reg::Rdi, value);
-            let mut other = state.clone();
-            other.set_loaded(Reg::Rdi, Value::frame(-32));
-            let changed = state.join(&other);
-            (changed, state.join(&other), state.is_loaded(Reg::Rdi))
-        };
-        assert_eq!(join(Value::frame(-32)), (Some(true), Some(false), true));
-        assert_eq!(join(Value::Varies), (Some(false), Some(false), false));
-    }
-
-    #[test]
-    fn only_what_a_row_can_name_makes_another_row() {
-        let entry = State::entry();
-        let is_same = |change: fn(&mut State)| {
-            let mut other = entry.clone();
-            change(&mut other);
-            entry.is_same_for_rows(&other)
-        };
-        assert!(is_same(|s| s.set(Reg::Rax, Value::Const(1))));
-        assert!(!is_same(|s| s.set(Reg::Rax, Value::Unknown)));
-        assert!(!is_same(|s| s.set(Reg::R12, Value::Computed)));
-        assert!(!is_same(|s| s.set(Reg::Rsp, Value::frame(-8))));
-        assert!(!is_same(|s| s.store(
-            Value::frame(-8),
-            8,
-            Value::entry(Reg::Rbx)
-        )));
-        assert!(!is_same(|s| s.is_lossy = true));
-    }
-}
+mod tests;

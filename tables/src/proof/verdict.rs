@@ -53,11 +53,13 @@ pub enum Doubt {
     Known,
     /// It calls a function of the same file that changes rsp or a callee-saved register.
     Callee,
+    /// Code of its convention is not entered by calls, with the return address at rsp.
+    Convention,
 }
 
 impl Doubt {
     /// All doubts.
-    pub const ALL: [Doubt; 20] = [
+    pub const ALL: [Doubt; 21] = [
         Doubt::Unreached,
         Doubt::NoEntry,
         Doubt::IndirectJump,
@@ -78,6 +80,7 @@ impl Doubt {
         Doubt::Assumption,
         Doubt::Callee,
         Doubt::Known,
+        Doubt::Convention,
     ];
 
     /// The stable name.
@@ -103,6 +106,7 @@ impl Doubt {
             Doubt::Assumption => "assumption",
             Doubt::Callee => "callee",
             Doubt::Known => "known",
+            Doubt::Convention => "convention",
         }
     }
 
@@ -128,6 +132,7 @@ impl Doubt {
             Doubt::NoCode => "the file has no code there",
             Doubt::Assumption => "the proof needs an assumption that was not allowed",
             Doubt::Known => "contradicted, as in the baseline",
+            Doubt::Convention => "code of this convention has its frames on another stack",
             Doubt::Callee => "a function that it calls changes rsp or a callee-saved register",
         }
     }

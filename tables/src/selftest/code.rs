@@ -1,10 +1,13 @@
 //! The instructions of functions, in order, as far as the arguments for equivalence need them.
 
 use crate::file::File;
+use crate::proof::claims::Claims;
+use crate::proof::no_return;
 use crate::proof::program::Program;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use std::ops::Range;
+use unwind_sim_unwind::regs::RegMask;
 
 /// The maximum length of a function into which defects are put, bytes.
 pub(super) const BYTES_MAX: u64 = 1 << 16;
@@ -14,16 +17,38 @@ pub(super) struct Code {
     pub(super) insns: Vec<Instruction>,
     /// Whether jumps may lead to it that no instruction names: landing pads, jump tables.
     pub(super) has_hidden_jumps: bool,
+    /// What its rows claim.
+    pub(super) claims: Claims,
+    /// The registers that a call in it gives back. Whom it calls is not asked: functions of its own
+    /// convention keep the fewest.
+    pub(super) preserved: RegMask,
+    /// Where (svma) calls are whose callees never return, as their names say.
+    pub(super) final_calls: HashSet<u64>,
 }
 
 impl Code {
-    pub(super) fn read(file: &File, range: &Range<u64>, has_pads: bool) -> Code {
-        let insns = decode(file, range);
+    pub(super) fn read(program: &Program<'_>, range: &Range<u64>, has_pads: bool) -> Code {
+        let insns = decode(program.file, range);
+        let (convention, _) = program.convention(range.start);
+        let is_final = |insn: &&Instruction| {
+            let is_call = insn.flow_control() == FlowControl::Call;
+            let callee = target(insn).filter(|_| is_call);
+            callee.is_some_and(|at| program.file.names_at(at).any(no_return::is_known))
+        };
+        let final_calls = insns.iter().filter(is_final);
         let indirect = |insn: &Instruction| insn.flow_control() == FlowControl::IndirectBranch;
         Code {
             has_hidden_jumps: has_pads || insns.iter().any(indirect),
+            claims: program.claims(range.start),
+            preserved: convention.preserves(),
+            final_calls: final_calls.map(Instruction::ip).collect(),
             insns,
         }
+    }
+
+    /// Whether the instruction behind this one is not reached from it.
+    pub(super) fn ends_way(&self, insn: &Instruction) -> bool {
+        ends_way(insn) || self.final_calls.contains(&insn.ip())
     }
 
     /// The number of the first instruction behind which a jump may lead to any other: a function

@@ -152,6 +152,23 @@ impl Victim<'_> {
         }
     }
 
+    /// Whether the wrong row claims something that is wrong: a register whose rule is left out is
+    /// unchanged only if the function has to keep it.
+    pub(super) fn is_claimed(&self, kind: Kind, defect: &Defect) -> bool {
+        if kind != Kind::DroppedSave {
+            return true;
+        }
+        let right = self.rows.iter().find(|row| row.start == defect.row);
+        let wrong = defect.rows.iter().find(|row| row.start == defect.row);
+        let Some((right, wrong)) = right.zip(wrong) else {
+            return true;
+        };
+        let dropped = (0..6).filter(|&n| right.rule.saved[n] != wrong.rule.saved[n]);
+        dropped
+            .into_iter()
+            .all(|n| self.code.claims.has(n, wrong.rule.saved[n]))
+    }
+
     fn with(&self, row: u64, rows: Vec<NewRow>) -> Defect {
         Defect {
             row,

@@ -8,7 +8,7 @@ use super::unwritten::is_unwritten;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Rule, Value};
 
 /// The number of stacks, each elsewhere and with another alignment, on which two rules must agree.
@@ -19,8 +19,8 @@ const STACKS: u64 = 8;
 pub enum Argument {
     /// No instruction starts where the rules differ, so no pc lies there.
     NoInstruction,
-    /// The rules differ only at padding behind a jump, return or trap, to which no instruction of
-    /// the program jumps.
+    /// The rules differ only at padding behind a jump, return, trap or call that never returns (as the
+    /// callee's name says), to which no instruction of the program jumps.
     Padding,
     /// Executed on numbers, from a state for which the original row is right and of which all else
     /// is random, the instructions lead to states for which both rows are right. The way begins
@@ -121,7 +121,7 @@ impl Pair<'_> {
         }
         for insn in insns.iter().rev() {
             if !is_filler(insn) {
-                return ends_way(insn);
+                return self.code.ends_way(insn);
             }
             if self.targets.contains_key(&insn.ip()) || insn.ip() == self.range.start {
                 return false;
@@ -156,12 +156,12 @@ impl Pair<'_> {
                 let (Some(machine), Some(right), Some(changed)) = (&machine, right, changed) else {
                     return false;
                 };
-                if !machine.is_right(changed, right) {
+                if !machine.is_right(changed, right, &self.code.claims) {
                     return false;
                 }
             }
             if let Some(machine) = &mut machine {
-                machine.step(insn, &mut info);
+                machine.step(insn, self.code.preserved, &mut info);
             }
         }
         true
@@ -205,7 +205,7 @@ impl Pair<'_> {
                 return None;
             }
             let registers = [base(right.cfa)?, base(changed.cfa)?];
-            Some(!ends_way(insn) && !writes(insn, registers, &mut info))
+            Some(!ends_way(insn) && !writes(insn, registers, self.code.preserved, &mut info))
         });
         // The last instruction may do what it likes: the row ends behind it.
         let count = touched.len().saturating_sub(1);
@@ -220,15 +220,17 @@ fn base(value: Value) -> Option<Reg> {
     }
 }
 
-/// Whether an instruction writes one of the registers. A call gives them back.
+/// Whether an instruction writes one of the registers. A call gives rsp and those `preserved` back.
 pub(super) fn writes(
     insn: &Instruction,
     registers: [Reg; 2],
+    preserved: RegMask,
     info: &mut InstructionInfoFactory,
 ) -> bool {
     use iced_x86::FlowControl as F;
     if matches!(insn.flow_control(), F::Call | F::IndirectCall) {
-        return false;
+        let is_kept = |reg: &Reg| *reg == Reg::Rsp || preserved.contains(*reg);
+        return !registers.iter().all(is_kept);
     }
     let used = info.info(insn).used_registers();
     used.iter().any(|used| {

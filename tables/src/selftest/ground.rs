@@ -5,6 +5,7 @@ use crate::check::Options;
 use crate::check::rounds::follow;
 use crate::check::run::proven;
 use crate::file::File;
+use crate::proof::claims::Choice;
 use crate::proof::program::{Entry, Program, Seen, Unit};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::Walker;
@@ -44,11 +45,12 @@ pub(super) struct Ground<'f> {
 }
 
 impl<'f> Ground<'f> {
-    /// Proves `file`; `None` if its first table is not `.eh_frame`.
-    pub(super) fn new(file: &'f File) -> Option<Ground<'f>> {
+    /// Proves `file`; `None` if its first table is not `.eh_frame` or `.debug_frame`.
+    pub(super) fn new(file: &'f File, choice: Choice) -> Option<Ground<'f>> {
         let mut program = Program::new(file);
+        program.choose(choice);
         let table = program.tables.first()?;
-        if table.kind() != TableKind::EhFrame {
+        if !matches!(table.kind(), TableKind::EhFrame | TableKind::DebugFrame) {
             return None;
         }
         let by_place: HashMap<(u64, u64), usize> = (0..)

@@ -4,11 +4,13 @@
 //! rule can be right by accident.
 
 use super::random::Random;
+use crate::proof::claims::Claims;
 use hashbrown::HashMap;
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::convention::Convention;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
 
 /// The lowest address of stacks.
@@ -66,7 +68,8 @@ impl Machine {
             machine.put(rule.saved[index], machine.saved[index]);
         }
         machine.put(rule.ra, machine.return_address);
-        machine.is_right(rule, rule).then_some(machine)
+        let all = Claims::of(Convention::SystemV);
+        machine.is_right(rule, rule, &all).then_some(machine)
     }
 
     /// Puts `value` where a rule says that it is.
@@ -88,9 +91,9 @@ impl Machine {
         }
     }
 
-    /// Whether `rule` gives the caller's values. What it says in the words of `known`, which is
-    /// right, is not computed.
-    pub(super) fn is_right(&self, rule: &Rule, known: &Rule) -> bool {
+    /// Whether the `claims` of `rule` are the caller's values. What it says in the words of `known`,
+    /// which is right, is not computed.
+    pub(super) fn is_right(&self, rule: &Rule, known: &Rule, claims: &Claims) -> bool {
         if rule.kind != known.kind || rule.sp != known.sp || self.value(rule.cfa) != Some(self.cfa)
         {
             return false;
@@ -99,10 +102,11 @@ impl Machine {
             value == known || self.value(value) == Some(wanted)
         };
         let saved = Reg::CALLEE_SAVED.into_iter().enumerate();
-        is(rule.ra, known.ra, self.return_address)
+        (!claims.return_address || is(rule.ra, known.ra, self.return_address))
             && saved
                 .into_iter()
                 .all(|(index, reg)| match rule.saved[index] {
+                    value if !claims.has(index, value) => true,
                     value if is_unchanged(value) => self.reg(reg) == self.saved[index],
                     value => is(value, known.saved[index], self.saved[index]),
                 })
@@ -188,8 +192,14 @@ impl Machine {
         self.store(sp, 8, Some(value));
     }
 
-    /// Executes an instruction that does not jump, or a call.
-    pub(super) fn step(&mut self, insn: &Instruction, info: &mut InstructionInfoFactory) {
+    /// Executes an instruction that does not jump, or a call that gives back the registers
+    /// `preserved`.
+    pub(super) fn step(
+        &mut self,
+        insn: &Instruction,
+        preserved: RegMask,
+        info: &mut InstructionInfoFactory,
+    ) {
         use Mnemonic as M;
         let register = |operand| {
             let register = insn.op_register(operand);
@@ -245,7 +255,7 @@ impl Machine {
                 FlowControl::Call | FlowControl::IndirectCall
             ) =>
             {
-                self.call();
+                self.call(preserved);
             }
             _ => self.spoil(insn, info),
         }
@@ -257,12 +267,12 @@ impl Machine {
         }
     }
 
-    /// A call: the callee keeps to the psABI.
-    fn call(&mut self) {
+    /// A call: the callee keeps the registers `preserved`.
+    fn call(&mut self, preserved: RegMask) {
         let sp = self.reg(Reg::Rsp);
         self.words.retain(|&word, _| word >= sp);
         for reg in Reg::ALL.into_iter().take(16) {
-            if reg != Reg::Rsp && !Reg::CALLEE_SAVED.contains(&reg) {
+            if reg != Reg::Rsp && !preserved.contains(reg) {
                 let value = self.random.number();
                 self.set(reg, value);
             }

@@ -1,6 +1,7 @@
 //! `tables check --self-test`: whether the proof finds wrong rows.
 //!
-//! Defects are put at random into rows of `.eh_frame` that are proven, one at a time, and the
+//! Defects are put at random into rows of `.eh_frame`, or of `.debug_frame` where that is what a file
+//! has, that are proven, one at a time, and the
 //! function is proven again. A defect is *caught* only if the wrong row is contradicted where it is
 //! wrong; for a range that ends too early, where code of the function is reached without a row.
 //! It is *equivalent* if an [`Argument`] that does not use the proof shows that the changed row is
@@ -22,6 +23,7 @@ pub use defect::Kind;
 pub use equal::Argument;
 
 use crate::file::File;
+use crate::proof::claims::Choice;
 use code::{BYTES_MAX, Code};
 use defect::Victim;
 use equal::Pair;
@@ -40,6 +42,8 @@ pub struct Options {
     pub seed: u64,
     /// The number of defects; all kinds are equally frequent where a file has places for them.
     pub defects: usize,
+    /// The conventions and claims that the user chooses.
+    pub choice: Choice,
 }
 
 /// A defect that was not caught.
@@ -176,10 +180,10 @@ enum Outcome {
     Missed(Miss),
 }
 
-/// Puts defects into the rows of `file`, one after the other. `None` if it has no `.eh_frame` with
-/// a proven function.
+/// Puts defects into the rows of `file`, one after the other. `None` if it has no `.eh_frame` or
+/// `.debug_frame` with a proven function.
 pub fn run(file: &File, options: &Options) -> Option<Score> {
-    let mut ground = Ground::new(file)?;
+    let mut ground = Ground::new(file, options.choice)?;
     let targets = code::targets(&ground.program);
     let victims: Vec<usize> = ground
         .proven
@@ -218,7 +222,7 @@ fn try_one(
     let rows = ground.rows(index);
     let other_start = ground.program.functions.get(other)?.range.start;
     let others = ground.rows(other);
-    let code = Code::read(ground.program.file, &unit.range, unit.lsda.is_some());
+    let code = Code::read(&ground.program, &unit.range, unit.lsda.is_some());
     let victim = Victim {
         range: unit.range.clone(),
         rows: &rows,
@@ -226,6 +230,9 @@ fn try_one(
         other: (&others, other_start),
     };
     let defect = victim.defect(kind, random)?;
+    if !victim.is_claimed(kind, &defect) {
+        return None;
+    }
     let pair = Pair {
         code: &code,
         range: unit.range.clone(),

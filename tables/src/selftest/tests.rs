@@ -5,9 +5,12 @@ use super::defect::{Kind, Victim};
 use super::equal::{Argument, Pair};
 use super::random::Random;
 use super::{Miss, Outcome, Score, Tally};
+use crate::proof::claims::Claims;
+use hashbrown::HashSet;
 use iced_x86::{Decoder, DecoderOptions};
 use unwind_sim_unwind::cache::NewRow;
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::convention::Convention;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Rule, Value};
 
 /// `push %rbx; sub $16,%rsp; xor %ebx,%ebx; add $16,%rsp; pop %rbx; ret; nop`
@@ -21,6 +24,9 @@ fn code() -> Code {
     Code {
         insns: decoder.into_iter().collect(),
         has_hidden_jumps: false,
+        claims: Claims::of(Convention::SystemV),
+        preserved: RegMask::CALLEE_SAVED,
+        final_calls: HashSet::new(),
     }
 }
 

@@ -29,7 +29,11 @@ pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
     let insns = before
         .iter()
         .filter_map(|&index| pair.code.insns.get(index));
-    let mut insns = insns.map(|insn| regs.iter().any(|&reg| writes(insn, [reg; 2], &mut info)));
+    let kept = pair.code.preserved;
+    let mut insns = insns.map(|insn| {
+        regs.iter()
+            .any(|&reg| writes(insn, [reg; 2], kept, &mut info))
+    });
     !insns.any(|written| written)
 }
 

@@ -65,7 +65,7 @@ fn names() -> Vec<String> {
 }
 
 /// Links a fixture. Its line `# cc:` has the compiler's options.
-fn link(scratch: &Scratch, name: &str, more: &[&str]) -> Result<PathBuf, String> {
+pub(crate) fn link(scratch: &Scratch, name: &str, more: &[&str]) -> Result<PathBuf, String> {
     let source = folder().join(format!("{name}.s"));
     let text = std::fs::read_to_string(&source).expect("the fixture is text");
     let options = text.lines().find_map(|line| line.strip_prefix("# cc: "));

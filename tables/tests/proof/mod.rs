@@ -2,6 +2,7 @@
 
 mod build;
 mod compiled;
+mod conventions;
 mod expect;
 mod fixtures;
 mod ground;

@@ -42,6 +42,7 @@ fn test(files: &[&str], defects: usize) -> Score {
         let options = Options {
             seed: 1,
             defects: defects.div_ceil(files.len()),
+            choice: Default::default(),
         };
         let Some(found) = run(&file, &options) else {
             println!("{path}: no .eh_frame");

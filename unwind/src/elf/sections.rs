@@ -12,7 +12,7 @@ const SHT_GNU_SFRAME: elf::SectionType = elf::SectionType(0x6fff_fff4);
 /// binutils 2.46 `include/elf/common.h`
 const PT_GNU_SFRAME: elf::ProgramType = elf::ProgramType(0x6474_e554);
 /// Size of `Elf64_Chdr`.
-const CHDR_SIZE: u64 = 24;
+pub(super) const CHDR_SIZE: u64 = 24;
 /// The maximum number of sections; the kernel image, which has the most, has about ten.
 const SECTIONS_MAX: usize = 1024;
 /// The sections that are unwind tables.

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 
 mod build;
+mod conventions;
 mod plt;
 mod sections;
 mod symbols;

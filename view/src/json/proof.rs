@@ -17,6 +17,7 @@ use unwind_sim_tables::index::Finding;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::verdict::{Contradiction, Verdict};
+use unwind_sim_unwind::convention::{Convention, Evidence};
 
 /// The file that a line is about.
 #[derive(Clone, Default, Serialize)]
@@ -186,6 +187,11 @@ pub struct FunctionLine {
     code_section: Option<String>,
     /// How it is entered: `call`, `part`, `plt`, `signal` or `resolver`.
     entry: &'static str,
+    /// The convention by which its rows were judged, as `--abi` names it.
+    convention: &'static str,
+    /// What says that it is of that convention: `none`, `symbols`, `gopclntab`, `producer`, `function`
+    /// or `given`.
+    evidence: &'static str,
     /// The table whose FDE it is, the file's first: `eh_frame`, `debug_frame`, `sframe`, `orc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<&'static str>,
@@ -239,6 +245,12 @@ pub struct SweepLine {
     pub(crate) files: usize,
     /// What proofs may rest on.
     pub(crate) assume: Vec<&'static str>,
+    /// The convention of all functions, if `--abi` says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) abi: Option<&'static str>,
+    /// The claims that are judged, if `--claims` says so: `cfa`, `ra`, and registers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) claims: Option<Vec<&'static str>>,
 }
 
 /// The last line of a part of a sweep.
@@ -333,6 +345,27 @@ pub(super) struct NotCheckedLine {
     registers: Vec<String>,
 }
 
+/// Functions that were judged by one convention.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct ConventionLine {
+    /// Its name, as `--abi` names it.
+    convention: &'static str,
+    /// What says that it is theirs: `none`, `symbols`, `gopclntab`, `producer`, `function` or `given`.
+    evidence: &'static str,
+    functions: u64,
+}
+
+impl ConventionLine {
+    fn new(((convention, evidence), functions): &((Convention, Evidence), u64)) -> ConventionLine {
+        ConventionLine {
+            convention: convention.as_str(),
+            evidence: evidence.as_str(),
+            functions: *functions,
+        }
+    }
+}
+
 /// The sums of `tables check` for a file.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
@@ -348,6 +381,8 @@ pub struct CheckLine {
     rows_proven: u64,
     /// Procedure linkage tables, which are counted in the others, too.
     plt: CountLine,
+    /// By which conventions functions were judged, and what says that those are theirs.
+    conventions: Vec<ConventionLine>,
     /// Unproven functions by reason.
     doubts: BTreeMap<&'static str, u64>,
     /// Proven functions by what the proof rests on.
@@ -459,6 +494,8 @@ impl FunctionLine {
                 Entry::Resolver => "resolver",
                 Entry::Interrupt => "interrupt",
             },
+            convention: checked.convention.as_str(),
+            evidence: checked.evidence.as_str(),
             table: checked.table.map(|table| table.as_str()),
             verdict: match verdict.verdict() {
                 Verdict::Proven => "proven",
@@ -517,6 +554,7 @@ impl CheckLine {
             unproven: totals.unproven.into(),
             rows_proven: totals.rows_proven,
             plt: totals.plt.into(),
+            conventions: totals.conventions.iter().map(ConventionLine::new).collect(),
             doubts: totals
                 .doubts
                 .iter()

@@ -14,6 +14,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
+use unwind_sim_tables::proof::claims::Choice;
 use unwind_sim_tables::proof::verdict::Assumptions;
 
 /// The maximum length of a line that is read, bytes.
@@ -28,6 +29,8 @@ pub struct Plan<'a> {
     pub shard: Shard,
     /// What proofs may rest on.
     pub assume: Assumptions,
+    /// The conventions and claims that the user chose.
+    pub choice: Choice,
 }
 
 impl Plan<'_> {
@@ -42,6 +45,8 @@ impl Plan<'_> {
             shards: self.shard.count,
             files: self.list.shard(self.shard).len(),
             assume: self.assume.iter().map(|a| a.as_str()).collect(),
+            abi: self.choice.convention.map(|c| c.as_str()),
+            claims: self.choice.claims.map(|c| c.names()),
         });
         let mut text = Vec::new();
         line.write(&mut text)
@@ -86,8 +91,8 @@ pub enum PartError {
     Else,
     /// It is a part of another sweep.
     #[error(
-        "this is a part of another sweep (another list, shard, version or --assume); remove it, or \
-         name another file"
+        "this is a part of another sweep (another list, shard, version, --assume, --abi or --claims); \
+         remove it, or name another file"
     )]
     Another,
 }

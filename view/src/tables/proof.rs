@@ -324,6 +324,15 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             plt.functions
         )?;
     }
+    for ((convention, evidence), count) in &totals.conventions {
+        writeln!(
+            out,
+            "  convention {}: {}: {}",
+            convention.as_str(),
+            counted(*count, "function"),
+            evidence.description()
+        )?;
+    }
     for (doubt, count) in &totals.doubts {
         writeln!(
             out,

@@ -10,6 +10,7 @@ fn again(file: &[u8]) -> elf::Elf {
     let options = ReadOptions {
         symbols: true,
         plt: false,
+        producers: false,
     };
     elf::read("again", Arc::new(file.to_vec()), &options).expect("an ELF file")
 }

@@ -471,6 +471,7 @@ fn build_id(memory: &Memory<'_>, start: u64) -> Vec<u8> {
     const BUILD_ID_ONLY: elf::ReadOptions = elf::ReadOptions {
         symbols: false,
         plt: false,
+        producers: false,
     };
     let header = memory.bytes(start, SPAN).to_vec();
     elf::read("", Arc::new(header), &BUILD_ID_ONLY)

@@ -10,7 +10,7 @@ use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use iced_x86::{FlowControl, Instruction, OpKind};
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 
 /// The length of the distance at the end of a near jump or call, bytes.
 const REL32_LEN: u64 = 4;
@@ -107,7 +107,7 @@ impl<'g> Walker<'g> {
         };
         let never = never || self.ends_at(part, next);
         self.examine_call(insn, state, standing);
-        state.call();
+        state.call(RegMask::CALLEE_SAVED);
         self.landing_pad(part, pc, state, standing);
         match never {
             true => Next::End,

@@ -201,11 +201,14 @@ impl<'p> Walker<'p, '_> {
             expected,
             ..Missing::default()
         };
+        let start = self.program.functions[function].range.start;
+        let (convention, _) = self.program.convention(start);
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
             function,
             is_listed: false,
             is_signal: false,
+            convention,
             rows: Vec::new(),
             sites,
             args: Vec::new(),

@@ -4,13 +4,13 @@ use super::rows::judge_call;
 use super::{Job, Next, Part, Suspect, Walker};
 use crate::proof::args_size::size_at;
 use crate::proof::exec::push;
-use crate::proof::program::Returns;
+use crate::proof::program::{Entry, Returns};
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::Assumption;
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::borrow::Cow;
-use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::RuleKind;
 
 /// The maximum number of functions that lead to each other by the addresses in registers.
@@ -146,12 +146,15 @@ impl Walker<'_, '_> {
             let import = self.machine.import(insn, state);
             import.map_or(Returns::Maybe, |name| self.program.returns_by_name(name))
         };
-        state.call();
+        let preserved = self.preserved(part, insn);
+        state.call(preserved);
         if !state.is_dead {
             let here = &mut self.parts[part];
             let (anchors, jumps) = (&self.machine.anchors, &self.jumps);
             judge_call(here, anchors, jumps, (pc, next), state, trail);
             self.landing_pad(part, pc, state, trail);
+            self.go_recovery(part, insn, state, trail);
+            self.split_stack(part, insn, state, trail);
         }
         let here = &mut self.parts[part];
         let file = self.program.file;
@@ -188,6 +191,22 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         Next::Go(next)
+    }
+
+    /// The registers that a callee keeps: of a function of this file, those of its convention. Others
+    /// are taken to be like their caller, and C's only if that is.
+    fn preserved(&self, part: usize, insn: &Instruction) -> RegMask {
+        let callee = match insn.op0_kind() {
+            OpKind::NearBranch64 => self.program.starting_at(insn.near_branch64()),
+            _ => None,
+        };
+        let callee = callee.map(|callee| &self.program.functions[callee]);
+        let callee = callee.filter(|unit| unit.entry != Entry::Plt);
+        let convention = match callee {
+            Some(unit) => self.program.convention(unit.range.start).0,
+            None => self.parts[part].convention,
+        };
+        convention.preserves()
     }
 
     /// Whether a call of `target` (svma) in `state` returns.

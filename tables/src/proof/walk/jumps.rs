@@ -2,15 +2,21 @@
 
 use super::rows::{contradict, path};
 use super::{Job, Jump, Misfit, Part, Walker};
+use crate::file::File;
 use crate::proof::body::{Body, is_padding};
 use crate::proof::claim::{self, Outcome};
+use crate::proof::jump_table::{JumpTable, Targets};
 use crate::proof::no_return;
 use crate::proof::program::{Effect, Entry, Program, Returns};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Assumption, Doubt, FunctionVerdict};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
+use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::Reg;
+
+/// What follows a jump table is aligned to this at most, bytes.
+const TABLE_ALIGN: u64 = 64;
 
 impl Walker<'_, '_> {
     pub(super) fn jump(
@@ -90,7 +96,7 @@ impl Walker<'_, '_> {
             };
             let row = rows.rows[index];
             claim::judge(
-                rows.table,
+                (rows.table, &rows.claims),
                 &row,
                 target,
                 state,
@@ -274,6 +280,10 @@ impl Walker<'_, '_> {
         trail: Option<u32>,
     ) -> bool {
         let here = &self.parts[part];
+        // OCaml and Go have no computed jumps. OCaml's data lead to what lies behind its calls.
+        if matches!(here.convention, Convention::Ocaml | Convention::Go) {
+            return false;
+        }
         let labels = self.program.labels_in(&here.body.range).iter();
         let labels: Vec<u64> = labels
             .copied()
@@ -299,6 +309,29 @@ impl Walker<'_, '_> {
         !may_leave
     }
 
+    /// Where a jump through `table` can go if it ends before `end` (svma).
+    fn targets(&self, part: usize, table: JumpTable, base: i64, end: Option<u64>) -> Targets {
+        let program = self.program;
+        let body = &self.parts[part].body;
+        let mut elsewhere = Vec::new();
+        let parts = &self.parts;
+        // Code that the table of rows lacks: whether it belongs to the function is asked later.
+        // LLVM lets cases that cannot happen lead to the function's end.
+        let is_beyond = |target| {
+            table.count.is_some()
+                && program.file.code_at(target).is_some()
+                && parts.iter().any(|p| ends_before(program, p, target))
+        };
+        table.targets(program.file, base.cast_unsigned(), end, |target| match body
+            .range
+            .contains(&target)
+        {
+            true => body.starts_at(target),
+            false if is_beyond(target) => true,
+            false => starts_in_part(program, target, &mut elsewhere),
+        })
+    }
+
     fn jump_by_table(
         &mut self,
         part: usize,
@@ -311,29 +344,24 @@ impl Walker<'_, '_> {
         let Some(table) = self.machine.tables.get(usize::from(table)).copied() else {
             return;
         };
-        let program = self.program;
-        let body = &self.parts[part].body;
-        let next = body.next_address(table.at);
-        let mut elsewhere = Vec::new();
-        let parts = &self.parts;
-        // Code that the table of rows lacks: whether it belongs to the function is asked later.
-        // LLVM lets cases that cannot happen lead to the function's end.
-        let is_beyond = |target| {
-            table.count.is_some()
-                && program.file.code_at(target).is_some()
-                && parts.iter().any(|p| ends_before(program, p, target))
-        };
-        let targets = table.targets(
-            program.file,
-            base.cast_unsigned(),
-            next,
-            |target| match body.range.contains(&target) {
-                true => body.starts_at(target),
-                false if is_beyond(target) => true,
-                false => starts_in_part(program, target, &mut elsewhere),
-            },
-        );
+        let next = self.parts[part].body.next_address(table.at);
+        let mut targets = self.targets(part, table, base, next);
+        if targets.is_guess
+            && let Some(end) = self.program.references().next_named(table.at)
+        {
+            // The table may have all entries up to where something else starts.
+            let bounded = self.targets(part, table, base, Some(end));
+            let behind = table.at + bounded.entries * u64::from(table.stride);
+            if bounded.entries > 0 && is_aligned_end(self.program.file, behind, end) {
+                targets = bounded;
+                targets.is_guess = false;
+                self.assume(Assumption::JumpTables);
+            }
+        }
         let mut state = state.clone();
+        let stride = u64::from(table.stride);
+        let here = &mut self.parts[part].body;
+        here.mark_data(table.at, targets.entries * stride);
         if targets.is_guess {
             self.assume(Assumption::JumpTables);
             state.is_guessed = true;
@@ -359,6 +387,16 @@ fn ends_before(program: &Program<'_>, part: &Part<'_>, target: u64) -> bool {
     let is_behind = after.checked_sub(1) == Some(part.function);
     let is_free = program.function_at(target).is_none();
     part.missing.expected != 0 && is_behind && (is_free || target == part.body.range.end)
+}
+
+/// Whether `end` (svma) is where something starts behind a table that ends at `behind`: only zeros that
+/// align it lie between.
+fn is_aligned_end(file: &File, behind: u64, end: u64) -> bool {
+    let Some(gap) = end.checked_sub(behind).filter(|&gap| gap < TABLE_ALIGN) else {
+        return false;
+    };
+    let between = file.bytes(behind).iter().take(gap as usize);
+    between.into_iter().all(|&byte| byte == 0)
 }
 
 /// Whether an instruction of a part of a function starts at `target` (svma). `decoded` keeps the

@@ -8,6 +8,7 @@ use crate::proof::state::State;
 use crate::proof::verdict::{Assumption, Doubt};
 use crate::proof::ways::{REPLACEMENT_MAX, Replaced, replaced};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use unwind_sim_unwind::regs::RegMask;
 
 /// The length of the distance at the end of a near jump or call, bytes.
 const REL32_LEN: u64 = 4;
@@ -135,7 +136,7 @@ impl<'f> Walker<'_, 'f> {
                     return self.assume(Assumption::NoReturn);
                 }
                 self.assume(Assumption::Callees);
-                state.call();
+                state.call(RegMask::CALLEE_SAVED);
                 pc = insn.next_ip();
                 continue;
             }

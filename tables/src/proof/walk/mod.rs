@@ -9,8 +9,10 @@ mod calls;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;
+mod resume;
 mod rows;
 mod sight;
+mod traps;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
@@ -30,6 +32,7 @@ pub(crate) use rows::REACHED;
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
 use std::borrow::Cow;
+use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions executed for one function.
@@ -103,6 +106,7 @@ struct Part<'p> {
     is_listed: bool,
     /// Whether the kernel enters it, on return from a signal handler.
     is_signal: bool,
+    convention: Convention,
     body: Body,
     rows: Vec<Rows<'p>>,
     sites: Vec<CallSite>,
@@ -167,6 +171,8 @@ pub struct Walker<'p, 'f> {
     spare: Vec<Body>,
     taken_as_final: Vec<u64>,
     steps: u32,
+    /// The landing pads (svma) to which no call leads: instructions that trap may.
+    trap_pads: Vec<u64>,
     /// What is seen at each instruction of one function, if that is wanted.
     sights: Option<Sights>,
 }
@@ -206,6 +212,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             spare: Vec::new(),
             taken_as_final: Vec::new(),
             steps: 0,
+            trap_pads: Vec::new(),
             sights: None,
         }
     }
@@ -217,8 +224,27 @@ impl<'p, 'f> Walker<'p, 'f> {
         (followed, self.sights.take().unwrap_or_default())
     }
 
-    /// Follows function `index` from its entries. `None` if the file has no code for it.
+    /// Follows function `index` from its entries. `None` if the file has no code for it, or if code of
+    /// its convention is not called.
     pub fn follow(&mut self, index: usize) -> Option<Followed> {
+        let start = self.program.functions.get(index)?.range.start;
+        if !self.program.convention(start).0.is_called() {
+            return None;
+        }
+        self.trap_pads.clear();
+        let followed = self.follow_once(index);
+        if self.trap_pads.is_empty() {
+            return followed;
+        }
+        // Again, with the ways from instructions that trap.
+        followed?
+            .found
+            .into_iter()
+            .for_each(|found| self.recycle(found.body));
+        self.follow_once(index)
+    }
+
+    fn follow_once(&mut self, index: usize) -> Option<Followed> {
         self.machine.reset();
         self.meetings.clear();
         self.jumps.clear();
@@ -251,6 +277,9 @@ impl<'p, 'f> Walker<'p, 'f> {
             if !self.clear_suspects() && !self.follow_unreached() {
                 break;
             }
+        }
+        if self.trap_pads.is_empty() {
+            self.find_trap_pads();
         }
         self.report_missing();
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
@@ -309,14 +338,20 @@ impl<'p, 'f> Walker<'p, 'f> {
 
     /// Starts with words that were pushed behind the return address: rsp is `offset` from there.
     fn start_below(&mut self, index: usize, offset: i32) {
-        let mut state = State::entry();
-        state.set(Reg::Rsp, Value::frame(offset));
         let start = self.program.functions[index].range.start;
+        let mut state = self.entry_state(start);
+        state.set(Reg::Rsp, Value::frame(offset));
         self.go(start, &state, None);
     }
 
     fn start(&mut self, at: u64) {
-        self.go(at, &State::entry(), None);
+        self.go(at, &self.entry_state(at), None);
+    }
+
+    /// The state at the entry of the function at `at` (svma).
+    fn entry_state(&self, at: u64) -> State {
+        let (convention, _) = self.program.convention(at);
+        State::entry_of(convention.preserves())
     }
 
     /// The part that contains `address`, opened if it is a function's.
@@ -354,8 +389,10 @@ impl<'p, 'f> Walker<'p, 'f> {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };
+        let (convention, _) = program.convention(unit.range.start);
+        let claims = program.claims(unit.range.start);
         let tables = program.tables.iter().enumerate();
-        let rows = tables.filter_map(|(number, table)| Rows::new(number, table, &unit.range));
+        let rows = tables.filter_map(|numbered| Rows::new(numbered, &unit.range, claims));
         let rows: Vec<Rows<'_>> = rows.collect();
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
@@ -363,6 +400,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             is_listed: true,
             is_signal: unit.entry == Entry::Signal,
             missing: Missing::of(program, &rows, unit),
+            convention,
             rows,
             sites,
             args,
@@ -452,6 +490,8 @@ impl<'p, 'f> Walker<'p, 'f> {
         let next = insn.next_ip();
         match insn.flow_control() {
             FlowControl::Next => {
+                self.ocaml_handler(part, insn, state, trail);
+                self.trap(part, insn, state, trail);
                 self.machine.execute(insn, state);
                 Next::Go(next)
             }
@@ -489,6 +529,10 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.system_call(part, insn, state, trail)
             }
             FlowControl::Exception if self.is_warning(insn.ip()) => Next::Go(next),
+            FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int3 => {
+                self.breakpoint(part, insn, state, trail);
+                Next::End
+            }
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
     }

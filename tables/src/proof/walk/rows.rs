@@ -3,6 +3,7 @@
 use super::beyond::unwinder;
 use super::{Jump, Part};
 use crate::proof::claim::{self, Outcome, Subject, Usual};
+use crate::proof::claims::Claims;
 use crate::proof::derive;
 use crate::proof::program::Program;
 use crate::proof::signal;
@@ -21,6 +22,7 @@ pub(super) struct Rows<'p> {
     pub(super) table: &'p Table,
     /// The bit of the unwinder that reads the table.
     unwinder: u8,
+    pub(super) claims: Claims,
     pub(super) rows: Vec<Row<'p>>,
     /// The number of the row that was last asked for in its usual form, and that form, if it has it.
     usual: Option<(usize, Option<Usual>)>,
@@ -34,13 +36,19 @@ pub(super) struct Rows<'p> {
 }
 
 impl<'p> Rows<'p> {
-    /// The rows of table `number` for the addresses in `range` (svma); `None` if it has none.
-    pub(super) fn new(number: usize, table: &'p Table, range: &Range<u64>) -> Option<Rows<'p>> {
+    /// The rows of table `number` for the addresses in `range` (svma), of which `claims` are judged;
+    /// `None` if it has none.
+    pub(super) fn new(
+        (number, table): (usize, &'p Table),
+        range: &Range<u64>,
+        claims: Claims,
+    ) -> Option<Rows<'p>> {
         let rows = table.rows_in(range);
         (!rows.is_empty()).then(|| Rows {
             number,
             table,
             unwinder: unwinder(table.kind()),
+            claims,
             marks: vec![0; rows.len()],
             usual: None,
             rows,
@@ -55,7 +63,10 @@ impl<'p> Rows<'p> {
     #[inline]
     fn proven(&mut self, index: usize, state: &State) -> Option<bool> {
         if self.usual.as_ref().is_none_or(|usual| usual.0 != index) {
-            self.usual = Some((index, Usual::new(self.table, self.rows[index].rule)));
+            self.usual = Some((
+                index,
+                Usual::new(self.table, self.rows[index].rule, &self.claims),
+            ));
         }
         let usual = self.usual.as_ref().and_then(|usual| usual.1.as_ref());
         let proven = usual.and_then(|usual| state.proves(usual));
@@ -70,12 +81,19 @@ impl<'p> Rows<'p> {
     fn each_proven(&self, index: usize, state: &State) -> Option<bool> {
         let row = &self.rows[index];
         let mut proven = Some(false);
-        claim::judge(self.table, row, row.start, state, &[], |_, outcome| {
-            proven = match (proven, outcome) {
-                (Some(before), Outcome::Proven { below_sp }) => Some(before || below_sp),
-                _ => None,
-            };
-        });
+        claim::judge(
+            (self.table, &self.claims),
+            row,
+            row.start,
+            state,
+            &[],
+            |_, outcome| {
+                proven = match (proven, outcome) {
+                    (Some(before), Outcome::Proven { below_sp }) => Some(before || below_sp),
+                    _ => None,
+                };
+            },
+        );
         proven
     }
 
@@ -92,9 +110,16 @@ impl<'p> Rows<'p> {
             && self.proven(index, state).is_none()
         {
             let row = &self.rows[index];
-            claim::judge(self.table, row, pc, state, anchors, |_, outcome| {
-                wrong |= matches!(outcome, Outcome::Contradicted { .. });
-            });
+            claim::judge(
+                (self.table, &self.claims),
+                row,
+                pc,
+                state,
+                anchors,
+                |_, outcome| {
+                    wrong |= matches!(outcome, Outcome::Contradicted { .. });
+                },
+            );
         }
         wrong
     }
@@ -136,7 +161,7 @@ impl<'p> Rows<'p> {
                 );
             }
         };
-        claim::judge(table, &row, pc, state, anchors, each);
+        claim::judge((table, &self.claims), &row, pc, state, anchors, each);
     }
 
     /// The number of the row for `pc`.

@@ -88,10 +88,10 @@ impl Sights {
         });
         let row = rows.next().and_then(|rows| {
             let index = rows.find(pc)?;
-            Some((rows.table, rows.rows[index]))
+            Some(((rows.table, rows.claims), rows.rows[index]))
         });
         let mut proven = 0u32;
-        if let Some((table, row)) = &row {
+        if let Some(((table, claims), row)) = &row {
             match row.rule.kind {
                 RuleKind::Signal if part.is_signal && state.reg(Reg::Rsp) == Value::frame(0) => {
                     proven = u32::MAX;
@@ -101,13 +101,18 @@ impl Sights {
                         }
                     });
                 }
-                RuleKind::Call | RuleKind::Signal if !part.is_signal => {
-                    claim::judge(table, row, pc, state, anchors, |subject, outcome| {
+                RuleKind::Call | RuleKind::Signal if !part.is_signal => claim::judge(
+                    (table, claims),
+                    row,
+                    pc,
+                    state,
+                    anchors,
+                    |subject, outcome| {
                         if matches!(outcome, Outcome::Proven { .. }) {
                             proven |= bit(subject);
                         }
-                    })
-                }
+                    },
+                ),
                 _ => {}
             }
         }

@@ -12,6 +12,7 @@ fn plan(list: &List) -> Plan<'_> {
         list,
         shard: Shard::default(),
         assume: Assumptions::ALL,
+        choice: Default::default(),
     }
 }
 
