@@ -304,7 +304,7 @@ fn is_far_pointer(insn: &Instruction) -> bool {
 }
 
 /// The least mode that has all the registers that an instruction uses.
-pub(super) fn mode(code: Code) -> Mode {
+pub(crate) fn mode(code: Code) -> Mode {
     if code == Code::INVALID {
         // Whatever it does to a register is seen.
         return if Native::has_avx() {
