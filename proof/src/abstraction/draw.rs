@@ -46,8 +46,8 @@ pub(super) struct Case {
     pub(super) compared: Option<Compared>,
     /// rsp at entry modulo 64, if it matters.
     pub(super) align: Option<u64>,
-    /// Bit n: of the general register with DWARF number n, the instruction writes a part only.
-    pub(super) partial: u16,
+    /// Whether it works on parts of words.
+    pub(super) is_partial: bool,
 }
 
 impl Case {
@@ -62,7 +62,7 @@ impl Case {
         let is_wide = sizes.max().is_some_and(|size| size >= ALIGNED_SIZE);
         let align = (is_wide && random.chance(192)).then(|| *random.pick(&ALIGNMENTS));
         let mut case = Case {
-            partial: partial(&subject.insn, factory),
+            is_partial: is_partial(&subject.insn, factory),
             subject,
             state: State::entry(),
             anchors: Vec::new(),
@@ -139,8 +139,19 @@ impl Case {
         }
     }
 
-    /// What may be known of a place that holds `source`: all of it, some of it or nothing.
-    fn known(&self, source: Source, random: &mut Random) -> Value {
+    /// What may be known of a place that holds `source`: all of it, some of it or nothing. What is only
+    /// known to vary then does.
+    fn known(&self, source: &mut Source, random: &mut Random) -> Value {
+        let value = self.said(*source, random);
+        match value {
+            Value::Varies => *source = Source::Random,
+            Value::Index { shift, max, .. } => *source = Source::Index { shift, max },
+            _ => {}
+        }
+        value
+    }
+
+    fn said(&self, source: Source, random: &mut Random) -> Value {
         let exact = match source {
             Source::Entry(reg, offset) => i32::try_from(offset)
                 .ok()
@@ -150,6 +161,11 @@ impl Case {
                 .ok()
                 .map(|offset| Value::Below { anchor, offset }),
             Source::Number(number) => i32::try_from(number.cast_signed()).ok().map(Value::Const),
+            Source::Index { shift, max } => Some(Value::Index {
+                shift,
+                width: 8,
+                max,
+            }),
             Source::Heap | Source::Random => Some(Value::Computed),
         };
         let vague = match random.below(12) {
@@ -161,12 +177,13 @@ impl Case {
             },
             _ => None,
         };
-        vague.or(exact).unwrap_or(Value::Computed)
+        vague.or(exact).unwrap_or(Value::Unknown)
     }
 
     fn know(&mut self, reg: Reg, source: Source, random: &mut Random) {
+        let mut source = source;
+        let value = self.known(&mut source, random);
         self.regs[reg as usize] = source;
-        let value = self.known(source, random);
         if random.chance(12) && reg != Reg::Rsp {
             self.state.set_loaded(reg, value);
         } else {
@@ -196,7 +213,7 @@ impl Case {
         }
         let target = match random.below(8) {
             0 => Source::Heap,
-            1 => Source::Number(HEAP.start + 64),
+            1 if access.size <= 64 => Source::Number(HEAP.start + 64),
             _ => self.stack_source(random),
         };
         let source = match self.aligned(target, &access) {
@@ -256,14 +273,18 @@ impl Case {
             };
             wanted.push((at, size, source));
         }
-        for (at, size, source) in wanted {
+        for (at, size, mut source) in wanted {
             let value = match (size, source) {
-                (4, Source::Number(number)) => Value::Index {
-                    shift: 0,
-                    width: 4,
-                    max: number as u32,
-                },
-                _ => self.known(source, random),
+                (4, Source::Number(number)) => {
+                    let max = number as u32;
+                    source = Source::Index { shift: 0, max };
+                    Value::Index {
+                        shift: 0,
+                        width: 4,
+                        max,
+                    }
+                }
+                _ => self.known(&mut source, random),
             };
             self.state.store(at, size.into(), value);
             self.words.push(Word { at, size, source });
@@ -313,10 +334,11 @@ impl Case {
                 word.map_or(Source::Random, |word| word.source)
             }
         };
-        let with = match (held, random.below(4)) {
+        let mut with = match (held, random.below(4)) {
             (Source::Number(number), 0..3) => {
                 Source::Number(number.wrapping_add(random.below(3) as u64))
             }
+            (Source::Index { max, .. }, 0..3) => Source::Number(u64::from(max)),
             (held, 0) => held,
             (_, 1) => self.stack_source(random),
             _ => Source::Number(random.below(40) as u64),
@@ -325,7 +347,7 @@ impl Case {
             what: Comparison {
                 place,
                 width: *random.pick(&[8, 8, 8, 4, 4, 2, 1]),
-                with: self.known(with, random),
+                with: self.known(&mut with, random),
             },
             with,
         }
@@ -337,14 +359,13 @@ impl Case {
     }
 }
 
-/// The general registers of which an instruction writes less than all 64 bits.
-fn partial(insn: &Instruction, factory: &mut InstructionInfoFactory) -> u16 {
+/// Whether an instruction works on less than 64 bits of general registers, or of memory.
+fn is_partial(insn: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
+    let operands = (0..insn.op_count()).map(|operand| insn.op_register(operand));
     let used = factory.info(insn).used_registers().iter();
-    let small = used.filter(|used| used.register().is_gpr() && used.register().size() < 8);
-    small.fold(0, |all, used| {
-        let number = used.register().full_register().number() & 15;
-        all | 1 << Reg::BY_NUMBER[number] as u16
-    })
+    let mut all = operands.chain(used.map(|used| used.register()));
+    let memory = insn.memory_size().size();
+    all.any(|r| r.is_gpr() && r.size() < 8) || (1..8).contains(&memory)
 }
 
 fn is_on_stack(source: &Source) -> bool {
@@ -356,7 +377,7 @@ fn index(number: u64, random: &mut Random) -> Option<Value> {
     let shift = random.below(4) as u8;
     let max = u32::try_from(number >> shift)
         .ok()?
-        .checked_add(random.below(3) as u32)?;
+        .checked_add(1 + random.below(2) as u32)?;
     let is_multiple = number.trailing_zeros() >= shift.into();
     is_multiple.then_some(Value::Index {
         shift,
@@ -379,6 +400,10 @@ fn with_place(
     let Some(access) = access.filter(|a| a.is_constant() && size >= 4) else {
         return Some(subject);
     };
+    // So much would reach the frame.
+    if access.size > 64 {
+        return None;
+    }
     let target = HEAP.start + 16 * random.below(6) as u64;
     let from = match access.base {
         Part::Rip => subject.insn.next_ip(),

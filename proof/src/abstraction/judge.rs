@@ -1,18 +1,18 @@
 //! Whether what is known after an instruction is so.
 
 use super::draw::{Case, Word};
-use super::meaning::{Source, World, is_exact, word};
+use super::meaning::{HEAP, Source, World, is_exact, word};
 use super::precision::Precision;
-use crate::differential::{Access, Part, Random};
+use crate::differential::{Access, Part, Random, address};
 use iced_x86::{FlowControl, OpKind, Register};
 use std::fmt;
 use unwind_sim_host::native::{Mode, NativeCase, NativeState, WINDOW_SIZE};
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::proof::exec::{Machine, refine};
+use unwind_sim_tables::proof::exec::Machine;
 use unwind_sim_tables::proof::jump_table::JumpTable;
 use unwind_sim_tables::proof::state::{Place, Slot, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
-use unwind_sim_tables::proof::ways::taken;
+use unwind_sim_tables::proof::ways::{Way, not_taken, taken};
 use unwind_sim_unwind::regs::Reg;
 
 /// What must have held in this many states before it counts as always so.
@@ -24,6 +24,8 @@ const INT3: &[u8] = &[0xcc];
 /// The flags that hold the outcome of a comparison: carry and zero.
 const CARRY: u64 = 1;
 const ZERO: u64 = 1 << 6;
+const SIGN: u64 = 1 << 7;
+const OVERFLOW: u64 = 1 << 11;
 /// All status flags, and the direction.
 const STATUS: u64 = 0x8d5;
 const DIRECTION: u64 = 1 << 10;
@@ -144,9 +146,18 @@ pub(super) fn text(state: &State) -> String {
 impl Run {
     /// A concrete state of `case`, to be executed at `place`.
     pub(super) fn new(case: &Case, place: u64, random: &mut Random) -> Run {
+        Run::with(case, place, case.align, random)
+    }
+
+    /// The same, with any alignment that the stack may have.
+    pub(super) fn confirming(case: &Case, place: u64, random: &mut Random) -> Run {
+        Run::with(case, place, None, random)
+    }
+
+    fn with(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> Run {
         let mut tries = 0..TRIES;
         loop {
-            let run = Run::try_new(case, place, random);
+            let run = Run::try_new(case, place, align, random);
             if run.fits(case) {
                 return run;
             }
@@ -174,14 +185,14 @@ impl Run {
         })
     }
 
-    fn try_new(case: &Case, place: u64, random: &mut Random) -> Run {
+    fn try_new(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> Run {
         let subject = &case.subject;
-        let world = World::new(&case.anchors, case.align, random);
+        let world = World::new(&case.anchors, align, random);
         let is_jump = subject.insn.flow_control() != FlowControl::Next;
         let mode = if is_jump { Mode::Step } else { subject.mode };
         let length = subject.insn.len();
         let mut before = NativeCase::new(mode, subject.bytes.get(..length).unwrap_or(&[]));
-        if matches!(subject.accesses.first(), Some(a) if a.base == Part::Rip) {
+        if subject.insn.is_ip_rel_memory_operand() {
             // The instruction is somewhere else, and its operand where it was.
             let (at, size) = (
                 subject.offsets.displacement_offset(),
@@ -237,8 +248,12 @@ impl Run {
             let size = compared.what.width;
             let value = self.compared(compared.what.place, size, &self.before.state);
             let (carry, zero) = outcome(value.unwrap_or(0), self.with, size);
-            flags &= !(CARRY | ZERO);
+            flags &= !(CARRY | ZERO | SIGN | OVERFLOW);
             flags |= u64::from(carry) * CARRY | u64::from(zero) * ZERO;
+            // One of the two, if it is less.
+            if is_less(value.unwrap_or(0), self.with, size) {
+                flags |= if random.chance(128) { SIGN } else { OVERFLOW };
+            }
         }
         self.before.state.rflags = 0x202 | flags;
     }
@@ -272,9 +287,15 @@ fn gpr(state: &NativeState, reg: Reg) -> u64 {
 
 /// The carry and zero flags of `cmp`, of `size` bytes.
 fn outcome(value: u64, with: u64, size: u8) -> (bool, bool) {
-    let mask = u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
-    let (value, with) = (value & mask, with & mask);
+    let unused = 64 - 8 * u32::from(size.clamp(1, 8));
+    let (value, with) = (value << unused, with << unused);
     (value < with, value == with)
+}
+
+/// Whether `value` is less than `with` as signed numbers of `size` bytes.
+fn is_less(value: u64, with: u64, size: u8) -> bool {
+    let unused = 64 - 8 * u32::from(size.clamp(1, 8));
+    (value << unused).cast_signed() < (with << unused).cast_signed()
 }
 
 /// What the interpreter makes of a case.
@@ -306,9 +327,12 @@ impl Case {
         };
         match insn.flow_control() {
             FlowControl::ConditionalBranch => {
-                out.taken = Some(taken(insn, &mut state).unwrap_or_else(|| state.clone()));
-                refine(&mut state, insn.condition_code(), false);
-                out.next = Some(state);
+                out.taken = match taken(insn, &mut state) {
+                    Way::Same => Some(state.clone()),
+                    Way::With(taken) => Some(taken),
+                    Way::Impossible => None,
+                };
+                out.next = not_taken(insn, &mut state).then_some(state);
             }
             FlowControl::IndirectBranch => {
                 out.target = Some(machine.target(insn, &state));
@@ -351,6 +375,13 @@ impl Interpreted {
             done += 1;
             let is_next = run.after.rip == run.before.state.rip + insn.len() as u64;
             let is_jump = insn.flow_control() != FlowControl::Next;
+            // With some prefixes, processors disagree about the target.
+            let is_near = insn.flow_control() == FlowControl::ConditionalBranch;
+            let distance = insn.near_branch64().wrapping_sub(insn.ip());
+            let target = run.before.state.rip.wrapping_add(distance);
+            if is_near && !is_next && run.after.rip != target {
+                continue;
+            }
             // A jump to the next instruction is both.
             let is_both = is_jump && insn.near_branch64() == insn.next_ip();
             let (state, other) = match is_jump && !is_next {
@@ -384,6 +415,20 @@ impl Interpreted {
                 count(precision, case, &done, state);
             }
         }
+        // With a comparison of what is known, a conditional instruction may always do the same.
+        let is_conditional = insn.condition_code() != iced_x86::ConditionCode::None;
+        let is_settled = is_conditional && case.compared.is_some();
+        // Where words lie over each other, or memory is all zeros, much is the same by chance.
+        let is_outside = |run: &Run| {
+            let mut accesses = case.subject.accesses.iter();
+            accesses.any(|access| {
+                let at = address(&case.subject, access, &run.before);
+                word(&run.before.state.window, at, 1).is_none()
+            })
+        };
+        if is_settled || !case.anchors.is_empty() || runs.iter().any(is_outside) {
+            return None;
+        }
         always.wrong(done)
     }
 
@@ -392,6 +437,10 @@ impl Interpreted {
         self.place_anchors(case, &mut world, None);
         let words = |at, size| word(&run.before.state.window, at, size);
         let found = run.after.rip;
+        // With an operand-size prefix, AMD's processors jump to an address of 16 bits.
+        if found <= u16::MAX.into() {
+            return None;
+        }
         let holds = world.holds(said, found, 8, &self.tables, words);
         (!holds).then_some(Wrong::Target { said, found })
     }
@@ -413,8 +462,7 @@ impl Interpreted {
                 return Some(Wrong::Register { reg, said, found });
             }
             if said == Value::Computed && reg != Reg::Rsp {
-                let is_part = case.partial & 1 << reg as u16 != 0;
-                always.add(&world, Where::Register(reg), found, !is_part);
+                always.add(&world, Where::Register(reg), found, !case.is_partial);
             }
         }
         for slot in state.slots() {
@@ -438,31 +486,106 @@ impl Interpreted {
                 && old != new
                 && state.load(place, 8) == Value::Computed
             {
-                always.add(&world, Where::Word(place), new, true);
+                let slot = Slot {
+                    at: place,
+                    size: 8,
+                    value: Value::Computed,
+                };
+                if !self.is_excused(case, &slot) {
+                    always.add(&world, Where::Word(place), new, !case.is_partial);
+                }
             }
         }
-        self.judge_flags(case, run, state)
+        // What is not known may be anything, and is not followed elsewhere.
+        let is_unknown = |value: Value| value == Value::Unknown;
+        let is_segment = matches!(
+            case.subject.insn.segment_prefix(),
+            Register::FS | Register::GS
+        );
+        let is_followed = !case.state.is_elsewhere
+            && !case.state.is_lossy
+            && !is_segment
+            && !case.subject.accesses.iter().any(|access| access.small)
+            && !Reg::ALL[..16]
+                .iter()
+                .any(|reg| is_unknown(case.state.reg(*reg)))
+            && !case.state.slots().any(|slot| is_unknown(slot.value));
+        if !state.is_elsewhere && is_followed {
+            Self::judge_elsewhere(run, &world, always);
+        }
+        self.judge_flags(case, run, state, &world)
     }
 
-    fn judge_flags(&self, case: &Case, run: &Run, state: &State) -> Option<Wrong> {
-        let (known, compared) = (state.comparison?, case.compared?);
-        // One that the instruction itself made is compared when it is used.
-        if Some(known) != case.state.comparison
-            || case.subject.insn.mnemonic() == iced_x86::Mnemonic::Cmp
-        {
+    fn judge_flags(&self, case: &Case, run: &Run, state: &State, world: &World) -> Option<Wrong> {
+        let known = state.comparison?;
+        // A store that hits nothing that is known does not hit what was compared.
+        if self.stored_anywhere && matches!(known.place, Place::Memory(_)) {
             return None;
         }
-        let value = run.compared(known.place, compared.what.width, &run.after)?;
-        let (carry, zero) = outcome(value, run.with, known.width);
+        let is_old = case.state.comparison == Some(known);
+        let with = match is_old {
+            true => run.with,
+            false => world.number(known.with)?,
+        };
+        let value = run.compared(known.place, known.width, &run.after)?;
+        let (carry, zero) = outcome(value, with, known.width);
         let flags = run.after.rflags;
         let is_so = (flags & CARRY != 0, flags & ZERO != 0) == (carry, zero);
         (!is_so).then_some(Wrong::Flags)
+    }
+
+    /// What vector registers and memory elsewhere hold, of which is said that it is nothing of the
+    /// caller's.
+    fn judge_elsewhere(run: &Run, world: &World, always: &mut Always) {
+        let (before, after) = (&run.before.state, &run.after);
+        if run.before.mode != Mode::Plain {
+            let halves = |state: &NativeState, number: usize| {
+                let whole = state.fx.ymm(number / 2)[0];
+                (whole >> (64 * (number % 2))) as u64
+            };
+            for number in 0..32 {
+                let new = halves(after, number);
+                if halves(before, number) != new {
+                    always.add(world, Where::Vector(number), new, false);
+                }
+            }
+            for (number, bytes) in after.fx.legacy[32..160]
+                .as_chunks::<16>()
+                .0
+                .iter()
+                .enumerate()
+            {
+                let word = bytes
+                    .first_chunk()
+                    .map_or(0, |word| u64::from_le_bytes(*word));
+                always.add(world, Where::Vector(32 + number), word, false);
+            }
+        }
+        for address in HEAP.step_by(8) {
+            let [old, new] = [before, after].map(|state| word(&state.window, address, 8));
+            if let Some(new) = new
+                && old != Some(new)
+            {
+                always.add(world, Where::Heap(address), new, false);
+            }
+        }
     }
 
     /// Whether a slot may not hold what is said because a store at a place that is not known hit it,
     /// which proofs assume not to happen.
     fn is_excused(&self, case: &Case, slot: &Slot) -> bool {
         let mut written = case.subject.accesses.iter().filter(|a| a.written);
+        // From a fixed address, it may reach the frame only here.
+        let is_far = |access: &Access| match access.base {
+            Part::Register(base) => {
+                let base = Reg::BY_NUMBER[usize::from(base) & 15];
+                access.size > 64 && matches!(case.state.reg(base), Value::Const(_))
+            }
+            _ => false,
+        };
+        if written.clone().any(is_far) {
+            return true;
+        }
         self.stored_anywhere && written.any(|access| !is_known(case, access, slot))
     }
 
@@ -510,7 +633,8 @@ fn moved(before: &State, other: &State, insn: &iced_x86::Instruction) -> Option<
     }
     Reg::ALL.into_iter().take(16).find(|reg| {
         let (old, new) = (before.reg(*reg), other.reg(*reg));
-        old.is_stack() && old != new && !(*reg == Reg::Rcx && (insn.is_loop() || insn.is_loopcc()))
+        let is_in_frame = matches!(old, Value::Entry { reg: Reg::Rsp, .. });
+        is_in_frame && old != new && !(*reg == Reg::Rcx && (insn.is_loop() || insn.is_loopcc()))
     })
 }
 
@@ -525,7 +649,10 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
             insn.mnemonic(),
             iced_x86::Mnemonic::Btc | iced_x86::Mnemonic::Btr | iced_x86::Mnemonic::Bts
         );
-    if is_segment || access.small || insn.is_vsib() || is_bit {
+    let is_number = |reg: Reg| matches!(case.state.reg(reg), Value::Const(_));
+    let is_repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
+    let is_string = insn.is_string_instruction() && is_repeated && !is_number(Reg::Rcx);
+    if is_segment || access.small || insn.is_vsib() || is_bit || is_string {
         return false;
     }
     let part = |part| match part {
@@ -543,7 +670,6 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
         _ => false,
     };
     let is_loaded = base.is_some_and(|base| case.state.is_loaded(base));
-    let is_number = |reg: Reg| matches!(value(reg), Value::Const(_));
     !is_loaded && base.is_none_or(is_fixed) && index.is_none_or(is_number)
 }
 
@@ -552,6 +678,9 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
 enum Where {
     Register(Reg),
     Word(Value),
+    /// Half of a vector register, or an x87 register.
+    Vector(usize),
+    Heap(u64),
 }
 
 /// What places that are said to be computed have held in all states so far.
@@ -591,6 +720,8 @@ impl Always {
                 let place = match place {
                     Where::Register(reg) => reg.to_string(),
                     Where::Word(at) => format!("the word at {at}"),
+                    Where::Vector(number) => format!("vector register {}", number / 2),
+                    Where::Heap(at) => format!("the word at {at:#x}"),
                 };
                 Some(Wrong::NotComputed { place, holds })
             })

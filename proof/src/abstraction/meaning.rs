@@ -29,6 +29,8 @@ pub(super) enum Source {
     Below(u16, i64),
     /// This number.
     Number(u64),
+    /// A multiple of `1 << shift`, at most `max << shift`.
+    Index { shift: u8, max: u32 },
     /// An address that is not in the frame.
     Heap,
     /// Something else.
@@ -115,6 +117,7 @@ impl World {
                 at.unwrap_or(self.frame()).wrapping_add_signed(offset)
             }
             Source::Number(number) => number,
+            Source::Index { shift, max } => (random.bits() % (u64::from(max) + 1)) << shift,
             Source::Heap => heap(random),
             Source::Random => self.other(random),
         }
@@ -159,7 +162,7 @@ impl World {
     ) -> bool {
         let mask = |size: u8| u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
         match value {
-            Value::Unknown | Value::Varies | Value::Computed => true,
+            Value::Unknown | Value::Varies | Value::Guessed | Value::Computed => true,
             Value::Index { shift, width, max } => {
                 let bits = number & mask(width.min(size));
                 let shift = u32::from(shift).min(63);
@@ -192,7 +195,12 @@ impl World {
 
 /// An address that is not in the frame.
 fn heap(random: &mut Random) -> u64 {
-    HEAP.start + 16 * (random.bits() % ((HEAP.end - HEAP.start) / 32))
+    let odd = if random.chance(64) {
+        random.bits() & 15
+    } else {
+        0
+    };
+    HEAP.start + 16 * (random.bits() % ((HEAP.end - HEAP.start) / 32)) + odd
 }
 
 /// Whether a value says what number it is.
@@ -201,7 +209,7 @@ pub(super) fn is_exact(value: Value) -> bool {
         Value::Entry { reg, offset } => reg == Reg::Rsp || offset == 0 || is_callee_saved(reg),
         Value::ReturnAddress | Value::Const(_) | Value::Below { .. } => true,
         Value::Index { .. } | Value::TableEntry { .. } | Value::TableTarget { .. } => true,
-        Value::Unknown | Value::Varies | Value::Computed => false,
+        Value::Unknown | Value::Varies | Value::Guessed | Value::Computed => false,
     }
 }
 

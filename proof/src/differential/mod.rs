@@ -25,8 +25,8 @@ pub use encodings::Encodings;
 pub use file::{CaseFile, CaseFileError};
 pub use hold::{Failure, Held, hold};
 pub use machine::{Emulated, Ended};
-pub(crate) use subject::mode;
 pub use subject::{Access, Part, Subject};
+pub(crate) use subject::{address, mode};
 pub use values::Random;
 
 use generate::Pools;

@@ -201,7 +201,7 @@ impl Subject {
 }
 
 /// The address of an access.
-pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
+pub(crate) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
     let part = |part| match part {
         Part::Nothing => 0,
         Part::Rip => case.state.rip + u64::from(case.code_len),

@@ -163,6 +163,10 @@ pub(super) fn judge(
         let table = rows.table;
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => rows.below_sp |= below_sp,
+            Outcome::Guessed => {
+                *marks |= 2;
+                verdict.doubt(Doubt::Guessed, pc);
+            }
             Outcome::Contradicted { .. } if state.is_guessed => {
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);
@@ -258,5 +262,6 @@ pub(super) fn contradict(
         sp: state.reg(Reg::Rsp),
         right: derive::rule(state),
         path: path.to_vec(),
+        fits: None,
     });
 }
