@@ -62,6 +62,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "host",
             "recordings",
             "record",
+            "tables",
             "judge",
             "view",
         ],

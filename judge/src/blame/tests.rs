@@ -54,6 +54,7 @@ fn wrong(at: u64, rule: Rule, subject: Subject, found: Value) -> Checked {
         found,
         sp: Value::Unknown,
         right: None,
+        fits: None,
         path: Vec::new(),
     };
     Checked {

@@ -25,7 +25,8 @@ pub use encodings::Encodings;
 pub use file::{CaseFile, CaseFileError};
 pub use hold::{Failure, Held, hold};
 pub use machine::{Emulated, Ended};
-pub use subject::Subject;
+pub use subject::{Access, Part, Subject};
+pub(crate) use subject::{address, mode};
 pub use values::Random;
 
 use generate::Pools;

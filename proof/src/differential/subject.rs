@@ -201,7 +201,7 @@ impl Subject {
 }
 
 /// The address of an access.
-pub(super) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
+pub(crate) fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
     let part = |part| match part {
         Part::Nothing => 0,
         Part::Rip => case.state.rip + u64::from(case.code_len),
@@ -304,7 +304,7 @@ fn is_far_pointer(insn: &Instruction) -> bool {
 }
 
 /// The least mode that has all the registers that an instruction uses.
-pub(super) fn mode(code: Code) -> Mode {
+pub(crate) fn mode(code: Code) -> Mode {
     if code == Code::INVALID {
         // Whatever it does to a register is seen.
         return if Native::has_avx() {

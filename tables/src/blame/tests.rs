@@ -86,6 +86,7 @@ impl Row {
             found: self.found,
             sp: Value::Unknown,
             right: self.right,
+            fits: None,
             path: path.into_iter().collect(),
         };
         cause(&file, START, &wrong)

@@ -7,10 +7,13 @@ use crate::file::File;
 use crate::index;
 use crate::proof::body::{Body, Reached};
 use crate::proof::claims::Choice;
+use crate::proof::entry::instructions;
+use crate::proof::no_throw;
 use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::{Misfit, REACHED};
 use crate::table::{Row, Table};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::ops::Range;
 use unwind_sim_unwind::rule::RuleKind;
 
@@ -128,10 +131,15 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .collect();
     let misread = misread(program, &outcomes);
     let mut misfits = Vec::new();
+    // For each function: those that lead into it.
+    let mut leaders = vec![Vec::new(); outcomes.len()];
     for (function, outcome) in outcomes.into_iter().enumerate() {
         let Some(outcome) = outcome else { continue };
         misfits.extend(outcome.misfits.into_iter().map(|m| (function, m)));
         for part in outcome.parts {
+            if part.function != function {
+                leaders[part.function].push(function);
+            }
             match &mut merged[part.function] {
                 Some(known) => known.add(part),
                 place => *place = Some(part),
@@ -139,7 +147,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         }
     }
     for (from, misfit) in misfits {
-        settle(program, &mut merged, from, misfit);
+        settle(program, &mut merged, from, misfit, &leaders);
     }
     let functions = merged.into_iter().zip(&program.functions).zip(broken);
     functions
@@ -235,23 +243,46 @@ fn doubted(program: &Program<'_>, range: &Range<u64>, doubt: Doubt) -> Checked {
     }
 }
 
-/// A jump whose frame does not fit is never taken if others fit; otherwise the row is wrong.
-fn settle(program: &Program<'_>, merged: &mut [Option<Part>], from: usize, misfit: Misfit) {
+/// A way whose frame does not fit, where others do. It is impossible only if that is shown; otherwise one
+/// of the two frames is wrong, or nobody takes that way. Parts with different names at one address are
+/// those of both functions: a linker has folded them.
+fn settle(
+    program: &Program<'_>,
+    merged: &mut [Option<Part>],
+    from: usize,
+    mut misfit: Misfit,
+    owners: &[Vec<usize>],
+) {
     let start = program.functions[misfit.function].range.start;
     let offset = usize::try_from(misfit.target.wrapping_sub(start)).unwrap_or(usize::MAX);
     let known = merged[misfit.function].as_ref();
     let fits = known.is_some_and(|p| p.reached.as_ref().is_none_or(|r| r.has(offset)));
-    let place = if fits {
+    if fits && throws_nothing(program, misfit.from) {
         if let Some(part) = &mut merged[from] {
             part.verdict.assumptions.add(Assumption::Unreachable);
         }
         return;
-    } else {
-        &mut merged[misfit.function]
-    };
-    match place {
+    }
+    if fits && !is_folded(program, misfit.target) {
+        if let Some(part) = &mut merged[misfit.function] {
+            part.verdict.doubt(Doubt::Guessed, misfit.target);
+        }
+        return;
+    }
+    if fits {
+        let others = owners[misfit.function]
+            .iter()
+            .filter(|&&other| other != from);
+        let other = others
+            .filter_map(|&other| jump_to(program, other, misfit.target))
+            .next();
+        for wrong in &mut misfit.verdict.contradictions {
+            wrong.fits = other.map(|other| (other, misfit.target));
+        }
+    }
+    match &mut merged[misfit.function] {
         Some(part) => part.verdict.add(misfit.verdict),
-        None => {
+        place => {
             *place = Some(Part {
                 function: misfit.function,
                 verdict: misfit.verdict,
@@ -260,6 +291,53 @@ fn settle(program: &Program<'_>, merged: &mut [Option<Part>], from: usize, misfi
             });
         }
     }
+}
+
+/// Whether the symbols at `target` (svma) name more than one piece of code there. One without a size is
+/// only a place, as that of a part which has no instructions.
+fn is_folded(program: &Program<'_>, target: u64) -> bool {
+    let symbols = program.file.image().symbols().iter();
+    let mut names = symbols
+        .filter(|s| s.address == target && s.size > 0)
+        .map(|s| &s.name);
+    let first = names.next();
+    first.is_some_and(|first| names.any(|name| name != first))
+}
+
+/// Whether the instruction at `from` (svma) is a call that throws nothing: of a function known by name, or
+/// of one of the same file that calls nothing.
+fn throws_nothing(program: &Program<'_>, from: u64) -> bool {
+    let insn = Decoder::with_ip(64, program.file.bytes(from), from, DecoderOptions::NONE).decode();
+    if insn.flow_control() != FlowControl::Call || insn.op0_kind() != OpKind::NearBranch64 {
+        return false;
+    }
+    let target = insn.near_branch64();
+    if program.file.names_at(target).any(no_throw::is_known) {
+        return true;
+    }
+    let Some(callee) = program.starting_at(target) else {
+        return false;
+    };
+    let range = &program.functions[callee].range;
+    let stays = |insn: Instruction| match insn.flow_control() {
+        FlowControl::Next | FlowControl::Return => true,
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+            range.contains(&insn.near_branch64())
+        }
+        _ => false,
+    };
+    instructions(program.file, range).all(stays)
+}
+
+/// The address (svma) of a jump in function `index` that leads to `target`.
+fn jump_to(program: &Program<'_>, index: usize, target: u64) -> Option<u64> {
+    let mut insns = instructions(program.file, &program.functions[index].range);
+    let jump = insns.find(|insn| {
+        insn.op0_kind() == OpKind::NearBranch64
+            && insn.flow_control() != FlowControl::Call
+            && insn.near_branch64() == target
+    });
+    jump.map(|jump| jump.ip())
 }
 
 impl Part {

@@ -145,7 +145,7 @@ fn judge_function(
                     |_, outcome| match outcome {
                         Outcome::Proven { .. } => {}
                         Outcome::Contradicted { .. } => (proven, wrong) = (false, true),
-                        Outcome::Unproven => proven = false,
+                        Outcome::Unproven | Outcome::Guessed => proven = false,
                     },
                 );
                 if proven || wrong {

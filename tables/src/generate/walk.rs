@@ -18,13 +18,13 @@ use crate::hints::{Hint, Hints};
 use crate::kernel::{Alternative, Edges};
 use crate::proof::access::general;
 use crate::proof::body::{Bits, Body};
-use crate::proof::exec::{Machine, refine};
+use crate::proof::exec::Machine;
 use crate::proof::lsda::{CallSite, call_sites};
 use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::walk::meet::Meetings;
-use crate::proof::ways::{REPLACEMENT_MAX, Replaced, replaced, taken};
+use crate::proof::ways::{REPLACEMENT_MAX, Replaced, Way, not_taken, replaced, taken};
 use found::Found;
 use hashbrown::{HashMap, HashSet};
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -441,9 +441,12 @@ impl<'g> Walker<'g> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let taken = taken(insn, state);
-                    self.branch(part, insn, taken.as_ref().unwrap_or(state), standing);
-                    refine(state, insn.condition_code(), false);
+                    // Code that is never executed has rows, too.
+                    match taken(insn, state) {
+                        Way::Same | Way::Impossible => self.branch(part, insn, state, standing),
+                        Way::With(taken) => self.branch(part, insn, &taken, standing),
+                    }
+                    not_taken(insn, state);
                 }
                 Next::Go(next)
             }

@@ -1,36 +1,71 @@
-//! What instructions write that have no rule of their own in [`super::exec`].
+//! What instructions read and write that have no rule of their own in [`super::exec`].
 
+use arrayvec::ArrayVec;
 use iced_x86::{
-    Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, OpKind, Register,
+    Code, CodeSize, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use unwind_sim_unwind::regs::Reg;
 
-/// What an instruction with this code writes, whatever its operands are.
+/// What an instruction with this code reads and writes, whatever its operands are.
 #[derive(Clone, Copy, Default)]
-struct Writes {
+struct Uses {
     /// Whether this entry has been filled.
     known: bool,
     /// Bit n: operand n is written.
-    operands: u8,
+    written: u8,
+    /// Bit n: operand n is read, or may be left alone.
+    read: u8,
     /// Bit n: the general register with DWARF number n is written, though no operand names it.
     implied: u16,
+    /// The same for registers that are read, or may be left alone.
+    implied_reads: u16,
+    /// Whether it writes memory that no operand with a known size says.
+    is_special: bool,
 }
 
-/// Remembers what each instruction writes: asking the decoder's library every time takes longer
-/// than everything else.
+/// Remembers what each instruction reads and writes: asking the decoder's library every time takes
+/// longer than everything else.
 pub struct Accesses {
     factory: InstructionInfoFactory,
-    by_code: Vec<Writes>,
+    by_code: Vec<Uses>,
 }
 
-/// What one instruction writes.
+/// What one instruction reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Written {
-    /// Bit n: the general register with DWARF number n.
+pub struct Used {
+    /// Bit n: the general register with DWARF number n is written.
     pub regs: u16,
+    /// Bit n: what the instruction writes may depend on that register, apart from addresses.
+    pub reads: u16,
     /// Whether its memory operand is written.
     pub memory: bool,
+    /// Whether its memory operand is read.
+    pub loads: bool,
+    /// Whether it writes memory that [`Accesses::places`] says, not an operand with a known size.
+    pub is_special: bool,
 }
+
+/// Memory that an instruction writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The base register.
+    pub base: Register,
+    /// The index register.
+    pub index: Register,
+    /// The factor of the index.
+    pub scale: u32,
+    /// The number that is added, or the address of what lies at a distance from rip.
+    pub displacement: u64,
+    /// The segment.
+    pub segment: Register,
+    /// Size, bytes; `None` if it is not known.
+    pub size: Option<u32>,
+    /// Whether some of it may be left alone.
+    pub is_partial: bool,
+}
+
+/// The maximum number of places in memory that one instruction writes.
+const PLACES_MAX: usize = 8;
 
 /// The number of registers that the decoder has names for, at most.
 const NAMES_MAX: usize = 256;
@@ -71,21 +106,78 @@ fn writes(access: OpAccess) -> bool {
     )
 }
 
+/// Whether what is there before matters: it is read, or may be left alone.
+fn reads(access: OpAccess) -> bool {
+    !matches!(
+        access,
+        OpAccess::Write | OpAccess::None | OpAccess::NoMemAccess
+    )
+}
+
+/// Instructions that leave their first operand alone in some cases, which the decoder does not say
+/// (Intel SDM, volume 2).
+fn may_leave_alone(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Bsf | M::Bsr | M::Rdsspd | M::Rdsspq | M::Lar | M::Lsl
+    )
+}
+
+/// Instructions that write memory which is not where their operand says.
+fn writes_beside(insn: &Instruction) -> bool {
+    use Mnemonic as M;
+    match insn.mnemonic() {
+        M::Clzero | M::Movdir64b | M::Enqcmd | M::Enqcmds => true,
+        // The bit's number is added to the address.
+        M::Bts | M::Btr | M::Btc => insn.op1_kind() == OpKind::Register,
+        _ => false,
+    }
+}
+
+/// The same instruction with other registers for its operands, so that those which it uses besides
+/// can be told from them.
+fn with_other_registers(insn: &Instruction) -> Instruction {
+    let mut other = *insn;
+    for operand in 0..insn.op_count().min(5) {
+        let register = insn.op_register(operand);
+        if insn.op_kind(operand) == OpKind::Register && register.is_gpr() {
+            let first = match register.size() {
+                1 => Register::R8L,
+                2 => Register::R8W,
+                4 => Register::R8D,
+                _ => Register::R8,
+            };
+            other.set_op_register(operand, first + operand);
+        }
+    }
+    if insn.memory_base().is_gpr() {
+        other.set_memory_base(Register::R15);
+    }
+    if insn.memory_index().is_gpr() {
+        other.set_memory_index(Register::R14);
+    }
+    other
+}
+
+/// The registers that [`with_other_registers`] puts in.
+const OTHERS: u16 = 0xff00;
+
 impl Accesses {
     /// Nothing is known yet.
     pub fn new() -> Accesses {
         Accesses {
             factory: InstructionInfoFactory::new(),
-            by_code: vec![Writes::default(); Code::values().len()],
+            by_code: vec![Uses::default(); Code::values().len()],
         }
     }
 
-    /// What `insn` writes.
-    pub fn of(&mut self, insn: &Instruction) -> Written {
+    /// What `insn` reads and writes.
+    pub fn of(&mut self, insn: &Instruction) -> Used {
         let index = insn.code() as usize;
         let known = self.by_code.get(index).copied().unwrap_or_default();
         let repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
-        let writes = if known.known && !repeated {
+        let uses = if known.known && !repeated {
             known
         } else {
             let asked = self.ask(insn);
@@ -94,53 +186,137 @@ impl Accesses {
             }
             asked
         };
-        let mut written = Written {
-            regs: writes.implied,
-            memory: false,
+        let mut used = Used {
+            regs: uses.implied,
+            reads: uses.implied_reads,
+            is_special: uses.is_special || writes_beside(insn),
+            ..Used::default()
         };
         for operand in 0..insn.op_count().min(5) {
-            if writes.operands & 1 << operand == 0 {
-                continue;
-            }
+            let is_read = uses.read & 1 << operand != 0;
+            let is_written = uses.written & 1 << operand != 0;
             match insn.op_kind(operand) {
-                OpKind::Register => written.regs |= bit(insn.op_register(operand)),
-                OpKind::Memory
-                | OpKind::MemoryESDI
-                | OpKind::MemoryESEDI
-                | OpKind::MemoryESRDI
-                | OpKind::MemorySegDI
-                | OpKind::MemorySegEDI
-                | OpKind::MemorySegRDI => written.memory = true,
+                OpKind::Register => {
+                    let bit = bit(insn.op_register(operand));
+                    used.regs |= if is_written { bit } else { 0 };
+                    used.reads |= if is_read { bit } else { 0 };
+                }
+                kind if is_memory(kind) => {
+                    used.memory |= is_written;
+                    used.loads |= is_read;
+                }
                 _ => {}
             }
         }
-        written
+        used
     }
 
-    fn ask(&mut self, insn: &Instruction) -> Writes {
-        let options = InstructionInfoOptions::NO_MEMORY_USAGE;
-        let info = self.factory.info_options(insn, options);
-        let mut out = Writes {
+    /// The memory that `insn` writes.
+    pub fn places(&mut self, insn: &Instruction) -> ArrayVec<Written, PLACES_MAX> {
+        let mut places = ArrayVec::new();
+        if insn.mnemonic() == Mnemonic::Clzero {
+            // The line of the cache that has the byte at rax, whose size the processor says.
+            let _ = places.try_push(Written {
+                base: Register::RAX,
+                index: Register::None,
+                scale: 1,
+                displacement: 0,
+                segment: Register::DS,
+                size: None,
+                is_partial: true,
+            });
+            return places;
+        }
+        let info = self.factory.info(insn);
+        for used in info.used_memory().iter().filter(|u| writes(u.access())) {
+            let size = u32::try_from(used.memory_size().size()).ok();
+            let is_small = !matches!(used.address_size(), CodeSize::Code64 | CodeSize::Unknown);
+            let _ = places.try_push(Written {
+                // Half of a register says nothing.
+                base: if is_small { Register::EAX } else { used.base() },
+                index: used.index(),
+                scale: used.scale(),
+                displacement: used.displacement(),
+                segment: used.segment(),
+                // A word at most (VIA PadLock Programming Guide, section 2.2, XSTORE).
+                size: match insn.mnemonic() {
+                    Mnemonic::Xstore if !insn.has_rep_prefix() => Some(8),
+                    _ => size.filter(|size| *size != 0),
+                },
+                is_partial: used.access() != OpAccess::Write
+                    && used.access() != OpAccess::ReadWrite
+                    || insn.op_mask() != Register::None
+                    || is_masked(insn.mnemonic()),
+            });
+        }
+        places
+    }
+
+    fn ask(&mut self, insn: &Instruction) -> Uses {
+        let other = with_other_registers(insn);
+        let info = self.factory.info(&other);
+        let mut out = Uses {
             known: true,
-            ..Writes::default()
+            ..Uses::default()
         };
-        let mut named = 0;
         for operand in 0..insn.op_count().min(5) {
-            if writes(info.op_access(operand)) {
-                out.operands |= 1 << operand;
-                if insn.op_kind(operand) == OpKind::Register {
-                    named |= bit(insn.op_register(operand));
-                }
-            }
+            let access = info.op_access(operand);
+            let is_first = operand == 0 && may_leave_alone(insn.mnemonic());
+            out.written |= u8::from(writes(access)) << operand;
+            out.read |= u8::from(reads(access) || is_first) << operand;
         }
         for used in info.used_registers() {
-            if writes(used.access()) {
-                out.implied |= bit(used.register());
-            }
+            let bit = bit(used.register()) & !OTHERS;
+            out.implied |= if writes(used.access()) { bit } else { 0 };
+            out.implied_reads |= if reads(used.access()) { bit } else { 0 };
         }
-        out.implied &= !named;
+        let written = info.used_memory().iter().filter(|u| writes(u.access()));
+        let operands = (0..insn.op_count().min(5)).filter(|&operand| {
+            out.written & 1 << operand != 0 && insn.op_kind(operand) == OpKind::Memory
+        });
+        out.is_special = written.clone().count() != operands.count()
+            || written.into_iter().any(|u| u.memory_size().size() == 0)
+            || insn.is_vsib()
+            || is_masked(insn.mnemonic());
+        out.is_special &= info.used_memory().iter().any(|u| writes(u.access()));
         out
     }
+}
+
+fn is_memory(kind: OpKind) -> bool {
+    !matches!(
+        kind,
+        OpKind::Register
+            | OpKind::NearBranch16
+            | OpKind::NearBranch32
+            | OpKind::NearBranch64
+            | OpKind::FarBranch16
+            | OpKind::FarBranch32
+            | OpKind::Immediate8
+            | OpKind::Immediate8_2nd
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate64
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate32to64
+    )
+}
+
+/// Whether the instruction stores only elements that a vector register selects.
+fn is_masked(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Maskmovq
+            | M::Maskmovdqu
+            | M::Vmaskmovdqu
+            | M::Vmaskmovps
+            | M::Vmaskmovpd
+            | M::Vpmaskmovd
+            | M::Vpmaskmovq
+    )
 }
 
 impl Default for Accesses {

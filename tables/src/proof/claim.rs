@@ -37,6 +37,8 @@ pub enum Outcome {
         /// What the row's rule evaluates to.
         found: Value,
     },
+    /// It is not what the code has done on a way that may not exist.
+    Guessed,
     /// It cannot be told.
     Unproven,
 }
@@ -211,6 +213,7 @@ fn expect(wanted: Value, found: Value, anchors: &[Anchor]) -> Outcome {
     match found {
         found if found == wanted => PROVEN,
         Value::Unknown => Outcome::Unproven,
+        Value::Guessed => Outcome::Guessed,
         // Below the frame at a distance that is not known, but may always be the same.
         Value::Below { anchor, .. }
             if wanted == CFA && anchors.get(usize::from(anchor)).is_none_or(|a| !a.varies()) =>
@@ -258,7 +261,7 @@ impl Eye<'_> {
     fn load(&self, at: Value) -> Value {
         match at {
             at if at.is_stack() => self.state.load(at, 8),
-            Value::Unknown | Value::Varies => Value::Unknown,
+            Value::Unknown | Value::Varies | Value::Guessed => Value::Unknown,
             // Memory of somebody else.
             _ => Value::Computed,
         }

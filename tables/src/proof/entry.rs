@@ -291,7 +291,10 @@ fn jumps_anywhere(file: &File, range: &Range<u64>) -> bool {
 }
 
 /// The instructions in `range` (svma), one behind the other.
-fn instructions<'f>(file: &'f File, range: &Range<u64>) -> impl Iterator<Item = Instruction> + 'f {
+pub fn instructions<'f>(
+    file: &'f File,
+    range: &Range<u64>,
+) -> impl Iterator<Item = Instruction> + 'f {
     let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let bytes = file.bytes(range.start);
     let bytes = &bytes[..bytes.len().min(length)];

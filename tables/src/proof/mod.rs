@@ -2,7 +2,7 @@
 //!
 //! - [`value`], [`state`]: what is known before an instruction;
 //! - [`exec`], [`access`]: what an instruction does to that;
-//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`]: where
+//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`], [`no_throw`]: where
 //!   they lead;
 //! - [`claim`], [`claims`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
@@ -23,6 +23,7 @@ mod functions;
 pub mod jump_table;
 pub mod lsda;
 pub mod no_return;
+pub mod no_throw;
 mod packed;
 pub mod plt;
 pub mod program;

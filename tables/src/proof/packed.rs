@@ -20,6 +20,7 @@ const BELOW: u8 = 6;
 const INDEX: u8 = 7;
 const TABLE_ENTRY: u8 = 8;
 const TABLE_TARGET: u8 = 9;
+const GUESSED: u8 = 10;
 
 /// For each register: its place in [`Reg::CALLEE_SAVED`].
 const NUMBERS: [Option<usize>; 16] = {
@@ -46,6 +47,7 @@ impl Packed {
         match value {
             Value::Unknown => with(UNKNOWN, 0, 0),
             Value::Varies => with(VARIES, 0, 0),
+            Value::Guessed => with(GUESSED, 0, 0),
             Value::Computed => with(COMPUTED, 0, 0),
             Value::Entry { reg, offset } => with(ENTRY, (reg as u64) << 8, offset.cast_unsigned()),
             Value::ReturnAddress => with(RETURN_ADDRESS, 0, 0),
@@ -95,7 +97,7 @@ impl Packed {
     #[inline]
     pub(super) const fn matters(self) -> bool {
         match self.kind() {
-            UNKNOWN | VARIES | RETURN_ADDRESS | BELOW => true,
+            UNKNOWN | VARIES | GUESSED | RETURN_ADDRESS | BELOW => true,
             ENTRY => {
                 let reg = self.reg();
                 matches!(reg, Reg::Rsp) || self.offset() == 0 && is_callee_saved(reg)
@@ -132,6 +134,7 @@ impl Packed {
         let middle = (self.0 >> 16) as u16;
         match self.kind() {
             VARIES => Value::Varies,
+            GUESSED => Value::Guessed,
             COMPUTED => Value::Computed,
             ENTRY => Value::Entry {
                 reg: self.reg(),
@@ -217,6 +220,7 @@ mod tests {
         let mut values = vec![
             Value::Unknown,
             Value::Varies,
+            Value::Guessed,
             Value::Computed,
             Value::ReturnAddress,
         ];

@@ -11,6 +11,8 @@ use unwind_sim_unwind::regs::{Reg, RegMask};
 /// a few stack addresses are usual.
 const SLOTS_MAX: usize = 20;
 
+const GUESSED: Packed = Packed::new(Value::Guessed);
+
 /// A word on the stack whose value is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
@@ -69,6 +71,9 @@ pub struct State {
     pub is_lossy: bool,
     /// Whether a jump on the way here was guessed, so that the way may not exist.
     pub is_guessed: bool,
+    /// Whether there was a conditional jump on the way here, of which only the values decide which way it
+    /// goes.
+    pub has_branched: bool,
     /// The registers, one bit for each, whose values were loaded from memory, which may hold something
     /// else on ways that are taken.
     loaded: u16,
@@ -98,6 +103,7 @@ impl PartialEq for State {
             && self.is_elsewhere == other.is_elsewhere
             && self.has_called == other.has_called
             && self.is_guessed == other.is_guessed
+            && self.has_branched == other.has_branched
             && self.loaded == other.loaded
     }
 }
@@ -129,6 +135,7 @@ impl State {
             is_elsewhere: false,
             is_lossy: false,
             is_guessed: false,
+            has_branched: false,
             loaded: 0,
             preserved,
             version: 0,
@@ -228,7 +235,79 @@ impl State {
     pub fn is_saved(&self, at: Value, size: u32) -> bool {
         let at = Packed::new(at);
         let mut slots = self.slots.iter();
-        slots.any(|s| s.value.is_of_caller() && s.key.overlaps(at, size))
+        slots.any(|s| (s.value.is_of_caller() || s.value == GUESSED) && s.key.overlaps(at, size))
+    }
+
+    /// What may be known of the `size` bytes at `at`: unlike [`State::load`], also where a slot is only a
+    /// part of them.
+    pub fn may_hold(&self, at: Value, size: u32) -> Value {
+        if size == 8 {
+            return self.load(at, 8);
+        }
+        let packed = Packed::new(at);
+        let mut slots = self.slots.iter();
+        match self.is_lossy || slots.any(|s| s.value.matters() && s.key.overlaps(packed, size)) {
+            true => Value::Unknown,
+            false => Value::Computed,
+        }
+    }
+
+    /// Whether a slot is at no known distance from the stack address `at`: whether a store there hits
+    /// it is not known.
+    pub fn has_other_base(&self, at: Value) -> bool {
+        let at = Packed::new(at);
+        self.slots.iter().any(|s| !s.key.at().has_base_of(at))
+    }
+
+    /// A store over saved registers or the return address, on a way that may not exist.
+    pub fn guess_store(&mut self, at: Value, size: u32) {
+        let packed = Packed::new(at);
+        for slot in &mut self.slots {
+            if slot.value.is_of_caller() && slot.key.overlaps(packed, size) {
+                slot.value = GUESSED;
+                self.version = self.version.wrapping_add(1);
+            }
+        }
+        if matches!(self.comparison, Some(c) if matches!(c.place, Place::Memory(_))) {
+            self.comparison = None;
+        }
+    }
+
+    /// Some bytes from the stack address `at` on may be overwritten: what slots there hold is not known.
+    pub fn may_store(&mut self, at: Value, size: u32) {
+        let packed = Packed::new(at);
+        let mut hit = false;
+        for slot in &mut self.slots {
+            if slot.value != Packed::UNKNOWN && slot.key.overlaps(packed, size) {
+                slot.value = Packed::UNKNOWN;
+                hit = true;
+            }
+        }
+        if hit {
+            self.version = self.version.wrapping_add(1);
+        }
+        if matches!(self.comparison, Some(c) if matches!(c.place, Place::Memory(_))) {
+            self.comparison = None;
+        }
+    }
+
+    /// Forgets all that is said in terms of the anchors that `is_gone`.
+    pub fn forget_anchors(&mut self, is_gone: impl Fn(u16) -> bool) {
+        let is_gone =
+            |value: Value| matches!(value, Value::Below { anchor, .. } if is_gone(anchor));
+        for reg in Reg::ALL.into_iter().take(16) {
+            if is_gone(self.reg(reg)) {
+                self.set(reg, Value::Unknown);
+            }
+        }
+        self.slots.retain(|slot| !is_gone(slot.key.at().value()));
+        for slot in &mut self.slots {
+            if is_gone(slot.value.value()) {
+                slot.value = Packed::UNKNOWN;
+            }
+        }
+        (self.comparison, self.swizzle) = (None, None);
+        self.version = self.version.wrapping_add(1);
     }
 
     /// Stores `size` bytes at the stack address `at`.
@@ -344,7 +423,7 @@ impl State {
     pub fn breaks_the_abi(&self) -> bool {
         let lost = |reg: Reg| {
             let value = self.reg(reg);
-            value != Value::entry(reg) && value != Value::Unknown
+            value != Value::entry(reg) && !matches!(value, Value::Unknown | Value::Guessed)
         };
         let sp = self.reg(Reg::Rsp);
         sp != Value::Unknown && sp != Value::frame(0) || self.kept().any(lost)
@@ -456,6 +535,7 @@ impl State {
             (&mut self.is_elsewhere, other.is_elsewhere),
             (&mut self.has_called, other.has_called),
             (&mut self.is_guessed, other.is_guessed),
+            (&mut self.has_branched, other.has_branched),
         ] {
             changed |= theirs && !*mine;
             *mine |= theirs;
@@ -476,12 +556,17 @@ impl State {
 
 /// The registers of a set with one bit for each.
 #[inline]
-fn registers(mut set: u16) -> impl Iterator<Item = Reg> {
+pub fn registers(mut set: u16) -> impl Iterator<Item = Reg> {
     std::iter::from_fn(move || {
         let first = set.trailing_zeros() as usize;
         set &= set.wrapping_sub(1);
         Reg::ALL.get(first).copied().filter(|_| first < 16)
     })
+}
+
+/// What is known of a place that holds one of two values.
+pub fn either(a: Value, b: Value) -> Value {
+    join_values(Packed::new(a), Packed::new(b)).value()
 }
 
 fn join_values(a: Packed, b: Packed) -> Packed {
@@ -490,6 +575,7 @@ fn join_values(a: Packed, b: Packed) -> Packed {
     }
     let joined = match (a.value(), b.value()) {
         (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
+        (Value::Guessed, _) | (_, Value::Guessed) => Value::Guessed,
         (
             Value::Index {
                 shift,

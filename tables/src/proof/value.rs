@@ -11,6 +11,8 @@ pub enum Value {
     Unknown,
     /// Different things on different ways that lead here, at least one of them of the kinds below.
     Varies,
+    /// What the caller relies on, or what a store has put over it on a way that may not exist.
+    Guessed,
     /// Computed or loaded by the function: not a value at entry, and not an address in its frame.
     Computed,
     /// The value of a register at entry, plus an offset. With rsp, an address in the frame.
@@ -118,7 +120,7 @@ impl Value {
             return self;
         }
         match self {
-            Value::Unknown | Value::Varies => self,
+            Value::Unknown | Value::Varies | Value::Guessed => self,
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },
                 None => Value::Computed,
@@ -143,6 +145,30 @@ impl Value {
         )
     }
 
+    /// Whether it is one number, or one address.
+    pub const fn is_exact(self) -> bool {
+        matches!(
+            self,
+            Value::Entry { .. } | Value::ReturnAddress | Value::Const(_) | Value::Below { .. }
+        )
+    }
+
+    /// Whether it is an address on the stack, or may be something of the caller's: then computing with it
+    /// may give such a value again.
+    pub const fn is_vague(self) -> bool {
+        self.is_stack() || matches!(self, Value::Unknown | Value::Varies | Value::Guessed)
+    }
+
+    /// Whether it is what the caller relies on: a callee-saved register's value at entry, or the return
+    /// address.
+    pub const fn is_of_caller(self) -> bool {
+        match self {
+            Value::ReturnAddress => true,
+            Value::Entry { reg, offset } => offset == 0 && is_callee_saved(reg),
+            _ => false,
+        }
+    }
+
     /// Whether a slot with this value is worth remembering.
     pub const fn is_worth_keeping(self) -> bool {
         match self {
@@ -151,7 +177,7 @@ impl Value {
             }
             Value::ReturnAddress | Value::Below { .. } | Value::Index { .. } => true,
             // It may be any of these.
-            Value::Unknown => true,
+            Value::Unknown | Value::Guessed => true,
             _ => false,
         }
     }
@@ -161,7 +187,7 @@ impl Value {
     #[must_use]
     pub const fn low_half(self) -> Value {
         match self {
-            Value::Unknown => Value::Unknown,
+            Value::Unknown | Value::Guessed => Value::Unknown,
             Value::Const(n) if n >= 0 => self,
             Value::Index {
                 shift,
@@ -207,6 +233,7 @@ impl fmt::Display for Value {
                 write!(f, "{reg} at entry")?;
                 signed(f, offset.into())
             }
+            Value::Guessed => f.write_str("overwritten on a way that may not exist"),
             Value::ReturnAddress => f.write_str("the return address"),
             Value::Const(n) => write!(f, "{n:#x}"),
             Value::Below { .. } => f.write_str("a stack address at an unknown distance"),

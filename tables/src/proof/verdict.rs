@@ -156,9 +156,9 @@ pub enum Assumption {
     /// An exception continues at its landing pad with the frame's own rsp and callee-saved
     /// registers (Itanium C++ ABI).
     LandingPads,
-    /// A jump into a function's cold part, or an exception's way to a landing pad, with a frame that
-    /// does not fit there, where others do, is never taken: compilers let what they know to be
-    /// unreachable lead anywhere, and calls that cannot throw lie in the ranges of others.
+    /// A call whose exception would continue at a landing pad with a frame that does not fit there,
+    /// where others do, throws none: the called function calls nothing. Calls that cannot throw lie in
+    /// the ranges of others.
     Unreachable,
     /// The kernel changes a module's code, and continues behind faults and warnings, as the module's
     /// sections say.
@@ -248,6 +248,9 @@ pub struct Contradiction {
     pub right: Option<Rule>,
     /// The jumps (svma of the instruction, and of its target) on the way from the function's entry.
     pub path: Vec<(u64, u64)>,
+    /// A jump (svma of the instruction, and of its target) from another function, with whose frame the
+    /// row is right.
+    pub fits: Option<(u64, u64)>,
 }
 
 impl Contradiction {

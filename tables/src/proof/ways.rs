@@ -6,24 +6,68 @@ use super::state::State;
 use super::value::Value;
 use crate::file::File;
 use crate::kernel::Alternative;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of instructions followed in the replacement of other code.
 pub const REPLACEMENT_MAX: usize = 256;
 
-/// What is known where a conditional jump is taken, if that is more than `state`, which is what is known
-/// before it; of a loop, its counter is changed in both. Where it is not taken, [`refine`] says the rest.
-pub fn taken(insn: &Instruction, state: &mut State) -> Option<State> {
+/// A way on from a conditional jump.
+pub enum Way {
+    /// It is never taken.
+    Impossible,
+    /// Nothing more is known there than before the jump.
+    Same,
+    /// This is known there.
+    With(State),
+}
+
+/// What is known where a conditional jump is taken, `state` being what is known before it; of a loop, its
+/// counter is changed in that, too. Where it is not taken, [`not_taken`] says the rest.
+pub fn taken(insn: &Instruction, state: &mut State) -> Way {
     if insn.is_loop() || insn.is_loopcc() {
-        state.set(Reg::Rcx, Value::Computed);
+        let is_whole = counts_in_rcx(insn.code());
+        let count = state.reg(Reg::Rcx);
+        let count = if is_whole {
+            count.plus(-1)
+        } else {
+            Value::Computed
+        };
+        state.set(Reg::Rcx, count);
+    }
+    if insn.mnemonic() == Mnemonic::Xbegin {
+        // Why the transaction was aborted.
+        let mut aborted = state.clone();
+        aborted.set(Reg::Rax, Value::Computed);
+        return Way::With(aborted);
     }
     let condition = insn.condition_code();
-    tells(state, condition, true).then(|| {
-        let mut taken = state.clone();
-        refine(&mut taken, condition, true);
-        taken
-    })
+    if !tells(state, condition, true) {
+        state.has_branched = true;
+        return Way::Same;
+    }
+    let mut taken = state.clone();
+    match refine(&mut taken, condition, true) {
+        true => {
+            (taken.has_branched, state.has_branched) = (true, true);
+            Way::With(taken)
+        }
+        false => Way::Impossible,
+    }
+}
+
+/// Whether the counter of a loop is all of rcx, not its lower half.
+fn counts_in_rcx(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Loop_rel8_64_RCX | Code::Loope_rel8_64_RCX | Code::Loopne_rel8_64_RCX
+    )
+}
+
+/// Adds to `state` what is known where a conditional jump is not taken. Whether there is such a way.
+pub fn not_taken(insn: &Instruction, state: &mut State) -> bool {
+    // A loop also ends when its counter is zero, whatever the flags are.
+    insn.is_loopcc() || refine(state, insn.condition_code(), false)
 }
 
 /// An instruction of a replacement.

@@ -189,6 +189,13 @@ fn write_contradiction(
     if let Some(right) = right(wrong) {
         writeln!(out, "      right: {right}")?;
     }
+    if let (Some((from, to)), Some(own)) = (wrong.fits, wrong.path.last()) {
+        let own = own.0;
+        writeln!(
+            out,
+            "    two frames: a jump at {own:#x} brings this one, a jump at {from:#x} to {to:#x} the row's"
+        )?;
+    }
     if explain {
         let mut text = String::from("      way:   entry");
         for (from, to) in &wrong.path {

@@ -31,21 +31,43 @@ impl Machine<'_> {
         if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
             return Address::Unknown;
         }
-        let displacement = insn.memory_displacement64();
-        let (base, index) = (insn.memory_base(), insn.memory_index());
+        let parts = (
+            insn.memory_base(),
+            insn.memory_index(),
+            insn.memory_index_scale(),
+        );
+        self.address_of(parts, insn.memory_displacement64(), state)
+    }
+
+    /// The address that is a base plus an index, times a number, plus `displacement`.
+    pub(super) fn address_of(
+        &self,
+        (base, index, scale): (Register, Register, u32),
+        displacement: u64,
+        state: &State,
+    ) -> Address {
         if matches!(base, Register::RIP | Register::EIP) {
             return Address::File(displacement);
         }
         if base.is_gpr() && base.size() != 8 || index.is_gpr() && index.size() != 8 {
             return Address::Unknown;
         }
+        let is_vector = index.is_vector_register();
         let base = general(base).map(|reg| state.reg(reg));
         let index = general(index).map(|reg| state.reg(reg));
         let displacement = displacement.cast_signed();
-        let scale = insn.memory_index_scale();
+        if is_vector {
+            return match base.is_some_and(may_be_stack) {
+                true => Address::Frame,
+                false => Address::Unknown,
+            };
+        }
         match (base, index) {
             (None, None) => Address::File(displacement.cast_unsigned()),
             (Some(base), None) => place(base.plus(displacement)),
+            (None, Some(index)) if scale == 1 && (may_be_stack(index)) => {
+                place(index.plus(displacement))
+            }
             (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
             (Some(base), Some(index)) => match (base, index) {
                 (base, Value::Const(n)) => place(
@@ -93,13 +115,13 @@ pub(super) fn is_direct(insn: &Instruction) -> bool {
 
 /// Whether a value may be an address on the stack.
 fn may_be_stack(value: Value) -> bool {
-    value.is_stack() || matches!(value, Value::Unknown | Value::Varies)
+    value.is_vague()
 }
 
 /// The place at an address.
 fn place(value: Value) -> Address {
     match value {
-        Value::Unknown | Value::Varies => Address::Frame,
+        Value::Unknown | Value::Varies | Value::Guessed => Address::Frame,
         value if value.is_stack() => Address::Stack(value),
         Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
         _ => Address::Unknown,

@@ -5,6 +5,7 @@
 
 mod address;
 mod moves;
+mod other;
 mod refine;
 
 pub use refine::{refine, tells};
@@ -13,10 +14,10 @@ use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
 use super::state::{Comparison, Place, State};
 use super::swizzle::Swizzle;
-use super::value::{Anchor, Value, is_callee_saved};
+use super::value::{Anchor, Value};
 use crate::file::File;
 use address::{Address, is_direct};
-use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of anchors and of tables in the functions that are followed together.
@@ -68,6 +69,36 @@ impl<'f> Machine<'f> {
         self.below(Anchor::Lowered { at })
     }
 
+    /// A stack address moved by an unknown size by the instruction at `at` (svma), which may have been
+    /// executed before: what is said in terms of the address that it gave then is forgotten.
+    pub(super) fn lower(&mut self, at: u64, state: &mut State) -> Value {
+        let known = self.anchors.len();
+        let value = self.lowered(at);
+        if let Value::Below { anchor, .. } = value
+            && usize::from(anchor) < known
+        {
+            let mut gone = vec![false; known];
+            gone[usize::from(anchor)] = true;
+            for number in usize::from(anchor) + 1..known {
+                if let Anchor::Aligned { of, .. } = self.anchors[number]
+                    && let Value::Below { anchor: of, .. } = of
+                {
+                    gone[number] = gone[usize::from(of)];
+                }
+            }
+            state.forget_anchors(|anchor| gone.get(usize::from(anchor)) == Some(&true));
+        }
+        value
+    }
+
+    /// Lowers rsp by `size` bytes and stores `value` there.
+    fn push(&mut self, state: &mut State, size: u8, value: Value) {
+        push(state, size, value);
+        let sp = state.reg(Reg::Rsp);
+        self.stored_anywhere = self.stored_anywhere || !sp.is_stack() || state.has_other_base(sp);
+        state.is_elsewhere |= !sp.is_stack() && value.is_of_caller();
+    }
+
     fn below(&mut self, anchor: Anchor) -> Value {
         match intern(&mut self.anchors, anchor) {
             Some(anchor) => Value::Below { anchor, offset: 0 },
@@ -105,13 +136,9 @@ impl<'f> Machine<'f> {
         match insn.mnemonic() {
             M::Nop | M::Endbr64 | M::Fnop | M::Pause => {}
             M::Test => state.comparison = None,
-            M::Mov => self.mov(insn, state),
+            M::Mov | M::Movnti => self.mov(insn, state),
             M::Lea => {
-                let value = match insn.op0_register().size() {
-                    8 => self.lea(insn, state),
-                    4 => self.lea(insn, state).low_half(),
-                    _ => Value::Computed,
-                };
+                let value = self.lea(insn, state);
                 set(state, insn.op0_register(), value);
             }
             M::Push => {
@@ -122,45 +149,55 @@ impl<'f> Machine<'f> {
                     OpKind::Memory if insn.memory_size().size() == 8 => self.load(insn, state, 8),
                     _ => Value::Computed,
                 };
-                push(state, operand_size(insn), value);
+                self.push(state, stack_size(insn), value);
             }
             M::Pop => {
-                let size = operand_size(insn);
+                let size = stack_size(insn);
                 let sp = state.reg(Reg::Rsp);
-                let value = load(state, sp, size);
+                let value = match size {
+                    8 => load(state, sp, size),
+                    _ if sp.is_stack() => state.may_hold(sp, size.into()),
+                    _ => Value::Unknown,
+                };
                 state.set(Reg::Rsp, sp.plus(size.into()));
                 match insn.op0_kind() {
                     OpKind::Register => set(state, insn.op0_register(), value),
                     _ => self.store(insn, state, size.into(), value),
                 }
             }
-            M::Pushfq | M::Pushf => push(state, operand_size(insn), Value::Computed),
+            M::Pushfq | M::Pushf => self.push(state, stack_size(insn), Value::Computed),
             M::Popfq | M::Popf => {
                 let sp = state.reg(Reg::Rsp);
-                state.set(Reg::Rsp, sp.plus(operand_size(insn).into()));
+                state.set(Reg::Rsp, sp.plus(stack_size(insn).into()));
                 state.comparison = None;
             }
-            M::Leave => {
+            M::Leave if insn.code() == Code::Leaveq => {
                 let sp = state.reg(Reg::Rbp);
                 state.set(Reg::Rbp, load(state, sp, 8));
                 state.set(Reg::Rsp, sp.plus(8));
             }
-            M::Enter => enter(insn, state),
+            M::Leave => {
+                let sp = state.reg(Reg::Rbp);
+                state.set(Reg::Rbp, Value::Unknown);
+                state.set(Reg::Rsp, sp.plus(2));
+            }
+            M::Enter => self.enter(insn, state),
             M::Add | M::Sub | M::And if changes_nothing(insn) => state.comparison = None,
+            M::Xor | M::Sub if is_zeroing(insn) => {
+                set(state, insn.op0_register(), Value::Const(0));
+                state.comparison = None;
+            }
             M::Add => self.add(insn, state, 1),
             M::Sub => self.add(insn, state, -1),
             M::Inc | M::Dec => {
                 let by = if insn.mnemonic() == M::Inc { 1 } else { -1 };
                 self.change(insn, state, |value, width| match width {
                     8 => value.plus(by),
+                    _ if value.is_vague() => Value::Unknown,
                     _ => Value::Computed,
                 });
             }
             M::And => self.and(insn, state),
-            M::Xor if is_zeroing(insn) => {
-                set(state, insn.op0_register(), Value::Const(0));
-                state.comparison = None;
-            }
             M::Movzx => {
                 let value = self.zero_extended(insn, state);
                 set(state, insn.op0_register(), value);
@@ -186,43 +223,8 @@ impl<'f> Machine<'f> {
                     state.set(reg, Value::Computed);
                 }
             }
+            _ if is_conditional_move(insn) => self.conditional_move(insn, state),
             _ => self.other(insn, state),
-        }
-    }
-
-    fn other(&mut self, insn: &Instruction, state: &mut State) {
-        if changes_nothing(insn) {
-            state.comparison = None;
-            return;
-        }
-        if is_to_vector(insn) {
-            state.is_elsewhere |= is_saved_value(read(state, insn.op1_register()));
-        }
-        let written = self.accesses.of(insn);
-        if written.memory {
-            let size = insn.memory_size().size().max(1);
-            self.store(insn, state, size as u32, Value::Computed);
-        }
-        if written.regs != 0 {
-            let condition = insn.condition_code() != ConditionCode::None;
-            for reg in Reg::ALL.into_iter().take(16) {
-                if written.regs & 1 << reg as u16 == 0 {
-                    continue;
-                }
-                // A conditional move may leave the value alone.
-                if state.is_elsewhere && is_from_vector(insn) {
-                    state.set(reg, Value::Unknown);
-                    continue;
-                }
-                let moved = condition && insn.op1_kind() == OpKind::Register;
-                if moved && read(state, insn.op1_register()) == state.reg(reg) {
-                    continue;
-                }
-                state.set(reg, Value::Computed);
-            }
-        }
-        if insn.rflags_modified() != 0 {
-            state.comparison = None;
         }
     }
 
@@ -263,10 +265,17 @@ impl<'f> Machine<'f> {
             {
                 self.stored_anywhere = true;
             }
-            Address::Stack(at) => state.store(at, size, value),
+            // An array that is filled in steps, further than its length lets it be.
+            Address::Stack(at) if state.has_branched && state.is_saved(at, size) => {
+                state.guess_store(at, size);
+            }
+            Address::Stack(at) => {
+                state.store(at, size, value);
+                self.stored_anywhere = self.stored_anywhere || state.has_other_base(at);
+            }
             address => {
                 state.swizzle = Swizzle::begin(insn, value);
-                state.is_elsewhere |= is_saved_value(value);
+                state.is_elsewhere |= value.is_of_caller();
                 self.stored_anywhere |= !matches!(address, Address::File(_));
             }
         }
@@ -297,15 +306,41 @@ impl<'f> Machine<'f> {
         state.comparison = None;
     }
 
+    /// `enter size, level`: a level copies the addresses of that many frames.
+    fn enter(&mut self, insn: &Instruction, state: &mut State) {
+        let level = insn.try_immediate(1).unwrap_or(0) & 31;
+        if insn.code() != Code::Enterq_imm16_imm8 {
+            // No more than this is pushed.
+            let sp = state.reg(Reg::Rsp);
+            if sp.is_stack() {
+                state.may_store(sp.plus(-256), 256);
+            }
+            state.set(Reg::Rbp, Value::Unknown);
+            return state.set(Reg::Rsp, Value::Unknown);
+        }
+        self.push(state, 8, state.reg(Reg::Rbp));
+        let frame = state.reg(Reg::Rsp);
+        for _ in 1..level {
+            self.push(state, 8, Value::Unknown);
+        }
+        if level != 0 {
+            self.push(state, 8, frame);
+        }
+        state.set(Reg::Rbp, frame);
+        let size = insn.try_immediate(0).unwrap_or(0) as i64;
+        state.set(Reg::Rsp, state.reg(Reg::Rsp).plus(-size));
+    }
+
     fn add(&mut self, insn: &Instruction, state: &mut State, sign: i64) {
-        let by = match insn.op1_kind() {
-            OpKind::Register => read(state, insn.op1_register()),
-            OpKind::Memory => Value::Computed,
-            _ => constant(insn, 1),
-        };
+        let by = self.second(insn, state);
+        if by == Value::Const(0) && insn.op0_register().size() != 4 {
+            state.comparison = None;
+            return;
+        }
         let mut lowered = false;
         self.change(insn, state, |value, width| match (value, by) {
-            _ if width != 8 => Value::Computed,
+            _ if width == 4 => Value::Computed,
+            _ if width != 8 => uncertain(&[value, by]),
             (Value::TableEntry { table }, Value::Const(base))
             | (Value::Const(base), Value::TableEntry { table })
                 if sign > 0 =>
@@ -317,23 +352,41 @@ impl<'f> Machine<'f> {
             // An address minus an unknown size, or plus a negative one.
             (value, by) => {
                 lowered = value.is_stack() && !by.is_stack();
-                Value::Computed
+                uncertain(&[value, by])
             }
         });
         if lowered && insn.op0_kind() == OpKind::Register {
-            let value = self.lowered(insn.ip());
+            let value = self.lower(insn.ip(), state);
             set(state, insn.op0_register(), value);
             // Slots are at unknown distances from there.
             state.is_lossy |= general(insn.op0_register()) == Some(Reg::Rsp);
         }
     }
 
-    fn and(&mut self, insn: &Instruction, state: &mut State) {
-        let mask = match insn.op1_kind() {
+    /// The second operand.
+    fn second(&self, insn: &Instruction, state: &State) -> Value {
+        match insn.op1_kind() {
             OpKind::Register => read(state, insn.op1_register()),
-            OpKind::Memory => Value::Computed,
+            OpKind::Memory => match self.address(insn, state) {
+                Address::Stack(at) => {
+                    uncertain(&[state.may_hold(at, insn.memory_size().size() as u32)])
+                }
+                _ => Value::Computed,
+            },
             _ => constant(insn, 1),
-        };
+        }
+    }
+
+    fn and(&mut self, insn: &Instruction, state: &mut State) {
+        let mask = self.second(insn, state);
+        // `and %rbx, %rbx`, in any size.
+        let (to, size) = (insn.op0_register(), insn.op0_register().size());
+        let is_same = mask == read(state, to) && mask.is_exact();
+        if insn.op0_kind() == OpKind::Register && size <= 2 && (is_same || is_all_ones(mask, size))
+        {
+            state.comparison = None;
+            return;
+        }
         let mut align = None;
         self.change(insn, state, |value, width| match mask {
             Value::Const(n) if n < 0 && width == 8 && value.is_stack() => {
@@ -341,11 +394,12 @@ impl<'f> Machine<'f> {
                 if size.is_power_of_two() {
                     align = Some((value, size));
                 }
-                Value::Computed
+                Value::Unknown
             }
             Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
-            _ if matches!(value, Value::Unknown | Value::Varies) && width == 8 => Value::Unknown,
-            _ => Value::Computed,
+            _ if width == 4 => Value::Computed,
+            _ if width == 8 && mask == value && value.is_exact() => value,
+            _ => uncertain(&[value, mask]),
         });
         if let Some((of, size)) = align
             && insn.op0_kind() == OpKind::Register
@@ -358,7 +412,9 @@ impl<'f> Machine<'f> {
     /// What the flags say after `cmp` or `sub`.
     fn comparison(&self, insn: &Instruction, state: &State) -> Option<Comparison> {
         let place = match insn.op0_kind() {
-            OpKind::Register => Place::Reg(general(insn.op0_register())?),
+            OpKind::Register if !is_high(insn.op0_register()) => {
+                Place::Reg(general(insn.op0_register())?)
+            }
             OpKind::Memory => match self.address(insn, state) {
                 Address::Stack(at) => Place::Memory(at),
                 _ => return None,
@@ -366,6 +422,7 @@ impl<'f> Machine<'f> {
             _ => return None,
         };
         let with = match insn.op1_kind() {
+            OpKind::Register if is_high(insn.op1_register()) => return None,
             OpKind::Register => read(state, insn.op1_register()),
             OpKind::Memory => return None,
             _ => constant(insn, 1),
@@ -401,7 +458,10 @@ fn is_through_loaded(insn: &Instruction, state: &State) -> bool {
 
 /// Whether it matters to an instruction that it belongs to a loop: to stores through pointers.
 pub fn asks_for_loop(insn: &Instruction) -> bool {
-    insn.op0_kind() == OpKind::Memory && !is_direct(insn)
+    match insn.op0_kind() {
+        OpKind::Memory => !is_direct(insn),
+        _ => insn.is_string_instruction(),
+    }
 }
 
 /// The index of `thing`, which is added if it is new; `None` if there are too many.
@@ -420,9 +480,39 @@ fn intern<T: PartialEq + Copy>(things: &mut Vec<T>, thing: T) -> Option<u16> {
 
 fn read(state: &State, register: Register) -> Value {
     match general(register) {
+        Some(reg) if is_high(register) => match state.reg(reg) {
+            Value::Const(n) => Value::Const(n >> 8 & 0xff),
+            whole => uncertain(&[whole]),
+        },
         Some(reg) => state.reg(reg),
         None => Value::Computed,
     }
+}
+
+/// Whether a register is ah, ch, dh or bh: the second byte of another.
+fn is_high(register: Register) -> bool {
+    register.is_gpr8() && (4..8).contains(&(register as u32 - Register::AL as u32))
+}
+
+/// Whether the lower `size` bytes, 1 or 2, of a number have all bits set.
+fn is_all_ones(value: Value, size: usize) -> bool {
+    let bits = if size == 1 { 0xff } else { 0xffff };
+    matches!(value, Value::Const(n) if n & bits == bits)
+}
+
+/// What is computed from these values.
+fn uncertain(from: &[Value]) -> Value {
+    match from.iter().any(|value| value.is_vague()) {
+        true => Value::Unknown,
+        false => Value::Computed,
+    }
+}
+
+fn is_conditional_move(insn: &Instruction) -> bool {
+    insn.condition_code() != ConditionCode::None
+        && insn.op_count() == 2
+        && insn.op0_kind() == OpKind::Register
+        && insn.op0_register().is_gpr()
 }
 
 /// Writes `value`, of the whole register, to `register`. A part of 8 or 16 bits leaves the rest.
@@ -433,7 +523,9 @@ fn set(state: &mut State, register: Register, value: Value) {
     let value = match register.size() {
         8 => value,
         4 => value.low_half(),
-        _ => Value::Computed,
+        // The same bytes.
+        _ if value == state.reg(reg) && !is_high(register) => return state.set(reg, value),
+        _ => uncertain(&[value, state.reg(reg)]),
     };
     state.set(reg, value);
 }
@@ -450,26 +542,15 @@ fn constant(insn: &Instruction, operand: u32) -> Value {
 /// The size of what an instruction works on, bytes.
 fn operand_size(insn: &Instruction) -> u8 {
     let size = match insn.op0_kind() {
-        // `pushf` and `popf` have no operand, which the decoder calls a register.
-        _ if insn.op_count() == 0 => insn.stack_pointer_increment().unsigned_abs() as usize,
         OpKind::Register => insn.op0_register().size(),
-        OpKind::Memory => insn.memory_size().size(),
-        _ => insn.stack_pointer_increment().unsigned_abs() as usize,
+        _ => insn.memory_size().size(),
     };
     u8::try_from(size).unwrap_or(8)
 }
 
-/// Whether a value is a callee-saved register's at entry.
-fn is_saved_value(value: Value) -> bool {
-    matches!(value, Value::Entry { reg, offset: 0 } if is_callee_saved(reg))
-}
-
-/// `movq %rbx, %xmm0` and its like.
-fn is_to_vector(insn: &Instruction) -> bool {
-    insn.op1_kind() == OpKind::Register
-        && insn.op0_kind() == OpKind::Register
-        && insn.op1_register().is_gpr64()
-        && insn.op0_register().is_vector_register()
+/// How far an instruction moves rsp, bytes: a segment register is pushed as a whole word.
+fn stack_size(insn: &Instruction) -> u8 {
+    u8::try_from(insn.stack_pointer_increment().unsigned_abs()).unwrap_or(8)
 }
 
 /// `movq %xmm0, %rbx` and its like.
@@ -480,16 +561,43 @@ fn is_from_vector(insn: &Instruction) -> bool {
         && insn.op1_register().is_vector_register()
 }
 
-/// Whether an instruction leaves its memory operand as it is: `lock orq $0, (%rsp)` is a barrier, or
-/// touches a page of the stack.
+/// Whether an instruction leaves its operand as it is: `lock orq $0, (%rsp)` is a barrier, or touches a
+/// page of the stack; `or %rax, %rax` sets flags.
 fn changes_nothing(insn: &Instruction) -> bool {
     use Mnemonic as M;
+    let size = insn.op0_register().size();
+    // The processor looks at the lower bits of a count only.
+    let shifts_by_nothing = |count: u32| {
+        let bits = if size == 8 || insn.memory_size().size() == 8 {
+            63
+        } else {
+            31
+        };
+        size != 4
+            && insn
+                .try_immediate(count)
+                .is_ok_and(|count| count & bits == 0)
+    };
     let neutral = match insn.mnemonic() {
         M::Or | M::Add | M::Sub | M::Xor => 0,
         M::And => -1,
+        M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr => {
+            return insn.op1_kind() == OpKind::Immediate8 && shifts_by_nothing(1);
+        }
+        M::Shld | M::Shrd => {
+            return insn.op_kind(2) == OpKind::Immediate8 && shifts_by_nothing(2);
+        }
         _ => return false,
     };
-    insn.op0_kind() == OpKind::Memory && constant(insn, 1) == Value::Const(neutral)
+    if insn.op1_kind() == OpKind::Register {
+        let is_same = insn.op0_kind() == OpKind::Register && size != 4;
+        return is_same
+            && matches!(insn.mnemonic(), M::Or | M::And)
+            && insn.op0_register() == insn.op1_register();
+    }
+    // What has 32 bits is extended by zeros.
+    let is_whole = insn.op0_kind() == OpKind::Memory || size != 4;
+    is_whole && constant(insn, 1) == Value::Const(neutral)
 }
 
 fn is_zeroing(insn: &Instruction) -> bool {
@@ -512,17 +620,5 @@ pub fn push(state: &mut State, size: u8, value: Value) {
     state.set(Reg::Rsp, sp);
     if sp.is_stack() {
         state.store(sp, size.into(), value);
-    }
-}
-
-/// `enter size, 0`; deeper nesting copies frames, which no compiler uses.
-fn enter(insn: &Instruction, state: &mut State) {
-    push(state, 8, state.reg(Reg::Rbp));
-    let sp = state.reg(Reg::Rsp);
-    state.set(Reg::Rbp, sp);
-    let size = insn.try_immediate(0).unwrap_or(0) as i64;
-    state.set(Reg::Rsp, sp.plus(-size));
-    if insn.try_immediate(1).unwrap_or(0) != 0 {
-        state.set(Reg::Rsp, Value::Unknown);
     }
 }

@@ -1,11 +1,11 @@
 //! Instructions that copy values: `mov`, `lea`, extensions, `xchg`.
 
 use super::address::Address;
-use super::{Machine, address_value, constant, index_up_to, read, set};
+use super::{Machine, address_value, constant, index_up_to, is_high, read, set};
 use crate::proof::access::general;
 use crate::proof::state::State;
 use crate::proof::value::Value;
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind};
 use unwind_sim_unwind::regs::Reg;
 
 impl Machine<'_> {
@@ -13,7 +13,7 @@ impl Machine<'_> {
         match (insn.op0_kind(), insn.op1_kind()) {
             (OpKind::Register, OpKind::Register) => {
                 if let Some(swizzle) = state.swizzle.filter(|s| s.is_ended_by(insn)) {
-                    let sp = self.lowered(insn.ip());
+                    let sp = self.lower(insn.ip(), state);
                     state.set(Reg::Rsp, sp);
                     if sp.is_stack() {
                         state.store(sp, 8, swizzle.back);
@@ -21,12 +21,11 @@ impl Machine<'_> {
                     return;
                 }
                 let (to, from) = (insn.op0_register(), insn.op1_register());
+                if to == from && to.size() != 4 {
+                    return;
+                }
                 let value = match (to.is_gpr(), from.is_gpr()) {
-                    (true, true) => match to.size() {
-                        8 => read(state, from),
-                        4 => read(state, from).low_half(),
-                        _ => Value::Computed,
-                    },
+                    (true, true) if !is_high(from) => read(state, from),
                     _ => Value::Computed,
                 };
                 set(state, to, value);
@@ -36,7 +35,10 @@ impl Machine<'_> {
                 let value = match to.size() {
                     8 => self.load(insn, state, 8),
                     4 => self.load(insn, state, 4).low_half(),
-                    _ => Value::Computed,
+                    size => match self.address(insn, state) {
+                        Address::Stack(at) => state.may_hold(at, size as u32),
+                        _ => Value::Computed,
+                    },
                 };
                 match general(to) {
                     Some(reg) if value.is_stack() => state.set_loaded(reg, value),
@@ -67,7 +69,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn lea(&mut self, insn: &Instruction, state: &State) -> Value {
+    pub(super) fn lea(&mut self, insn: &Instruction, state: &mut State) -> Value {
         let (base, index) = (general(insn.memory_base()), general(insn.memory_index()));
         // `lea 0(,%rax,4), %rdx`: an index, scaled.
         if let (None, Some(index), 0) = (base, index, insn.memory_displacement64())
@@ -93,8 +95,30 @@ impl Machine<'_> {
         match self.address(insn, state) {
             Address::Stack(value) => value,
             Address::File(at) => address_value(at),
-            Address::Frame => self.lowered(insn.ip()),
-            Address::Table { .. } | Address::Unknown => Value::Computed,
+            Address::Frame => self.lower(insn.ip(), state),
+            Address::Table { .. } | Address::Unknown => self.sum(insn, state),
+        }
+    }
+
+    /// The value of a base plus a number: it may be something of the caller's.
+    fn sum(&self, insn: &Instruction, state: &State) -> Value {
+        if insn.memory_base().size() == 4 || insn.memory_index().size() == 4 {
+            return Value::Computed;
+        }
+        let displacement = insn.memory_displacement64().cast_signed();
+        let base = general(insn.memory_base()).map(|reg| state.reg(reg));
+        let index = general(insn.memory_index()).map(|reg| state.reg(reg));
+        let scale = i64::from(insn.memory_index_scale());
+        match (base, index) {
+            (Some(base), None) => base.plus(displacement),
+            (None, Some(index)) if scale == 1 => index.plus(displacement),
+            (Some(base), Some(Value::Const(n))) => {
+                base.plus(i64::from(n) * scale).plus(displacement)
+            }
+            (Some(Value::Const(n)), Some(index)) if scale == 1 => {
+                index.plus(n.into()).plus(displacement)
+            }
+            _ => Value::Computed,
         }
     }
 
@@ -102,9 +126,7 @@ impl Machine<'_> {
         let (value, width) = match insn.op1_kind() {
             OpKind::Register => {
                 let from = insn.op1_register();
-                // ah, ch, dh and bh are the second byte.
-                let high = from.is_gpr8() && (4..8).contains(&(from as u32 - Register::AL as u32));
-                let value = if high {
+                let value = if is_high(from) {
                     Value::Computed
                 } else {
                     read(state, from)
@@ -114,6 +136,8 @@ impl Machine<'_> {
             _ => (Value::Computed, insn.memory_size().size()),
         };
         match value {
+            // Only a part of the register is written.
+            value if insn.op0_register().size() == 2 && width == 2 => value,
             Value::Index {
                 shift,
                 width: known,
@@ -129,6 +153,9 @@ impl Machine<'_> {
     }
 
     pub(super) fn sign_extended(&mut self, insn: &Instruction, state: &State) -> Value {
+        if insn.op0_register().size() == 2 && insn.op1_register().size() == 2 {
+            return read(state, insn.op1_register());
+        }
         if insn.op0_register().size() != 8 || insn.mnemonic() != Mnemonic::Movsxd {
             return Value::Computed;
         }
@@ -149,9 +176,12 @@ impl Machine<'_> {
             (OpKind::Register, OpKind::Register) => {
                 let (a, b) = (insn.op0_register(), insn.op1_register());
                 let (x, y) = (read(state, a), read(state, b));
-                let whole = a.size() == 8;
-                set(state, a, if whole { y } else { Value::Computed });
-                set(state, b, if whole { x } else { Value::Computed });
+                // `xchg %ax, %ax` is a `nop`.
+                if a != b || a.size() == 4 {
+                    let is_high = is_high(a) || is_high(b);
+                    set(state, a, if is_high { Value::Computed } else { y });
+                    set(state, b, if is_high { Value::Computed } else { x });
+                }
             }
             _ => {
                 let register = match insn.op0_kind() {

@@ -3,8 +3,9 @@
 use super::index_up_to;
 use crate::proof::jump_table::ENTRIES_MAX;
 use crate::proof::state::{Comparison, Place, State};
-use crate::proof::value::{Value, is_callee_saved};
+use crate::proof::value::Value;
 use iced_x86::ConditionCode;
+use unwind_sim_unwind::regs::Reg;
 
 /// What the outcome of a conditional jump says of the place that was compared.
 enum Told {
@@ -12,19 +13,39 @@ enum Told {
     Is(Value),
     /// It is a number, at most this.
     AtMost(u32),
+    /// The jump never has this outcome.
+    Impossible,
 }
 
 /// Whether it says anything of `state` that a conditional jump is `taken`, or not.
 pub fn tells(state: &State, condition: ConditionCode, taken: bool) -> bool {
-    let comparison = state.comparison.as_ref();
-    comparison.is_some_and(|comparison| told(comparison, condition, taken).is_some())
+    told(state, condition, taken).is_some()
 }
 
-fn told(comparison: &Comparison, condition: ConditionCode, taken: bool) -> Option<Told> {
+fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<Told> {
     use ConditionCode as C;
+    let comparison = state.comparison.as_ref()?;
+    let held = match comparison.place {
+        Place::Reg(reg) => state.reg(reg),
+        Place::Memory(_) => Value::Unknown,
+    };
+    // Addresses on the stack are not compared but with rsp: a slot may hold another one than was stored.
+    if let (Value::Const(a), Value::Const(b)) = (held, comparison.with)
+        && let Some(is_so) = is_so(condition, [a, b], comparison.width)
+    {
+        return (is_so != taken).then_some(Told::Impossible);
+    }
     let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
     if equal && comparison.width == 8 && comparison.with.is_stack() {
-        return Some(Told::Is(comparison.with));
+        // An address in the frame stays one; one at an unknown distance from it is known now.
+        let frame = |value| matches!(value, Value::Entry { reg: Reg::Rsp, .. });
+        // rsp is what it is known to be, unlike what a slot held: the loop goes on.
+        let is_rsp = matches!(comparison.place, Place::Reg(Reg::Rsp));
+        if is_rsp && frame(held) && frame(comparison.with) && held != comparison.with {
+            return Some(Told::Impossible);
+        }
+        let is_better = !held.is_stack() || !frame(held) && frame(comparison.with);
+        return is_better.then_some(Told::Is(comparison.with));
     }
     let Value::Const(limit @ 0..) = comparison.with else {
         return None;
@@ -39,23 +60,47 @@ fn told(comparison: &Comparison, condition: ConditionCode, taken: bool) -> Optio
     (max < ENTRIES_MAX).then_some(Told::AtMost(max))
 }
 
+/// Whether a jump on `condition` is taken after numbers were compared of which `width` bytes count;
+/// `None` if it is not about their order.
+fn is_so(condition: ConditionCode, [a, b]: [i32; 2], width: u8) -> Option<bool> {
+    use ConditionCode as C;
+    let unused = 64 - 8 * u32::from(width.clamp(1, 8));
+    let [a, b] = [a, b].map(|n| i64::from(n) << unused);
+    let unsigned = a.cast_unsigned().cmp(&b.cast_unsigned());
+    match condition {
+        C::e => Some(unsigned.is_eq()),
+        C::ne => Some(unsigned.is_ne()),
+        C::b => Some(unsigned.is_lt()),
+        C::ae => Some(unsigned.is_ge()),
+        C::be => Some(unsigned.is_le()),
+        C::a => Some(unsigned.is_gt()),
+        C::l => Some(a < b),
+        C::ge => Some(a >= b),
+        C::le => Some(a <= b),
+        C::g => Some(a > b),
+        _ => None,
+    }
+}
+
 /// The outcome of a conditional jump: what is known of the state on the way where it was `taken`,
-/// or not.
-pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
+/// or not. Whether there is such a way: a jump may be known to have the other outcome.
+pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool {
+    let told = told(state, condition, taken);
     let Some(comparison) = state.comparison else {
-        return;
+        return true;
     };
     let Comparison { place, width, .. } = comparison;
-    match (told(&comparison, condition, taken), place) {
+    match (told, place) {
+        (Some(Told::Impossible), _) => return false,
         (None, _) | (Some(Told::Is(_)), Place::Memory(_)) => {}
         (Some(Told::Is(address)), Place::Reg(reg)) => state.set(reg, address),
         (Some(Told::AtMost(max)), Place::Reg(reg)) => {
             let old = state.reg(reg);
-            let frame = old.is_stack()
-                || matches!(old, Value::Entry { offset: 0, reg: r } if r == reg && is_callee_saved(r));
+            // Those say more.
+            let more = old.is_stack() || old.is_of_caller() || matches!(old, Value::Const(_));
             let better =
                 matches!(old, Value::Index { max: old, width: w, .. } if old <= max && w >= width);
-            if !frame && !better {
+            if !more && !better {
                 // A number known to fit the compared bytes is known as a whole.
                 let width = match old {
                     Value::Index {
@@ -77,12 +122,12 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) {
             state.comparison = Some(comparison);
         }
     }
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unwind_sim_unwind::regs::Reg;
 
     #[test]
     fn where_a_jump_tells_nothing_the_state_stays() {

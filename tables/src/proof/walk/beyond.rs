@@ -449,6 +449,7 @@ fn contradiction(
         found: Value::Unknown,
         sp: first.map_or(Value::Unknown, |first| first.sp),
         right: first.and_then(|first| first.right),
+        fits: None,
         path: first.map_or(Vec::new(), |first| path(first.trail)),
     })
 }

@@ -86,6 +86,7 @@ impl Walker<'_, '_> {
         let mut misfit = Misfit {
             function: part.function,
             target,
+            from,
             verdict: FunctionVerdict::default(),
         };
         let mut path = path(&self.jumps, trail);
@@ -208,9 +209,11 @@ impl Walker<'_, '_> {
             _ if self.jump_to_labels(part, insn, state, trail) => {}
             _ if state.is_as_at_entry() => {
                 let function = self.parts[part].function;
-                if self.program.functions[function].entry == Entry::Plt {
+                let next = insn.next_ip();
+                if self.program.functions[function].entry == Entry::Plt && self.is_lazy(part, next)
+                {
                     // Until the loader has filled the slot, it leads to the next instruction.
-                    self.job(part, insn.ip(), insn.next_ip(), state, trail);
+                    self.job(part, insn.ip(), next, state, trail);
                 }
                 let name = self.machine.import(insn, state);
                 let is_final = name.is_some_and(no_return::is_known);
@@ -228,6 +231,15 @@ impl Walker<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Whether a stub goes on at `next` (svma) until the loader has filled its slot: there is more than
+    /// padding.
+    fn is_lazy(&mut self, part: usize, next: u64) -> bool {
+        let body = &mut self.parts[part].body;
+        let offset = body.offset(next);
+        let insn = offset.and_then(|offset| body.insn(self.program.file, offset));
+        insn.is_some_and(|insn| !is_padding(&insn))
     }
 
     /// A jump to `target` (svma), to return to whom it returns to.

@@ -17,13 +17,13 @@ mod traps;
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
 use super::effect::changed;
-use super::exec::{Machine, asks_for_loop, refine};
+use super::exec::{Machine, asks_for_loop};
 use super::lsda::{CallSite, call_sites};
 use super::program::{Effect, Entry, Pops, Program, Returns, Unit};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
-use super::ways::taken;
+use super::ways::{Way, not_taken, taken};
 use beyond::Missing;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
@@ -94,6 +94,8 @@ pub struct Misfit {
     pub function: usize,
     /// Where it leads (svma).
     pub target: u64,
+    /// Where it comes from: the address (svma) of a jump, or of a call that throws.
+    pub from: u64,
     /// The contradictions that it would cause.
     pub verdict: FunctionVerdict,
 }
@@ -501,11 +503,22 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 if insn.op0_kind() == OpKind::NearBranch64 {
-                    let taken = taken(insn, state);
                     let target = insn.near_branch64();
-                    let taken = self.as_thread(insn, true, taken.as_ref().unwrap_or(state));
-                    self.jump(part, insn, target, &taken, trail);
-                    refine(state, insn.condition_code(), false);
+                    match taken(insn, state) {
+                        Way::Same => {
+                            let taken = self.as_thread(insn, true, state);
+                            self.jump(part, insn, target, &taken, trail);
+                        }
+                        Way::With(taken) => {
+                            let taken = self.as_thread(insn, true, &taken);
+                            self.jump(part, insn, target, &taken, trail);
+                        }
+                        Way::Impossible => self.never(target, state, trail),
+                    }
+                    if !not_taken(insn, state) {
+                        self.never(next, state, trail);
+                        return Next::End;
+                    }
                     if let Cow::Owned(child) = self.as_thread(insn, false, state) {
                         *state = child;
                     }
@@ -535,6 +548,14 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }
+    }
+
+    /// A way that is never taken, as far as is known now: it is followed only if nothing else leads
+    /// there.
+    fn never(&mut self, at: u64, state: &State, trail: Option<u32>) {
+        let mut state = state.clone();
+        state.is_dead = true;
+        self.unreached.push(Job { at, state, trail });
     }
 
     /// What a return tells a caller.

@@ -138,6 +138,10 @@ impl<'p> Rows<'p> {
         let lies_below = &mut self.below_sp;
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => *lies_below |= below_sp,
+            Outcome::Guessed => {
+                *marks |= 2;
+                verdict.doubt(Doubt::Guessed, pc);
+            }
             Outcome::Contradicted { .. } if state.is_guessed => {
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);
@@ -349,5 +353,6 @@ pub(super) fn contradict(
         sp: state.reg(Reg::Rsp),
         right: derive::rule(state),
         path: path.to_vec(),
+        fits: None,
     });
 }
