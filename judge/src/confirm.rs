@@ -233,7 +233,8 @@ impl Observer for Watch {
                 });
                 self.jumped = false;
             }
-            Insn::JumpIndirect | Insn::Far => {
+            // An address that was put there returns by a jump, too.
+            Insn::JumpIndirect | Insn::Far | Insn::Ret if !self.is_lost || insn != Insn::Ret => {
                 self.jumped = true;
                 if self.jumps.len() < JUMPS_MAX {
                     let assumed = self.assumed();

@@ -7,11 +7,20 @@ use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Every file that this process opened here.
+/// Whether inputs are remembered.
+static REMEMBERS: AtomicBool = AtomicBool::new(false);
+/// Every file that this process opened here since then.
 static INPUTS: Mutex<Option<HashSet<Identity>>> = Mutex::new(None);
+
+/// From now on, no file that this process opens here is overwritten by
+/// [`OutputFile::create`](crate::output_file::OutputFile::create): for a program that runs one command.
+pub fn remember_inputs() {
+    REMEMBERS.store(true, Ordering::Relaxed);
+}
 
 /// Device, inode, and when the file was made, where that is known: an inode is given again to another
 /// file after one is removed.
@@ -21,7 +30,7 @@ fn identity(file: &Metadata) -> Identity {
     (file.dev(), file.ino(), file.created().ok())
 }
 
-/// Is this a file that was opened here? Writing it would destroy an input.
+/// Is this a file that was opened here, as far as that is remembered? Writing it would destroy an input.
 pub(crate) fn is_input(file: &Metadata) -> bool {
     let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
     let inputs = inputs.as_ref();
@@ -76,9 +85,11 @@ pub fn file(path: &Path) -> io::Result<(File, Metadata)> {
         .open(path)?;
     let metadata = file.metadata()?;
     is_file(&metadata)?;
-    let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let inputs = inputs.get_or_insert_default();
-    inputs.insert(identity(&metadata));
+    if REMEMBERS.load(Ordering::Relaxed) {
+        let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let inputs = inputs.get_or_insert_default();
+        inputs.insert(identity(&metadata));
+    }
     Ok((file, metadata))
 }
 

@@ -58,7 +58,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use status::{FAILED, Status};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use unwind_sim_recordings::mapped;
+use unwind_sim_recordings::{mapped, open};
 
 /// Compare stack unwinders with the true call chain, and explain where they are wrong.
 #[derive(Parser)]
@@ -146,6 +146,7 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     cli.color.apply();
+    open::remember_inputs();
     let (mut inner, mut command) = (&matches, &tool);
     while let Some((name, below)) = inner.subcommand() {
         inner = below;

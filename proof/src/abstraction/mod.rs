@@ -15,6 +15,7 @@ mod file;
 mod judge;
 mod meaning;
 mod precision;
+mod run;
 
 pub use declared::declared;
 pub use judge::Wrong;
@@ -23,7 +24,7 @@ pub use precision::Precision;
 use crate::differential::{Emulated, Encodings, Ended, Random, Subject, supported};
 use draw::Case;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic};
-use judge::Run;
+use run::Run;
 use std::fmt;
 use unwind_sim_emulator::processor::Feature;
 use unwind_sim_emulator::{Processor, Vendor};

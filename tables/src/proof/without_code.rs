@@ -32,12 +32,9 @@ impl WithoutCode {
             if file.code_at(function.range.start).is_some() {
                 continue;
             }
-            // No function is longer than all code: the length is not one.
+            // No function is longer than all code: such a length is not one.
             let Range { start, end } = function.range;
-            let range = match end - start > code {
-                true => start..start,
-                false => start..end,
-            };
+            let range = start..end.min(start.saturating_add(code.max(1)));
             match index::is_dead(file, table, function) {
                 true => out.dead.push(range),
                 false => out.misplaced.push(range),

@@ -95,12 +95,20 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
     findings.iter().map(result).collect()
 }
 
+/// The name of a rule, as other tools write such names: `HdrUnsorted`.
+fn rule_name(flaw: Flaw) -> String {
+    let words = flaw.as_str().split('-').map(sentence);
+    words
+        .map(|word| word.trim_end_matches('.').to_owned())
+        .collect()
+}
+
 /// The rules of SARIF that these findings break.
 pub(super) fn rules() -> impl Iterator<Item = Value> {
     Flaw::ALL.into_iter().map(|flaw| {
         json!({
             "id": flaw.as_str(),
-            "name": flaw.as_str(),
+            "name": rule_name(flaw),
             "shortDescription": { "text": sentence(flaw.description()) },
             "fullDescription": { "text": sentence(flaw.description()) },
             "help": { "text": sentence(flaw.description()) },

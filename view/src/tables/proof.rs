@@ -222,7 +222,8 @@ pub(crate) fn right(wrong: &Contradiction) -> Option<String> {
             let index = Reg::CALLEE_SAVED.iter().position(|&r| r == reg)?;
             (reg.as_str(), right.saved[index])
         }
-        Subject::Row => return None,
+        // There is no row, so all of it is new.
+        Subject::Row => return Some(right.to_string()),
     };
     Some(format!("{name}={value}"))
 }
