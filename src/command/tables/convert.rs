@@ -11,7 +11,7 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_tables::convert::in_file::{Written, convert_in_file};
-use unwind_sim_tables::convert::{FunctionLoss, Options, Target};
+use unwind_sim_tables::convert::{FunctionLoss, Lost, Options, Target};
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::orc::Encoding;
@@ -197,7 +197,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
             counted(rows, "row"),
             counted(bytes, "address")
         )?;
-        if !lost.costs_rows() {
+        if !lost.costs_rows() && lost != Lost::OtherTable {
             continue;
         }
         let mut these = report.losses.iter().filter(|loss| loss.lost == lost);

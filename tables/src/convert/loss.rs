@@ -56,9 +56,13 @@ impl Lost {
         }
     }
 
-    /// Whether the row is missing from the new table; if not, only a part of it is.
+    /// Whether a row of the source is missing from the new table; if not, only a part of it is, or it
+    /// is another table's.
     pub const fn costs_rows(self) -> bool {
-        !matches!(self, Lost::Rule(Loss::CalleeSaved) | Lost::Lsda)
+        !matches!(
+            self,
+            Lost::Rule(Loss::CalleeSaved) | Lost::Lsda | Lost::OtherTable
+        )
     }
 }
 
