@@ -183,6 +183,7 @@ fn misbehave(script: &str) -> (Vec<Chain>, String, Duration) {
     let command = format!("sh {}", quoted_path(&path));
     let own = CommandUnwinder::start(&command).expect("it starts");
     let own = own.with_silence_max(SILENCE_MAX);
+    let own = own.with_stack_max(Duration::from_secs(2));
     let since = Instant::now();
     let chains = chains(&trace("seed-004.bin"), &own, true);
     let fault = own.fault().expect("a fault");
@@ -214,6 +215,16 @@ fn silence_ends_the_process() {
     let (chains, fault, took) = misbehave("exec sleep 60");
     assert_eq!(fault, "it sent nothing for 0.5 s");
     assert!(chains.iter().all(|c| c.frames.is_empty()));
+    assert!(took < SOON, "{took:?}");
+}
+
+/// It says something often enough, and never ends.
+#[test]
+fn one_stack_takes_its_time_at_most() {
+    let ask = r#"{"type":"read","address":"0x0","length":1}"#;
+    let script = format!("while read line; do echo '{ask}'; sleep 0.05; done");
+    let (_, fault, took) = misbehave(&script);
+    assert_eq!(fault, "it did not end a stack in 2 s");
     assert!(took < SOON, "{took:?}");
 }
 

@@ -7,6 +7,10 @@ use crate::input::Input;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::names::file_name;
+use unwind_sim_recordings::open;
+
+/// Maximum size of an earlier output, bytes.
+const BYTES_MAX: u64 = 4 << 30;
 
 /// The command that made a baseline with `--json`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,7 +184,7 @@ impl Baseline {
     /// # Errors
     /// If the file cannot be read, is not such an output, or has another origin.
     pub fn read(path: &Path, source: Source, origin: &Origin) -> Result<Baseline, BaselineError> {
-        let text = std::fs::read_to_string(path).map_err(|error| BaselineError::Unreadable {
+        let text = open::read_text(path, BYTES_MAX).map_err(|error| BaselineError::Unreadable {
             path: path.into(),
             command: source.command(),
             source: error,

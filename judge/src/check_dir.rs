@@ -2,6 +2,7 @@
 //!
 //! See [`Unwinder`] and `docs/own-unwinders.md`.
 
+use crate::cases::CASE_BYTES_MAX;
 use crate::engine::{Outcome, Setting, examine};
 use crate::ground::{Proofs, with_truth};
 use crate::input::{FileKind, Input, file_kind};
@@ -15,6 +16,7 @@ use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::names::Location;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::Shelf;
@@ -367,7 +369,7 @@ fn is_case(path: &Path) -> bool {
             .any(|line| line.starts_with(b"#!"))
     };
     // A file that cannot be read is reported when it is opened.
-    let has_header = std::fs::read(path).map_or(true, header);
+    let has_header = open::read(path, CASE_BYTES_MAX).map_or(true, header);
     has_header && !path.with_extension("txt").is_file()
 }
 

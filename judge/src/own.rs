@@ -15,10 +15,12 @@ use crate::hex::{hex, hex_bytes};
 use image_file::ImageFiles;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use unwind_sim_recordings::leftovers;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};
@@ -28,6 +30,8 @@ use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 
 /// How long we wait for the next line, and for the process to read ours.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long we wait for the end of one stack.
+pub const STACK_MAX: Duration = Duration::from_secs(60);
 /// The maximum number of lines in transit to and from the process.
 const LINES_MAX: usize = 64;
 /// How often we check whether a process that is behind has read a line.
@@ -149,8 +153,11 @@ struct Process {
     input: SyncSender<String>,
     lines: Receiver<String>,
     silence_max: Duration,
+    stack_max: Duration,
     fault: Option<String>,
     files: ImageFiles,
+    /// While it runs.
+    guard: Option<leftovers::Guard>,
 }
 
 impl Drop for Process {
@@ -190,8 +197,11 @@ impl CommandUnwinder {
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // What it starts ends with it.
+            .process_group(0)
             .spawn()
             .map_err(error)?;
+        let guard = leftovers::group(child.id());
         let missing = || error(std::io::ErrorKind::BrokenPipe.into());
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
@@ -200,6 +210,8 @@ impl CommandUnwinder {
             input: writer(input),
             lines: reader(output),
             silence_max: SILENCE_MAX,
+            stack_max: STACK_MAX,
+            guard: Some(guard),
             fault: None,
             files: ImageFiles::default(),
         };
@@ -213,6 +225,13 @@ impl CommandUnwinder {
     #[must_use]
     pub fn with_silence_max(self, silence_max: Duration) -> Self {
         self.process().silence_max = silence_max;
+        self
+    }
+
+    /// Sets how long one stack may take, instead of [`STACK_MAX`].
+    #[must_use]
+    pub fn with_stack_max(self, stack_max: Duration) -> Self {
+        self.process().stack_max = stack_max;
         self
     }
 
@@ -290,15 +309,24 @@ impl Process {
         serde_json::from_str(&line).map_err(|e| format!("`{}`: {e}", shown(&line)))
     }
 
-    /// Kills the process.
+    /// Kills the process, and those that it has started.
     fn end(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Once: later, the number may be that of another group.
+        if self.guard.take().is_some() {
+            leftovers::end_group(self.child.id());
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 
     fn unwind(&mut self, stack: &Stack<'_>, chain: &mut Chain) -> Result<(), String> {
         self.send(&unwind_request(stack))?;
+        let since = Instant::now();
         for _ in 0..REQUESTS_MAX {
+            if since.elapsed() >= self.stack_max {
+                let seconds = self.stack_max.as_secs_f32();
+                return Err(format!("it did not end a stack in {seconds} s"));
+            }
             match self.receive()? {
                 Answer::Read {
                     address: Hex(at),

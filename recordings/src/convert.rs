@@ -3,6 +3,7 @@
 
 use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
+use crate::leftovers::TemporaryFile;
 use crate::model::{Event, ImageIndex, Item};
 use crate::trace::{self, Meta, OutputOptions, Trace, TraceError, TraceWriter, WriteError};
 use std::borrow::Cow;
@@ -198,8 +199,8 @@ pub fn to_trace(
     kind: FileKind,
     options: &OpenOptions,
 ) -> Result<(Trace, Imported), ImportError> {
-    let file = tempfile::NamedTempFile::new().map_err(ImportError::Temporary)?;
-    let out = std::io::BufWriter::with_capacity(1 << 20, &file);
+    let file = TemporaryFile::new().map_err(ImportError::Temporary)?;
+    let out = std::io::BufWriter::with_capacity(1 << 20, file.as_file());
     let mut writer = TraceWriter::with_options(out, &meta(path, kind), OutputOptions::fast())?;
     // It is read by this process, which has the images already.
     let keep = |writer: &mut TraceWriter<_>, image| writer.keep_image(image);

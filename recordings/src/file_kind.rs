@@ -1,7 +1,7 @@
 //! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
 
+use crate::open;
 use crate::perf_directory;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -188,7 +188,7 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     }
     // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
-    let file = File::open(path)?;
+    let (file, _) = open::file(path)?;
     file.take(0x206).read_to_end(&mut head)?;
     Ok(by_bytes(&head))
 }

@@ -1,42 +1,46 @@
-//! Memory-maps files: the only `unsafe` of this crate.
+//! Memory-maps files. With `shrunk.rs`, this is the only `unsafe` of this crate.
 
+use crate::open;
 use crate::perf_directory;
+use crate::shrunk;
 #[cfg(target_os = "linux")]
 use memmap2::Advice;
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Owner;
 
+pub use crate::shrunk::{Shrunk, check};
+
 /// Maps a file for reading. An empty file yields no bytes. A directory of `perf record --threads` is
 /// read as one perf.data file.
 ///
-/// If another process truncates the file while it is mapped, this process is killed by `SIGBUS`, as
-/// with any memory map. If another process writes to it, the bytes change; all readers tolerate
-/// that.
+/// If another process truncates the file while it is mapped, what is missing reads as zeros, and
+/// [`check`] fails from then on. If another process writes to it, the bytes change; all readers
+/// tolerate that. A file that grows is read as far as it was.
 ///
 /// # Errors
 /// If the file cannot be opened or mapped, or is not a regular file.
 pub fn map_file(path: &Path) -> io::Result<Owner> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() && perf_directory::is_directory(path) {
-        return perf_directory::map_directory(path);
+    match open::file(path) {
+        Ok((file, metadata)) => map_open_file(path, &file, &metadata),
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            match perf_directory::is_directory(path) {
+                true => perf_directory::map_directory(path),
+                false => Err(error),
+            }
+        }
+        Err(error) => Err(error),
     }
-    map_open_file(&file, &metadata)
 }
 
-/// [`map_file`] for an open file.
+/// [`map_file`] for an open regular file.
 ///
 /// # Errors
-/// If the file cannot be mapped, or is not a regular file.
-pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owner> {
-    if !metadata.is_file() {
-        let message = "not a regular file";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
+/// If the file cannot be mapped.
+pub(crate) fn map_open_file(path: &Path, file: &File, metadata: &Metadata) -> io::Result<Owner> {
     if metadata.len() == 0 {
         return Ok(Arc::new(Vec::<u8>::new()));
     }
@@ -44,7 +48,21 @@ pub(crate) fn map_open_file(file: &File, metadata: &Metadata) -> io::Result<Owne
     // SAFETY: the mapping is private and read-only, and lives as long as the owner. Other processes
     // may still change the file; the doc comment of `map_file` says what happens then.
     let map = unsafe { MmapOptions::new().len(len).map(file)? };
-    Ok(Arc::new(map))
+    let watch = shrunk::watch(path, map.as_ptr().addr(), len);
+    Ok(Arc::new(Watched { _watch: watch, map }))
+}
+
+/// A mapped file, and the guard against its end moving.
+struct Watched {
+    // Dropped first: the addresses may belong to another mapping as soon as this one is gone.
+    _watch: shrunk::Watch,
+    map: Mmap,
+}
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.map
+    }
 }
 
 /// Zeroed memory of `len` bytes, in huge pages if the kernel has some: filling 60 MB in small pages

@@ -2,8 +2,11 @@
 //!
 //! Until then it is `NAME.partial` in the same folder, and an existing file of that name is
 //! unchanged. Symbolic links are followed; permissions and owner of the existing file are kept. A
-//! target that is not a regular file (a device, a FIFO, `/dev/stdout`) is written directly.
+//! target that is not a regular file (a device, a FIFO, `/dev/stdout`) is written directly. A file that
+//! this process has read is not replaced, unless that is asked for. Nothing gets its name if a file
+//! that was read has become shorter meanwhile.
 
+use crate::{leftovers, mapped, open};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
@@ -24,6 +27,8 @@ pub struct OutputFile {
     place: Place,
     /// The path as given by the caller, for messages.
     path: PathBuf,
+    /// May it replace a file that was read?
+    in_place: bool,
 }
 
 #[derive(Debug)]
@@ -31,7 +36,12 @@ enum Place {
     /// Written in place.
     Direct,
     /// Written to `partial`, which replaces `target` at the end.
-    Beside { partial: PathBuf, target: PathBuf },
+    Beside {
+        partial: PathBuf,
+        target: PathBuf,
+        /// Removes `partial` if a signal ends this process.
+        _guard: leftovers::Guard,
+    },
     /// Finished.
     Done,
 }
@@ -40,9 +50,22 @@ impl OutputFile {
     /// Opens the output file for `path`.
     ///
     /// # Errors
-    /// If `path` is a folder, its folder does not exist or is not writable, or another process is
-    /// writing the same file.
+    /// If `path` is a folder or a file that was read, its folder does not exist or is not writable, or
+    /// another process is writing the same file.
     pub fn create(path: &Path) -> io::Result<OutputFile> {
+        check_no_input(path)?;
+        OutputFile::open(path, false)
+    }
+
+    /// [`create`](OutputFile::create) for a command that changes its input: `path` may have been read.
+    ///
+    /// # Errors
+    /// As of [`create`](OutputFile::create).
+    pub fn in_place(path: &Path) -> io::Result<OutputFile> {
+        OutputFile::open(path, true)
+    }
+
+    fn open(path: &Path, in_place: bool) -> io::Result<OutputFile> {
         let target = followed(path)?;
         let earlier = match fs::metadata(&target) {
             Ok(found) => Some(found),
@@ -58,7 +81,7 @@ impl OutputFile {
         if earlier.as_ref().is_some_and(|e| !e.is_file()) || is_descriptor(&target) {
             // Append, as after a shell's `>>`.
             let file = OpenOptions::new().append(true).open(path)?;
-            return Ok(OutputFile::new(file, Place::Direct, path));
+            return Ok(OutputFile::new(file, Place::Direct, path, in_place));
         }
         let Some(name) = target.file_name() else {
             let what = "this is not a file name";
@@ -77,16 +100,22 @@ impl OutputFile {
         }
         Ok(OutputFile::new(
             file,
-            Place::Beside { partial, target },
+            Place::Beside {
+                _guard: leftovers::file(&partial),
+                partial,
+                target,
+            },
             path,
+            in_place,
         ))
     }
 
-    fn new(file: File, place: Place, path: &Path) -> OutputFile {
+    fn new(file: File, place: Place, path: &Path, in_place: bool) -> OutputFile {
         OutputFile {
             out: BufWriter::with_capacity(BUFFER_BYTES, file),
             place,
             path: path.into(),
+            in_place,
         }
     }
 
@@ -102,10 +131,18 @@ impl OutputFile {
     /// Writes what is buffered and gives the file its name.
     ///
     /// # Errors
-    /// If writing fails. The file can then still be kept as `NAME.partial`.
+    /// If writing fails, if what has this name now was read meanwhile, or if a file that was read has
+    /// become shorter ([`mapped::check`]). The file can then still be kept as `NAME.partial`.
     pub fn finish(&mut self) -> io::Result<()> {
         self.flush()?;
-        if let Place::Beside { partial, target } = &self.place {
+        mapped::check().map_err(io::Error::other)?;
+        if let Place::Beside {
+            partial, target, ..
+        } = &self.place
+        {
+            if !self.in_place {
+                check_no_input(target)?;
+            }
             fs::rename(partial, target).map_err(|e| self.named(e))?;
         }
         self.place = Place::Done;
@@ -151,6 +188,28 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OutputFile::create(path)?;
     file.write_all(bytes)?;
     file.finish()
+}
+
+/// [`write()`] for a command that changes its input.
+///
+/// # Errors
+/// See [`OutputFile::in_place`] and [`OutputFile::finish`]; an existing file is then unchanged.
+pub fn rewrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OutputFile::in_place(path)?;
+    file.write_all(bytes)?;
+    file.finish()
+}
+
+/// Fails if there is a file that this process has read. What is no file may be read and written: a
+/// terminal is both.
+fn check_no_input(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && open::is_input(&found) => {
+            let what = "this file is an input of this command; name another file to write";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Resolves the symbolic links of `path`. The last one may be dangling.

@@ -6,7 +6,7 @@
 //! without a name: the file `data`, all records, and its table of features.
 
 use crate::mapped::{map_file, map_open_file};
-use std::fs::File;
+use crate::open;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::image::Owner;
@@ -35,7 +35,7 @@ const UNPACKED_MAX: usize = 1 << 30;
 pub(crate) fn is_directory(path: &Path) -> bool {
     let starts = || {
         let mut head = [0; MAGIC.len()];
-        let mut file = File::open(path.join("data")).ok()?;
+        let (mut file, _) = open::file(&path.join("data")).ok()?;
         io::Read::read_exact(&mut file, &mut head).ok()?;
         Some(head == MAGIC)
     };
@@ -88,7 +88,7 @@ pub(crate) fn map_directory(path: &Path) -> io::Result<Owner> {
     file.write_all(&(first.len() as u64).to_le_bytes())?;
     file.write_all(&(written as u64).to_le_bytes())?;
     let metadata = file.metadata()?;
-    map_open_file(&file, &metadata)
+    map_open_file(path, &file, &metadata)
 }
 
 /// The files with records, in the order of their numbers.

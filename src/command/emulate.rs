@@ -5,6 +5,7 @@ use super::output;
 use super::status::Status;
 use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
+use std::path::Path;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
 use unwind_sim_judge::spec;
@@ -13,7 +14,11 @@ use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim_record::emulate::{self, Bounds, Run};
 use unwind_sim_record::program::End;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::progress::Progress;
+
+/// Maximum size of a file for `--flat`, bytes.
+const FLAT_BYTES_MAX: u64 = 1 << 30;
 
 /// Run a program in the emulated machine.
 ///
@@ -157,7 +162,7 @@ fn bare(args: &Args) -> Result<Status> {
     };
     for text in &args.flat {
         let (path, at) = parts(text, '@', "FILE@ADDR")?;
-        let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
+        let bytes = open::read(Path::new(path), FLAT_BYTES_MAX).with_context(|| path.to_owned())?;
         case.flat.push(Bytes {
             at: at.to_owned(),
             hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),

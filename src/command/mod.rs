@@ -20,6 +20,7 @@ mod explain;
 mod extract;
 mod generate;
 mod import;
+mod inputs;
 mod inspect;
 #[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;
@@ -52,10 +53,12 @@ mod unwinders;
 mod verify;
 
 use again::Given;
+use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use status::FAILED;
+use status::{FAILED, Status};
 use std::ffi::OsString;
 use std::process::ExitCode;
+use unwind_sim_recordings::mapped;
 
 /// Compare stack unwinders with the true call chain, and explain where they are wrong.
 #[derive(Parser)]
@@ -143,48 +146,58 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     cli.color.apply();
-    let mut inner = &matches;
-    while let Some((_, below)) = inner.subcommand() {
+    let (mut inner, mut command) = (&matches, &tool);
+    while let Some((name, below)) = inner.subcommand() {
         inner = below;
+        command = command.find_subcommand(name).unwrap_or(command);
     }
     let given = Given::new(&tool, inner);
-    let result = match cli.command {
-        Command::Demo(args) => demo::run(args, &tool),
-        #[cfg(feature = "machine")]
-        Command::Record(args) => record::run(&args),
-        Command::Import(args) => import::run(&args, &given),
-        #[cfg(feature = "machine")]
-        Command::Extract(args) => extract::run(&args),
-        Command::Scrub(args) => scrub::run(&args),
-        Command::Inspect(args) => inspect::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Compare(args) => compare::run(&args, &given),
-        Command::Doctor(args) => doctor::run(&args, &given),
-        #[cfg(feature = "machine")]
-        Command::Verify(args) => verify::run(&args, &given),
-        #[cfg(feature = "machine")]
-        Command::Emulate(args) => emulate::run(&args),
-        #[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
-        Command::Lockstep(args) => lockstep::run(&args),
-        #[cfg(feature = "machine")]
-        Command::Cases(args) => cases::run(&args),
-        #[cfg(feature = "perf")]
-        Command::Perf(args) => perf::run(&args, &given),
-        #[cfg(feature = "machine")]
-        Command::Step(args) => step::run(&args, &given),
-        #[cfg(feature = "report")]
-        Command::Report(args) => report::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Tables(args) => tables::run(&args),
-        Command::Unwinders(args) => unwinders::run(&args),
-        Command::Generate(args) => generate::run(&args, Cli::command()),
-    };
+    let result = inputs::check(command, inner).and_then(|()| cli.run(&given, &tool));
+    // Whatever was found in a file that became shorter meanwhile means nothing.
+    let result = mapped::check().map_err(Into::into).and(result);
     match result {
         Ok(status) => status.into(),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("unwind-sim: {}", message(&error));
             ExitCode::from(FAILED)
+        }
+    }
+}
+
+impl Cli {
+    /// Runs the subcommand.
+    fn run(self, given: &Given<'_>, tool: &clap::Command) -> Result<Status> {
+        match self.command {
+            Command::Demo(args) => demo::run(args, tool),
+            #[cfg(feature = "machine")]
+            Command::Record(args) => record::run(&args),
+            Command::Import(args) => import::run(&args, given),
+            #[cfg(feature = "machine")]
+            Command::Extract(args) => extract::run(&args),
+            Command::Scrub(args) => scrub::run(&args),
+            Command::Inspect(args) => inspect::run(&args),
+            Command::Replay(args) => replay::run(&args),
+            Command::Compare(args) => compare::run(&args, given),
+            Command::Doctor(args) => doctor::run(&args, given),
+            #[cfg(feature = "machine")]
+            Command::Verify(args) => verify::run(&args, given),
+            #[cfg(feature = "machine")]
+            Command::Emulate(args) => emulate::run(&args),
+            #[cfg(all(feature = "machine", target_os = "linux", target_arch = "x86_64"))]
+            Command::Lockstep(args) => lockstep::run(&args),
+            #[cfg(feature = "machine")]
+            Command::Cases(args) => cases::run(&args),
+            #[cfg(feature = "perf")]
+            Command::Perf(args) => perf::run(&args, given),
+            #[cfg(feature = "machine")]
+            Command::Step(args) => step::run(&args, given),
+            #[cfg(feature = "report")]
+            Command::Report(args) => report::run(&args),
+            Command::Explain(args) => explain::run(&args),
+            Command::Tables(args) => tables::run(&args),
+            Command::Unwinders(args) => unwinders::run(&args),
+            Command::Generate(args) => generate::run(&args, Cli::command()),
         }
     }
 }

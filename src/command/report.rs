@@ -6,11 +6,11 @@ use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_view::report::{self, Written};
 use unwind_sim_view::timeline;
@@ -58,12 +58,6 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let path = &args.output;
     let input = args.path.as_deref();
-    if input.is_some_and(|input| is_same_file(input, path)) {
-        bail!(
-            "{} is the input; write the page to another file",
-            path.display()
-        );
-    }
     let cannot = || format!("cannot write {}", path.display());
     // Before the work, so that a wrong path is reported at once.
     let mut file = OutputFile::create(path).with_context(cannot)?;
@@ -92,11 +86,6 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     Ok(status)
 }
 
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    let whole = std::fs::canonicalize;
-    whole(a).is_ok_and(|a| whole(b).is_ok_and(|b| a == b))
-}
-
 /// The page of states.
 fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Written, Status)> {
     let mut shown = shown;
@@ -115,7 +104,7 @@ fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Writ
 /// The page of findings.
 fn findings(path: &Path, out: &mut Vec<u8>) -> Result<Written> {
     let named = || path.display().to_string();
-    let mut input = BufReader::new(File::open(path).with_context(named)?);
+    let mut input = BufReader::new(open::stream(path).with_context(named)?);
     let written = report::findings(&named(), output::command_line(), &mut input, out);
     written.with_context(named)
 }

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::{Followed, Outcome, ProcessOptions, Turn};
 use unwind_sim_record::program::End;
+use unwind_sim_recordings::open;
 
 /// Size of the largest schedule, bytes.
 const BYTES_MAX: u64 = 1 << 28;
@@ -43,7 +44,7 @@ impl ScheduleArgs {
         match is_stream(path) {
             true => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
             false => {
-                let file = std::fs::File::open(path).with_context(cannot)?;
+                let file = open::stream(path).with_context(cannot)?;
                 file.take(BYTES_MAX + 1).read_to_end(&mut bytes)
             }
         }

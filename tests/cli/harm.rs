@@ -414,3 +414,51 @@ fn arguments_are_bytes() {
 fn stderr_lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// What a signal interrupts leaves nothing: no partial output, no temporary folder, no process that an
+/// unwinder of the user has started.
+#[test]
+fn an_interrupted_command_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [temporary, out, script, pid] =
+        ["tmp", "out", "own.sh", "pid"].map(|name| folder.path().join(name));
+    let own = "#!/bin/sh\nsleep 1000 &\necho $! >\"$0.new\"\nmv \"$0.new\" \"${0%/*}/pid\"\nwait\n";
+    std::fs::write(&script, own).expect("a script");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    for signal in ending()
+        .into_iter()
+        .filter(|signal| *signal != Signal::SIGUSR1)
+    {
+        std::fs::create_dir_all(&temporary).expect("a folder");
+        let unwinder = format!("cmd:{}", text(&script));
+        let args = ["replay", SEED, "-o", text(&out), "--unwinder", &unwinder];
+        let mut command = tool(&args);
+        command.env("TMPDIR", &temporary);
+        let mut child = piped(command);
+        let began = Instant::now();
+        while !pid.exists() {
+            assert!(began.elapsed() < PATIENCE, "the unwinder does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let started = std::fs::read_to_string(&pid).expect("a number");
+        let to = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        kill(to, signal).expect("our child");
+        let ended = waited(&mut child, "replay");
+        assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
+        let started = Path::new("/proc").join(started.trim());
+        while is_running(&started) {
+            assert!(began.elapsed() < PATIENCE, "its process is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(names(folder.path()), ["own.sh", "pid", "tmp"], "{signal}");
+        assert!(names(&temporary).is_empty(), "{signal}");
+        std::fs::remove_file(&pid).expect("a file");
+    }
+}
+
+/// Whether the process of a folder of `/proc` runs: one that ended may wait for its parent.
+fn is_running(process: &Path) -> bool {
+    let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| !state.trim_start().starts_with(['Z', 'X']))
+}

@@ -321,7 +321,7 @@ fn bad_input_leaves_no_page() {
     for (out, what) in [
         ("no/folder/page.html", "cannot write no/folder/page.html"),
         (folder.path().to_str().expect("a path"), "cannot write"),
-        (&at("cut.bin"), "is the input"),
+        (&at("cut.bin"), "is an input of this command"),
     ] {
         let output = run(&["report", &at("cut.bin"), "-o", out]);
         assert_eq!(status(&output), 2);

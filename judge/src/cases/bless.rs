@@ -77,5 +77,5 @@ fn write(path: &Path, text: &str) -> Result<(), CaseFailure> {
         path: path.into(),
         source,
     };
-    output_file::write(path, text.as_bytes()).map_err(io)
+    output_file::rewrite(path, text.as_bytes()).map_err(io)
 }

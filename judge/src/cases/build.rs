@@ -4,7 +4,7 @@ use super::carried;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
+use unwind_sim_recordings::leftovers::TemporaryFolder;
 
 /// Places a kernel's code away from its stacks.
 const KERNEL_LINK: [&str; 2] = ["-Wl,-Ttext=0x1000000", "-Wl,--build-id=none"];
@@ -48,7 +48,7 @@ pub enum ToolError {
 pub struct BuiltCase {
     /// The path of the program.
     pub path: PathBuf,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 /// The nearest folder above the case that holds `prelude.inc`.
@@ -97,10 +97,7 @@ fn missing(source: std::io::Error) -> ToolError {
 
 /// Assembles and links `case`, with its wrong tables if `defect` is set.
 pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
-    let folder = tempfile::Builder::new()
-        .prefix("unwind-sim-case-")
-        .tempdir()
-        .map_err(ToolError::Folder)?;
+    let folder = TemporaryFolder::new("unwind-sim-case-").map_err(ToolError::Folder)?;
     check_assembler(case, path, folder.path())?;
     let carried = carried::copy(path, folder.path()).map_err(ToolError::Folder)?;
     let path = carried.as_deref().unwrap_or(path);

@@ -6,6 +6,10 @@ use super::failure::CaseFailure;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::open;
+
+/// Maximum size of the source of a case, bytes.
+pub(crate) const CASE_BYTES_MAX: u64 = 64 << 20;
 
 /// An engine that executes a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +46,7 @@ pub fn read(path: &Path) -> Result<Case, CaseFailure> {
     if let Some(text) = carried::text(path) {
         return Ok(Case::parse(&name, text)?);
     }
-    let text = std::fs::read_to_string(path).map_err(|source| CaseFailure::Io {
+    let text = open::read_text(path, CASE_BYTES_MAX).map_err(|source| CaseFailure::Io {
         path: path.into(),
         source,
     })?;

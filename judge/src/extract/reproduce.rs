@@ -7,6 +7,7 @@ use crate::cases::{CaseFailure, matrix};
 use crate::engine::{Outcome, Setting};
 use crate::spec::{self, SpecError};
 use std::path::Path;
+use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
@@ -61,7 +62,7 @@ fn cell(outcome: &Outcome) -> Cell {
 /// # Errors
 /// If the case does not run, or an unwinder's verdict differs.
 pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWritable> {
-    let folder = tempfile::tempdir().map_err(NotWritable::Folder)?;
+    let folder = TemporaryFolder::new("unwind-sim-extract-").map_err(NotWritable::Folder)?;
     let name = path.file_name().unwrap_or_default();
     let file = folder.path().join(name);
     std::fs::write(&file, text).map_err(NotWritable::Folder)?;

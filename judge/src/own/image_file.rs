@@ -9,7 +9,7 @@ use object::elf::{
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
-use tempfile::TempDir;
+use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_unwind::image::{Image, ImageId, SectionKind};
 use unwind_sim_unwind::unwinder::Stack;
 
@@ -28,7 +28,7 @@ const BYTES_MAX: usize = 1 << 30;
 #[derive(Default)]
 pub(super) struct ImageFiles {
     /// Deleted with its files when the process ends.
-    folder: Option<TempDir>,
+    folder: Option<TemporaryFolder>,
     paths: HashMap<ImageId, PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl ImageFiles {
     fn write(&mut self, image: &Image) -> std::io::Result<PathBuf> {
         let folder = match &mut self.folder {
             Some(folder) => folder,
-            none => none.insert(tempfile::tempdir()?),
+            none => none.insert(TemporaryFolder::new("unwind-sim-images-")?),
         };
         let path = folder.path().join(format!("{}.elf", self.paths.len()));
         let bytes = elf_file(image);

@@ -14,6 +14,7 @@ use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::leftovers::TemporaryFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_tables::ground::Shelf;
@@ -96,7 +97,7 @@ pub fn scrub(
     };
     // Whether it can be written is known before the work is done.
     let mut out = OutputFile::create(output).map_err(of_output)?;
-    let temporary = || tempfile::NamedTempFile::new().map_err(ScrubError::Temporary);
+    let temporary = || TemporaryFile::new().map_err(ScrubError::Temporary);
     // A core and a capture are scrubbed as the trace that `import` makes of them.
     let mut basis = None;
     let mut gaps = None;
@@ -164,7 +165,7 @@ fn perf(
     tell: &mut dyn FnMut(u64),
     out: &mut File,
 ) -> Result<(Vec<u64>, LeftOut), ScrubError> {
-    let mut plain = tempfile::NamedTempFile::new().map_err(ScrubError::Temporary)?;
+    let mut plain = TemporaryFile::new().map_err(ScrubError::Temporary)?;
     let left_out = perf_data::copy(path, None, plain.as_file_mut())?;
     io::copy(plain.as_file_mut(), out).map_err(ScrubError::Temporary)?;
     let files = FinderOptions {

@@ -15,9 +15,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_record::program::{End, RunningProgram};
+use unwind_sim_recordings::open;
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
 use unwind_sim_unwind::image::{AddressSpace, Image};
+
+/// Maximum size of a file of tables, bytes.
+const IMAGE_BYTES_MAX: u64 = 4 << 30;
 
 /// The configuration of a run.
 pub struct Request<'a> {
@@ -125,7 +129,7 @@ fn read_image(path: &Path) -> Result<Arc<Image>, VerifyError> {
         path: path.into(),
         what,
     };
-    let bytes = std::fs::read(path).map_err(|e| failure(e.to_string()))?;
+    let bytes = open::read(path, IMAGE_BYTES_MAX).map_err(|e| failure(e.to_string()))?;
     let name = path.display().to_string();
     let image = image_from_elf(&name, Arc::new(bytes), &elf::ReadOptions::default());
     Ok(Arc::new(image.map_err(|e| failure(e.to_string()))?))

@@ -9,6 +9,7 @@ use unwind_sim_perf_model::{
 use unwind_sim_recordings::output_file;
 
 use super::sources::{self, StackError};
+use unwind_sim_recordings::open;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +72,7 @@ pub fn run(
 pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
     let (text, scenario) = read(path, None, None)?;
     let outcome = run_read(path, &scenario)?;
-    output_file::write(path, bless(&text, &outcome.output).as_bytes()).map_err(io(path))?;
+    output_file::rewrite(path, bless(&text, &outcome.output).as_bytes()).map_err(io(path))?;
     Ok(outcome)
 }
 
@@ -113,7 +114,7 @@ fn read(
     lbr_storage: Option<Storage>,
 ) -> Result<(String, Scenario), ScenarioFileError> {
     use std::io::Read;
-    let file = std::fs::File::open(path).map_err(io(path))?;
+    let file = open::stream(path).map_err(io(path))?;
     let mut text = String::new();
     // Read one byte more than allowed, to detect files that are too long.
     let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);

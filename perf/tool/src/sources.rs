@@ -20,6 +20,7 @@ use unwind_sim_judge::spec::{self, SpecError};
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr, RecordError};
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::view::Filter;
 
 /// Number of bytes of a program's stack to copy, for handlers that read it.
@@ -130,7 +131,7 @@ pub(super) fn supply_objects(
 /// Reads an object file, up to one byte more than allowed, to detect files that are too long.
 fn object(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path)?;
+    let (file, _) = open::file(path)?;
     file.take(OBJECT_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -1,10 +1,9 @@
 //! Generated code: what a JIT compiler wrote of it, in a jitdump file or in `perf-PID.map`.
 
-use super::{
-    FileProblemKind, ImageFinder, LOADED_MAX, MappingRequest, candidates, jit, map_open_file,
-};
+use super::{FileProblemKind, ImageFinder, LOADED_MAX, MappingRequest, candidates, jit};
 use crate::jitdump;
-use std::fs::File;
+use crate::mapped::map_open_file;
+use crate::open;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts};
@@ -25,10 +24,8 @@ impl ImageFinder {
         let mut found = None;
         let options = self.options.clone();
         for path in candidates::candidates(&options, request) {
-            let bytes = File::open(&path).and_then(|file| {
-                let metadata = file.metadata()?;
-                map_open_file(&file, &metadata)
-            });
+            let bytes = open::file(&path);
+            let bytes = bytes.and_then(|(file, data)| map_open_file(&path, &file, &data));
             let parsed = match bytes.map_err(FileProblemKind::from_io) {
                 Ok(owner) => {
                     let length = (*owner).as_ref().len();

@@ -5,8 +5,8 @@
 //! ones. HotSpot writes `0x`, and some tools write no size.
 
 use super::{FileProblemKind, FinderOptions};
+use crate::open;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::image::Symbol;
@@ -21,8 +21,8 @@ type Problem = (String, FileProblemKind);
 /// The symbols of a process, sorted by address, and the first problem.
 pub(super) fn read(options: &FinderOptions, pid: u32) -> (Vec<Symbol>, Option<Problem>) {
     for path in places(options, pid) {
-        match File::open(&path) {
-            Ok(file) => {
+        match open::file(&path) {
+            Ok((file, _)) => {
                 let (symbols, kind) = parse(BufReader::new(file));
                 let name = path.to_string_lossy().into_owned();
                 return (symbols, kind.map(|kind| (name, kind)));

@@ -26,8 +26,8 @@ pub use system::own_vdso;
 
 use crate::jitdump;
 use crate::mapped::map_open_file;
+use crate::open;
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -347,8 +347,7 @@ impl ImageFinder {
 
     /// Loads a file, or returns the cached one.
     fn load(&mut self, path: &Path, name: &str) -> Result<Arc<Loaded>, FileProblemKind> {
-        let file = File::open(path).map_err(FileProblemKind::from_io)?;
-        let metadata = file.metadata().map_err(FileProblemKind::from_io)?;
+        let (file, metadata) = open::file(path).map_err(FileProblemKind::from_io)?;
         let key = FileKey {
             name: name.to_owned(),
             device: metadata.dev(),
@@ -358,7 +357,7 @@ impl ImageFinder {
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.clone());
         }
-        let owner = map_open_file(&file, &metadata).map_err(FileProblemKind::from_io)?;
+        let owner = map_open_file(path, &file, &metadata).map_err(FileProblemKind::from_io)?;
         if let Some(format) = other_format((*owner).as_ref()) {
             return Err(FileProblemKind::NotElf(format));
         }

@@ -1,6 +1,7 @@
 //! Problems with the files of mappings.
 
 use crate::jitdump;
+use crate::open::NotAFile;
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
@@ -49,6 +50,9 @@ pub enum FileProblemKind {
     /// The file is of another format, so it has no tables that are read here.
     #[error("{0}, not ELF: its unwind information is not read")]
     NotElf(&'static str),
+    /// There is something else than a file.
+    #[error(transparent)]
+    NotAFile(NotAFile),
     /// The file is another build and was not used.
     #[error(
         "not used: build id {}, but {} was recorded",
@@ -156,7 +160,7 @@ impl FileProblemKind {
     pub(super) fn from_io(error: io::Error) -> FileProblemKind {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FileProblemKind::NotFound,
-            kind => FileProblemKind::Io(kind),
+            kind => NotAFile::of(&error).map_or(Self::Io(kind), Self::NotAFile),
         }
     }
 
@@ -187,6 +191,7 @@ impl FileProblemKind {
             Self::Io(_) => "io",
             Self::Elf(_) => "elf",
             Self::NotElf(_) => "not-elf",
+            Self::NotAFile(_) => "not-a-file",
             Self::BuildId { .. } => "build-id-mismatch",
             Self::Crc { .. } => "crc-mismatch",
             Self::Unpack { .. } => "unpack",

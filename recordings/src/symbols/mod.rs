@@ -18,6 +18,7 @@ pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
 
 use crate::files::own_vdso;
 use crate::mapped::{huge, map_file};
+use crate::open;
 use inlines::Inlines;
 use kallsyms::Kallsyms;
 use object::Endianness;
@@ -170,7 +171,7 @@ impl Symbols for Files {
             return None;
         };
         let path = self.places.inside(Path::new(OsStr::from_bytes(path)));
-        own_build_id(&open(&path)?)
+        own_build_id(&map_file(&path).ok()?)
     }
 
     fn inlined(&mut self, object: &Object<'_>, address: u64) -> &[Vec<u8>] {
@@ -219,7 +220,7 @@ fn contents(path: &Path, size_max: u64) -> Option<Bytes> {
 /// Reads a file of unknown length, at most `size_max` bytes. The first `believed` bytes are read into
 /// large pages: small ones, one for each read from `/proc`, take as long as the parsing.
 fn read_at_once(path: &Path, size_max: u64, believed: usize) -> Option<Bytes> {
-    let mut file = std::fs::File::open(path).ok()?.take(size_max);
+    let mut file = open::stream(path).ok()?.take(size_max);
     let mut room = huge(believed)?;
     let mut filled = 0;
     while filled < room.len() {
@@ -237,7 +238,7 @@ fn read_at_once(path: &Path, size_max: u64, believed: usize) -> Option<Bytes> {
 
 /// Reads a whole file, unless it is larger than `size_max` bytes.
 fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
-    let file = std::fs::File::open(path).ok()?;
+    let (file, _) = open::file(path).ok()?;
     let mut bytes = Vec::with_capacity(READ_AT_FIRST);
     file.take(size_max).read_to_end(&mut bytes).ok()?;
     Some(bytes)
@@ -264,7 +265,7 @@ impl Places {
     fn candidates(&self, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let file = self.inside(path);
-        if let Some(owner) = open(&file)
+        if let Ok(owner) = map_file(&file)
             && let Some(link) = debug_link(&owner)
         {
             let link = Path::new(OsStr::from_bytes(&link)).to_owned();
@@ -287,12 +288,6 @@ impl Places {
         found.push(file);
         found
     }
-}
-
-fn open(path: &Path) -> Option<Owner> {
-    // Reading a device might never end.
-    std::fs::metadata(path).ok().filter(|data| data.is_file())?;
-    map_file(path).ok()
 }
 
 /// The class of an ELF file: 1 for 32 bits.
@@ -339,12 +334,15 @@ fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>
     let path = Path::new(OsStr::from_bytes(path));
     let mut build_id = build_id.to_vec();
     if build_id.is_empty()
-        && let Some(own) = open(&places.inside(path))
+        && let Ok(own) = map_file(&places.inside(path))
     {
         build_id = own_build_id(&own).unwrap_or_default();
     }
     let candidates = places.candidates(path, &build_id);
-    let owners = candidates.iter().filter_map(|path| open(path)).collect();
+    let owners = candidates
+        .iter()
+        .filter_map(|path| map_file(path).ok())
+        .collect();
     (owners, build_id)
 }
 

@@ -17,7 +17,11 @@ use unwind_sim_perf_tool::script::{
 };
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::symbols::Places;
+
+/// Maximum size of a list of names, bytes.
+const NAMES_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) use unsupported::explain;
 
@@ -149,7 +153,8 @@ fn names(list: &str) -> Result<Vec<Vec<u8>>> {
         return Ok(list.split(',').map(Into::into).collect());
     };
     text_file(Some(Path::new(path)))?;
-    let text = std::fs::read(path).with_context(|| format!("cannot read {path}"))?;
+    let text = open::read(Path::new(path), NAMES_BYTES_MAX);
+    let text = text.with_context(|| format!("cannot read {path}"))?;
     let lines = text.split(|&byte| byte == b'\n');
     Ok(lines
         .filter(|line| !line.is_empty())

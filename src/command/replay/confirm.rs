@@ -8,6 +8,7 @@ use std::io::Write;
 use unwind_sim_judge::confirm::{self, Source};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::Run;
+use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_view::{confirmation, json, text};
 
 /// What is confirmed, and for how long.
@@ -51,7 +52,7 @@ pub(super) fn run(
         _ => Source::samples(symfs),
     };
     let (columns, names) = (run.columns(), run.column_names());
-    let root = tempfile::tempdir().context("cannot create an empty folder")?;
+    let root = TemporaryFolder::new("unwind-sim-root-").context("cannot create an empty folder")?;
     let (mut last, mut resumed) = (None, None);
     let mut tally = confirm::Tally::default();
     run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {

@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use unwind_sim_recordings::open;
 use unwind_sim_view::demo::Demo;
 use unwind_sim_view::stepper::script::play;
 use unwind_sim_view::stepper::{Spot, Stepper, terminal};
@@ -116,7 +117,7 @@ fn read_script(path: &Path) -> Result<String> {
     let read = match path == Path::new("-") {
         true => std::io::stdin().take(SCRIPT_MAX).read_to_string(&mut text),
         false => {
-            let file = std::fs::File::open(path).with_context(cannot)?;
+            let file = open::stream(path).with_context(cannot)?;
             file.take(SCRIPT_MAX).read_to_string(&mut text)
         }
     };

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use unwind_sim_recordings::open;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
 use unwind_sim_tables::selftest;
@@ -16,6 +17,9 @@ use unwind_sim_view::sweep::list::Shard;
 use unwind_sim_view::tables::{
     KnownRows, Sarif, ShownProof, write_proof, write_proof_json, write_score,
 };
+
+/// Maximum size of a file for `--baseline`, bytes.
+const BASELINE_BYTES_MAX: u64 = 4 << 30;
 
 /// Prove every row of a file's unwind tables from the code, without running it.
 ///
@@ -145,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         None => None,
         Some(path) => {
             let of = || path.display().to_string();
-            let text = std::fs::read_to_string(path).with_context(of)?;
+            let text = open::read_text(path, BASELINE_BYTES_MAX).with_context(of)?;
             Some(KnownRows::read(&text).with_context(of)?)
         }
     };

@@ -3,9 +3,9 @@
 use super::super::output;
 use super::super::status::Status;
 use anyhow::{Context, Result};
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::progress::{Progress, short};
 use unwind_sim_tables::check::Options;
 use unwind_sim_view::sweep::list::{List, Shard};
@@ -36,7 +36,7 @@ pub(super) fn run(
     let of = || format!("--files {}", files.display());
     let list = match files == STANDARD {
         true => List::read(std::io::stdin().lock()),
-        false => File::open(files).map_err(Into::into).and_then(List::read),
+        false => open::stream(files).map_err(Into::into).and_then(List::read),
     };
     let list = list.with_context(of)?;
     if list.repeated() > 0 {

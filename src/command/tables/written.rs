@@ -1,11 +1,12 @@
 //! Opening an ELF file to change it, and writing the changed one.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::write::NewSection;
@@ -17,11 +18,7 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 /// Reads an ELF file whole.
 pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
     let cannot = || format!("cannot read {}", path.display());
-    let size = std::fs::metadata(path).with_context(cannot)?.len();
-    if size > FILE_BYTES_MAX {
-        bail!("{}: larger than {FILE_BYTES_MAX} bytes", path.display());
-    }
-    let data = Arc::new(std::fs::read(path).with_context(cannot)?);
+    let data = Arc::new(open::read(path, FILE_BYTES_MAX).with_context(cannot)?);
     let file = File::read(&path.to_string_lossy(), data.clone())?;
     Ok((file, data))
 }
@@ -31,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
 pub(super) fn write(path: &Path, bytes: &[u8], original: &Path) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let mode = std::fs::metadata(original).with_context(cannot)?;
-    let mut file = OutputFile::create(path).with_context(cannot)?;
+    let mut file = OutputFile::in_place(path).with_context(cannot)?;
     file.write_all(bytes).with_context(cannot)?;
     file.finish().with_context(cannot)?;
     // A pipe or a device keeps its own.

@@ -100,12 +100,13 @@ fn failed(error: ParquetError) -> io::Error {
 /// # Errors
 /// If something else is there.
 pub fn done(path: &Path, plan: &Plan<'_>) -> Result<Option<Sums>, PartError> {
-    let file = match File::open(path) {
+    match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Ok(file) if file.metadata()?.is_file() => file,
+        Ok(found) if found.is_file() => {}
         Ok(_) => return Ok(None),
         Err(error) => return Err(error.into()),
-    };
+    }
+    let file = File::open(path)?;
     if file.metadata()?.len() == 0 {
         return Ok(None);
     }

@@ -20,7 +20,11 @@ use unwind_sim_perf_model::bpf::{
     Verdict,
 };
 use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::symbols::Places;
+
+/// Maximum size of an object file, bytes.
+const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
 /// Number of processors for which maps have values and outputs.
 const CPUS: u32 = 256;
@@ -116,7 +120,7 @@ impl Handled {
 /// # Errors
 /// If a file cannot be read, or the program cannot be run.
 pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Handled, BpfError> {
-    let object = std::fs::read(object).map_err(|source| BpfError::Open {
+    let object = open::read(object, OBJECT_BYTES_MAX).map_err(|source| BpfError::Open {
         path: object.into(),
         source,
     })?;
