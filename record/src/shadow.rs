@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core, State};
-use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX, Insn, classify_at};
+use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX, Insn, classify, classify_at};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
 
 /// The shadow stacks of a process.
@@ -319,17 +319,26 @@ impl Classes {
 fn class_of(memory: &AddressSpace, insn: &Executed) -> Insn {
     let mut bytes = [0; INSN_BYTES_MAX];
     let bytes = &mut bytes[..usize::from(insn.len).clamp(1, INSN_BYTES_MAX)];
-    let mut before = [0; BYTES_BEFORE];
-    let before = code_before(memory, insn.rip, &mut before);
     match memory.fetch(insn.rip, bytes) {
-        Ok(()) => classify_at(insn.rip, before, bytes),
+        Ok(()) => classify_in(memory, insn.rip, bytes),
         Err(_) => Insn::Other,
+    }
+}
+
+/// The class of the instruction `bytes` at `rip`. Only that of a jump depends on the code before it.
+pub fn classify_in(memory: &AddressSpace, rip: u64, bytes: &[u8]) -> Insn {
+    match classify(bytes) {
+        Insn::Jump => {
+            let mut before = [0; BYTES_BEFORE];
+            classify_at(rip, code_before(memory, rip, &mut before), bytes)
+        }
+        class => class,
     }
 }
 
 /// The code before the instruction at `rip`; only that on its page, if what is before it cannot be
 /// executed.
-pub fn code_before<'a>(
+fn code_before<'a>(
     memory: &AddressSpace,
     rip: u64,
     before: &'a mut [u8; BYTES_BEFORE],

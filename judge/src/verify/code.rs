@@ -21,11 +21,11 @@ use unwind_sim_emulator::effects::{Stack, Stores, effects};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_record::jit;
-use unwind_sim_record::shadow::code_before;
+use unwind_sim_record::shadow::classify_in;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image;
-use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX, Insn, classify_at};
+use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::row::{Row, RowSource};
 use unwind_sim_unwind::step::find_row;
@@ -446,12 +446,7 @@ impl Code {
         tables: &mut Tables<'_>,
     ) {
         let bytes = bytes(&core.memory, insn);
-        let mut before = [0; BYTES_BEFORE];
-        let class = classify_at(
-            insn.rip,
-            code_before(&core.memory, insn.rip, &mut before),
-            &bytes,
-        );
+        let class = classify_in(&core.memory, insn.rip, &bytes);
         let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
         // Registers are in the lower bits.
         let mut writes: Parts = 0;
