@@ -15,7 +15,8 @@ pub fn check(data: &[u8]) {
     };
     let report = check::check(&file, &Options::default());
     for checked in &report.functions {
-        assert!(checked.range.start < checked.range.end);
+        // What passes for a length may be longer than all code: then the range is empty.
+        assert!(checked.range.start <= checked.range.end);
         let (wrong, doubts) = (&checked.verdict.contradictions, &checked.verdict.doubts);
         match checked.verdict.verdict() {
             Verdict::Proven => assert!(wrong.is_empty() && doubts.is_empty()),

@@ -135,13 +135,14 @@ impl Effect {
     }
 }
 
-/// The callee-saved registers that surely do not have their values at entry: bit n for register n of
-/// [`Reg::CALLEE_SAVED`].
+/// The registers that the function's convention keeps, and that surely do not have their values at
+/// entry: bit n for register n of [`Reg::CALLEE_SAVED`].
 pub(super) fn changed(state: &State) -> u8 {
     let mut changed = 0;
     for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         let value = state.reg(reg);
-        let is_changed = value != Value::entry(reg) && value != Value::Unknown;
+        let is_known = !matches!(value, Value::Unknown | Value::Guessed);
+        let is_changed = state.keeps(reg) && is_known && value != Value::entry(reg);
         changed |= u8::from(is_changed) << number;
     }
     changed

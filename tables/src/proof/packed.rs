@@ -210,6 +210,16 @@ impl fmt::Debug for Key {
     }
 }
 
+/// The registers of a set with one bit for each.
+#[inline]
+pub fn registers(mut set: u16) -> impl Iterator<Item = Reg> {
+    std::iter::from_fn(move || {
+        let first = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        Reg::ALL.get(first).copied().filter(|_| first < 16)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

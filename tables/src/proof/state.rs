@@ -1,6 +1,7 @@
 //! What is known at one instruction: registers, slots of the stack, the last comparison.
 
 use super::claim::Usual;
+pub use super::packed::registers;
 use super::packed::{Key, Packed};
 use super::swizzle::Swizzle;
 use super::value::{Value, is_callee_saved};
@@ -439,9 +440,13 @@ impl State {
 
     /// The registers of [`Reg::CALLEE_SAVED`] that the function has to keep.
     fn kept(&self) -> impl Iterator<Item = Reg> {
-        let preserved = self.preserved;
         let all = Reg::CALLEE_SAVED.into_iter();
-        all.filter(move |&reg| preserved.contains(reg))
+        all.filter(|&reg| self.keeps(reg))
+    }
+
+    /// Whether the function has to keep `reg`.
+    pub(super) fn keeps(&self, reg: Reg) -> bool {
+        self.preserved.contains(reg)
     }
 
     /// Whether the states differ in what a row must say: where the frame is, and which registers
@@ -552,16 +557,6 @@ impl State {
         }
         changed || matters
     }
-}
-
-/// The registers of a set with one bit for each.
-#[inline]
-pub fn registers(mut set: u16) -> impl Iterator<Item = Reg> {
-    std::iter::from_fn(move || {
-        let first = set.trailing_zeros() as usize;
-        set &= set.wrapping_sub(1);
-        Reg::ALL.get(first).copied().filter(|_| first < 16)
-    })
 }
 
 /// What is known of a place that holds one of two values.

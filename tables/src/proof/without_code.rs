@@ -34,7 +34,10 @@ impl WithoutCode {
             }
             // No function is longer than all code: such a length is not one.
             let Range { start, end } = function.range;
-            let range = start..end.min(start.saturating_add(code.max(1)));
+            let range = match end - start > code {
+                true => start..start,
+                false => start..end,
+            };
             match index::is_dead(file, table, function) {
                 true => out.dead.push(range),
                 false => out.misplaced.push(range),

@@ -4,10 +4,12 @@
 //! small numbers and indices of jump tables are followed; everything else is [`Value::Computed`].
 
 mod address;
+mod kinds;
 mod moves;
 mod other;
 mod refine;
 
+pub use kinds::asks_for_loop;
 pub use refine::{refine, tells};
 
 use super::access::{Accesses, general};
@@ -17,7 +19,11 @@ use super::swizzle::Swizzle;
 use super::value::{Anchor, Value};
 use crate::file::File;
 use address::{Address, is_direct};
-use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+use kinds::{
+    changes_nothing, is_conditional_move, is_from_vector, is_high, is_zeroing, operand_size,
+    stack_size,
+};
 use unwind_sim_unwind::regs::Reg;
 
 /// The maximum number of anchors and of tables in the functions that are followed together.
@@ -456,14 +462,6 @@ fn is_through_loaded(insn: &Instruction, state: &State) -> bool {
     general(insn.memory_base()).is_some_and(|base| state.is_loaded(base))
 }
 
-/// Whether it matters to an instruction that it belongs to a loop: to stores through pointers.
-pub fn asks_for_loop(insn: &Instruction) -> bool {
-    match insn.op0_kind() {
-        OpKind::Memory => !is_direct(insn),
-        _ => insn.is_string_instruction(),
-    }
-}
-
 /// The index of `thing`, which is added if it is new; `None` if there are too many.
 fn intern<T: PartialEq + Copy>(things: &mut Vec<T>, thing: T) -> Option<u16> {
     let known = things.iter().rposition(|t| *t == thing);
@@ -489,11 +487,6 @@ fn read(state: &State, register: Register) -> Value {
     }
 }
 
-/// Whether a register is ah, ch, dh or bh: the second byte of another.
-fn is_high(register: Register) -> bool {
-    register.is_gpr8() && (4..8).contains(&(register as u32 - Register::AL as u32))
-}
-
 /// Whether the lower `size` bytes, 1 or 2, of a number have all bits set.
 fn is_all_ones(value: Value, size: usize) -> bool {
     let bits = if size == 1 { 0xff } else { 0xffff };
@@ -506,13 +499,6 @@ fn uncertain(from: &[Value]) -> Value {
         true => Value::Unknown,
         false => Value::Computed,
     }
-}
-
-fn is_conditional_move(insn: &Instruction) -> bool {
-    insn.condition_code() != ConditionCode::None
-        && insn.op_count() == 2
-        && insn.op0_kind() == OpKind::Register
-        && insn.op0_register().is_gpr()
 }
 
 /// Writes `value`, of the whole register, to `register`. A part of 8 or 16 bits leaves the rest.
@@ -537,74 +523,6 @@ fn constant(insn: &Instruction, operand: u32) -> Value {
         .unwrap_or(u64::MAX >> 1)
         .cast_signed();
     i32::try_from(number).map_or(Value::Computed, Value::Const)
-}
-
-/// The size of what an instruction works on, bytes.
-fn operand_size(insn: &Instruction) -> u8 {
-    let size = match insn.op0_kind() {
-        OpKind::Register => insn.op0_register().size(),
-        _ => insn.memory_size().size(),
-    };
-    u8::try_from(size).unwrap_or(8)
-}
-
-/// How far an instruction moves rsp, bytes: a segment register is pushed as a whole word.
-fn stack_size(insn: &Instruction) -> u8 {
-    u8::try_from(insn.stack_pointer_increment().unsigned_abs()).unwrap_or(8)
-}
-
-/// `movq %xmm0, %rbx` and its like.
-fn is_from_vector(insn: &Instruction) -> bool {
-    insn.op1_kind() == OpKind::Register
-        && insn.op0_kind() == OpKind::Register
-        && insn.op0_register().is_gpr64()
-        && insn.op1_register().is_vector_register()
-}
-
-/// Whether an instruction leaves its operand as it is: `lock orq $0, (%rsp)` is a barrier, or touches a
-/// page of the stack; `or %rax, %rax` sets flags.
-fn changes_nothing(insn: &Instruction) -> bool {
-    use Mnemonic as M;
-    let size = insn.op0_register().size();
-    // The processor looks at the lower bits of a count only.
-    let shifts_by_nothing = |count: u32| {
-        let bits = if size == 8 || insn.memory_size().size() == 8 {
-            63
-        } else {
-            31
-        };
-        size != 4
-            && insn
-                .try_immediate(count)
-                .is_ok_and(|count| count & bits == 0)
-    };
-    let neutral = match insn.mnemonic() {
-        M::Or | M::Add | M::Sub | M::Xor => 0,
-        M::And => -1,
-        M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr => {
-            return insn.op1_kind() == OpKind::Immediate8 && shifts_by_nothing(1);
-        }
-        M::Shld | M::Shrd => {
-            return insn.op_kind(2) == OpKind::Immediate8 && shifts_by_nothing(2);
-        }
-        _ => return false,
-    };
-    if insn.op1_kind() == OpKind::Register {
-        let is_same = insn.op0_kind() == OpKind::Register && size != 4;
-        return is_same
-            && matches!(insn.mnemonic(), M::Or | M::And)
-            && insn.op0_register() == insn.op1_register();
-    }
-    // What has 32 bits is extended by zeros.
-    let is_whole = insn.op0_kind() == OpKind::Memory || size != 4;
-    is_whole && constant(insn, 1) == Value::Const(neutral)
-}
-
-fn is_zeroing(insn: &Instruction) -> bool {
-    insn.op0_kind() == OpKind::Register
-        && insn.op1_kind() == OpKind::Register
-        && insn.op0_register() == insn.op1_register()
-        && insn.op0_register().size() >= 4
 }
 
 fn load(state: &State, at: Value, size: u8) -> Value {

@@ -3,8 +3,9 @@
 use super::rows::judge_call;
 use super::{Job, Next, Part, Suspect, Walker};
 use crate::proof::args_size::size_at;
+use crate::proof::effect::changed;
 use crate::proof::exec::push;
-use crate::proof::program::{Entry, Returns};
+use crate::proof::program::{Effect, Entry, Pops, Returns};
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::Assumption;
@@ -330,6 +331,46 @@ impl Walker<'_, '_> {
             return;
         }
         self.job(part, pc, pad, state, trail);
+    }
+
+    /// What a return tells a caller.
+    pub(super) fn returned(&mut self, insn: &Instruction, state: &State) {
+        self.returns |= !state.is_dead;
+        if state.is_guessed || state.is_dead {
+            return;
+        }
+        let sp = state.reg(Reg::Rsp);
+        if matches!(
+            insn.mnemonic(),
+            Mnemonic::Iretq | Mnemonic::Iretd | Mnemonic::Iret
+        ) {
+            // It pops rsp as well, so that nothing of it is left for whom it returns to.
+            self.iret = Some(match self.iret {
+                Some(known) if known != sp => Value::Unknown,
+                _ => sp,
+            });
+            return;
+        }
+        self.surely_returns |= !state.has_called;
+        let pops = match insn.op_count() {
+            0 => 0,
+            _ => insn.try_immediate(0).unwrap_or(0) as i64,
+        };
+        let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
+        if is_at_address {
+            self.ends(Effect::of(state, sp.plus(pops)));
+        }
+        // What pops a known size is known to its callers.
+        self.breaks_the_abi |= match is_at_address {
+            true => changed(state) != 0,
+            false => pops != 0 || state.breaks_the_abi(),
+        };
+    }
+
+    /// The function ends with this effect.
+    pub(super) fn ends(&mut self, effect: Effect) {
+        self.effect = Some(self.effect.map_or(effect, |known| known.or(effect)));
+        self.breaks_the_abi |= effect.pops == Pops::Varies;
     }
 }
 

@@ -16,10 +16,9 @@ mod traps;
 
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
-use super::effect::changed;
 use super::exec::{Machine, asks_for_loop};
 use super::lsda::{CallSite, call_sites};
-use super::program::{Effect, Entry, Pops, Program, Returns, Unit};
+use super::program::{Effect, Entry, Program, Returns, Unit};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
@@ -556,46 +555,6 @@ impl<'p, 'f> Walker<'p, 'f> {
         let mut state = state.clone();
         state.is_dead = true;
         self.unreached.push(Job { at, state, trail });
-    }
-
-    /// What a return tells a caller.
-    fn returned(&mut self, insn: &Instruction, state: &State) {
-        self.returns |= !state.is_dead;
-        if state.is_guessed || state.is_dead {
-            return;
-        }
-        let sp = state.reg(Reg::Rsp);
-        if matches!(
-            insn.mnemonic(),
-            Mnemonic::Iretq | Mnemonic::Iretd | Mnemonic::Iret
-        ) {
-            // It pops rsp as well, so that nothing of it is left for whom it returns to.
-            self.iret = Some(match self.iret {
-                Some(known) if known != sp => Value::Unknown,
-                _ => sp,
-            });
-            return;
-        }
-        self.surely_returns |= !state.has_called;
-        let pops = match insn.op_count() {
-            0 => 0,
-            _ => insn.try_immediate(0).unwrap_or(0) as i64,
-        };
-        let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
-        if is_at_address {
-            self.ends(Effect::of(state, sp.plus(pops)));
-        }
-        // What pops a known size is known to its callers.
-        self.breaks_the_abi |= match is_at_address {
-            true => changed(state) != 0,
-            false => pops != 0 || state.breaks_the_abi(),
-        };
-    }
-
-    /// The function ends with this effect.
-    fn ends(&mut self, effect: Effect) {
-        self.effect = Some(self.effect.map_or(effect, |known| known.or(effect)));
-        self.breaks_the_abi |= effect.pops == Pops::Varies;
     }
 
     fn assume(&mut self, assumption: Assumption) {
