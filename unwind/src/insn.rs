@@ -304,13 +304,20 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
     let body = body(bytes);
     let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
     let len = i64::from(body.prefixes) + 1 + displacement;
-    let found = (0..before.len()).filter_map(|at| {
+    let load = |at: usize| {
         let next = address.wrapping_sub((before.len() - at) as u64);
         let prefix = at.checked_sub(1).map_or(0, |last| before[last]);
-        let (register, loaded) = loaded_address(next, prefix, &before[at..])?;
+        loaded_address(next, prefix, &before[at..])
+    };
+    let found = (0..before.len()).filter_map(|at| {
+        let (register, loaded) = load(at)?;
         let back = loaded.wrapping_sub(address) as i64;
         let link = Link::new(back, register)?;
-        let is_kept = link.saved().is_some() || !may_call(&before[at + LOAD_MIN..]);
+        let behind = at + LOAD_MIN;
+        // `__builtin_setjmp` loads the address of a label, stores it, and loads 0 there.
+        let is_lost = (behind..before.len()).any(|at| load(at).is_some_and(|l| l.0 == register));
+        let is_kept = link.saved().is_some() || !may_call(&before[behind..]);
+        let is_kept = is_kept && !is_lost;
         let is_behind = (len..=len + BEHIND_MAX).contains(&back);
         (is_behind && is_kept).then_some(link)
     });

@@ -370,7 +370,7 @@ impl Tracker {
             let pc = before.rip.wrapping_add(link.back().into());
             let is_there = link.saved().is_none_or(|index| before.saved[index] == pc);
             if is_there {
-                self.call_by_register(pc, before, after);
+                self.call_by_register(pc, before, after, world);
             }
         }
     }

@@ -487,3 +487,24 @@ fn two_words_are_swapped_by_pops_and_pushes() {
     m.ret();
     assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
 }
+
+#[test]
+fn a_jump_out_of_several_frames_to_where_the_outermost_returns_leaves_them_all() {
+    // GCC's `__builtin_longjmp` to a label behind the call that led here.
+    let mut m = Machine::new();
+    for _ in 0..3 {
+        let outer = m.call(F);
+        m.push(1);
+        let back = m.call(G);
+        let above = m.cpu.rsp + 8;
+        m.push(2);
+        m.call(G);
+        m.push(3);
+        m.add_sp(above.wrapping_sub(m.cpu.rsp).cast_signed());
+        m.jump(back);
+        assert_eq!(m.callers(), [outer]);
+        m.pop();
+        m.ret();
+    }
+    assert_eq!(m.stats().failures(), 0);
+}

@@ -68,6 +68,39 @@ fn is_near(pc: u64, rip: u64) -> bool {
     pc.abs_diff(rip) < SKIP_MAX
 }
 
+/// How many bytes of code are looked at.
+const RUN_MAX: u64 = 16;
+
+/// Whether the few bytes from `pc` to `target` are code that runs on there: nothing in them ends a way.
+fn runs_on(pc: u64, target: u64, world: &mut dyn World) -> bool {
+    let gap = target.wrapping_sub(pc);
+    if gap > RUN_MAX {
+        return false;
+    }
+    let words = [world.word(pc), world.word(pc.wrapping_add(8))];
+    let [Some(first), Some(second)] = words else {
+        return false;
+    };
+    let mut bytes = [0; RUN_MAX as usize];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    let code = &bytes[..gap as usize];
+    // Returns, jumps, traps and padding, wherever their bytes are.
+    let may_end = |byte: &u8| {
+        matches!(
+            byte,
+            0xc2 | 0xc3 | 0xe9 | 0xeb | 0xff | 0x0f | 0xf4 | 0xcc | 0x90
+        )
+    };
+    !code.iter().any(may_end)
+}
+
+/// Whether the code at `pc` is a trap, to which nobody returns: `ud2`, `int3`, `hlt`.
+fn is_trap(pc: u64, world: &mut dyn World) -> bool {
+    let code = world.word(pc).map(u64::to_le_bytes);
+    code.is_some_and(|code| code.starts_with(&[0x0f, 0x0b]) || matches!(code[0], 0xcc | 0xf4))
+}
+
 impl Tracker {
     /// Frames or words have changed: what depends on them follows.
     pub(super) fn settle(&mut self) {
@@ -312,7 +345,13 @@ impl Tracker {
 
     /// A jump after code that took the address behind it: a call of a function that returns by a
     /// register, or a jump over data that the register points to.
-    pub(super) fn call_by_register(&mut self, pc: u64, before: &Cpu, after: &Cpu) {
+    pub(super) fn call_by_register(
+        &mut self,
+        pc: u64,
+        before: &Cpu,
+        after: &Cpu,
+        world: &mut dyn World,
+    ) {
         let site = (before.rip, after.rip);
         // It is already on the stack, below arguments.
         let frames = self.chain.frames.len();
@@ -324,6 +363,10 @@ impl Tracker {
             return;
         }
         let skips = after.rip.wrapping_sub(pc) < SKIP_MAX;
+        if skips && runs_on(pc, after.rip, world) {
+            // The label of `__builtin_setjmp`, at which the function goes on.
+            return;
+        }
         let is_frame = self.learned(site).or((!skips).then_some(true));
         self.link(pc, after, site, is_frame);
     }
@@ -365,7 +408,7 @@ impl Tracker {
             return false;
         };
         let is_call = top.kind == TrueKind::Call && !top.thunk && !top.in_register;
-        if !is_call || self.hides {
+        if !is_call || self.hides || is_trap(top.pc, world) {
             return false;
         }
 
