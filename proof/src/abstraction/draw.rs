@@ -115,7 +115,7 @@ impl Case {
         let place = SLOTS.0 + 8 * random.below(((SLOTS.1 - SLOTS.0) / 8) as usize) as i64;
         if !self.anchors.is_empty() && random.chance(96) {
             let anchor = random.below(self.anchors.len()) as u16;
-            return Source::Below(anchor, place.min(16).max(-64));
+            return Source::Below(anchor, place.clamp(-64, 16));
         }
         let odd = if random.chance(16) {
             random.below(8)

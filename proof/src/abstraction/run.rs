@@ -143,7 +143,7 @@ impl Run {
             let value = self.compared(compared.what.place, size, &self.before.state);
             let (carry, zero) = outcome(value.unwrap_or(0), self.with, size);
             flags &= !(CARRY | ZERO | SIGN | OVERFLOW);
-            flags |= u64::from(carry) * CARRY | u64::from(zero) * ZERO;
+            flags |= (u64::from(carry) * CARRY) | (u64::from(zero) * ZERO);
             // One of the two, if it is less.
             if is_less(value.unwrap_or(0), self.with, size) {
                 flags |= if random.chance(128) { SIGN } else { OVERFLOW };

@@ -13,6 +13,10 @@ use unwind_sim_unwind::regs::Reg;
 pub const REPLACEMENT_MAX: usize = 256;
 
 /// A way on from a conditional jump.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is looked at once, and not kept"
+)]
 pub enum Way {
     /// It is never taken.
     Impossible,
