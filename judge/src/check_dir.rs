@@ -2,7 +2,6 @@
 //!
 //! See [`Unwinder`] and `docs/own-unwinders.md`.
 
-use crate::cases::CASE_BYTES_MAX;
 use crate::engine::{Outcome, Setting, examine};
 use crate::ground::{Proofs, with_truth};
 use crate::input::{FileKind, Input, file_kind};
@@ -25,6 +24,9 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Unwinder;
 use unwind_sim_unwind::verdict::Verdict;
+
+/// Maximum size of a case that is looked at, bytes.
+const CASE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why a folder cannot be checked.
 #[derive(Debug, thiserror::Error)]

@@ -104,7 +104,7 @@ fn is_file(metadata: &Metadata) -> io::Result<()> {
 /// process (`<(COMMAND)`, `/dev/stdin`), which is waited for.
 ///
 /// # Errors
-/// As of [`file`].
+/// As of [`file()`].
 pub fn stream(path: &Path) -> io::Result<File> {
     let is_pipe = is_of_this_process(path) && fs::metadata(path)?.file_type().is_fifo();
     match is_pipe {
@@ -123,7 +123,7 @@ fn is_of_this_process(path: &Path) -> bool {
 /// Reads such a [`stream`] of at most `max` bytes.
 ///
 /// # Errors
-/// As of [`file`], and if there are more bytes.
+/// As of [`file()`], and if there are more bytes.
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream(path)?.take(max + 1).read_to_end(&mut bytes)?;

@@ -9,7 +9,7 @@ use unwind_sim_emulator::Processor;
 use unwind_sim_recordings::open;
 
 /// Maximum size of the source of a case, bytes.
-pub(crate) const CASE_BYTES_MAX: u64 = 64 << 20;
+const CASE_BYTES_MAX: u64 = 64 << 20;
 
 /// An engine that executes a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,7 +23,6 @@ mod sample;
 
 pub use bless::{Blessed, bless};
 pub use build::{BuiltCase, ToolError};
-pub(crate) use built::CASE_BYTES_MAX;
 pub use built::{Built, Engine, read};
 pub use failure::CaseFailure;
 pub use matrix::{expectation_of, matrix_of, setting_of, unwinders_of};

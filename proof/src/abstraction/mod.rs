@@ -124,7 +124,7 @@ impl Fuzzer {
         &self.codes
     }
 
-    /// Executes [`BATCH`] cases in several states each. Returns what went wrong.
+    /// Executes a batch of cases in several states each. Returns what went wrong.
     ///
     /// # Errors
     ///
