@@ -162,7 +162,7 @@ impl<'g> Walker<'g> {
     }
 
     /// The addresses (svma) behind calls at which functions end whose ends are not known otherwise: see
-    /// [`super::discover::ends`].
+    /// `discover.rs`.
     pub fn ending_at(self, ends: &'g HashSet<u64>) -> Walker<'g> {
         let ends = Some(ends);
         Walker { ends, ..self }
