@@ -4,7 +4,7 @@
 //! A table that has no rule for a register says that the register is unchanged only if the function
 //! has to keep it (DWARF 5, 6.4.1: the ABI decides what no rule means). So what such a row claims
 //! depends on the convention of the code. Without evidence of another one it is System V's. Evidence
-//! in ELF files is read in `elf::conventions`, evidence in symbols in [`symbols`].
+//! in ELF files is read in `elf::conventions`, evidence in symbols in `symbols`.
 
 pub mod gopclntab;
 pub mod spans;
