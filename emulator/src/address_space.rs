@@ -31,7 +31,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod watch;
-mod world;
 
 pub use area::Area;
 pub use fast::Refusal;

@@ -251,7 +251,7 @@ impl Ring0 {
                 0,
                 &core.state.cpu_at(core.state.rip),
                 &mut self.suspended,
-                &mut &core.memory,
+                &mut &*core,
             );
         }
         step
@@ -329,7 +329,7 @@ impl Ring0 {
         let core = &self.machine.core;
         let after = core.state.cpu_at(rip);
         if let Some(tracker) = &mut self.tracker {
-            tracker.iret(before, &after, &mut self.suspended, &mut &core.memory);
+            tracker.iret(before, &after, &mut self.suspended, &mut &*core);
         }
         Step::Done
     }

@@ -42,7 +42,8 @@ fn only_private_memory_without_a_file_is_generated_code() {
     memory
         .map_private(range(4), Permissions::ALL, object, 0)
         .expect("free");
-    let mut world = &memory;
+    let core = Core::new(memory);
+    let mut world = &core;
     let generated = [0, 1, 2, 3, 4, 5].map(|number| world.is_generated(CODE + number * PAGE));
     assert_eq!(generated, [true, false, false, false, false, false]);
 }

@@ -30,6 +30,18 @@ struct Arguments {
     /// Print the seeds of defects that are equivalent.
     #[arg(long)]
     equivalent: bool,
+    /// Programs in which only call instructions make frames.
+    #[arg(long)]
+    by_calls: bool,
+}
+
+impl Arguments {
+    fn program(&self, seed: u64) -> RandomProgram {
+        match self.by_calls {
+            true => RandomProgram::by_calls(seed),
+            false => RandomProgram::random(seed),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -42,7 +54,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(which) = &arguments.case {
-        let program = RandomProgram::random(arguments.seed);
+        let program = arguments.program(arguments.seed);
         let about = (
             "transfer",
             "A random program ends with all registers as they were.",
@@ -64,7 +76,7 @@ fn main() -> ExitCode {
     let (mut instructions, mut calls, mut signals, mut lost) = (0, 0, 0, 0);
     let mut defects: BTreeMap<_, BTreeMap<Fate, u64>> = BTreeMap::new();
     for seed in (arguments.seed..).take(arguments.count as usize) {
-        let program = RandomProgram::random(seed);
+        let program = arguments.program(seed);
         programs += 1;
         progress.tell(programs);
         match bench.try_program(&program) {

@@ -205,7 +205,7 @@ impl Shadow {
             rax,
             &core.state.cpu_at(next),
             &mut self.own.suspended,
-            &mut &core.memory,
+            &mut &*core,
         );
     }
 

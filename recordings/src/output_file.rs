@@ -200,8 +200,8 @@ pub fn rewrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
-/// Fails if there is a file that this process has read. What is no file may be read and written: a
-/// terminal is both.
+/// Fails if `path` is a file that this process has read. Terminals and pipes may be both read and
+/// written.
 fn check_no_input(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() && open::is_input(&found) => {

@@ -32,6 +32,7 @@ pub mod elf_write;
 mod facts;
 pub mod file;
 pub mod generate;
+mod gopclntab;
 pub mod ground;
 mod headers;
 pub mod hints;

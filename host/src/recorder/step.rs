@@ -156,6 +156,7 @@ fn track(thread: &mut Thread, process: &mut Process, before: &Registers, after: 
     let mut world = Surroundings {
         memory: process.memory,
         maps: &process.maps,
+        registers: after,
     };
     tracker.step(
         thread.insn,

@@ -104,6 +104,8 @@ impl Process {
 pub(crate) struct Surroundings<'a> {
     pub(crate) memory: ProcessMemory,
     pub(crate) maps: &'a Maps,
+    /// Those after the instruction.
+    pub(crate) registers: &'a Registers,
 }
 
 impl World for Surroundings<'_> {
@@ -123,6 +125,15 @@ impl World for Surroundings<'_> {
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
         let found = self.maps.find(a);
         found.is_some_and(|m| m.range.contains(&b))
+    }
+
+    fn is_in_register(&mut self, value: u64) -> bool {
+        let r = self.registers;
+        let all = [
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.r8, r.r9, r.r10, r.r11, r.r12,
+            r.r13, r.r14, r.r15,
+        ];
+        all.contains(&value)
     }
 }
 

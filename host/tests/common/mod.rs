@@ -160,10 +160,6 @@ pub(crate) fn options(path: &Path, at: At) -> RecorderOptions {
     options
 }
 
-/// Instructions at which the truth may be in doubt: where an address is popped or put that may be a
-/// return address, until the first such jump is decided. `longjmp` and code by hand do that.
-const IN_DOUBT_MAX: u64 = 5;
-
 /// Records, and checks that the shadow stacks found no inconsistency.
 pub(crate) fn run(options: &RecorderOptions) -> (Keeper, Summary) {
     let mut keeper = Keeper::default();
@@ -171,7 +167,7 @@ pub(crate) fn run(options: &RecorderOptions) -> (Keeper, Summary) {
     assert!(summary.from_reached, "{summary:#?}");
     let stats = &summary.tracker;
     assert_eq!(stats.failures(), 0, "{summary:#?}");
-    assert!(stats.unknown <= IN_DOUBT_MAX, "{summary:#?}");
+    assert_eq!(stats.unknown, 0, "{summary:#?}");
     (keeper, summary)
 }
 

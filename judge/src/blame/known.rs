@@ -44,7 +44,7 @@ pub(super) struct Seen<'a> {
 pub struct Known {
     /// The stable name.
     pub id: &'static str,
-    /// Who writes such rows.
+    /// The program that writes such rows.
     pub who: &'static str,
     /// What is wrong.
     pub what: &'static str,

@@ -542,7 +542,7 @@ impl Checker<'_> {
         let function = self.activation(self.tracker.frames().len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
         let after = core.state.cpu_at(next);
-        let mut world = &core.memory;
+        let mut world = core;
         self.tracker.step(
             class,
             &self.before,

@@ -279,8 +279,27 @@ impl RandomProgram {
     /// Whether some frames may be unknown when the program makes them for the first time: whether
     /// what it puts on the stack is a return address is not certain then.
     pub fn is_doubtful(&self) -> bool {
-        let mut statements = self.functions.iter().flat_map(|f| &f.body);
-        statements.any(is_doubtful)
+        let statements = self.statements();
+        // An address that code has read may be pushed, and be behind a jump that is a call elsewhere.
+        let reads = statements
+            .iter()
+            .any(|(_, s)| matches!(s, Statement::Thunk));
+        statements.iter().any(|(_, s)| is_doubtful(s, reads))
+    }
+
+    /// All statements, each with its function.
+    pub(super) fn statements(&self) -> Vec<(&Function, &Statement)> {
+        let mut out = Vec::new();
+        for function in &self.functions {
+            let mut open: Vec<&Statement> = function.body.iter().collect();
+            while let Some(statement) = open.pop() {
+                if let Statement::Cold { body, .. } = statement {
+                    open.extend(body);
+                }
+                out.push((function, statement));
+            }
+        }
+        out
     }
 
     /// Generates the program of a seed.

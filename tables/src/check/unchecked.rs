@@ -35,8 +35,8 @@ impl Unchecked {
         names.map(|&number| name(number)).collect()
     }
 
-    /// Reads the instructions of all FDEs of `tables`. What cannot be read is left to those who read
-    /// rows.
+    /// What the instructions of all FDEs of `tables` claim that no proof looks at. Instructions that
+    /// cannot be read are skipped: whoever reads the rows reports them.
     pub(super) fn of<'t>(tables: impl Iterator<Item = &'t Table>) -> Unchecked {
         let mut out = Unchecked::default();
         for table in tables {

@@ -2,7 +2,7 @@
 //!
 //! - [`function`]: the rows of one function;
 //! - [`functions`]: the functions of a file;
-//! - `pclntab`, `discover`: functions that nothing calls by name;
+//! - `discover`: functions that nothing calls by name;
 //! - [`outside`]: code in no function;
 //! - [`walk`]: follows a function along all its ways;
 //! - [`rows`]: the row for what is known at an instruction;
@@ -22,13 +22,13 @@ pub mod function;
 pub mod functions;
 pub mod object;
 pub mod outside;
-mod pclntab;
 pub mod rows;
 pub mod walk;
 pub mod write;
 
 use crate::batches;
 use crate::file::File;
+use crate::gopclntab;
 pub use function::{Function, GAPS, Gap};
 pub use functions::Boundaries;
 
@@ -198,7 +198,7 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
     }
     if finds_more {
         let mut entries: BTreeSet<u64> = functions::entries(file).into_iter().collect();
-        entries.extend(pclntab::starts(file));
+        entries.extend(gopclntab::starts(file));
 
         functions::open(file, &mut settled.units, &entries);
     }

@@ -9,13 +9,13 @@ use super::functions::{by_symbols, listed};
 use super::no_return;
 pub use super::without_code::WithoutCode;
 use crate::file::File;
+use crate::gopclntab;
 use crate::kernel::{self, Edges};
 use crate::table::{KINDS, Table};
 use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use unwind_sim_unwind::convention::gopclntab::{self, GoFunctions, SECTIONS};
 use unwind_sim_unwind::convention::{Convention, Evidence};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
@@ -191,7 +191,9 @@ impl<'f> Program<'f> {
 
     /// Where the Go function that starts at `start` (svma) continues after a recovered panic.
     pub fn deferreturn(&self, start: u64) -> Option<u64> {
-        let all = self.deferreturns.get_or_init(|| deferreturns(self.file));
+        let all = self
+            .deferreturns
+            .get_or_init(|| gopclntab::deferreturns(self.file));
         all.get(&start).copied()
     }
 
@@ -373,30 +375,6 @@ fn empty(tables: &[Table]) -> HashSet<u64> {
     let functions = tables.iter().flat_map(Table::functions);
     let functions = functions.filter(|f| f.range.is_empty());
     functions.map(|f| f.range.start).collect()
-}
-
-/// See [`Program::deferreturn`].
-fn deferreturns(file: &File) -> HashMap<u64, u64> {
-    // Where the header does not have the first function, the conventions do.
-    let spans = file.image().conventions().spans().iter();
-    let mut spans = spans.filter(|span| span.convention == Convention::Go);
-    let Some(first) = spans.next().map(|span| span.range.start) else {
-        return HashMap::new();
-    };
-    let read = |table| {
-        let functions = GoFunctions::read(table, || Some(first))?;
-        let starts = functions.range()?.start;
-        (starts == first).then_some(functions)
-    };
-    let mut sections = SECTIONS.iter();
-    let named = sections.find_map(|name| read(file.bytes(file.section_range(name)?.start)));
-    // Linkers that do not know the section join it with others.
-    let mut places = file.places(gopclntab::ALIGN);
-    let functions = named.or_else(|| places.find_map(read));
-    functions
-        .iter()
-        .flat_map(GoFunctions::deferreturns)
-        .collect()
 }
 
 /// The numbers of the functions, by their first address (svma).

@@ -28,7 +28,18 @@ pub(super) struct Code {
 
 impl Code {
     pub(super) fn read(program: &Program<'_>, range: &Range<u64>, has_pads: bool) -> Code {
-        let insns = decode(program.file, range);
+        let mut insns = decode(program.file, range);
+        if let Some(table) = table_at_end(program.file, range, &insns) {
+            insns.truncate(insns.partition_point(|insn| insn.ip() < table));
+            let zeros = |insn: &Instruction| {
+                let len = insn.next_ip().min(table) - insn.ip();
+                let bytes = program.file.bytes(insn.ip()).iter().take(len as usize);
+                bytes.copied().all(|byte| byte == 0)
+            };
+            while insns.last().is_some_and(zeros) {
+                insns.pop();
+            }
+        }
         let (convention, _) = program.convention(range.start);
         let is_final = |insn: &&Instruction| {
             let is_call = insn.flow_control() == FlowControl::Call;
@@ -70,6 +81,27 @@ fn decode(file: &File, range: &Range<u64>) -> Vec<Instruction> {
     Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE)
         .into_iter()
         .collect()
+}
+
+/// Where (svma) the function of these instructions ends in a jump table, which a code generator without a
+/// section for constants puts behind the code: the function takes its address, it leads back into the
+/// function, and no instruction jumps behind it.
+fn table_at_end(file: &File, range: &Range<u64>, insns: &[Instruction]) -> Option<u64> {
+    let last_target = insns.iter().filter_map(target);
+    let last_target = last_target.filter(|at| range.contains(at)).max();
+    let taken = insns
+        .iter()
+        .filter(|insn| insn.mnemonic() == Mnemonic::Lea && insn.is_ip_rel_memory_operand())
+        .map(Instruction::ip_rel_memory_address);
+    let leads_back = |&table: &u64| {
+        let entry = file.bytes(table).first_chunk().copied();
+        let way = entry.map(|e| table.wrapping_add_signed(i32::from_le_bytes(e).into()));
+        way.is_some_and(|to| (range.start..table).contains(&to))
+    };
+    taken
+        .filter(|table| range.contains(table) && last_target.is_none_or(|last| last < *table))
+        .filter(leads_back)
+        .min()
 }
 
 /// Where an instruction jumps to, if it says so itself.

@@ -64,7 +64,8 @@ impl<'a> GoFunctions<'a> {
             }
         };
         let list = table.get(list..)?;
-        let is_whole = count > 0 && count <= SPANS_MAX && count < list.len() / size;
+        // Behind the last function stands where it ends, and nothing of what is known of one.
+        let is_whole = count > 0 && count <= SPANS_MAX && count * size + size / 2 <= list.len();
         let functions = GoFunctions {
             list,
             descriptions: if magic == MAGIC_1_2 { table } else { list },
@@ -83,6 +84,11 @@ impl<'a> GoFunctions<'a> {
             8 => Some(self.base.wrapping_add(half(entry, 0)?.into())),
             _ => word(entry, 0),
         }
+    }
+
+    /// The starts of the functions (svma), in order.
+    pub fn starts(&self) -> impl Iterator<Item = u64> {
+        (0..self.count).filter_map(|index| self.start(index))
     }
 
     /// The code of all functions (svma).

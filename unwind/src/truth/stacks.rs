@@ -26,6 +26,8 @@ pub trait World {
     fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.
     fn same_mapping(&mut self, a: u64, b: u64) -> bool;
+    /// Whether a general register of the thread has this value, after the instruction that was executed.
+    fn is_in_register(&mut self, value: u64) -> bool;
 }
 
 /// A frame of the shadow stack: the place to which a call or signal will return.

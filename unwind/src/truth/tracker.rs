@@ -490,6 +490,10 @@ impl Tracker {
             }
             if !returns {
                 self.note_entered(after.rip);
+                // A retpoline: that is the function that runs for the caller now.
+                if let Some(top) = self.top_mut() {
+                    top.entry = after.rip;
+                }
             }
             self.arrival = Arrival::Past;
         } else if self.arrive(before, after, suspended, world) {

@@ -247,9 +247,7 @@ impl Checker<'_> {
                 let saved = SAVED_NUMBERS.map(|number| core.state.gpr(number));
                 let value = core.state.gpr(number.into());
                 let is_plain = !self.slots.are_in(slot, rsp)
-                    && self
-                        .tracker
-                        .is_plain_push(slot, value, &saved, &mut &core.memory);
+                    && self.tracker.is_plain_push(slot, value, &saved, &mut &*core);
                 if is_plain {
                     self.run.pushed = slot;
                     self.slots.lower(slot);

@@ -2,7 +2,7 @@
 
 use super::{Lowering, Word, nonce};
 use crate::random::asm::Label;
-use crate::random::program::{Back, Function, How, Keep, Put, RandomProgram, Statement};
+use crate::random::program::{Back, Function, How, Keep, Put, Statement};
 use crate::random::row::{Cfa, FrameLayout, Gpr, RAX, RCX, RDX, RSP, SAVED, Slot};
 
 /// Holds a return address until it is on the stack. No function pushes this register.
@@ -19,21 +19,6 @@ pub(super) struct Links {
     kept: Vec<(Keep, Label)>,
 }
 
-/// All statements of a program.
-fn statements(program: &RandomProgram) -> Vec<(&Function, &Statement)> {
-    let mut out = Vec::new();
-    for function in &program.functions {
-        let mut open: Vec<&Statement> = function.body.iter().collect();
-        while let Some(statement) = open.pop() {
-            if let Statement::Cold { body, .. } = statement {
-                open.extend(body);
-            }
-            out.push((function, statement));
-        }
-    }
-    out
-}
-
 /// The register of a [`Statement::Linked`].
 fn register(function: &Function, index: Option<u8>) -> Gpr {
     let saved = index.and_then(|at| function.saves.get(usize::from(at)));
@@ -44,7 +29,7 @@ impl Lowering<'_> {
     /// The code that the program's statements need. It comes before the functions, so that they jump
     /// backwards: never over data that a register may point to.
     pub(super) fn links(&mut self) {
-        for (function, statement) in statements(self.program) {
+        for (function, statement) in self.program.statements() {
             match *statement {
                 Statement::Linked {
                     register: index,

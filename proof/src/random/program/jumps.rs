@@ -47,14 +47,13 @@ pub enum Keep {
     Leave,
 }
 
-/// Whether a statement's frames cannot all be known when they are made for the first time.
-pub(super) fn is_doubtful(statement: &Statement) -> bool {
+/// Whether a statement's frames cannot all be known when they are made for the first time. `reads`: the
+/// program has code that reads its own address. Calls by call instructions are always known.
+pub(super) fn is_doubtful(statement: &Statement, reads: bool) -> bool {
     match statement {
-        Statement::Planted { back, .. } => *back != Back::Near,
-        // What it reads may be pushed later.
-        Statement::Thunk => true,
-        Statement::Kept { keep, .. } => matches!(keep, Keep::Read | Keep::Leave),
-        Statement::Cold { body, .. } => body.iter().any(is_doubtful),
+        Statement::Planted { back, .. } => reads || *back != Back::Near,
+        Statement::Kept { keep, .. } => reads || *keep == Keep::Leave,
+        Statement::Linked { .. } => reads,
         _ => false,
     }
 }

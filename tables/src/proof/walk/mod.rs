@@ -542,8 +542,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
             FlowControl::Exception if self.is_warning(insn.ip()) => Next::Go(next),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int3 => {
-                self.breakpoint(part, insn, state, trail);
-                Next::End
+                self.breakpoint(part, insn, state, trail)
             }
             FlowControl::Interrupt | FlowControl::Exception => Next::End,
         }

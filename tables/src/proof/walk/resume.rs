@@ -1,7 +1,7 @@
 //! Where runtimes continue code without a jump that leads there: OCaml's exception handlers, the end of a
 //! Go function that has deferred calls, functions with a split stack, and what a debugger continues.
 
-use super::Walker;
+use super::{Job, Next, Walker};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::Assumption;
@@ -106,21 +106,26 @@ impl Walker<'_, '_> {
         insn: &Instruction,
         state: &State,
         trail: Option<u32>,
-    ) {
+    ) -> Next {
         let next = insn.next_ip();
         let file = self.program.file;
+        // Go's runtime has functions that a debugger calls.
+        let goes_on = self.parts[part].convention == Convention::Go;
         if self.parts[part].body.skip_padding(file, next).is_none() {
-            return;
+            return match goes_on && self.goes_on_beyond(part, next) {
+                true => Next::Go(next),
+                false => Next::End,
+            };
         }
         let mut state = state.clone();
-        // Go's runtime has functions that a debugger calls.
-        state.is_dead = self.parts[part].convention != Convention::Go;
+        state.is_dead = !goes_on;
         self.parts[part].body.lead(next);
-        self.unreached.push(super::Job {
+        self.unreached.push(Job {
             at: next,
             state,
             trail,
         });
+        Next::End
     }
 }
 

@@ -24,8 +24,9 @@ const GENERATED: core::ops::Range<u64> = 0x8_0000..0x10_0000;
 /// Addresses that agree in all bits above these are in the same mapping.
 const MAPPING_BITS: u32 = 20;
 
+/// The words of memory, and what a general register that no call keeps has.
 #[derive(Default, Clone)]
-struct Words(BTreeMap<u64, u64>);
+struct Words(BTreeMap<u64, u64>, Option<u64>);
 
 impl World for Words {
     fn word(&mut self, address: u64) -> Option<u64> {
@@ -39,6 +40,9 @@ impl World for Words {
     }
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
         a >> MAPPING_BITS == b >> MAPPING_BITS
+    }
+    fn is_in_register(&mut self, value: u64) -> bool {
+        self.1 == Some(value)
     }
 }
 

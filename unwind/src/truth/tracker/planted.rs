@@ -27,6 +27,8 @@ pub(super) struct Planted {
     is_below: bool,
     /// Whether it was stored where a local variable may be, rather than pushed.
     is_stored: bool,
+    /// Whether code was entered there shortly before: a register still had the pointer.
+    is_entered: bool,
     /// The jump at which it was held for data.
     left: Option<Site>,
 }
@@ -156,6 +158,7 @@ impl Tracker {
                 frames,
                 is_below: slot < rsp,
                 is_stored,
+                is_entered: self.entered.contains(&pc),
                 left: None,
             });
         }
@@ -204,7 +207,7 @@ impl Tracker {
         if is_leaving || world.word(slot) != Some(planted.pc) {
             return false;
         }
-        let (pc, is_stored) = (planted.pc, planted.is_stored);
+        let (pc, is_stored, is_entered) = (planted.pc, planted.is_stored, planted.is_entered);
         let site = (before.rip, after.rip);
         if self.move_own(slot, pc, world) {
             self.planted.pop();
@@ -217,7 +220,7 @@ impl Tracker {
             let word = world.word(pc);
             // Code that was called by a pointer still has the pointer in a register, and pushes it to
             // align rsp.
-            let is_entry = self.entered.contains(&pc)
+            let is_entry = is_entered
                 || entered.any(|f| f.entry == pc)
                 || word.is_some_and(|word| word as u32 == ENDBR64);
             match pc == after.rip || is_entry {
@@ -412,7 +415,8 @@ impl Tracker {
             return false;
         }
 
-        let is_copied = world.word(sp) == Some(top.pc);
+        let pc = top.pc;
+        let is_copied = world.word(sp) == Some(pc);
         let site = (after.rip, if is_copied { COPIED } else { 0 });
         let known = self.learned(site).filter(|_| !is_copied);
         if known == Some(false) {
@@ -422,7 +426,8 @@ impl Tracker {
             top.slot = top.cfa;
             top.in_register = true;
         }
-        if known.is_none() {
+        // boost.context loads its return address into r8, and raises rsp.
+        if known.is_none() && (is_copied || !world.is_in_register(pc)) {
             self.doubt_top(site);
         }
         self.settle();
