@@ -101,6 +101,42 @@ changes: .cfi_startproc
     assert_eq!(causes, expected);
 }
 
+/// Mono's files name no compiler, but its runtime looks for a symbol. The row of the epilogue stands
+/// behind the prologue.
+#[test]
+fn monos_rows_are_a_class_of_their_own() {
+    let scratch = Scratch::new();
+    let source = "
+        .cfi_sections .debug_frame
+        .type   method, @function
+method: .cfi_startproc
+        sub     $24, %rsp
+        .cfi_def_cfa_offset 32
+        .cfi_remember_state
+        mov     %rdi, (%rsp)
+        .cfi_def_cfa %rsp, 8
+        nop
+        .cfi_restore_state
+        add     $24, %rsp
+        ret
+        .cfi_endproc
+        .size   method, . - method
+        .data
+        .globl  mono_aot_file_info
+mono_aot_file_info:
+        .quad   0
+";
+    let options = ["-shared", "-nostdlib"];
+    let file = scratch.cc("method.s", source, &options).expect("a library");
+    let text = text(&[], &file);
+    let known = "looks like mono-mark (docs/findings.md)";
+    assert!(text.contains(known), "{text}");
+    assert!(
+        text.contains("written by Mono's AOT compiler (symbol table)"),
+        "{text}"
+    );
+}
+
 #[test]
 fn each_group_says_who_wrote_it() {
     let scratch = Scratch::new();

@@ -178,7 +178,7 @@ fn tables_are_recorded_until_they_are_taken_back() {
         String::from_utf8(output.stdout).expect("text")
     };
     let (program, trace) = (program.display().to_string(), trace.display().to_string());
-    let options = "record --engine emulator --allow-write --from main --at every:20 -o";
+    let options = "record --engine emulator --from main --at every:20 -o";
     let options: Vec<&str> = options.split(' ').collect();
     for (way, is_taken_back) in [("frame", false), ("stream", false), ("dropped", true)] {
         run(&[&options[..], &[&trace, "--", &program, way, "right"]].concat());

@@ -3,7 +3,7 @@
 //! A contradiction belongs to a class if its cause, the code around it and its possible authors fit.
 //! That says what it looks like; the proof does not depend on it.
 
-use super::writers::{Kind, Writer};
+use super::writers::{Kind, MONO, Writer};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use unwind_sim_tables::blame::{Around, Cause};
 use unwind_sim_tables::file::File;
@@ -12,6 +12,7 @@ use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_tables::proof::verdict::Contradiction;
 use unwind_sim_unwind::regs::Reg;
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{self, Base};
 
 /// The words by which compilers are known in `.comment` and `DW_AT_producer`.
@@ -66,6 +67,16 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "mono-mark",
+        who: "Mono's AOT compiler",
+        what: "the rows of the epilogue stand right behind the prologue: where the state is remembered, \
+               `.debug_frame` misses the advance to there",
+        is_it: |seen| {
+            let is_mono = seen.writer.tools.iter().any(|tool| tool == MONO);
+            is_mono && seen.wrong.table == TableKind::DebugFrame
+        },
+    },
+    Known {
         id: "gcc-realigned",
         who: "GCC",
         what: "in the epilogue of a realigned frame, registers are taken from slots relative to rbp \
@@ -95,6 +106,7 @@ pub const KNOWN: &[Known] = &[
             seen.cause == Cause::Raised
                 && seen.writer.may_be(LLVM)
                 && seen.is_before(|i| i.mnemonic() == Mnemonic::Add)
+                && !seen.is_at(|i| i.mnemonic() == Mnemonic::Ret)
         },
     },
     Known {

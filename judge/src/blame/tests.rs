@@ -96,6 +96,8 @@ fn a_wrong_row_belongs_to_the_class_that_fits() {
     // add $40, %rsp; cmp $0, %al
     let add = [0x48, 0x83, 0xc4, 40, 0x3c, 0];
     assert_eq!(class(&add, &cfa(4, 40)), Some("llvm-epilogue"));
+    // add $40, %rsp; ret
+    assert_eq!(class(&[0x48, 0x83, 0xc4, 40, 0xc3], &cfa(4, 40)), None);
     // sub $40, %rsp; call
     let call = [0x48, 0x83, 0xec, 40, 0xe8, 0, 0, 0, 0];
     assert_eq!(class(&call, &cfa(4, -40)), Some("llvm-call"));

@@ -20,6 +20,11 @@ const SOURCES_MAX: usize = 1 << 20;
 /// The section by which gold is known.
 const GOLD: &str = ".note.gnu.gold-version";
 
+/// The name of Mono's ahead-of-time compiler, which names itself nowhere.
+pub(super) const MONO: &str = "Mono's AOT compiler";
+/// The symbol by which its files are known: its runtime looks for it.
+const MONO_SYMBOL: &str = "mono_aot_file_info";
+
 /// What kind of author.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
@@ -53,7 +58,7 @@ impl Kind {
 pub enum Evidence {
     /// `DW_AT_producer`.
     DebugInfo,
-    /// The source file of a local symbol.
+    /// The source file of a local symbol, or a symbol that only one compiler defines.
     SymbolTable,
     /// The words that compilers leave in the file, `.comment`.
     Comment,
@@ -131,6 +136,8 @@ impl fmt::Display for Writer {
 #[derive(Clone, Debug, Default)]
 pub struct Writers {
     compilers: Vec<String>,
+    /// Whether all of it is Mono's.
+    is_mono: bool,
     linker: String,
     producers: Producers,
     /// The addresses (svma) of local symbols, by start, and the number of their source file.
@@ -148,9 +155,12 @@ impl Writers {
         };
         let comment = elf.section_by_name(".comment").and_then(|s| s.data().ok());
         let (compilers, linkers) = tools(comment.unwrap_or_default());
+        let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let is_mono = symbols.any(|s| s.is_definition() && s.name() == Ok(MONO_SYMBOL));
         let gold = elf.section_by_name(GOLD).and_then(|s| s.data().ok());
         let mut writers = Writers {
             compilers,
+            is_mono,
             linker: match (linkers.into_iter().next(), gold) {
                 (Some(linker), _) => linker,
                 (None, Some(note)) => gold_version(note),
@@ -228,6 +238,14 @@ impl Writers {
                 kind: Kind::Hand,
                 tools: Vec::new(),
                 source: Some(source.to_owned()),
+                evidence: Evidence::SymbolTable,
+            };
+        }
+        if self.is_mono {
+            return Writer {
+                kind: Kind::Compiler,
+                tools: vec![MONO.to_owned()],
+                source: None,
                 evidence: Evidence::SymbolTable,
             };
         }

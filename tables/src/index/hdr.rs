@@ -87,14 +87,13 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     check_entries(table, pairs, first, out);
     let index = Index::new(table, pairs);
     if let Some(at) = pairs.windows(2).position(|two| two[1].start < two[0].start) {
-        let mut lost = live.iter().filter(|f| index.lost(f).is_some());
-        let first_lost = lost.next();
-        return out.add(Finding {
+        let lost = live.iter().filter(|f| index.lost(f).is_some());
+        out.add(Finding {
             section: SECTION,
             offset: first + ENTRY * (at as u64 + 1),
             flaw: Flaw::HdrUnsorted,
-            code: first_lost.map(|f| f.range.clone()),
-            functions: first_lost.map_or(0, |_| 1 + lost.count() as u64),
+            code: None,
+            functions: lost.count() as u64,
         });
     }
     for function in live {

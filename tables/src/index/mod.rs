@@ -60,6 +60,8 @@ pub enum Flaw {
     SframeUnsorted,
     /// A search ends at an FDE that does not have the address that was searched.
     SframeHidden,
+    /// An FDE of `.sframe` behind those that the header counts.
+    SframeUncounted,
     /// A relocation of `.sframe` that is not at the address of an FDE.
     SframeMisplaced,
     /// An FDE of an object without a relocation of its address.
@@ -68,7 +70,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Flaw; 21] = [
+    pub const ALL: [Flaw; 22] = [
         Flaw::HdrUnreadable,
         Flaw::HdrNoTable,
         Flaw::HdrCut,
@@ -88,6 +90,7 @@ impl Flaw {
         Flaw::OrcLookup,
         Flaw::SframeUnsorted,
         Flaw::SframeHidden,
+        Flaw::SframeUncounted,
         Flaw::SframeMisplaced,
         Flaw::SframeUnrelocated,
     ];
@@ -114,6 +117,7 @@ impl Flaw {
             Flaw::OrcLookup => "orc-lookup",
             Flaw::SframeUnsorted => "sframe-unsorted",
             Flaw::SframeHidden => "sframe-hidden",
+            Flaw::SframeUncounted => "sframe-uncounted",
             Flaw::SframeMisplaced => "sframe-misplaced-relocation",
             Flaw::SframeUnrelocated => "sframe-no-relocation",
         }
@@ -181,6 +185,9 @@ impl Flaw {
             Flaw::SframeHidden => {
                 "a search for this code ends at another FDE, which does not have it"
             }
+            Flaw::SframeUncounted => {
+                "an FDE behind those that the header counts: readers find no row for its code"
+            }
             Flaw::SframeMisplaced => {
                 "a relocation that is not at the address of an FDE: linking changes something else"
             }
@@ -200,7 +207,8 @@ pub struct Finding {
     pub offset: u64,
     /// What is wrong.
     pub flaw: Flaw,
-    /// The code (svma) whose rows are lost by it; the first function's, if there are several.
+    /// The code (svma) whose rows are lost by it; the first function's, if there are several. None of an
+    /// index that is not sorted: each function that a search does not find has a finding of its own.
     pub code: Option<Range<u64>>,
     /// The number of functions whose rows are lost by it.
     pub functions: u64,

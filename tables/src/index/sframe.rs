@@ -14,6 +14,8 @@ use unwind_sim_unwind::sframe;
 const SECTION: &str = SectionKind::Sframe.as_str();
 /// The maximum number of tables behind one another.
 const TABLES_MAX: usize = 1 << 16;
+/// Where a header has the number of FDEs, bytes.
+const NUM_FDES: Range<usize> = 8..12;
 /// The alignment of the section in objects, bytes.
 const ALIGN: u64 = 8;
 
@@ -36,6 +38,10 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     if file.is_relocatable() {
         return check_relocations(file, table.section(), &finding, out);
     }
+    for fde in uncounted(table) {
+        let code = Some(range(&fde)).filter(|code| file.code_at(code.start).is_some());
+        out.add(finding(Flaw::SframeUncounted, fde.offset, code, 1));
+    }
     if !read.header().has(sframe::FLAG_FDE_SORTED) {
         return;
     }
@@ -47,13 +53,35 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     let lost: Vec<&sframe::Fde> = fdes.iter().filter(is_lost).collect();
     let backwards = fdes.windows(2).find(|two| two[1].start < two[0].start);
     if let Some([_, second]) = backwards {
-        let first = lost.first().map(|fde| range(fde));
         let count = lost.len() as u64;
-        return out.add(finding(Flaw::SframeUnsorted, second.offset, first, count));
+        out.add(finding(Flaw::SframeUnsorted, second.offset, None, count));
     }
     for fde in lost {
         out.add(finding(Flaw::SframeHidden, fde.offset, Some(range(fde)), 1));
     }
+}
+
+/// The FDEs for which there is room before the rows, and which the header does not count. All known
+/// producers leave no room.
+fn uncounted(table: &Table) -> Vec<sframe::Fde> {
+    let Ok(read) = sframe::Table::parse(table.section(), table.address()) else {
+        return Vec::new();
+    };
+    let header = read.header();
+    let room = header.fres.saturating_sub(header.fdes) / header.version.fde_len();
+    let count = room.min(u32::MAX.into()) as u32;
+    if count <= header.num_fdes {
+        return Vec::new();
+    }
+    let mut whole = table.section().to_vec();
+    if let Some(word) = whole.get_mut(NUM_FDES).and_then(|w| w.first_chunk_mut()) {
+        *word = count.to_le_bytes();
+    }
+    let read = sframe::Table::parse(&whole, table.address());
+    let fdes = read.iter().flat_map(sframe::Table::fdes);
+    fdes.skip(header.num_fdes as usize)
+        .filter_map(Result::ok)
+        .collect()
 }
 
 /// Each FDE has one relocation, that of its address, and the section has no others.

@@ -232,7 +232,7 @@ pub struct Contradiction {
     /// The addresses (svma) of the row; of code without a row, those reached one after the other.
     pub row: Range<u64>,
     /// Offset in the section of what made the row, bytes; of code without a row, that of the FDE
-    /// which ends too early.
+    /// which ends too early, or begins too late.
     pub row_offset: u64,
     /// The first instruction (svma) at which it was found.
     pub pc: u64,

@@ -2,6 +2,7 @@
 
 use super::{FUNCTION, STEP, TEXT, found, start, text};
 use crate::made::{ALLOC, CODE, DYN, LOAD, Made, PROGBITS, REL, RELA, section};
+use unwind_sim_tables::check::{Options, check};
 use unwind_sim_tables::index::Flaw;
 
 const NAME: &str = ".sframe";
@@ -53,10 +54,28 @@ fn fdes_that_are_said_to_be_sorted_are() {
     let right = [(start(0), size), (start(1), size), (start(2), size)];
     assert_eq!(found(&linked(SORTED | PCREL, &right)), []);
     let wrong = [right[1], right[0], right[2]];
-    let flaw = (Flaw::SframeUnsorted, NAME, HEADER + FDE);
-    assert_eq!(found(&linked(SORTED | PCREL, &wrong)), [flaw]);
+    // A search for the third and the second ends where it should.
+    let flaws = [
+        (Flaw::SframeHidden, NAME, HEADER),
+        (Flaw::SframeUnsorted, NAME, HEADER + FDE),
+    ];
+    assert_eq!(found(&linked(SORTED | PCREL, &wrong)), flaws);
     // Without the flag, readers go through them.
     assert_eq!(found(&linked(PCREL, &wrong)), []);
+}
+
+#[test]
+fn an_fde_that_the_header_does_not_count_is_lost() {
+    let size = FUNCTION.len() as u32;
+    let mut made = linked(SORTED | PCREL, &[(start(0), size), (start(1), size)]);
+    made.sections[0].bytes[8] -= 1;
+    let flaw = (Flaw::SframeUncounted, NAME, HEADER + FDE);
+    assert_eq!(found(&made), [flaw]);
+    let report = check(&made.open(), &Options::default());
+    assert_eq!(
+        report.index[0].code,
+        Some(start(1)..start(1) + FUNCTION.len() as u64)
+    );
 }
 
 #[test]

@@ -257,6 +257,49 @@ fn a_function_of_sframe_that_ends_too_early_is_found() {
     assert_eq!(missing.row, last..last + 1);
 }
 
+#[test]
+fn a_function_of_sframe_that_begins_too_late_is_found() {
+    const LEAF: &str = "
+	.text
+	.type leaf, @function
+leaf:
+	.cfi_startproc
+	mov %edi, %eax
+	ret
+	.cfi_endproc
+	.size leaf, .-leaf
+	.section .note.GNU-stack, \"\", @progbits
+";
+    const FIRST: u32 = 2;
+    let scratch = Scratch::new("late-sframe");
+    let path = link(&scratch, &[LEAF], &[]).expect("cc");
+    let data = std::fs::read(&path).expect("the linked file");
+    let mut data = with_sframe(&path, &data, &[TableKind::EhFrame]);
+
+    let (place, start) = (section_offset(&data, ".sframe"), address(&data, "leaf"));
+    let image = file(&path, data.clone()).image().clone();
+    let section = image.section(SectionKind::Sframe).expect(".sframe");
+    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
+    let fde = table.find(start, table.order().as_ref()).expect("readable");
+    let fde = fde.expect("the function");
+    let at = place + fde.offset as usize;
+    let distance = i32::from_le_bytes(*data[at..].first_chunk().expect("4 bytes"));
+    data[at..at + 4].copy_from_slice(&(distance + FIRST as i32).to_le_bytes());
+    let at = at + FUNC_SIZE;
+    data[at..at + 4].copy_from_slice(&(fde.size - FIRST).to_le_bytes());
+
+    let report = check(&file(&path, data.clone()), &Options::default());
+    let [missing] = contradictions(&report, &data, "leaf") else {
+        panic!("one contradiction: {report:?}");
+    };
+    assert_eq!(
+        (missing.subject, missing.table),
+        (Subject::Row, TableKind::Sframe)
+    );
+    assert_eq!(missing.row_offset, fde.offset);
+    assert_eq!(missing.row, start..start + u64::from(FIRST));
+}
+
 /// Offset of a section in the file, bytes.
 fn section_offset(data: &[u8], name: &str) -> usize {
     let elf = object::File::parse(data).expect("an ELF file");

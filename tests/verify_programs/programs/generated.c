@@ -82,6 +82,10 @@ static void run(unsigned char *code) {
 
 static void name(const char *path, unsigned char *code, const char *name) {
   FILE *file = fopen(path, "a");
+  if (!file) {
+    perror(path);
+    exit(3);
+  }
   fprintf(file, "%lx %x %s\n", (unsigned long)code, SIZE, name);
   fclose(file);
 }

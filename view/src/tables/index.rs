@@ -3,6 +3,7 @@
 use super::names::{Names, address};
 use super::sarif::{sentence, uri};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_tables::file::File;
@@ -44,6 +45,9 @@ pub(super) fn write_text(
 fn place(file: &File, names: &mut Names<'_>, finding: &Finding) -> String {
     let mut out = format!("{}+{:#x}", finding.section, finding.offset);
     let Some(code) = &finding.code else {
+        if finding.functions > 0 {
+            let _ = write!(out, ": {} lost", counted(finding.functions, "function"));
+        }
         return out;
     };
     let mut at = String::new();

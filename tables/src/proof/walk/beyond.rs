@@ -1,4 +1,4 @@
-//! Code without a row that a function reaches: its FDE ends too early.
+//! Code without a row that a function reaches: its FDE ends too early, or begins too late.
 //!
 //! Only what is surely the function's own counts. A jump with everything as at entry may as well be a
 //! tail call to a function that has no FDE, as hand-written assembly often has none; padding and data
@@ -15,7 +15,7 @@ use crate::proof::program::{Entry, Program, Unit};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::{Contradiction, FunctionVerdict};
-use crate::table::{Row, Table};
+use crate::table::{Function, Row, Table};
 use hashbrown::HashMap;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
@@ -120,12 +120,12 @@ impl Missing {
     }
 }
 
-/// Whether `table`, which has `rows` there, has an FDE from the start of `range` (svma) on, and no rows
-/// behind a hole: an FDE that ends too early is one thing, several with holes between them another. Rows
-/// that begin too late, and rows behind instructions that are malformed, are missing: an unwinder stops
-/// there. What is only not understood here may be right.
+/// Whether `table`, which has `rows` there, should have them from the start of `range` (svma) on, and has
+/// none behind a hole: an FDE that ends too early is one thing, several with holes between them another.
+/// Rows that begin too late, and rows behind instructions that are malformed, are missing: an unwinder
+/// stops there. What is only not understood here may be right.
 fn covers_start(table: &Table, rows: &[Row<'_>], range: &Range<u64>) -> bool {
-    let Some(function) = table.function_at(range.start) else {
+    let Some(function) = fde(table, rows, range) else {
         return false;
     };
     if !matches!(
@@ -140,6 +140,18 @@ fn covers_start(table: &Table, rows: &[Row<'_>], range: &Range<u64>) -> bool {
         end = Some(row.end);
         follows
     })
+}
+
+/// The FDE of `table`, which has `rows` for code in `range` (svma), that has its start, or which begins
+/// inside, behind the function's first instructions.
+fn fde<'t>(table: &'t Table, rows: &[Row<'_>], range: &Range<u64>) -> Option<&'t Function> {
+    let first = rows.first().map_or(range.start, |row| row.start);
+    let inside = || {
+        table
+            .function_at(first)
+            .filter(|f| f.range.start > range.start)
+    };
+    table.function_at(range.start).or_else(inside)
 }
 
 impl<'p> Walker<'p, '_> {
@@ -432,16 +444,17 @@ fn contradiction(
     missing: &Missing,
     path: impl Fn(Option<u32>) -> Vec<(u64, u64)>,
 ) -> Option<Contradiction> {
-    let unit = &program.functions[function];
-    let start = unit.range.start;
-    let mut tables = program.tables.iter();
-    let table = tables.find(|table| {
-        unwinder(table.kind()) == unwinder_bit && table.function_at(start).is_some()
+    let range = &program.functions[function].range;
+    let tables = program.tables.iter();
+    let mut tables = tables.filter(|table| unwinder(table.kind()) == unwinder_bit);
+    let (table, fde) = tables.find_map(|table| {
+        let rows = table.rows_in(range);
+        Some((table, fde(table, &rows, range)?))
     })?;
     let first = missing.arrivals.get(&run.start);
     Some(Contradiction {
         table: table.kind(),
-        row_offset: table.function_at(start)?.offset,
+        row_offset: fde.offset,
         pc: run.start,
         row: run,
         rule: NO_ROW,

@@ -138,9 +138,8 @@ impl Walker<'_, '_> {
                 && target != here.start
                 && !self.parts[part].body.is_met(target)
             {
-                // A function inside of the function.
                 self.parts[part].body.lead(target);
-                self.start(target);
+                self.call_inside(part, insn, state, trail);
             }
             self.returns(target, state)
         } else {
@@ -192,6 +191,25 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         Next::Go(next)
+    }
+
+    /// A call of code inside of the function. It is a function of its own, or, as the rows there may say,
+    /// a part of this one that this one's frame belongs to: Mono calls `finally` blocks so.
+    fn call_inside(&mut self, part: usize, insn: &Instruction, state: &State, trail: Option<u32>) {
+        let (target, next) = (insn.near_branch64(), insn.next_ip());
+        let entry = self.entry_state(target);
+        let mut within = state.clone();
+        let address = i32::try_from(next).map_or(Value::Computed, Value::Const);
+        push(&mut within, 8, address);
+        let anchors = &self.machine.anchors;
+        let mut fits = |state: &State| {
+            let mut rows = self.parts[part].rows.iter_mut();
+            rows.all(|rows| !rows.contradicts(target, state, anchors))
+        };
+        match fits(&entry) || !fits(&within) {
+            true => self.start(target),
+            false => self.job(part, insn.ip(), target, &within, trail),
+        }
     }
 
     /// The registers that a callee keeps: of a function of this file, those of its convention. Others
@@ -334,7 +352,10 @@ impl Walker<'_, '_> {
     }
 
     /// What a return tells a caller.
-    pub(super) fn returned(&mut self, insn: &Instruction, state: &State) {
+    pub(super) fn returned(&mut self, insn: &Instruction, state: &State, trail: Option<u32>) {
+        if self.returns_inside(state) {
+            return;
+        }
         self.returns |= !state.is_dead;
         if state.is_guessed || state.is_dead {
             return;
@@ -359,12 +380,22 @@ impl Walker<'_, '_> {
         let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
         if is_at_address {
             self.ends(Effect::of(state, sp.plus(pops)));
+            self.returns_to_caller(insn.ip(), state, trail);
         }
         // What pops a known size is known to its callers.
         self.breaks_the_abi |= match is_at_address {
             true => changed(state) != 0,
             false => pops != 0 || state.breaks_the_abi(),
         };
+    }
+
+    /// Whether a return goes back behind a call inside of the function, see [`Walker::call_inside`].
+    fn returns_inside(&self, state: &State) -> bool {
+        let sp = state.reg(Reg::Rsp);
+        match sp.is_stack().then(|| state.load(sp, 8)) {
+            Some(Value::Const(at)) => self.part_at(i64::from(at).cast_unsigned()).is_some(),
+            _ => false,
+        }
     }
 
     /// The function ends with this effect.

@@ -28,7 +28,7 @@ impl Walker<'_, '_> {
         trail: Option<u32>,
     ) {
         match self.imported(insn) {
-            Some(name) => self.jump_to_import(part, insn, name, state),
+            Some(name) => self.jump_to_import(part, insn, name, state, trail),
             None => self.job(part, insn.ip(), target, state, trail),
         }
     }

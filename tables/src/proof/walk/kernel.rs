@@ -40,12 +40,13 @@ impl<'f> Walker<'_, 'f> {
         insn: &Instruction,
         name: &str,
         state: &State,
+        trail: Option<u32>,
     ) {
         if state.is_dead {
             return;
         }
         if name == RETURN_THUNK {
-            return self.returned(insn, state);
+            return self.returned(insn, state, trail);
         }
         let is_thunk = name.starts_with(INDIRECT_THUNK);
         if !is_thunk && self.program.is_known_not_to_return(name) {

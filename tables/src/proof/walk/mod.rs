@@ -9,6 +9,7 @@ mod calls;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;
+mod outermost;
 mod resume;
 mod rows;
 mod sight;
@@ -529,7 +530,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::End
             }
             FlowControl::Return => {
-                self.returned(insn, state);
+                self.returned(insn, state, trail);
                 Next::End
             }
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {

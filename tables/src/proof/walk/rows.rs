@@ -33,6 +33,8 @@ pub(super) struct Rows<'p> {
     judged: Option<usize>,
     /// Whether the row judged last names a slot below rsp that still has its value.
     below_sp: bool,
+    /// Whether a row that was judged says that there is no caller.
+    outermost: bool,
 }
 
 impl<'p> Rows<'p> {
@@ -55,7 +57,13 @@ impl<'p> Rows<'p> {
             last: 0,
             judged: None,
             below_sp: false,
+            outermost: false,
         })
+    }
+
+    /// Whether a row that was judged says that there is no caller.
+    pub(super) fn has_outermost(&self) -> bool {
+        self.outermost
     }
 
     /// Whether `state` proves all claims of row `index`, and if so, whether a slot lies below rsp.
@@ -227,6 +235,7 @@ pub(super) fn judge(
         match row.rule.kind {
             RuleKind::Outermost => {
                 if !program.is_start(pc) {
+                    rows.outermost = true;
                     rows.marks[index] |= 2;
                     part.verdict.doubt(Doubt::Outermost, pc);
                 }
