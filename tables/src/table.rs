@@ -271,29 +271,30 @@ impl Table {
         }
     }
 
-    /// The rows for the addresses in `range` (svma), by address, cut to it.
+    /// The rows for the addresses in `range` (svma), by address, cut to it: those that a reader finds, see
+    /// [`Table::function_at`].
     pub fn rows_in(&self, range: &Range<u64>) -> Vec<Row<'_>> {
-        let first = self
+        let after = self
             .functions
-            .partition_point(|f| f.range.end <= range.start);
-        // An earlier function may be longer than those behind it; its rows then come first.
-        let overlapping = self.functions[first..].iter();
-        let overlapping = overlapping.take_while(|f| f.range.start < range.end);
+            .partition_point(|f| f.range.start <= range.start);
+        let functions = &self.functions[after.saturating_sub(1)..];
         let mut rows: Vec<Row<'_>> = Vec::new();
-        for function in overlapping {
-            let end = function.error.as_ref().map_or(u64::MAX, |e| e.0);
+        for (at, function) in functions.iter().enumerate() {
+            if function.range.start >= range.end {
+                break;
+            }
+            let error = function.error.as_ref().map_or(u64::MAX, |e| e.0);
+            // A search ends at the next function from its start on, also behind that one's end.
+            let next = functions.get(at + 1).map_or(u64::MAX, |f| f.range.start);
+            let end = range.end.min(error).min(next);
             let all = self.rows(function);
             rows.reserve(all.len());
-            for row in all {
-                let row = Row {
-                    start: row.start.max(range.start),
-                    end: row.end.min(range.end).min(end),
-                    ..row
-                };
-                if row.start < row.end && rows.last().is_none_or(|last| last.end <= row.start) {
-                    rows.push(row);
-                }
-            }
+            let cut = all.map(|row| Row {
+                start: row.start.max(range.start),
+                end: row.end.min(end),
+                ..row
+            });
+            rows.extend(cut.filter(|row| row.start < row.end));
         }
         rows
     }

@@ -26,6 +26,7 @@ pub(crate) struct Outcome {
     pub(crate) callees: Vec<u64>,
     pub(crate) called: Vec<u64>,
     pub(crate) taken_as_final: Vec<u64>,
+    pub(crate) awaited: Vec<u64>,
     /// The starts of functions that it jumps to with a frame of its own.
     pub(crate) jumped: Vec<u64>,
     pub(crate) misfits: Vec<Misfit>,
@@ -159,6 +160,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         callees,
         called,
         taken_as_final,
+        awaited,
         jumped,
         misfits,
         steps,
@@ -196,6 +198,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         callees,
         called,
         taken_as_final,
+        awaited,
         jumped,
         misfits,
         steps,
@@ -230,8 +233,11 @@ fn callers_of_news(
         return Vec::new();
     }
     let calls_news = |outcome: &Outcome| {
-        let mut taken = outcome.taken_as_final.iter();
-        if taken.any(|&target| program.surely_returns(target)) {
+        let returns = |&target: &u64| program.surely_returns(target);
+        let awaited = &outcome.awaited;
+        if outcome.taken_as_final.iter().any(returns)
+            || !awaited.is_empty() && awaited.iter().all(returns)
+        {
             return true;
         }
         outcome.callees.iter().any(|target| news.contains(target))

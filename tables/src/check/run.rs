@@ -103,7 +103,7 @@ impl<'f> Proven<'f> {
         }
         report.functions.extend(
             program
-                .overlapping
+                .hidden
                 .iter()
                 .map(|range| doubted(&program, range, Doubt::Overlap)),
         );

@@ -8,6 +8,7 @@ use crate::file::File;
 use crate::table::{Function, Table};
 use gimli::{BaseAddresses, EhFrame, EhFrameOffset, LittleEndian, UnwindSection as _};
 use hashbrown::HashMap;
+use std::ops::Range;
 use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::row::TableKind;
 
@@ -31,6 +32,28 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     if kind == TableKind::EhFrame {
         check_terminators(table, &live, out);
         check_absolute(file, table, &live, out);
+    }
+}
+
+/// Checks that no FDE goes on behind the code that it begins in. Other code is there then, or none.
+pub(super) fn check_ends(file: &File, table: &Table, out: &mut Findings) {
+    if !matches!(
+        table.kind(),
+        TableKind::EhFrame | TableKind::DebugFrame | TableKind::Sframe
+    ) {
+        return;
+    }
+    for function in table.functions().iter().filter(|f| is_live(file, f)) {
+        let Range { start, end } = function.range;
+        let Some(code) = file.code_at(start).filter(|code| end > code.range.end) else {
+            continue;
+        };
+        let behind = code.range.end..end;
+        out.add(Finding {
+            code: Some(behind),
+            functions: 1,
+            ..finding(table, Flaw::FdeOverrun, function.offset, &[])
+        });
     }
 }
 

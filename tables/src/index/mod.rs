@@ -44,6 +44,8 @@ pub enum Flaw {
     HdrHidden,
     /// A terminator with FDEs behind it.
     Terminator,
+    /// An FDE that goes on behind the end of the section with its code.
+    FdeOverrun,
     /// FDEs with absolute addresses, without relocations, in a file that is loaded anywhere.
     AbsoluteFde,
     /// All FDEs are at addresses without code.
@@ -70,7 +72,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Flaw; 22] = [
+    pub const ALL: [Flaw; 23] = [
         Flaw::HdrUnreadable,
         Flaw::HdrNoTable,
         Flaw::HdrCut,
@@ -82,6 +84,7 @@ impl Flaw {
         Flaw::HdrMissing,
         Flaw::HdrHidden,
         Flaw::Terminator,
+        Flaw::FdeOverrun,
         Flaw::AbsoluteFde,
         Flaw::NoCode,
         Flaw::WideCieReference,
@@ -109,6 +112,7 @@ impl Flaw {
             Flaw::HdrMissing => "hdr-missing",
             Flaw::HdrHidden => "hdr-hidden",
             Flaw::Terminator => "terminator",
+            Flaw::FdeOverrun => "fde-overrun",
             Flaw::AbsoluteFde => "absolute-fde",
             Flaw::NoCode => "no-code",
             Flaw::WideCieReference => "wide-cie-reference",
@@ -158,6 +162,10 @@ impl Flaw {
             Flaw::Terminator => {
                 "a terminator in the middle: readers that go through the section, as libgcc \
                  without a search table and elfutils do, do not reach the FDEs behind it"
+            }
+            Flaw::FdeOverrun => {
+                "an FDE goes on behind the end of the section with its code: its rows are taken for \
+                 what lies there"
             }
             Flaw::AbsoluteFde => {
                 "absolute addresses without a relocation in a file that is loaded anywhere: in a \
@@ -223,6 +231,7 @@ pub fn check(file: &File, tables: &[Table]) -> Vec<Finding> {
     }
     for table in tables {
         entries::check(file, table, &mut out);
+        entries::check_ends(file, table, &mut out);
         hdr::check(file, table, &mut out);
         sframe::check(file, table, &mut out);
     }

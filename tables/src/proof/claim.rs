@@ -139,11 +139,14 @@ pub fn judge(
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa, anchors) {
         // A row for a frame that has a caller has to say where it is.
-        Outcome::Unproven if says_nothing(rule.cfa) => Outcome::Contradicted {
+        Outcome::Unproven if eye.says_nothing(rule.cfa, Value::Unknown) => Outcome::Contradicted {
             found: Value::Unknown,
         },
-        // longjmp and setcontext describe the frame that they will continue with.
-        Outcome::Contradicted { found } if !rule.sp_is_cfa() && !found.is_stack() => {
+        // longjmp and setcontext describe the frame that they will continue with: what an argument leads
+        // to, and nothing that belongs to their caller.
+        Outcome::Contradicted { found }
+            if !rule.sp_is_cfa() && !found.is_stack() && !found.is_callers() =>
+        {
             Outcome::Unproven
         }
         outcome => outcome,
@@ -159,7 +162,7 @@ pub fn judge(
     if claims.return_address {
         let address = eye.value(rule.ra, cfa);
         let outcome = match expect(Value::ReturnAddress, address, anchors) {
-            Outcome::Unproven if says_nothing(rule.ra) => Outcome::Contradicted {
+            Outcome::Unproven if eye.says_nothing(rule.ra, cfa) => Outcome::Contradicted {
                 found: Value::Unknown,
             },
             outcome => outcome,
@@ -177,18 +180,13 @@ pub fn judge(
             rule::Value::Same | rule::Value::Unspecified => state.reg(reg),
             claimed => eye.value(claimed, cfa),
         };
-        let outcome = expect(Value::entry(reg), found, anchors);
+        let outcome = match expect(Value::entry(reg), found, anchors) {
+            Outcome::Unproven if eye.is_invalid(claimed, cfa) => Outcome::Contradicted {
+                found: Value::Unknown,
+            },
+            outcome => outcome,
+        };
         each(Subject::Register(reg), eye.placed(claimed, cfa, outcome));
-    }
-}
-
-/// Whether a rule for the CFA or the return address gives nothing: there is none, or it is an address
-/// of this function's own code.
-fn says_nothing(value: rule::Value) -> bool {
-    match value {
-        rule::Value::Undefined | rule::Value::Unspecified | rule::Value::Same => true,
-        rule::Value::Offset { base, .. } => base == Base::Reg(Reg::Rip),
-        _ => false,
     }
 }
 
@@ -248,14 +246,36 @@ impl Eye<'_> {
                 addend,
             } => self.load(base(b).plus(offset.into())).plus(addend.into()),
             rule::Value::Expression(e) => {
-                let start = e.start as usize;
-                let bytes = self.table.section().get(start..start + usize::from(e.len));
                 let initial = (cfa != Value::Unknown).then_some(cfa);
-                let result =
-                    expression::evaluate(bytes.unwrap_or(&[]), self.state, self.pc, initial);
+                let result = expression::evaluate(self.formula(e), self.state, self.pc, initial);
                 if e.load { self.load(result) } else { result }
             }
         }
+    }
+
+    /// Whether a rule for the CFA or the return address gives nothing: there is none, it is an address
+    /// of this function's own code, or a formula that no unwinder can evaluate.
+    fn says_nothing(&self, value: rule::Value, cfa: Value) -> bool {
+        match value {
+            rule::Value::Undefined | rule::Value::Unspecified | rule::Value::Same => true,
+            rule::Value::Offset { base, .. } => base == Base::Reg(Reg::Rip),
+            _ => self.is_invalid(value, cfa),
+        }
+    }
+
+    /// Whether a rule is a formula that no unwinder can evaluate.
+    fn is_invalid(&self, value: rule::Value, cfa: Value) -> bool {
+        let rule::Value::Expression(e) = value else {
+            return false;
+        };
+        let initial = (cfa != Value::Unknown).then_some(cfa);
+        expression::is_invalid(self.formula(e), self.state, self.pc, initial)
+    }
+
+    fn formula(&self, e: rule::Expression) -> &[u8] {
+        let start = e.start as usize;
+        let bytes = self.table.section().get(start..start + usize::from(e.len));
+        bytes.unwrap_or(&[])
     }
 
     fn load(&self, at: Value) -> Value {

@@ -20,6 +20,12 @@ const ENCODING: gimli::Encoding = gimli::Encoding {
     version: 5,
 };
 
+/// The last register that unwinders know, rip. What those behind it held is not known to them.
+const LAST_REGISTER: u16 = 16;
+
+/// `DW_OP_lo_user`: from here on, operations are those of vendors.
+const FIRST_OF_VENDORS: u8 = 0xe0;
+
 /// An entry of the evaluation stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
@@ -27,38 +33,82 @@ enum Entry {
     Value(Value),
 }
 
+const UNKNOWN: Entry = Entry::Value(Value::Unknown);
+
+/// Why an expression has no value.
+enum Fault {
+    /// It cannot be told here.
+    Unknown,
+    /// No unwinder can evaluate it: it is cut, it takes more from the stack than there is, or it has
+    /// operations that do not belong there (DWARF 5, 6.4.2), or registers that unwinders do not know.
+    Invalid,
+}
+
 /// The value of `expression` before the instruction at `pc`, with `initial` (the CFA, for a
 /// register's rule) on the stack. [`Value::Unknown`] if it cannot be told.
 pub fn evaluate(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Value {
     match run(expression, state, pc, initial) {
-        Some(Entry::Value(value)) => value,
-        Some(Entry::Number(n)) => {
+        Ok(Entry::Value(value)) => value,
+        Ok(Entry::Number(n)) => {
             i32::try_from(n.cast_signed()).map_or(Value::Computed, Value::Const)
         }
-        None => Value::Unknown,
+        Err(_) => Value::Unknown,
     }
 }
 
-fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Option<Entry> {
-    let mut stack: ArrayVec<Entry, STACK_MAX> = ArrayVec::new();
-    stack.extend(initial.map(Entry::Value));
+/// Whether no unwinder can evaluate it. The arguments are those of [`evaluate`].
+pub fn is_invalid(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> bool {
+    matches!(run(expression, state, pc, initial), Err(Fault::Invalid))
+}
+
+/// The stack of an evaluation.
+struct Stack(ArrayVec<Entry, STACK_MAX>);
+
+impl Stack {
+    fn pop(&mut self) -> Result<Entry, Fault> {
+        self.0.pop().ok_or(Fault::Invalid)
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<(), Fault> {
+        self.0.try_push(entry).map_err(|_| Fault::Unknown)
+    }
+
+    /// The entry `depth` below the top.
+    fn peek(&self, depth: usize) -> Result<Entry, Fault> {
+        let at = self.0.len().checked_sub(depth + 1);
+        at.map(|at| self.0[at]).ok_or(Fault::Invalid)
+    }
+}
+
+fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Result<Entry, Fault> {
+    let mut stack = Stack(ArrayVec::new());
+    stack.0.extend(initial.map(Entry::Value));
     let mut rest = EndianSlice::new(expression, LittleEndian);
     for _ in 0..STEPS_MAX {
         if rest.is_empty() {
             return stack.pop();
         }
-        let next = match Operation::parse(&mut rest, ENCODING).ok()? {
+        let operation = Operation::parse(&mut rest, ENCODING).map_err(|error| match error {
+            gimli::Error::InvalidExpression(op) if op.0 >= FIRST_OF_VENDORS => Fault::Unknown,
+            _ => Fault::Invalid,
+        })?;
+        let next = match operation {
             Operation::UnsignedConstant { value } => Entry::Number(value),
             Operation::SignedConstant { value } => Entry::Number(value.cast_unsigned()),
             Operation::RegisterOffset {
                 register, offset, ..
-            } => match Reg::from_dwarf(register.0)? {
-                Reg::Rip => Entry::Number(pc.wrapping_add_signed(offset)),
-                reg => Entry::Value(state.reg(reg).plus(offset)),
+            } => match Reg::from_dwarf(register.0) {
+                Some(Reg::Rip) => Entry::Number(pc.wrapping_add_signed(offset)),
+                Some(reg) => Entry::Value(state.reg(reg).plus(offset)),
+                None => unknown_register(register)?,
             },
+            // DWARF has it in location descriptions alone; libgcc takes it for the register's value.
+            Operation::Register { register } => unknown_register(register)?,
             Operation::PlusConstant { value } => match stack.pop()? {
                 Entry::Number(n) => Entry::Number(n.wrapping_add(value)),
-                Entry::Value(v) => Entry::Value(v.plus(i64::try_from(value).ok()?)),
+                Entry::Value(v) => {
+                    i64::try_from(value).map_or(UNKNOWN, |n| Entry::Value(v.plus(n)))
+                }
             },
             Operation::Deref {
                 size: 8,
@@ -66,15 +116,24 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Opt
                 ..
             } => match stack.pop()? {
                 Entry::Value(at) if at.is_stack() => Entry::Value(state.load(at, 8)),
-                _ => return None,
+                // A register that the function has to keep leads into another frame.
+                Entry::Value(at) if at.is_callers() => Entry::Value(Value::Computed),
+                _ => UNKNOWN,
             },
-            Operation::Pick { index } => {
-                let depth = usize::from(index).checked_add(1)?;
-                *stack.get(stack.len().checked_sub(depth)?)?
+            Operation::Deref { space: false, .. } => {
+                stack.pop()?;
+                UNKNOWN
             }
+            Operation::Pick { index } => stack.peek(index.into())?,
             Operation::Swap => {
                 let (top, second) = (stack.pop()?, stack.pop()?);
-                stack.try_push(top).ok()?;
+                stack.push(top)?;
+                second
+            }
+            Operation::Rot => {
+                let (top, second, third) = (stack.pop()?, stack.pop()?, stack.pop()?);
+                stack.push(top)?;
+                stack.push(third)?;
                 second
             }
             Operation::Drop => {
@@ -82,17 +141,71 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Opt
                 continue;
             }
             Operation::Nop => continue,
-            operation => {
-                let (b, a) = (stack.pop()?, stack.pop()?);
-                binary(&operation, a, b)?
+            Operation::Abs | Operation::Neg | Operation::Not => unary(&operation, stack.pop()?),
+            // Where it leads may depend on what is not known.
+            Operation::Bra { .. } => {
+                stack.pop()?;
+                return Err(Fault::Unknown);
             }
+            Operation::Skip { .. } => return Err(Fault::Unknown),
+            Operation::Address { .. } => UNKNOWN,
+            operation if is_binary(&operation) => {
+                let (b, a) = (stack.pop()?, stack.pop()?);
+                binary(&operation, a, b).unwrap_or(UNKNOWN)
+            }
+            _ => return Err(Fault::Invalid),
         };
-        stack.try_push(next).ok()?;
+        stack.push(next)?;
     }
-    None
+    Err(Fault::Unknown)
+}
+
+/// The value of `register`, which is none of [`Reg`] or not taken in the usual way.
+fn unknown_register(register: gimli::Register) -> Result<Entry, Fault> {
+    match register.0 <= LAST_REGISTER {
+        true => Ok(UNKNOWN),
+        false => Err(Fault::Invalid),
+    }
 }
 
 type Op<'a> = Operation<EndianSlice<'a, LittleEndian>>;
+
+fn unary(operation: &Op<'_>, value: Entry) -> Entry {
+    match (operation, value) {
+        (Operation::Abs, Entry::Number(n)) => {
+            Entry::Number(n.cast_signed().wrapping_abs().cast_unsigned())
+        }
+        (Operation::Neg, Entry::Number(n)) => Entry::Number(n.wrapping_neg()),
+        (Operation::Not, Entry::Number(n)) => Entry::Number(!n),
+        // Addresses of the stack are positive.
+        (Operation::Abs, Entry::Value(value)) if value.is_stack() => Entry::Value(value),
+        (_, Entry::Value(value)) if value.is_stack() => Entry::Value(Value::Computed),
+        _ => UNKNOWN,
+    }
+}
+
+fn is_binary(operation: &Op<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Plus
+            | Operation::Minus
+            | Operation::Mul
+            | Operation::Div
+            | Operation::Mod
+            | Operation::And
+            | Operation::Or
+            | Operation::Xor
+            | Operation::Shl
+            | Operation::Shr
+            | Operation::Shra
+            | Operation::Ge
+            | Operation::Gt
+            | Operation::Le
+            | Operation::Lt
+            | Operation::Eq
+            | Operation::Ne
+    )
+}
 
 fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
     let (a, b) = match (a, b) {
@@ -105,6 +218,21 @@ fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
         (Entry::Value(v), Entry::Number(n)) if matches!(operation, Operation::Minus) => {
             return Some(Entry::Value(v.plus(n.cast_signed().checked_neg()?)));
         }
+        // No address any more.
+        (Entry::Value(v), Entry::Number(n))
+            if v.is_stack()
+                && n > 1
+                && matches!(
+                    operation,
+                    Operation::Div
+                        | Operation::Mul
+                        | Operation::Shl
+                        | Operation::Shr
+                        | Operation::Shra
+                ) =>
+        {
+            return Some(Entry::Value(Value::Computed));
+        }
         _ => return None,
     };
     let (x, y) = (a.cast_signed(), b.cast_signed());
@@ -115,8 +243,11 @@ fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
         Operation::And => a & b,
         Operation::Or => a | b,
         Operation::Xor => a ^ b,
+        Operation::Div => x.checked_div(y)?.cast_unsigned(),
+        Operation::Mod => a.checked_rem(b)?,
         Operation::Shl => a.checked_shl(u32::try_from(b).ok()?)?,
         Operation::Shr => a.checked_shr(u32::try_from(b).ok()?)?,
+        Operation::Shra => x.checked_shr(u32::try_from(b).ok()?)?.cast_unsigned(),
         Operation::Ge => u64::from(x >= y),
         Operation::Gt => u64::from(x > y),
         Operation::Le => u64::from(x <= y),

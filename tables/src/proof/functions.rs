@@ -8,37 +8,83 @@ use super::program::Unit;
 use super::without_code::repeats;
 use crate::file::File;
 use crate::proof::body::Body;
-use crate::table::{Function, Table};
+use crate::table::{Function, Row, Table};
 use hashbrown::HashSet;
 use std::ops::Range;
 use unwind_sim_unwind::row::TableKind;
 
-/// The functions of `tables`, by address, without overlaps, and the ranges of those that share code
-/// with one before them in the same table. None if no table has functions: ORC has none.
+/// Where functions of one table share code.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// All such ranges (svma).
+    pub(super) all: Vec<Range<u64>>,
+    /// The functions that a search never finds, because another one starts at the same address.
+    pub(super) hidden: Vec<Range<u64>>,
+}
+
+/// The functions of `tables`, by address, without overlaps, and where those of the first one share code.
+/// None if no table has functions: ORC has none.
 pub(super) fn listed(
     file: &File,
     tables: &[Table],
     called: &HashSet<u64>,
-) -> Option<(Vec<Unit>, Vec<Range<u64>>)> {
+) -> Option<(Vec<Unit>, Shared)> {
     let mut all = tables.iter().enumerate();
     let mut all = all.by_ref().filter(|(_, t)| t.kind() != TableKind::Orc);
     let (number, first) = all.next()?;
     let mut units = of_table(file, (number, first), called);
-    let mut overlapping = Vec::new();
-    let mut end = 0;
-    units.retain(|unit| {
-        let is_apart = unit.range.start >= end;
-        if is_apart {
-            end = unit.range.end;
-        } else {
-            overlapping.push(unit.range.clone());
-        }
-        is_apart
-    });
+    let shared = separate(&mut units);
     for table in all {
         add(file, &mut units, of_table(file, table, called));
     }
-    Some((units, overlapping))
+    Some((units, shared))
+}
+
+/// Lets each of `units`, in order, end where the next one starts, as a search sees them.
+fn separate(units: &mut Vec<Unit>) -> Shared {
+    let mut shared = Shared::default();
+    let mut next = u64::MAX..u64::MAX;
+    for unit in units.iter_mut().rev() {
+        let range = unit.range.clone();
+        if range.end > next.start {
+            shared.all.push(next.start..range.end.min(next.end));
+            unit.range.end = next.start;
+        }
+        if unit.range.is_empty() {
+            shared.hidden.push(range.clone());
+        }
+        next = range;
+    }
+    units.retain(|unit| !unit.range.is_empty());
+    shared.all.reverse();
+    shared.hidden.reverse();
+    shared
+}
+
+/// Whether the FDE of `unit`, which goes on where others start, says there what these say: then readers that
+/// do not search find the same.
+pub(super) fn agrees(table: &Table, unit: &Unit) -> bool {
+    let (start, end) = (unit.range.end, unit.own_end);
+    let all = table.functions();
+    let first = all.partition_point(|f| f.range.start < unit.range.start);
+    let mut same = all[first..]
+        .iter()
+        .take_while(|f| f.range.start == unit.range.start);
+    let Some(function) = same.find(|f| f.offset == unit.offset) else {
+        return false;
+    };
+    let own: Vec<Row<'_>> = table.rows(function).collect();
+    let others = table.rows_in(&(start..end));
+    let starts = own.iter().chain(&others).map(|row| row.start);
+    let mut places = starts.filter(|at| (start..end).contains(at)).chain([start]);
+    places.all(|at| {
+        let rule = |rows: &[Row<'_>]| {
+            let row = rows.iter().find(|row| (row.start..row.end).contains(&at));
+            row.map(|row| *row.rule)
+        };
+        // Where there is no other, a search finds nothing.
+        rule(&others).is_none_or(|other| rule(&own) == Some(other))
+    })
 }
 
 /// The functions of one table. What stands for repeated blocks of one FDE is one function.

@@ -5,7 +5,7 @@ pub use super::entry::{Entry, References, Seen};
 
 use super::claims::{Choice, Claims};
 use super::entry::entry;
-use super::functions::{by_symbols, listed};
+use super::functions::{Shared, by_symbols, listed};
 use super::no_return;
 pub use super::without_code::WithoutCode;
 use crate::file::File;
@@ -29,8 +29,10 @@ pub struct Program<'f> {
     pub tables: Vec<Table>,
     /// Its functions, by address, without overlaps.
     pub functions: Vec<Unit>,
-    /// Functions that share code with one before them.
+    /// The code (svma) that functions of its first table share.
     pub overlapping: Vec<Range<u64>>,
+    /// Functions that a search does not find: another one starts at the same address.
+    pub hidden: Vec<Range<u64>>,
     /// FDEs at addresses that have no code.
     pub without_code: WithoutCode,
     /// The numbers of the functions, by their first address (svma).
@@ -118,11 +120,11 @@ impl<'f> Program<'f> {
         let without_code = WithoutCode::of(file, &tables);
         let exports = file.exports().iter().copied();
         let called: HashSet<u64> = exports.filter(|start| !empty.contains(start)).collect();
-        let (functions, overlapping) = match listed(file, &tables, &called) {
+        let (functions, shared) = match listed(file, &tables, &called) {
             Some(listed) => listed,
-            None if tables.is_empty() => (Vec::new(), Vec::new()),
+            None if tables.is_empty() => (Vec::new(), Shared::default()),
             // ORC has no functions.
-            None => (by_symbols(file), Vec::new()),
+            None => (by_symbols(file), Shared::default()),
         };
         let is_listed = tables.iter().any(|t| t.kind() != TableKind::Orc);
         let (pointed, labels) = pointed(file, if is_listed { &functions } else { &[] });
@@ -136,7 +138,8 @@ impl<'f> Program<'f> {
             file,
             tables,
             functions,
-            overlapping,
+            overlapping: shared.all,
+            hidden: shared.hidden,
             without_code,
             returns,
             effects,

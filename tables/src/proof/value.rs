@@ -145,6 +145,11 @@ impl Value {
         )
     }
 
+    /// Whether this goes by the value that a register had at entry which the function has to keep.
+    pub fn is_callers(self) -> bool {
+        matches!(self, Value::Entry { reg, .. } if Reg::CALLEE_SAVED.contains(&reg))
+    }
+
     /// Whether it is one number, or one address.
     pub const fn is_exact(self) -> bool {
         matches!(

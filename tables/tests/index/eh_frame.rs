@@ -1,7 +1,8 @@
 //! `.eh_frame_hdr` and the entries of `.eh_frame`.
 
 use super::{
-    CIE, CIE_ENCODING, EH_FRAME, eh_frame, entries, fde, found, hdr, library, offset, start, three,
+    CIE, CIE_ENCODING, EH_FRAME, STEP, TEXT, eh_frame, entries, fde, found, hdr, library, offset,
+    start, three,
 };
 use crate::made::{EXEC, Made, PROGBITS, RELA, section};
 use unwind_sim_tables::check::{Options, check};
@@ -221,4 +222,28 @@ fn wide_references_behind_narrow_lengths_are_named() {
     // What passes for lengths is not counted as code.
     let totals = check(&made.open(), &Options::default()).totals();
     assert_eq!((totals.all.functions, totals.all.bytes), (3, 0));
+}
+
+#[test]
+fn an_fde_that_goes_on_behind_its_section_is_named() {
+    let mut functions = three();
+    functions[2].1 = STEP as u32 + 8;
+    let made = library(eh_frame(&functions), hdr(&entries()));
+    assert_eq!(found(&made), [(Flaw::FdeOverrun, EH_FRAME_NAME, offset(2))]);
+    let report = check(&made.open(), &Options::default());
+    let end = TEXT + 3 * STEP;
+    assert_eq!(report.index[0].code, Some(end..end + 8));
+}
+
+/// A search ends at the next FDE, also behind its end: an FDE that is too long has no rows there.
+#[test]
+fn an_fde_that_is_too_long_does_not_hide_the_next() {
+    let mut functions = three();
+    functions[0].1 = 2 * STEP as u32;
+    let made = library(eh_frame(&functions), hdr(&entries()));
+    let report = check(&made.open(), &Options::default());
+    let second = report.functions.iter().find(|f| f.range.start == start(1));
+    let second = &second.expect("it is checked").verdict;
+    assert_eq!(second.contradictions, []);
+    assert_eq!(second.rows, 3);
 }

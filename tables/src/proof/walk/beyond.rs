@@ -110,6 +110,11 @@ impl Missing {
             }
             bits.set(offset);
         }
+        self.arrive(pc, state, trail);
+    }
+
+    /// Keeps how the address `pc` (svma), at which there is no row, was reached first.
+    fn arrive(&mut self, pc: u64, state: &State, trail: Option<u32>) {
         if self.arrivals.len() < ARRIVALS_MAX {
             self.arrivals.entry(pc).or_insert_with(|| Arrival {
                 sp: state.reg(Reg::Rsp),
@@ -245,6 +250,39 @@ impl<'p> Walker<'p, '_> {
         let behind = Decoder::with_ip(64, bytes, next, DecoderOptions::NONE).decode();
         let is_code = !behind.is_invalid() && !is_padding(&behind) && bytes.first() != Some(&0);
         is_code && is_part_of(program, function, function, next)
+    }
+
+    /// Whether the FDE ends inside of the instruction at `pc` (svma), which the function's code goes on
+    /// with. If it is a call, its caller is looked up where there is no row.
+    pub(super) fn ends_inside(
+        &mut self,
+        part: usize,
+        pc: u64,
+        state: &State,
+        trail: Option<u32>,
+    ) -> bool {
+        let (program, here) = (self.program, &mut self.parts[part]);
+        let (end, function) = (here.body.range.end, here.function);
+        let bytes = program.file.bytes(pc);
+        let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
+        let is_own = here.is_listed
+            && here.missing.expected != 0
+            && !insn.is_invalid()
+            && insn.next_ip() > end
+            && between(program, end).is_some()
+            && is_part_of(program, function, function, end);
+        if !is_own || state.is_guessed || state.is_dead {
+            return false;
+        }
+        let expected = here.missing.expected;
+        here.missing.arrive(end, state, trail);
+        for bit in UNWINDERS.into_iter().filter(|bit| expected & bit != 0) {
+            let run = end..insn.next_ip();
+            let path = |trail| path(&self.jumps, trail);
+            let found = contradiction(program, (function, bit), run, &here.missing, path);
+            here.verdict.contradictions.extend(found);
+        }
+        true
     }
 
     /// The stubs (svma) of a procedure linkage table that its FDE leaves out, opened.

@@ -372,15 +372,15 @@ impl Walker<'_, '_> {
             });
             return;
         }
-        self.surely_returns |= !state.has_called;
         let pops = match insn.op_count() {
             0 => 0,
             _ => insn.try_immediate(0).unwrap_or(0) as i64,
         };
         let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
         if is_at_address {
+            self.surely_returns |= !state.has_called;
             self.ends(Effect::of(state, sp.plus(pops)));
-            self.returns_to_caller(insn.ip(), state, trail);
+            self.returns_to_caller(insn.ip(), None, state, trail);
         }
         // What pops a known size is known to its callers.
         self.breaks_the_abi |= match is_at_address {

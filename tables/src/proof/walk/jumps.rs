@@ -152,6 +152,7 @@ impl Walker<'_, '_> {
         if is_entry && state.is_as_at_entry() {
             self.callees.push(target);
             self.tail_call(target, state);
+            self.returns_to_caller(from, Some(target), state, trail);
             return;
         }
         // The stubs of a lazy table push a number and jump to its first entry.

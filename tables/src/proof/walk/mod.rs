@@ -18,6 +18,7 @@ mod traps;
 use super::args_size::args_sizes;
 use super::body::{Bits, Body};
 use super::exec::{Machine, asks_for_loop};
+use super::functions::agrees;
 use super::lsda::{CallSite, call_sites};
 use super::program::{Effect, Entry, Program, Returns, Unit};
 use super::state::State;
@@ -28,6 +29,7 @@ use beyond::Missing;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
+use outermost::Return;
 pub(crate) use rows::REACHED;
 use rows::{Rows, judge};
 pub use sight::{Sight, Sights};
@@ -79,6 +81,9 @@ pub struct Followed {
     /// The addresses (svma) of functions that were taken not to return, because the row behind a
     /// call fits another way there.
     pub taken_as_final: Vec<u64>,
+    /// The addresses (svma) of functions on a way to a return: if all of them surely return, rows on it
+    /// are wrong which say that there is no caller.
+    pub awaited: Vec<u64>,
     /// The starts (svma) of functions that it jumps to with a frame of its own.
     pub jumped: Vec<u64>,
     /// Ways into parts of functions and to landing pads whose rows do not fit.
@@ -172,6 +177,8 @@ pub struct Walker<'p, 'f> {
     /// Bodies of functions followed before.
     spare: Vec<Body>,
     taken_as_final: Vec<u64>,
+    awaited: Vec<u64>,
+    returns_at: Vec<Return>,
     steps: u32,
     /// The landing pads (svma) to which no call leads: instructions that trap may.
     trap_pads: Vec<u64>,
@@ -213,6 +220,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             asked: HashMap::new(),
             spare: Vec::new(),
             taken_as_final: Vec::new(),
+            awaited: Vec::new(),
+            returns_at: Vec::new(),
             steps: 0,
             trap_pads: Vec::new(),
             sights: None,
@@ -253,6 +262,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.children.clear();
         self.returns = false;
         self.surely_returns = false;
+        self.returns_at.clear();
         self.breaks_the_abi = false;
         (self.returns_as, self.effect, self.iret) = (None, None, None);
         self.steps = 0;
@@ -283,6 +293,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         if self.trap_pads.is_empty() {
             self.find_trap_pads();
         }
+        self.report_outermost();
         self.report_missing();
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..).filter(|part| part.is_listed) {
@@ -314,6 +325,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             callees: exact(&mut self.callees),
             called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
+            awaited: std::mem::take(&mut self.awaited),
             jumped: std::mem::take(&mut self.jumped),
             misfits: std::mem::take(&mut self.misfits),
             steps: self.steps,
@@ -387,6 +399,10 @@ impl<'p, 'f> Walker<'p, 'f> {
         if let Some(at) = unreadable(program, unit) {
             verdict.doubt(Doubt::Unreadable, at);
         }
+        let table = program.tables.get(unit.table);
+        if unit.own_end > unit.range.end && !table.is_some_and(|table| agrees(table, unit)) {
+            verdict.doubt(Doubt::Overlap, unit.range.end);
+        }
         let args = match program.tables.get(unit.table).filter(|_| !sites.is_empty()) {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
@@ -430,7 +446,9 @@ impl<'p, 'f> Walker<'p, 'f> {
                 return;
             }
             let Some(insn) = here.body.insn(self.program.file, offset) else {
-                here.verdict.doubt(Doubt::Undecodable, pc);
+                if !self.ends_inside(part, pc, &state, trail) {
+                    self.parts[part].verdict.doubt(Doubt::Undecodable, pc);
+                }
                 return;
             };
             if !is_first && here.body.is_leader(offset) {

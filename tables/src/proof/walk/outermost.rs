@@ -1,7 +1,7 @@
 //! Rows that say that there is no caller, in functions that return to one.
 //!
-//! That a function has no caller cannot be told from its code. But where it returns to the address that
-//! was on top of the stack when it was entered, there was one at each instruction on the way.
+//! That a function has no caller cannot be told from its code. But if it returns to the address that was
+//! on top of the stack when it was entered, it had one at each instruction, on whatever way.
 
 use super::rows::{Rows, path};
 use super::{Part, Walker};
@@ -11,87 +11,180 @@ use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::Contradiction;
-use std::ops::Range;
+use iced_x86::{FlowControl, OpKind};
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::rule::RuleKind;
+use unwind_sim_unwind::rule::{Rule, RuleKind};
+
+/// Such a row at an instruction at which the return address is still where it was at entry.
+pub(super) struct Outermost {
+    /// The number of the row.
+    row: usize,
+    pc: u64,
+    sp: Value,
+    right: Option<Rule>,
+    trail: Option<u32>,
+}
+
+impl Outermost {
+    /// Row number `row` at `pc` (svma). `None` if the return address is not there, as on another stack.
+    pub(super) fn new(row: usize, pc: u64, state: &State, trail: Option<u32>) -> Option<Outermost> {
+        let sp = state.reg(Reg::Rsp);
+        let is_there = sp.is_stack() && state.load(Value::frame(0), 8) == Value::ReturnAddress;
+        (is_there && !state.is_dead && !state.is_guessed).then(|| Outermost {
+            row,
+            pc,
+            sp,
+            right: derive::rule(state),
+            trail,
+        })
+    }
+}
+
+/// The maximum number of returns of a function that are kept.
+const RETURNS_MAX: usize = 16;
+
+/// A return to the address that the function was entered with.
+pub(super) struct Return {
+    /// Where it is (svma).
+    pc: u64,
+    trail: Option<u32>,
+    has_called: bool,
+    /// The function (svma) that it jumps to at its end, which returns for it.
+    through: Option<u64>,
+}
 
 impl Walker<'_, '_> {
-    /// Contradicts the rows that say that there is no caller on the way that ends with the return to it at
-    /// `pc` (svma).
-    ///
-    /// A call on the way may never have returned, as in the first function of a thread. Then it must be
-    /// known that the function has a caller: an instruction calls it, or its first row says so.
-    pub(super) fn returns_to_caller(&mut self, pc: u64, state: &State, trail: Option<u32>) {
-        let has_any = |part: &Part<'_>| part.rows.iter().any(Rows::has_outermost);
-        if !self.parts.iter().any(has_any) {
+    /// The function returns at `pc` (svma) to the address that it was entered with, or jumps to one that
+    /// does.
+    pub(super) fn returns_to_caller(
+        &mut self,
+        pc: u64,
+        through: Option<u64>,
+        state: &State,
+        trail: Option<u32>,
+    ) {
+        if state.is_dead || state.is_guessed || self.returns_at.len() >= RETURNS_MAX {
+            return;
+        }
+        self.returns_at.push(Return {
+            pc,
+            trail,
+            has_called: state.has_called,
+            through,
+        });
+    }
+
+    /// Contradicts the rows that say that there is no caller, if there is one: if it is sure, or if the
+    /// function returns and its first row has a caller. The stubs of a procedure linkage table always have
+    /// one.
+    pub(super) fn report_outermost(&mut self) {
+        let has_any = |rows: &Rows<'_>| !rows.outermost.is_empty();
+        if !self.parts.iter().any(|part| part.rows.iter().any(has_any)) {
             return;
         }
         let unit = &self.program.functions[self.parts[0].function];
-        let entry = unit.range.start;
-        if unit.entry != Entry::Call || self.program.is_start(entry) {
-            return;
-        }
-        let is_called = !state.has_called || self.program.references().has_call(entry);
-
-        let way = path(&self.jumps, trail);
-        let starts = [entry].into_iter().chain(way.iter().map(|jump| jump.1));
-        let ends = way.iter().map(|jump| jump.0).chain([pc]);
-        let stretches: Vec<(u64, u64)> = starts.zip(ends).collect();
-        for (jumps, (first, last)) in stretches.into_iter().enumerate() {
-            // Some ways run on from one part into the next.
-            let Some(part) = self.part_at(first).filter(|_| first <= last) else {
-                continue;
-            };
-            for rows in 0..self.parts[part].rows.len() {
-                let table = self.parts[part].rows[rows].number;
-                if is_called || has_caller_at_entry(&self.parts[0], table) {
-                    let range = first..last + 1;
-                    self.contradict_outermost((part, rows), range, (pc, state), &way[..jumps]);
+        let returns = std::mem::take(&mut self.returns_at);
+        let is_sure = match unit.entry {
+            Entry::Plt => true,
+            Entry::Call if !self.program.is_start(unit.range.start) => {
+                returns.iter().any(|way| self.surely_had_caller(way))
+            }
+            _ => return,
+        };
+        for part in 0..self.parts.len() {
+            for number in 0..self.parts[part].rows.len() {
+                let table = self.parts[part].rows[number].number;
+                if is_sure || !returns.is_empty() && has_caller_at_entry(&self.parts[0], table) {
+                    self.contradict_outermost(part, number);
                 }
             }
         }
     }
 
-    /// Contradicts the rows of one table for a part that say so at addresses in `range` (svma). `pc`: where
-    /// the function returns (svma), in which state.
-    #[cold]
-    fn contradict_outermost(
-        &mut self,
-        (part, rows): (usize, usize),
-        range: Range<u64>,
-        (pc, state): (u64, &State),
-        way: &[(u64, u64)],
-    ) {
-        let Part {
-            rows: all, verdict, ..
-        } = &mut self.parts[part];
-        let rows = &mut all[rows];
+    /// Whether it is known that the function had a caller to return to. A call on the way may never have
+    /// returned, as in the first function of a thread; then something has to call the function.
+    fn surely_had_caller(&mut self, way: &Return) -> bool {
+        let program = self.program;
+        let entry = program.functions[self.parts[0].function].range.start;
+        if let Some(target) = way
+            .through
+            .filter(|&target| !program.surely_returns(target))
+        {
+            self.wait_for(vec![target]);
+            return false;
+        }
+        !way.has_called
+            || program.file.names_at(entry).any(|name| name == "main")
+            || program.references().has_call(entry)
+            || self.all_return(entry, way.pc, way.trail)
+    }
+
+    /// What is not known of these functions (svma) yet may be known in the next round.
+    fn wait_for(&mut self, callees: Vec<u64>) {
+        if self.awaited.is_empty() {
+            self.awaited = callees;
+        }
+    }
+
+    fn contradict_outermost(&mut self, part: usize, number: usize) {
+        let Part { rows, verdict, .. } = &mut self.parts[part];
+        let rows = &mut rows[number];
         let table = rows.table.kind();
-        for (row, marks) in rows.rows.iter().zip(&mut rows.marks) {
-            let meets = row.start < range.end && range.start < row.end;
-            if row.rule.kind != RuleKind::Outermost || !meets {
+        for seen in std::mem::take(&mut rows.outermost) {
+            let row = rows.rows[seen.row];
+            rows.marks[seen.row] |= 1;
+            if verdict.contradicts(table, &row, Subject::ReturnAddress) {
                 continue;
             }
-            *marks |= 1;
-            if verdict.contradicts(table, row, Subject::ReturnAddress) {
-                continue;
-            }
-            let returns_here = range.contains(&pc) && row.start <= pc && pc < row.end;
-            let there = Some(state).filter(|_| returns_here);
             verdict.contradictions.push(Contradiction {
                 table,
                 row: row.start..row.end,
                 row_offset: row.offset,
-                pc: there.map_or(row.start.max(range.start), |_| pc),
+                pc: seen.pc,
                 rule: *row.rule,
                 subject: Subject::ReturnAddress,
                 found: Value::Unknown,
-                sp: there.map_or(Value::Unknown, |state| state.reg(Reg::Rsp)),
-                right: there.and_then(derive::rule),
-                path: way.to_vec(),
+                sp: seen.sp,
+                right: seen.right,
+                path: path(&self.jumps, seen.trail),
                 fits: None,
             });
         }
+    }
+
+    /// Whether all functions surely return that are called on the way from `entry` to `pc` (svma).
+    fn all_return(&mut self, entry: u64, pc: u64, trail: Option<u32>) -> bool {
+        let program = self.program;
+        let way = path(&self.jumps, trail);
+        let starts = [entry].into_iter().chain(way.iter().map(|jump| jump.1));
+        let ends = way.iter().map(|jump| jump.0).chain([pc]);
+        let mut callees = Vec::new();
+        for (first, last) in starts.zip(ends) {
+            let Some(part) = self.part_at(first) else {
+                return false;
+            };
+            let body = &mut self.parts[part].body;
+            let mut at = first;
+            while at < last {
+                let insn = body.offset(at).and_then(|o| body.insn(program.file, o));
+                let Some(insn) = insn else {
+                    return false;
+                };
+                match insn.flow_control() {
+                    FlowControl::Call if insn.op0_kind() == OpKind::NearBranch64 => {
+                        callees.push(insn.near_branch64());
+                    }
+                    FlowControl::Call | FlowControl::IndirectCall => return false,
+                    _ => {}
+                }
+                at = insn.next_ip();
+            }
+        }
+        if callees.iter().all(|&target| program.surely_returns(target)) {
+            return true;
+        }
+        self.wait_for(callees);
+        false
     }
 }
 

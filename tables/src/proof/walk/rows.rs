@@ -1,6 +1,7 @@
 //! Holds rows against the state at an instruction, and keeps what was found.
 
 use super::beyond::unwinder;
+use super::outermost::Outermost;
 use super::{Jump, Part};
 use crate::proof::claim::{self, Outcome, Subject, Usual};
 use crate::proof::claims::Claims;
@@ -33,8 +34,8 @@ pub(super) struct Rows<'p> {
     judged: Option<usize>,
     /// Whether the row judged last names a slot below rsp that still has its value.
     below_sp: bool,
-    /// Whether a row that was judged says that there is no caller.
-    outermost: bool,
+    /// The rows that say that there is no caller, where one may be.
+    pub(super) outermost: Vec<Outermost>,
 }
 
 impl<'p> Rows<'p> {
@@ -57,13 +58,8 @@ impl<'p> Rows<'p> {
             last: 0,
             judged: None,
             below_sp: false,
-            outermost: false,
+            outermost: Vec::new(),
         })
-    }
-
-    /// Whether a row that was judged says that there is no caller.
-    pub(super) fn has_outermost(&self) -> bool {
-        self.outermost
     }
 
     /// Whether `state` proves all claims of row `index`, and if so, whether a slot lies below rsp.
@@ -235,7 +231,8 @@ pub(super) fn judge(
         match row.rule.kind {
             RuleKind::Outermost => {
                 if !program.is_start(pc) {
-                    rows.outermost = true;
+                    rows.outermost
+                        .extend(Outermost::new(index, pc, state, trail));
                     rows.marks[index] |= 2;
                     part.verdict.doubt(Doubt::Outermost, pc);
                 }
