@@ -73,7 +73,11 @@ fn stdout(output: &Output) -> String {
 /// The command line's output; it must end with `status`.
 fn tables(status: i32, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    let output = command.arg("tables").args(args).output().expect("it runs");
+    let output = command
+        .args(["--color", "never", "tables"])
+        .args(args)
+        .output()
+        .expect("it runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{args:?}: {errors}");
     stdout(&output) + &errors
@@ -339,7 +343,7 @@ fn orc_tables_say_what_readelf_shows_of_eh_frame() {
 /// The findings of `verify`, without the instruction numbers, which depend on the program headers.
 fn findings(program: &Path, unwinder: &str) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    let command = command.args(["verify", "--unwinder", unwinder, "--"]);
+    let command = command.args(["--color", "never", "verify", "--unwinder", unwinder, "--"]);
     let output = command.arg(program).output().expect("it runs");
     let shown = stdout(&output);
     let lines = shown

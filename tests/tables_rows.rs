@@ -56,7 +56,10 @@ keeps:
 
 fn check(args: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-    let command = command.args(["tables", "check"]).args(args).arg(file);
+    let command = command
+        .args(["--color", "never", "tables", "check"])
+        .args(args)
+        .arg(file);
     command.output().expect("the tool runs")
 }
 

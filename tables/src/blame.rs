@@ -10,8 +10,8 @@ use crate::proof::value::Value;
 use crate::proof::verdict::Contradiction;
 use gimli::{EndianSlice, LittleEndian, Operation};
 use iced_x86::{
-    Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, InstructionInfoFactory,
-    Mnemonic, OpAccess, OpKind, Register,
+    Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction,
+    InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base};
@@ -19,6 +19,8 @@ use unwind_sim_unwind::rule::{self, Base};
 /// The maximum number of bytes of a function that are decoded to find the instruction before the
 /// wrong row.
 const BYTES_MAX: u64 = 1 << 16;
+/// How many instructions behind a row that takes a register's rule back the register is restored.
+const RESTORED_MAX: usize = 8;
 
 /// The encoding of the expressions of rows.
 const ENCODING: gimli::Encoding = gimli::Encoding {
@@ -111,7 +113,7 @@ impl Cause {
             Cause::Push => "a push has no row of its own",
             Cause::Lowered => "rsp is lowered without a row",
             Cause::Raised => "rsp is raised without a row",
-            Cause::Early => "the row starts an instruction too early",
+            Cause::Early => "the row starts too early",
             Cause::Distance => "the row has another distance than the code",
             Cause::BaseLost => "the rule goes by a register that was just restored or overwritten",
             Cause::Base => "the rule goes by a register that does not lead to the frame",
@@ -238,7 +240,11 @@ fn of_register(file: &File, wrong: &Contradiction, reg: Reg, around: &Around) ->
         return Cause::Other;
     };
     if matches!(said, rule::Value::Same | rule::Value::Unspecified) {
-        return Cause::Changed;
+        let begins_here = wrong.row.start == wrong.pc;
+        return match begins_here && is_restored_soon(file, wrong.pc, reg) {
+            true => Cause::Early,
+            false => Cause::Changed,
+        };
     }
     let base = base(file, wrong, said);
     let before = around.before.as_ref();
@@ -249,6 +255,27 @@ fn of_register(file: &File, wrong: &Contradiction, reg: Reg, around: &Around) ->
         Some(rule::Value::Same) => Cause::NotSaved,
         _ => Cause::Slot,
     }
+}
+
+/// Whether one of the next instructions from `pc` (svma) on loads `reg`, before anything else happens to it:
+/// its rule was taken back too early.
+fn is_restored_soon(file: &File, pc: u64, reg: Reg) -> bool {
+    let options = DecoderOptions::NONE;
+    let mut decoder = Decoder::with_ip(64, file.bytes(pc), pc, options);
+    for _ in 0..RESTORED_MAX {
+        if !decoder.can_decode() {
+            return false;
+        }
+        let insn = decoder.decode();
+        if writes(&insn, reg) {
+            let is_load = insn.mnemonic() == Mnemonic::Mov && insn.op1_kind() == OpKind::Memory;
+            return insn.mnemonic() == Mnemonic::Pop || is_load;
+        }
+        if insn.flow_control() != FlowControl::Next {
+            return false;
+        }
+    }
+    false
 }
 
 /// The register that a rule goes by.

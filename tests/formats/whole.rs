@@ -90,6 +90,8 @@ fn chains_of_blocks(text: &str) -> Vec<Vec<u64>> {
 fn replayed(recording: &Path, unwinders: &str, format: &str) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args([
+        "--color",
+        "never",
         "replay",
         "--all",
         "--unwinder",

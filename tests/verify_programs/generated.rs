@@ -174,7 +174,11 @@ fn tables_are_recorded_until_they_are_taken_back() {
     let trace = folder.path().join("trace.bin");
     let run = |args: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
-        let output = command.args(args).output().expect("the tool runs");
+        let output = command
+            .args(["--color", "never"])
+            .args(args)
+            .output()
+            .expect("the tool runs");
         String::from_utf8(output.stdout).expect("text")
     };
     let (program, trace) = (program.display().to_string(), trace.display().to_string());

@@ -157,8 +157,17 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        id: "early-restore",
+        who: "Intel's compiler (SVML)",
+        what: "a callee-saved register is said to be the caller's before the `pop` that restores it",
+        is_it: |seen| {
+            seen.cause == Cause::Early && matches!(seen.wrong.subject, Subject::Register(_))
+        },
+    },
+    Known {
         id: "hand-changed",
-        who: "assembly by hand (OpenSSL, libgcrypt, glibc)",
+        who: "assembly by hand (OpenSSL, libgcrypt, glibc), or C with a register that GCC keeps for a \
+              global variable (PHP, GHC)",
         what: "code with a convention of its own changes a callee-saved register without a row",
         is_it: |seen| seen.cause == Cause::Changed && seen.writer.may_be_hand(),
     },

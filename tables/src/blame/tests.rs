@@ -100,6 +100,8 @@ const SUB: &[u8] = &[0x48, 0x83, 0xec, 40, 0x90];
 const ADD: &[u8] = &[0x48, 0x83, 0xc4, 40, 0x90];
 const POP: &[u8] = &[0x5d, 0xc3];
 const LEAVE: &[u8] = &[0xc9, 0xc3];
+/// `pop %r15; pop %rbx; ret`.
+const POPS: &[u8] = &[0x41, 0x5f, 0x5b, 0xc3];
 const MOV: &[u8] = &[0x48, 0x89, 0xfb, 0x90];
 
 #[test]
@@ -152,6 +154,22 @@ fn a_registers_rule_names_the_cause() {
     });
     let all = [
         (Row::register(MOV, 3, same, lost), Cause::Changed),
+        // Its rule is taken back where it is still to be popped, behind another register.
+        (
+            Row {
+                start: 0,
+                ..Row::register(POPS, 0, same, slot)
+            },
+            Cause::Early,
+        ),
+        // There never was one.
+        (
+            Row {
+                start: 0,
+                ..Row::register(POPS, 2, same, slot)
+            },
+            Cause::Changed,
+        ),
         (Row::register(MOV, 3, none, lost), Cause::Changed),
         (Row::register(MOV, 3, slot, same), Cause::NotSaved),
         (Row::register(MOV, 3, slot, lost), Cause::Slot),

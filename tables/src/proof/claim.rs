@@ -143,16 +143,20 @@ pub fn judge(
             found: Value::Unknown,
         },
         // longjmp and setcontext describe the frame that they will continue with: what an argument leads
-        // to, and nothing that belongs to their caller.
+        // to, and nothing that belongs to their caller. So does what follows where rsp is that frame's.
         Outcome::Contradicted { found }
-            if !rule.sp_is_cfa() && !found.is_stack() && !found.is_callers() =>
+            if (!rule.sp_is_cfa() || !state.reg(Reg::Rsp).is_stack())
+                && !found.is_stack()
+                && !found.is_callers() =>
         {
             Outcome::Unproven
         }
+        // Where rsp has a rule of its own, the CFA is only what the other rules go by.
+        _ if !rule.sp_is_cfa() && cfa.is_stack() => PROVEN,
         outcome => outcome,
     };
     each(Subject::Cfa, outcome);
-    if cfa != CFA {
+    if !matches!(outcome, Outcome::Proven { .. }) {
         // All else refers to it.
         return;
     }

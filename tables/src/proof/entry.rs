@@ -56,11 +56,31 @@ pub struct References {
     jumps: Vec<(u64, usize)>,
     /// Where direct calls lead (svma).
     calls: HashSet<u64>,
+    /// Where direct calls and jumps in code outside of all functions may lead (svma). Some of that code may
+    /// be data.
+    outside: HashSet<u64>,
     /// The starts (svma) of functions whose address an instruction computes or contains.
     addresses: HashSet<u64>,
     /// Where something starts (svma), ascending: what instructions and the file's data name, functions,
     /// and where areas of the file end.
     named: Vec<u64>,
+}
+
+/// The code (svma) that no function has.
+fn outside(file: &File, functions: &[Unit]) -> Vec<Range<u64>> {
+    let mut out = Vec::new();
+    for code in file.code() {
+        let mut at = code.range.start;
+        let first = functions.partition_point(|f| f.range.end <= at);
+        let inside = functions[first..].iter();
+        for function in inside.take_while(|f| f.range.start < code.range.end) {
+            out.push(at..function.range.start.max(at));
+            at = at.max(function.range.end);
+        }
+        out.push(at..code.range.end.max(at));
+    }
+    out.retain(|range| !range.is_empty());
+    out
 }
 
 impl References {
@@ -88,6 +108,12 @@ impl References {
                 }
             }
         }
+        for range in outside(file, functions) {
+            let insns = instructions(file, &range);
+            let branches = insns.filter(|insn| insn.op0_kind() == OpKind::NearBranch64);
+            out.outside
+                .extend(branches.map(|insn| insn.near_branch64()));
+        }
         out.named.extend(starts);
         out.named.extend(functions.iter().map(|f| f.range.end));
         out.named
@@ -103,6 +129,11 @@ impl References {
     /// Whether a direct call leads to `address` (svma).
     pub fn has_call(&self, address: u64) -> bool {
         self.calls.contains(&address)
+    }
+
+    /// Whether a direct call, or a jump of code that is in no function, leads to `address` (svma).
+    pub fn leads_to(&self, address: u64) -> bool {
+        self.has_call(address) || self.outside.contains(&address)
     }
 
     /// Whether a direct jump of another function leads to the first address of `range` (svma), or

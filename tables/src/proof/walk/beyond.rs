@@ -17,7 +17,7 @@ use crate::proof::value::Value;
 use crate::proof::verdict::{Contradiction, FunctionVerdict};
 use crate::table::{Function, Row, Table};
 use hashbrown::HashMap;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use iced_x86::{ConditionCode, Decoder, DecoderOptions, FlowControl};
 use std::ops::Range;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::Reg;
@@ -34,6 +34,8 @@ const DISTANCE_MAX: u64 = 1 << 20;
 /// The maximum number of addresses of one function at which is kept how they were reached.
 const ARRIVALS_MAX: usize = 256;
 
+/// What compilers align functions to, bytes.
+const ALIGN: u64 = 16;
 /// The maximum number of instructions of a stub of a procedure linkage table.
 const STUB_MAX: usize = 4;
 
@@ -175,15 +177,29 @@ impl<'p> Walker<'p, '_> {
         let Some(around) = between(program, target) else {
             return false;
         };
+        // If a bound cannot be exceeded, GCC has no code for that case, and the jump leads to whatever the
+        // linker has put there: then only a symbol can tell.
         let owner = self.owner(part, target);
+        let is_sized = owner.is_some_and(|owner| says_its_size(program, owner).is_some());
+        if tests_a_bound(program, from) && !is_sized {
+            return false;
+        }
         let is_own = match owner {
-            Some(owner) => is_part_of(program, owner, self.parts[part].function, target),
+            Some(owner) => {
+                // Code that runs on is the function's, except where functions start.
+                let runs_on = from.wrapping_add(1) == target && !target.is_multiple_of(ALIGN);
+                let as_at_entry = state.is_as_at_entry() && !runs_on;
+                let from = self.parts[part].function;
+                is_part_of(program, owner, (from, target), as_at_entry)
+            }
             None => false,
         };
         let function = match owner {
             Some(owner) if is_own => owner,
             // Nobody can be called with such a stack: this is code of the function that jumps there.
-            _ if is_within_frame(state) => self.parts[part].function,
+            _ if is_within_frame(state) && !tests_a_bound(program, from) => {
+                self.parts[part].function
+            }
             _ => return false,
         };
 
@@ -249,7 +265,9 @@ impl<'p> Walker<'p, '_> {
         let bytes = program.file.bytes(next);
         let behind = Decoder::with_ip(64, bytes, next, DecoderOptions::NONE).decode();
         let is_code = !behind.is_invalid() && !is_padding(&behind) && bytes.first() != Some(&0);
-        is_code && is_part_of(program, function, function, next)
+        // Where functions start, another one may.
+        let is_sure = !next.is_multiple_of(ALIGN) || says_its_size(program, function).is_some();
+        is_code && is_sure && is_part_of(program, function, (function, next), false)
     }
 
     /// Whether the FDE ends inside of the instruction at `pc` (svma), which the function's code goes on
@@ -270,7 +288,7 @@ impl<'p> Walker<'p, '_> {
             && !insn.is_invalid()
             && insn.next_ip() > end
             && between(program, end).is_some()
-            && is_part_of(program, function, function, end);
+            && is_part_of(program, function, (function, end), false);
         if !is_own || state.is_guessed || state.is_dead {
             return false;
         }
@@ -361,9 +379,35 @@ fn between(program: &Program<'_>, target: u64) -> Option<Range<u64>> {
     (target < next).then(|| code.start.max(before)..code.end.min(next))
 }
 
+/// Whether the instruction at `from` (svma) is a jump behind a comparison with a bound, as that of a switch.
+fn tests_a_bound(program: &Program<'_>, from: u64) -> bool {
+    let bytes = program.file.bytes(from);
+    let jump = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE).decode();
+    matches!(
+        jump.condition_code(),
+        ConditionCode::a | ConditionCode::ae | ConditionCode::b | ConditionCode::be
+    )
+}
+
+/// Where (svma) function `index` ends, if a symbol says so.
+fn says_its_size(program: &Program<'_>, index: usize) -> Option<u64> {
+    let start = program.functions[index].range.start;
+    let symbols = program.file.image().symbols();
+    let first = symbols.partition_point(|s| s.address < start);
+    let named = symbols[first..].iter();
+    let named = named.take_while(|s| s.address == start && s.size > 0);
+    named.map(|s| s.address.saturating_add(s.size)).max()
+}
+
 /// Whether the code at `target` (svma), behind the end of function `owner`, is a part of that function.
-/// `from` is the function that leads there.
-fn is_part_of(program: &Program<'_>, owner: usize, from: usize, target: u64) -> bool {
+/// `from` is the function that leads there. If everything is `as_at_entry`, only a symbol can tell: it may as
+/// well be another function.
+fn is_part_of(
+    program: &Program<'_>,
+    owner: usize,
+    (from, target): (usize, u64),
+    as_at_entry: bool,
+) -> bool {
     let unit = &program.functions[owner];
     let section = program.file.code_at(unit.range.start);
     let is_near = section.is_some_and(|section| section.range.contains(&target))
@@ -371,16 +415,13 @@ fn is_part_of(program: &Program<'_>, owner: usize, from: usize, target: u64) -> 
     if !is_near {
         return false;
     }
-    let symbols = program.file.image().symbols();
-    let first = symbols.partition_point(|s| s.address < unit.range.start);
-    let named = symbols[first..].iter();
-    let named = named.take_while(|s| s.address == unit.range.start && s.size > 0);
-    let ends = named.map(|s| s.address.saturating_add(s.size)).max();
-    if let Some(end) = ends {
+    if let Some(end) = says_its_size(program, owner) {
         return target < end;
     }
 
-    // No symbol says how long it is. What others name or lead to is a function of its own.
+    // What others name or lead to is a function of its own.
+    let symbols = program.file.image().symbols();
+    let first = symbols.partition_point(|s| s.address < unit.range.start);
     let between = symbols.partition_point(|s| s.address <= target) > first
         && symbols[first..]
             .iter()
@@ -388,8 +429,9 @@ fn is_part_of(program: &Program<'_>, owner: usize, from: usize, target: u64) -> 
             .any(|s| s.address > unit.range.start);
     let is_named = between || program.is_pointed_to(target) || program.is_called(target);
     let references = program.references();
-    !is_named
-        && !references.has_call(target)
+    !as_at_entry
+        && !is_named
+        && !references.leads_to(target)
         && !references.has_jump_from_other(target, |f| f == owner || f == from)
 }
 

@@ -45,8 +45,14 @@ impl Walker<'_, '_> {
         let Some(to) = self.part_at(target) else {
             return self.leave(part, from, target, state, trail);
         };
-        let is_part = self.parts[to].is_listed
-            && self.program.functions[self.parts[to].function].entry == Entry::Part;
+        let unit = &self.program.functions[self.parts[to].function];
+        // A function that is followed with this one, because a jump leads into its middle.
+        let is_function = self.parts[to].is_listed && to != 0 && to != part;
+        let is_start = is_function && unit.entry == Entry::Call && unit.range.start == target;
+        if is_start && !self.fits(to, target, state) {
+            return self.leave(part, from, target, state, trail);
+        }
+        let is_part = self.parts[to].is_listed && unit.entry == Entry::Part;
         if to != part && is_part && self.is_misfit(to, from, target, state, trail) {
             return;
         }
@@ -60,6 +66,13 @@ impl Walker<'_, '_> {
         self.go(target, state, trail);
     }
 
+    /// Whether the row of the first table at `target` (svma), in this part, does not contradict `state`.
+    fn fits(&mut self, part: usize, target: u64, state: &State) -> bool {
+        let anchors = &self.machine.anchors;
+        let rows = self.parts[part].rows.first_mut();
+        rows.is_none_or(|rows| !rows.contradicts(target, state, anchors))
+    }
+
     /// Whether the frame does not fit the row at `target`, in a part of a function or at a landing
     /// pad: then this way is never taken, if others fit there.
     pub(super) fn is_misfit(
@@ -70,15 +83,11 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) -> bool {
-        let part = &mut self.parts[to];
-        let anchors = &self.machine.anchors;
-        let fits = part
-            .rows
-            .first_mut()
-            .is_none_or(|rows| !rows.contradicts(target, state, anchors));
-        if fits {
+        if self.fits(to, target, state) {
             return false;
         }
+        let part = &mut self.parts[to];
+        let anchors = &self.machine.anchors;
         if state.is_guessed {
             // The guess was wrong.
             return true;

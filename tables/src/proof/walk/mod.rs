@@ -2,25 +2,25 @@
 //! the code has done on that way.
 //!
 //! `calls` and `jumps` say where a way goes on; `meet` keeps what is known where ways meet, and which
-//! of them are to be followed next; `rows` judges; `beyond` finds code without a row.
+//! of them are to be followed next; `open` reads functions and their rows, `rows` judges; `outermost` and
+//! `beyond` find rows that deny a caller, and code without a row.
 
 mod beyond;
 mod calls;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;
+mod open;
 mod outermost;
 mod resume;
 mod rows;
 mod sight;
 mod traps;
 
-use super::args_size::args_sizes;
 use super::body::{Bits, Body};
 use super::exec::{Machine, asks_for_loop};
-use super::functions::agrees;
-use super::lsda::{CallSite, call_sites};
-use super::program::{Effect, Entry, Program, Returns, Unit};
+use super::lsda::CallSite;
+use super::program::{Effect, Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
@@ -29,6 +29,7 @@ use beyond::Missing;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
+use open::PARTS_MAX;
 use outermost::Return;
 pub(crate) use rows::REACHED;
 use rows::{Rows, judge};
@@ -41,8 +42,6 @@ use unwind_sim_unwind::regs::Reg;
 const STEPS_MAX: u32 = 1 << 21;
 /// The maximum length of a function whose memory is kept for another, bytes.
 const SPARE_MAX: usize = 1 << 18;
-/// The maximum number of functions that are followed together: a function and its cold parts.
-const PARTS_MAX: usize = 32;
 
 /// What was found in one function.
 pub struct Found {
@@ -368,66 +367,6 @@ impl<'p, 'f> Walker<'p, 'f> {
         State::entry_of(convention.preserves())
     }
 
-    /// The part that contains `address`, opened if it is a function's.
-    fn part_at(&self, address: u64) -> Option<usize> {
-        self.parts
-            .iter()
-            .position(|p| p.body.range.contains(&address))
-    }
-
-    fn open(&mut self, index: usize) -> Option<usize> {
-        if self.parts.len() >= PARTS_MAX {
-            return None;
-        }
-        let program = self.program;
-        let unit = &program.functions[index];
-        let mut body = self.spare.pop().unwrap_or_default();
-        if !body.read(program.file, unit.range.clone()) {
-            return None;
-        }
-        let mut verdict = FunctionVerdict::default();
-        let sites = match unit.lsda {
-            None => Vec::new(),
-            Some(lsda) => match call_sites(program.file, lsda, unit.range.start) {
-                Some(sites) => sites,
-                None => {
-                    verdict.doubt(Doubt::LandingPads, unit.range.start);
-                    Vec::new()
-                }
-            },
-        };
-        if let Some(at) = unreadable(program, unit) {
-            verdict.doubt(Doubt::Unreadable, at);
-        }
-        let table = program.tables.get(unit.table);
-        if unit.own_end > unit.range.end && !table.is_some_and(|table| agrees(table, unit)) {
-            verdict.doubt(Doubt::Overlap, unit.range.end);
-        }
-        let args = match program.tables.get(unit.table).filter(|_| !sites.is_empty()) {
-            Some(table) => args_sizes(table, unit.range.start, unit.offset),
-            None => Vec::new(),
-        };
-        let (convention, _) = program.convention(unit.range.start);
-        let claims = program.claims(unit.range.start);
-        let tables = program.tables.iter().enumerate();
-        let rows = tables.filter_map(|numbered| Rows::new(numbered, &unit.range, claims));
-        let rows: Vec<Rows<'_>> = rows.collect();
-        self.parts.push(Part {
-            below_sp: Bits::new(body.len()),
-            function: index,
-            is_listed: true,
-            is_signal: unit.entry == Entry::Signal,
-            missing: Missing::of(program, &rows, unit),
-            convention,
-            rows,
-            sites,
-            args,
-            body,
-            verdict,
-        });
-        Some(self.parts.len() - 1)
-    }
-
     /// Follows a way from where it met others until it ends or meets the next.
     fn run(&mut self, meeting: u32) {
         let known = self.meetings.get(meeting);
@@ -589,18 +528,4 @@ fn exact(list: &mut Vec<u64>) -> Vec<u64> {
     let exact = list.to_vec();
     list.clear();
     exact
-}
-
-/// The first address (svma) of a function for which the table that defines it has an FDE, but no
-/// readable row.
-fn unreadable(program: &Program<'_>, unit: &Unit) -> Option<u64> {
-    let table = program.tables.get(unit.table)?;
-    let mut end = unit.range.start;
-    for row in table.rows_in(&(unit.range.start..unit.own_end)) {
-        if row.start > end {
-            break;
-        }
-        end = row.end;
-    }
-    (end < unit.own_end).then_some(end)
 }
