@@ -66,3 +66,4 @@ mod verify;
 mod verify_conventions;
 mod verify_images;
 mod verify_programs;
+mod verify_slots;

@@ -75,6 +75,9 @@ pub struct Subject<'a> {
     pub truth: &'a Truth,
     /// The live registers of the innermost frame.
     pub live: &'a Regs,
+    /// Whether the memory is all that the program has, and not what was recorded of it: then a slot at an
+    /// address without memory is wrong.
+    pub is_whole: bool,
 }
 
 impl<'a> Subject<'a> {
@@ -85,6 +88,7 @@ impl<'a> Subject<'a> {
             memory,
             truth: &view.sample.truth,
             live,
+            is_whole: false,
         }
     }
 
@@ -214,8 +218,18 @@ impl<'a> Subject<'a> {
             if stepped.row.as_ref().is_ok_and(is_unclaimed) {
                 continue;
             }
-            // A register that the walk does not know is not a claim.
             let Some(given) = caller.regs.get(reg) else {
+                let reason = caller.why_unknown(reg);
+                // A register that the table gives up, or that the walk does not know, is not a claim.
+                let is_claim = match reason.code() {
+                    Code::ExpressionFailed => true,
+                    Code::Unmapped => self.is_whole,
+                    _ => false,
+                };
+                if is_claim && next.saved.is_some() {
+                    let code = Code::WrongRegister;
+                    out.push(contradiction(code, reg, None, truth, Some(reason)));
+                }
                 continue;
             };
             if next.saved.is_some() && given != truth {

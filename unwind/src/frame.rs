@@ -62,9 +62,10 @@ impl Frame {
         let _ = self.lost.try_push((reg, cause));
     }
 
-    /// Why a rule that needs `reg` cannot be applied.
+    /// Why `reg` is not known here, so that a rule that needs it cannot be applied: a table gave it up, its
+    /// slot could not be read, or the unwinder does not carry it. Of a register that is known it says nothing.
     #[cold]
-    pub(crate) fn why_unknown(&self, reg: Reg) -> Reason {
+    pub fn why_unknown(&self, reg: Reg) -> Reason {
         match self.lost.iter().find(|(r, _)| *r == reg) {
             Some((_, cause)) => *cause,
             None if self.topmost => Reason::RegistersMissing { reg },

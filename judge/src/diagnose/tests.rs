@@ -107,6 +107,7 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
                 memory: &Regions::default(),
                 truth: &truth(pc, cfa),
                 live: &Regs::frame(pc, STACK, rbp),
+                is_whole: false,
             },
             0,
             &mut cache,
@@ -218,6 +219,7 @@ fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Ca
         memory: &memory,
         truth: &truth(FUNCTION, fake.cfa),
         live: &regs,
+        is_whole: false,
     };
     let walked = Walked {
         chain: &Chain::default(),
@@ -350,6 +352,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
         memory: &memory,
         truth: &truth,
         live: &live,
+        is_whole: false,
     };
     let walked = Walked {
         chain: &Chain::default(),

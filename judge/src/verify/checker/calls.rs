@@ -142,6 +142,7 @@ impl Checker<'_> {
             memory: &above,
             truth: &truth,
             live: &regs,
+            is_whole: true,
         };
         let cache = &mut self.caches[which];
         let mut contradictions = |address| {

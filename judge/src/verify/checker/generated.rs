@@ -128,6 +128,7 @@ impl Checker<'_> {
             memory: &kept.stack,
             truth: &Truth::Known(vec![top(&kept.cpu, kept.held.cfa), outer]),
             live: &kept.live,
+            is_whole: true,
         };
         let count = self.generated.take(place, rip);
         let site = Site {

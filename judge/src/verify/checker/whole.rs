@@ -20,6 +20,7 @@ impl Checker<'_> {
             memory: &core.memory,
             truth: &truth,
             live: &live,
+            is_whole: true,
         };
         let found = self.walks.take(
             self.engines,

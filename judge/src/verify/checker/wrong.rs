@@ -86,6 +86,7 @@ impl Checker<'_> {
             memory: &core.memory,
             truth: &truth,
             live: &live,
+            is_whole: true,
         };
         let cache = &mut self.caches[which];
         let mut found = subject.check_frame(self.finders[which], 0, cache);

@@ -153,6 +153,7 @@ fn taken(
         memory: &memory,
         truth: &truth,
         live: &live,
+        is_whole: true,
     };
     let mut walks = Walks::new(Setting {
         view,
