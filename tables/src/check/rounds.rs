@@ -37,8 +37,10 @@ pub(crate) struct Outcome {
 pub(crate) struct Part {
     pub(crate) function: usize,
     pub(crate) verdict: FunctionVerdict,
-    /// The bytes reached, unless it is all of them.
+    /// The bytes reached, unless it is all of them, and each by a way that exists.
     pub(crate) reached: Option<Reached>,
+    /// Whether all bytes were reached.
+    pub(crate) is_whole: bool,
     pub(crate) marks: Vec<(usize, Vec<u8>)>,
 }
 
@@ -127,7 +129,7 @@ impl Outcome {
     fn is_proven(&self) -> bool {
         let first = self.parts.first();
         !self.breaks_the_abi
-            && first.is_some_and(|p| p.reached.is_none() && p.verdict.verdict() == Verdict::Proven)
+            && first.is_some_and(|p| p.is_whole && p.verdict.verdict() == Verdict::Proven)
     }
 }
 
@@ -174,12 +176,14 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         } = found;
         // Another function may lead to what this one did not reach by itself.
         let is_whole = body.unreached(program.file).is_none();
-        let reached = (!is_whole).then(|| std::mem::take(&mut body.reached));
+        let is_partly = !is_whole || body.reached.has_dead();
+        let reached = is_partly.then(|| std::mem::take(&mut body.reached));
         walker.recycle(body);
         Part {
             function,
             verdict,
             reached,
+            is_whole,
             marks,
         }
     });

@@ -11,7 +11,7 @@ use crate::proof::entry::instructions;
 use crate::proof::no_throw;
 use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
-use crate::proof::walk::{Misfit, REACHED};
+use crate::proof::walk::{Misfit, REACHED, tests_a_bound};
 use crate::table::{Row, Table};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::ops::Range;
@@ -256,7 +256,11 @@ fn settle(
     let start = program.functions[misfit.function].range.start;
     let offset = usize::try_from(misfit.target.wrapping_sub(start)).unwrap_or(usize::MAX);
     let known = merged[misfit.function].as_ref();
-    let fits = known.is_some_and(|p| p.reached.as_ref().is_none_or(|r| r.has(offset)));
+    let is_reached = |p: &Part| p.reached.as_ref().is_none_or(|r| r.has(offset));
+    let is_alive = |p: &Part| p.reached.as_ref().is_none_or(|r| r.is_alive(offset));
+    let is_doubtful = throws_nothing(program, misfit.from) || tests_a_bound(program, misfit.from);
+    // Behind what never returns, nothing says which frame is right.
+    let fits = known.is_some_and(|p| is_alive(p) || is_doubtful && is_reached(p));
     if fits && throws_nothing(program, misfit.from) {
         if let Some(part) = &mut merged[from] {
             part.verdict.assumptions.add(Assumption::Unreachable);
@@ -287,6 +291,7 @@ fn settle(
                 function: misfit.function,
                 verdict: misfit.verdict,
                 reached: Some(Reached::default()),
+                is_whole: false,
                 marks: Vec::new(),
             });
         }
@@ -343,6 +348,7 @@ fn jump_to(program: &Program<'_>, index: usize, target: u64) -> Option<u64> {
 impl Part {
     fn add(&mut self, other: Part) {
         self.verdict.add(other.verdict);
+        self.is_whole |= other.is_whole;
         match (&mut self.reached, &other.reached) {
             (Some(mine), Some(theirs)) => mine.add_all(theirs),
             (mine, _) => *mine = None,

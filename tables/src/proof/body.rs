@@ -46,6 +46,9 @@ pub struct Reached {
     code: Bits,
     /// Bit n: byte n belongs to a jump table in the code.
     data: Bits,
+    /// Bit n: the instruction that starts at byte n was reached only behind what never returns. Empty if
+    /// there is none.
+    dead: Bits,
 }
 
 impl Reached {
@@ -55,8 +58,28 @@ impl Reached {
         self.code.has(index)
     }
 
+    /// Whether the instruction at byte `index` was reached, and not only behind what never returns.
+    pub fn is_alive(&self, index: usize) -> bool {
+        self.code.has(index) && !self.dead.has(index)
+    }
+
+    /// Whether instructions were reached only behind what never returns.
+    pub fn has_dead(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
     /// Adds all of `other`.
     pub fn add_all(&mut self, other: &Reached) {
+        if self.has_dead() || other.has_dead() {
+            let (len, mut dead) = (64 * self.code.0.len(), Bits::default());
+            for index in (0..len).filter(|&i| self.has(i) || other.has(i)) {
+                if !self.is_alive(index) && !other.is_alive(index) {
+                    dead.grow(len);
+                    dead.set(index);
+                }
+            }
+            self.dead = dead;
+        }
         self.code.add_all(&other.code);
         self.data.add_all(&other.data);
     }
@@ -83,6 +106,18 @@ impl Bits {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine |= theirs;
         }
+    }
+
+    /// Takes out `index`.
+    pub fn clear(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word &= !(1 << (index % 64));
+        }
+    }
+
+    /// Makes room for numbers below `len`.
+    fn grow(&mut self, len: usize) {
+        self.0.resize(len.div_ceil(64).max(self.0.len()), 0);
     }
 
     /// Whether it was made for no numbers.
@@ -137,6 +172,7 @@ impl Body {
         self.leaders.reset(bytes.len());
         self.reached.code.reset(bytes.len());
         self.reached.data.reset(bytes.len());
+        self.reached.dead = Bits::default();
         self.loops.clear();
         self.addresses.clear();
         self.reached_bytes = 0;
@@ -304,12 +340,19 @@ impl Body {
         (offset < self.index.len()).then(|| self.range.start + offset as u64)
     }
 
-    /// Marks the instruction at `offset`, of `len` bytes, as reached.
+    /// Marks the instruction at `offset`, of `len` bytes, as reached; `is_dead` if only behind what never
+    /// returns.
     #[inline]
-    pub fn reach(&mut self, offset: usize, len: usize) {
+    pub fn reach(&mut self, offset: usize, len: usize, is_dead: bool) {
         if !self.reached.has(offset) {
             self.reached.code.set(offset);
             self.reached_bytes += len;
+            if is_dead {
+                self.reached.dead.grow(self.index.len());
+                self.reached.dead.set(offset);
+            }
+        } else if !is_dead && self.reached.has_dead() {
+            self.reached.dead.clear(offset);
         }
     }
 

@@ -380,7 +380,7 @@ fn between(program: &Program<'_>, target: u64) -> Option<Range<u64>> {
 }
 
 /// Whether the instruction at `from` (svma) is a jump behind a comparison with a bound, as that of a switch.
-fn tests_a_bound(program: &Program<'_>, from: u64) -> bool {
+pub(crate) fn tests_a_bound(program: &Program<'_>, from: u64) -> bool {
     let bytes = program.file.bytes(from);
     let jump = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE).decode();
     matches!(

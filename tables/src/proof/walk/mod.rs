@@ -26,6 +26,7 @@ use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use super::ways::{Way, not_taken, taken};
 use beyond::Missing;
+pub(crate) use beyond::tests_a_bound;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
@@ -410,7 +411,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 return;
             }
             let here = &mut self.parts[part];
-            here.body.reach(offset, insn.len());
+            here.body.reach(offset, insn.len(), state.is_dead);
             self.machine.is_in_loop = asks_for_loop(&insn) && here.body.is_in_loop(pc);
             let is_below_sp = judge(
                 here,
