@@ -3,7 +3,7 @@
 use super::meaning::{HEAP, Source};
 use crate::differential::{Access, Part, Random, Subject};
 use iced_x86::{Decoder, Instruction, InstructionInfoFactory, Register};
-use unwind_sim_tables::proof::state::{Comparison, Place, State};
+use unwind_sim_tables::proof::state::{Comparison, Direction, Place, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
 use unwind_sim_unwind::regs::Reg;
 
@@ -74,6 +74,11 @@ impl Case {
             align,
         };
         case.draw_anchors(random);
+        case.state.direction = match random.below(16) {
+            0 => Direction::Down,
+            1 => Direction::Unknown,
+            _ => Direction::Up,
+        };
         for reg in Reg::ALL.into_iter().take(16) {
             let source = match reg {
                 Reg::Rsp => case.stack_source(random),

@@ -3,7 +3,7 @@
 use super::draw::Case;
 use super::meaning::{HEAP, World, is_exact, word};
 use super::precision::Precision;
-use super::run::{CARRY, Run, ZERO, gpr, outcome};
+use super::run::{CARRY, DIRECTION, Run, ZERO, gpr, outcome};
 use crate::differential::{Access, Part, address};
 use iced_x86::{FlowControl, OpKind, Register};
 use std::fmt;
@@ -11,7 +11,7 @@ use unwind_sim_host::native::{Mode, NativeState};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::exec::Machine;
 use unwind_sim_tables::proof::jump_table::JumpTable;
-use unwind_sim_tables::proof::state::{Place, Slot, State};
+use unwind_sim_tables::proof::state::{Direction, Place, Slot, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
 use unwind_sim_tables::proof::ways::{Way, not_taken, taken};
 use unwind_sim_unwind::regs::Reg;
@@ -339,6 +339,15 @@ impl Interpreted {
     }
 
     fn judge_flags(&self, case: &Case, run: &Run, state: &State, world: &World) -> Option<Wrong> {
+        let is_down = run.after.rflags & DIRECTION != 0;
+        let other = if is_down {
+            Direction::Up
+        } else {
+            Direction::Down
+        };
+        if state.direction == other {
+            return Some(Wrong::Flags);
+        }
         let known = state.comparison?;
         // A store that hits nothing that is known does not hit what was compared.
         if self.stored_anywhere && matches!(known.place, Place::Memory(_)) {

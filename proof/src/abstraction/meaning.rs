@@ -162,7 +162,9 @@ impl World {
     ) -> bool {
         let mask = |size: u8| u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
         match value {
-            Value::Unknown | Value::Varies | Value::Guessed | Value::Computed => true,
+            Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee | Value::Computed => {
+                true
+            }
             Value::Index { shift, width, max } => {
                 let bits = number & mask(width.min(size));
                 let shift = u32::from(shift).min(63);
@@ -209,7 +211,9 @@ pub(super) fn is_exact(value: Value) -> bool {
         Value::Entry { reg, offset } => reg == Reg::Rsp || offset == 0 || is_callee_saved(reg),
         Value::ReturnAddress | Value::Const(_) | Value::Below { .. } => true,
         Value::Index { .. } | Value::TableEntry { .. } | Value::TableTarget { .. } => true,
-        Value::Unknown | Value::Varies | Value::Guessed | Value::Computed => false,
+        Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee | Value::Computed => {
+            false
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::meaning::{Source, World, word};
 use crate::differential::Random;
 use iced_x86::FlowControl;
 use unwind_sim_host::native::{Mode, NativeCase, NativeState, WINDOW_SIZE};
-use unwind_sim_tables::proof::state::Place;
+use unwind_sim_tables::proof::state::{Direction, Place};
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_unwind::regs::Reg;
 
@@ -23,7 +23,7 @@ const INT3: &[u8] = &[0xcc];
 /// All status flags, and the direction.
 const STATUS: u64 = 0x8d5;
 
-const DIRECTION: u64 = 1 << 10;
+pub(super) const DIRECTION: u64 = 1 << 10;
 
 /// A concrete state before and after an instruction.
 #[derive(Clone, Debug)]
@@ -134,9 +134,11 @@ impl Run {
 
     fn set_flags(&mut self, case: &Case, random: &mut Random) {
         let mut flags = random.bits() & STATUS;
-        if random.chance(16) {
-            flags |= DIRECTION;
-        }
+        flags |= match case.state.direction {
+            Direction::Up => 0,
+            Direction::Down => DIRECTION,
+            Direction::Unknown => DIRECTION * u64::from(random.chance(128)),
+        };
         if let Some(compared) = case.compared {
             self.with = self.world.give(compared.with, random);
             let size = compared.what.width;

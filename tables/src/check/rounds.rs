@@ -54,11 +54,13 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
         .filter(|&i| program.functions[i].entry != Entry::Part)
         .collect();
     for _ in 0..RECONSIDERED_MAX {
-        for _ in 0..ROUNDS_MAX {
+        // What functions leave changed only grows, so that there are not many rounds without a limit.
+        for round in 0.. {
             follow_all(program, &todo, threads, &mut outcomes);
             let new = todo.iter().filter_map(|&index| outcomes[index].as_ref());
             let called = program.learn_called(new.flat_map(|o| &o.called));
-            todo = callers_of_news(program, &todo, &outcomes);
+            let about_returns = round + 1 < ROUNDS_MAX;
+            todo = callers_of_news(program, &todo, &outcomes, about_returns);
             todo.extend(called);
             todo.sort_unstable();
             todo.dedup();
@@ -210,11 +212,12 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
 }
 
 /// Remembers which functions never return, and what they leave changed. Returns those that call one of
-/// which that is news.
+/// which that is news; if it is not `about_returns`, only about what is changed.
 fn callers_of_news(
     program: &Program<'_>,
     todo: &[usize],
     outcomes: &[Option<Outcome>],
+    about_returns: bool,
 ) -> Vec<usize> {
     // The starts (svma) of functions that turned out never to return, or to do otherwise.
     let mut news: HashSet<u64> = HashSet::new();
@@ -227,7 +230,7 @@ fn callers_of_news(
         let does_otherwise =
             program.set_effect(index, effect.map_or(Effect::default(), |o| o.effect));
         let is_new = program.set_returns(index, returns);
-        let is_final = matches!(returns, Returns::Never | Returns::As(_));
+        let is_final = about_returns && matches!(returns, Returns::Never | Returns::As(_));
         if does_otherwise || is_new && is_final {
             news.insert(program.functions[index].range.start);
         }
@@ -239,12 +242,9 @@ fn callers_of_news(
     let calls_news = |outcome: &Outcome| {
         let returns = |&target: &u64| program.surely_returns(target);
         let awaited = &outcome.awaited;
-        if outcome.taken_as_final.iter().any(returns)
-            || !awaited.is_empty() && awaited.iter().all(returns)
-        {
-            return true;
-        }
-        outcome.callees.iter().any(|target| news.contains(target))
+        let is_awaited = outcome.taken_as_final.iter().any(returns)
+            || !awaited.is_empty() && awaited.iter().all(returns);
+        about_returns && is_awaited || outcome.callees.iter().any(|target| news.contains(target))
     };
     let all = outcomes.iter().enumerate();
     all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))

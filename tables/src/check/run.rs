@@ -9,7 +9,7 @@ use crate::proof::body::{Body, Reached};
 use crate::proof::claims::Choice;
 use crate::proof::entry::instructions;
 use crate::proof::no_throw;
-use crate::proof::program::{Entry, Pops, Program, Returns, Unit};
+use crate::proof::program::{Effect, Entry, Pops, Program, Returns, Unit};
 use crate::proof::verdict::{Assumption, Assumptions, Doubt, FunctionVerdict, Verdict};
 use crate::proof::walk::{Misfit, REACHED, tests_a_bound};
 use crate::table::{Row, Table};
@@ -121,9 +121,11 @@ impl<'f> Proven<'f> {
 fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Options) -> Vec<Checked> {
     let mut merged: Vec<Option<Part>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
+    // What its effect says, its callers were followed with.
     let breaks = |target: &u64| {
         let callee = program.starting_at(*target).map(|c| &outcomes[c]);
         callee.is_some_and(|o| o.as_ref().is_some_and(|o| o.breaks_the_abi))
+            && program.effect(*target) == Effect::default()
     };
     let broken: Vec<bool> = outcomes
         .iter()

@@ -145,7 +145,10 @@ fn judge_function(
                     |_, outcome| match outcome {
                         Outcome::Proven { .. } => {}
                         Outcome::Contradicted { .. } => (proven, wrong) = (false, true),
-                        Outcome::Unproven | Outcome::Guessed => proven = false,
+                        Outcome::Unproven
+                        | Outcome::Guessed
+                        | Outcome::ByCallee
+                        | Outcome::Overwritten => proven = false,
                     },
                 );
                 if proven || wrong {

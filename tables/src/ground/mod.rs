@@ -282,6 +282,7 @@ fn hides_ways(doubt: Doubt) -> bool {
         | Doubt::Distance
         | Doubt::Value
         | Doubt::Outermost
+        | Doubt::RedZone
         | Doubt::SignalFrame
         | Doubt::Frames
         | Doubt::Guessed

@@ -37,8 +37,13 @@ pub enum Outcome {
         /// What the row's rule evaluates to.
         found: Value,
     },
+    /// It is what the code has done, but the slot that it names lies so far below rsp that a signal or an
+    /// interrupt overwrites it.
+    Overwritten,
     /// It is not what the code has done on a way that may not exist.
     Guessed,
+    /// A function of the same file that was called may have changed it.
+    ByCallee,
     /// It cannot be told.
     Unproven,
 }
@@ -64,6 +69,8 @@ pub struct Usual {
     pub(super) slots: [i32; 7],
     /// The lowest of them.
     pub(super) lowest: i32,
+    /// See [`Claims::red_zone`].
+    pub(super) red_zone: i32,
 }
 
 /// The place of the return address in [`Usual::slots`].
@@ -89,6 +96,7 @@ impl Usual {
             in_slots: 0,
             slots: [0; 7],
             lowest: i32::MAX,
+            red_zone: claims.red_zone,
         };
         if claims.return_address {
             usual.place(rule.ra, RETURN_ADDRESS)?;
@@ -135,7 +143,12 @@ pub fn judge(
         // "There is no caller" cannot be told from the code.
         return;
     }
-    let eye = Eye { table, pc, state };
+    let eye = Eye {
+        table,
+        pc,
+        state,
+        red_zone: claims.red_zone,
+    };
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa, anchors) {
         // A row for a frame that has a caller has to say where it is.
@@ -152,8 +165,8 @@ pub fn judge(
             Outcome::Unproven
         }
         // Where rsp has a rule of its own, the CFA is only what the other rules go by.
-        _ if !rule.sp_is_cfa() && cfa.is_stack() => PROVEN,
-        outcome => outcome,
+        _ if !rule.sp_is_cfa() && cfa.is_stack() => eye.placed(rule.cfa, Value::Unknown, PROVEN),
+        outcome => eye.placed(rule.cfa, Value::Unknown, outcome),
     };
     each(Subject::Cfa, outcome);
     if !matches!(outcome, Outcome::Proven { .. }) {
@@ -161,7 +174,8 @@ pub fn judge(
         return;
     }
     if !rule.sp_is_cfa() {
-        each(Subject::Sp, expect(CFA, eye.value(rule.sp, cfa), anchors));
+        let outcome = expect(CFA, eye.value(rule.sp, cfa), anchors);
+        each(Subject::Sp, eye.placed(rule.sp, cfa, outcome));
     }
     if claims.return_address {
         let address = eye.value(rule.ra, cfa);
@@ -216,6 +230,7 @@ fn expect(wanted: Value, found: Value, anchors: &[Anchor]) -> Outcome {
         found if found == wanted => PROVEN,
         Value::Unknown => Outcome::Unproven,
         Value::Guessed => Outcome::Guessed,
+        Value::ByCallee => Outcome::ByCallee,
         // Below the frame at a distance that is not known, but may always be the same.
         Value::Below { anchor, .. }
             if wanted == CFA && anchors.get(usize::from(anchor)).is_none_or(|a| !a.varies()) =>
@@ -230,6 +245,7 @@ struct Eye<'a> {
     table: &'a Table,
     pc: u64,
     state: &'a State,
+    red_zone: i32,
 }
 
 impl Eye<'_> {
@@ -285,7 +301,7 @@ impl Eye<'_> {
     fn load(&self, at: Value) -> Value {
         match at {
             at if at.is_stack() => self.state.load(at, 8),
-            Value::Unknown | Value::Varies | Value::Guessed => Value::Unknown,
+            Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => Value::Unknown,
             // Memory of somebody else.
             _ => Value::Computed,
         }
@@ -293,15 +309,24 @@ impl Eye<'_> {
 
     /// `outcome`, with the remark that the slot lies below rsp.
     fn placed(&self, value: rule::Value, cfa: Value, outcome: Outcome) -> Outcome {
-        let (Outcome::Proven { .. }, rule::Value::Load { base, offset, .. }) = (outcome, value)
-        else {
+        if !matches!(outcome, Outcome::Proven { .. }) {
             return outcome;
+        }
+        let slot = match value {
+            rule::Value::Load { base, offset, .. } => {
+                let base = match base {
+                    Base::Cfa => cfa,
+                    Base::Reg(reg) => self.state.reg(reg),
+                };
+                base.plus(offset.into())
+            }
+            rule::Value::Expression(e) if e.load => {
+                let initial = (cfa != Value::Unknown).then_some(cfa);
+                expression::evaluate(self.formula(e), self.state, self.pc, initial)
+            }
+            _ => return outcome,
         };
-        let base = match base {
-            Base::Cfa => cfa,
-            Base::Reg(reg) => self.state.reg(reg),
-        };
-        let below = match (base.plus(offset.into()), self.state.reg(Reg::Rsp)) {
+        let distance = match (slot, self.state.reg(Reg::Rsp)) {
             (
                 Value::Entry {
                     reg: Reg::Rsp,
@@ -311,16 +336,21 @@ impl Eye<'_> {
                     reg: Reg::Rsp,
                     offset: sp,
                 },
-            ) => slot < sp,
+            ) => sp.saturating_sub(slot),
             (
                 Value::Below { anchor, offset },
                 Value::Below {
                     anchor: a,
                     offset: sp,
                 },
-            ) => anchor == a && offset < sp,
-            _ => false,
+            ) if anchor == a => sp.saturating_sub(offset),
+            _ => 0,
         };
-        Outcome::Proven { below_sp: below }
+        match distance > self.red_zone.max(0) {
+            true => Outcome::Overwritten,
+            false => Outcome::Proven {
+                below_sp: distance > 0,
+            },
+        }
     }
 }

@@ -13,7 +13,12 @@ pub struct Claims {
     implied: u8,
     /// Bit n: what the row has a rule for.
     explicit: u8,
+    /// How many bytes below rsp are left alone by signals. What a slot below these has, is not proven.
+    pub red_zone: i32,
 }
+
+/// The size of the red zone, bytes (psABI, section 3.2.2).
+pub const RED_ZONE: i32 = 128;
 
 impl Claims {
     /// Those of a function of `convention`.
@@ -22,6 +27,7 @@ impl Claims {
             return_address: true,
             implied: bits(convention.claims()),
             explicit: bits(RegMask::CALLEE_SAVED),
+            red_zone: RED_ZONE,
         }
     }
 
@@ -32,6 +38,16 @@ impl Claims {
             return_address,
             implied: bits(registers),
             explicit: bits(registers),
+            red_zone: RED_ZONE,
+        }
+    }
+
+    /// The same in a kernel, which has no red zone: interrupts push onto the stack that they find.
+    #[must_use]
+    pub fn in_kernel(self) -> Claims {
+        Claims {
+            red_zone: 0,
+            ..self
         }
     }
 

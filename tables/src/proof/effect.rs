@@ -113,11 +113,11 @@ impl Effect {
                 let sp = state.reg(Reg::Rsp).plus(bytes.into());
                 state.set(Reg::Rsp, sp);
             }
-            Pops::Varies => state.set(Reg::Rsp, Value::Unknown),
+            Pops::Varies => state.set(Reg::Rsp, Value::ByCallee),
         }
         for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             if self.changed & 1 << number != 0 {
-                state.set(reg, Value::Unknown);
+                state.set(reg, Value::ByCallee);
             }
         }
     }
@@ -135,8 +135,42 @@ impl Effect {
     }
 }
 
+/// How the ways through a function end, together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Endings {
+    /// What its returns leave changed.
+    effect: Option<Effect>,
+    /// Whether a way ends with a jump to code that leaves nothing changed, as far as is known.
+    passes_on: bool,
+}
+
+impl Endings {
+    /// A way ends with this effect.
+    pub(super) fn add(&mut self, effect: Effect) {
+        self.effect = Some(self.effect.map_or(effect, |known| known.or(effect)));
+    }
+
+    /// A way ends with a jump to code that leaves nothing changed, as far as is known.
+    pub(super) fn pass_on(&mut self) {
+        self.passes_on = true;
+    }
+
+    /// Whether no way ends with a return.
+    pub(super) fn is_none(&self) -> bool {
+        self.effect.is_none()
+    }
+
+    /// What the function leaves changed.
+    pub(super) fn effect(&self) -> Effect {
+        match self.effect {
+            Some(effect) if self.passes_on => effect.or(Effect::default()),
+            effect => effect.unwrap_or_default(),
+        }
+    }
+}
+
 /// The registers that the function's convention keeps, and that surely do not have their values at
-/// entry: bit n for register n of [`Reg::CALLEE_SAVED`].
+/// entry, or that its callees may have changed: bit n for register n of [`Reg::CALLEE_SAVED`].
 pub(super) fn changed(state: &State) -> u8 {
     let mut changed = 0;
     for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {

@@ -20,6 +20,7 @@ pub mod entry;
 pub mod exec;
 pub mod expression;
 mod functions;
+mod join;
 pub mod jump_table;
 pub mod lsda;
 pub mod no_return;

@@ -21,6 +21,7 @@ const INDEX: u8 = 7;
 const TABLE_ENTRY: u8 = 8;
 const TABLE_TARGET: u8 = 9;
 const GUESSED: u8 = 10;
+const BY_CALLEE: u8 = 11;
 
 /// For each register: its place in [`Reg::CALLEE_SAVED`].
 const NUMBERS: [Option<usize>; 16] = {
@@ -48,6 +49,7 @@ impl Packed {
             Value::Unknown => with(UNKNOWN, 0, 0),
             Value::Varies => with(VARIES, 0, 0),
             Value::Guessed => with(GUESSED, 0, 0),
+            Value::ByCallee => with(BY_CALLEE, 0, 0),
             Value::Computed => with(COMPUTED, 0, 0),
             Value::Entry { reg, offset } => with(ENTRY, (reg as u64) << 8, offset.cast_unsigned()),
             Value::ReturnAddress => with(RETURN_ADDRESS, 0, 0),
@@ -97,7 +99,7 @@ impl Packed {
     #[inline]
     pub(super) const fn matters(self) -> bool {
         match self.kind() {
-            UNKNOWN | VARIES | GUESSED | RETURN_ADDRESS | BELOW => true,
+            UNKNOWN | VARIES | GUESSED | BY_CALLEE | RETURN_ADDRESS | BELOW => true,
             ENTRY => {
                 let reg = self.reg();
                 matches!(reg, Reg::Rsp) || self.offset() == 0 && is_callee_saved(reg)
@@ -135,6 +137,7 @@ impl Packed {
         match self.kind() {
             VARIES => Value::Varies,
             GUESSED => Value::Guessed,
+            BY_CALLEE => Value::ByCallee,
             COMPUTED => Value::Computed,
             ENTRY => Value::Entry {
                 reg: self.reg(),
@@ -231,6 +234,7 @@ mod tests {
             Value::Unknown,
             Value::Varies,
             Value::Guessed,
+            Value::ByCallee,
             Value::Computed,
             Value::ReturnAddress,
         ];

@@ -1,5 +1,6 @@
 //! What the functions of a file know of each other.
 
+pub(super) use super::effect::Endings;
 pub use super::effect::{Effect, Pops, Returns};
 pub use super::entry::{Entry, References, Seen};
 
@@ -20,6 +21,9 @@ use unwind_sim_unwind::convention::{Convention, Evidence};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Value;
+
+/// Sections that only kernels and their modules have.
+const KERNEL_SECTIONS: [&str; 2] = [".orc_unwind_ip", ".gnu.linkonce.this_module"];
 
 /// A file's functions and tables.
 pub struct Program<'f> {
@@ -53,6 +57,8 @@ pub struct Program<'f> {
     empty: HashSet<u64>,
     /// What a kernel module says of its own code.
     edges: Option<Edges>,
+    /// Whether it is a kernel, or a module of one.
+    is_kernel: bool,
     /// What its instructions name. Few programs are asked.
     references: OnceLock<References>,
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
@@ -147,6 +153,9 @@ impl<'f> Program<'f> {
             pointed,
             empty,
             edges,
+            is_kernel: KERNEL_SECTIONS
+                .iter()
+                .any(|name| file.section_range(name).is_some()),
             references: OnceLock::new(),
             labels,
             choice: Choice::default(),
@@ -189,7 +198,11 @@ impl<'f> Program<'f> {
 
     /// What the rows of the function at `address` (svma) claim.
     pub fn claims(&self, address: u64) -> Claims {
-        self.choice.claims(self.convention(address).0)
+        let claims = self.choice.claims(self.convention(address).0);
+        match self.is_kernel {
+            true => claims.in_kernel(),
+            false => claims,
+        }
     }
 
     /// Where the Go function that starts at `start` (svma) continues after a recovered panic.

@@ -4,7 +4,7 @@ use super::claim::Usual;
 pub use super::packed::registers;
 use super::packed::{Key, Packed};
 use super::swizzle::Swizzle;
-use super::value::{Value, is_callee_saved};
+use super::value::Value;
 use arrayvec::ArrayVec;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 
@@ -13,6 +13,7 @@ use unwind_sim_unwind::regs::{Reg, RegMask};
 const SLOTS_MAX: usize = 20;
 
 const GUESSED: Packed = Packed::new(Value::Guessed);
+const BY_CALLEE: Packed = Packed::new(Value::ByCallee);
 
 /// A word on the stack whose value is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,16 +48,28 @@ pub struct Comparison {
 
 /// A slot, as a state keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kept {
-    key: Key,
-    value: Packed,
+pub(super) struct Kept {
+    pub(super) key: Key,
+    pub(super) value: Packed,
+}
+
+/// Where string instructions go: what the direction flag says, which is clear at entry (psABI, section
+/// 3.2.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// To higher addresses.
+    Up,
+    /// To lower addresses.
+    Down,
+    /// It is not known.
+    Unknown,
 }
 
 /// What is known before an instruction.
 #[derive(Debug)]
 pub struct State {
-    regs: [Packed; 16],
-    slots: ArrayVec<Kept, SLOTS_MAX>,
+    pub(super) regs: [Packed; 16],
+    pub(super) slots: ArrayVec<Kept, SLOTS_MAX>,
     /// The last comparison, if the flags still hold its outcome.
     pub comparison: Option<Comparison>,
     /// The first half of a change of stacks.
@@ -75,13 +88,17 @@ pub struct State {
     /// Whether there was a conditional jump on the way here, of which only the values decide which way it
     /// goes.
     pub has_branched: bool,
+    /// Whether rsp, if it is not known, was set to something that is no address in the frame.
+    pub is_foreign: bool,
+    /// Where string instructions go.
+    pub direction: Direction,
     /// The registers, one bit for each, whose values were loaded from memory, which may hold something
     /// else on ways that are taken.
-    loaded: u16,
+    pub(super) loaded: u16,
     /// The registers that the function has to keep.
-    preserved: RegMask,
+    pub(super) preserved: RegMask,
     /// Changes with everything that a row can say something about.
-    version: u32,
+    pub(super) version: u32,
 }
 
 impl Clone for State {
@@ -105,6 +122,8 @@ impl PartialEq for State {
             && self.has_called == other.has_called
             && self.is_guessed == other.is_guessed
             && self.has_branched == other.has_branched
+            && self.is_foreign == other.is_foreign
+            && self.direction == other.direction
             && self.loaded == other.loaded
     }
 }
@@ -137,6 +156,8 @@ impl State {
             is_lossy: false,
             is_guessed: false,
             has_branched: false,
+            is_foreign: false,
+            direction: Direction::Up,
             loaded: 0,
             preserved,
             version: 0,
@@ -164,12 +185,12 @@ impl State {
     }
 
     #[inline]
-    fn packed(&self, reg: Reg) -> Packed {
+    pub(super) fn packed(&self, reg: Reg) -> Packed {
         self.regs[reg as usize & 15]
     }
 
     #[inline]
-    fn is_at_entry(&self, reg: Reg) -> bool {
+    pub(super) fn is_at_entry(&self, reg: Reg) -> bool {
         self.packed(reg) == Packed::new(Value::entry(reg))
     }
 
@@ -178,7 +199,11 @@ impl State {
     pub fn set(&mut self, reg: Reg, value: Value) {
         let value = match reg {
             // Another stack, or a place in this one that was not followed.
-            Reg::Rsp if !value.is_stack() => Value::Unknown,
+            Reg::Rsp if !value.is_stack() && value != Value::ByCallee => {
+                let was_unknown = self.packed(reg) == Packed::UNKNOWN;
+                self.is_foreign = !value.is_vague() || self.is_foreign && was_unknown;
+                Value::Unknown
+            }
             _ => value,
         };
         let value = Packed::new(value);
@@ -362,7 +387,7 @@ impl State {
                 value if value.is_stack() => Packed::UNKNOWN,
                 // The callee need not change what the function has to keep.
                 _ if self.preserved.contains(reg) => Packed::UNKNOWN,
-                Packed::UNKNOWN => Packed::UNKNOWN,
+                Packed::UNKNOWN | BY_CALLEE => Packed::UNKNOWN,
                 _ => Packed::COMPUTED,
             };
             if *value != after && value.matters() {
@@ -371,6 +396,9 @@ impl State {
             *value = after;
         }
         (self.comparison, self.swizzle) = (None, None);
+        if self.direction != Direction::Up {
+            self.direction = Direction::Unknown;
+        }
         self.has_called = true;
         self.forget_below(self.packed(Reg::Rsp));
     }
@@ -416,7 +444,8 @@ impl State {
         }
         let sp = self.packed(Reg::Rsp);
         let is_known = sp.has_base_of(Packed::new(Value::frame(0)));
-        (left == 0).then_some(is_known && row.lowest < sp.offset())
+        let is_overwritten = is_known && row.lowest < sp.offset().saturating_sub(row.red_zone);
+        (left == 0 && !is_overwritten).then_some(is_known && row.lowest < sp.offset())
     }
 
     /// What a caller would find changed, though it must not be: the rsp that it did not push, or a
@@ -448,149 +477,6 @@ impl State {
     pub(super) fn keeps(&self, reg: Reg) -> bool {
         self.preserved.contains(reg)
     }
-
-    /// Whether the states differ in what a row must say: where the frame is, and which registers
-    /// still have their value at entry.
-    fn differs_in_frame(&self, other: &State) -> bool {
-        // A register that both have saved in the same place may have changed on one way only.
-        let saved = |reg| {
-            let value = Packed::new(Value::entry(reg));
-            let mut mine = self.slots.iter();
-            mine.any(|slot| {
-                slot.value == value && slot.key.size() == 8 && other.slots.contains(slot)
-            })
-        };
-        let differs = |reg| match reg {
-            Reg::Rsp => true,
-            _ => {
-                is_callee_saved(reg)
-                    && self.preserved.contains(reg)
-                    && self.is_at_entry(reg) != other.is_at_entry(reg)
-                    && !saved(reg)
-            }
-        };
-        registers(self.differing(other)).any(differs)
-    }
-
-    /// The registers that have different values, one bit for each.
-    #[inline]
-    fn differing(&self, other: &State) -> u16 {
-        let mut differing = 0;
-        for (number, (mine, theirs)) in self.regs.iter().zip(&other.regs).enumerate() {
-            differing |= u16::from(mine != theirs) << number;
-        }
-        differing
-    }
-
-    /// Joins `other` into this state, if they agree in what a row must say. Returns whether this
-    /// state changed; `None` if they do not agree.
-    pub fn join(&mut self, other: &State) -> Option<bool> {
-        if self.differs_in_frame(other) {
-            return None;
-        }
-        Some(self.weaken(other))
-    }
-
-    /// Keeps what both states know. Returns whether this state changed; if rows may turn out otherwise
-    /// (rsp, a callee-saved register, where one is saved), it has a new version.
-    pub fn weaken(&mut self, other: &State) -> bool {
-        let (mut changed, mut matters) = (false, false);
-        for reg in registers(self.differing(other)) {
-            let mine = self.packed(reg);
-            let joined = join_values(mine, other.packed(reg));
-            if joined != mine {
-                changed = true;
-                matters |= joined.matters() && (reg == Reg::Rsp || is_callee_saved(reg));
-                self.regs[reg as usize & 15] = joined;
-            }
-        }
-        let before = self.slots.len();
-        let mut index = 0;
-        self.slots.retain(|slot| {
-            // Mostly, both have it in the same place.
-            let there = other.slots.get(index);
-            index += 1;
-            if there.is_some_and(|s| s == slot) {
-                return true;
-            }
-            let same = other.slots.iter().find(|s| s.key == slot.key);
-            let Some(theirs) = same else {
-                matters |= slot.value.is_of_caller();
-                return false;
-            };
-            let joined = join_values(slot.value, theirs.value);
-            if joined != slot.value {
-                changed = true;
-                matters |= slot.value.is_of_caller();
-                slot.value = joined;
-            }
-            joined.value().is_worth_keeping()
-        });
-        changed |= self.slots.len() != before;
-        matters |= other.is_guessed && !self.is_guessed;
-        for reg in registers(other.loaded & !self.loaded) {
-            // It says something of stack addresses only.
-            if self.packed(reg).is_stack() {
-                self.loaded |= 1 << reg as u16;
-                changed = true;
-            }
-        }
-        for (mine, theirs) in [
-            (&mut self.is_lossy, other.is_lossy),
-            (&mut self.is_elsewhere, other.is_elsewhere),
-            (&mut self.has_called, other.has_called),
-            (&mut self.is_guessed, other.is_guessed),
-            (&mut self.has_branched, other.has_branched),
-        ] {
-            changed |= theirs && !*mine;
-            *mine |= theirs;
-        }
-        if self.comparison != other.comparison && self.comparison.is_some() {
-            self.comparison = None;
-            changed = true;
-        }
-        if self.swizzle != other.swizzle && self.swizzle.take().is_some() {
-            changed = true;
-        }
-        if matters {
-            self.version = self.version.wrapping_add(1);
-        }
-        changed || matters
-    }
-}
-
-/// What is known of a place that holds one of two values.
-pub fn either(a: Value, b: Value) -> Value {
-    join_values(Packed::new(a), Packed::new(b)).value()
-}
-
-fn join_values(a: Packed, b: Packed) -> Packed {
-    if a == b {
-        return a;
-    }
-    let joined = match (a.value(), b.value()) {
-        (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
-        (Value::Guessed, _) | (_, Value::Guessed) => Value::Guessed,
-        (
-            Value::Index {
-                shift,
-                width,
-                max: x,
-            },
-            Value::Index {
-                shift: s,
-                width: w,
-                max: y,
-            },
-        ) if shift == s => Value::Index {
-            shift,
-            width: width.min(w),
-            max: x.max(y),
-        },
-        _ if a.matters() || b.matters() => Value::Varies,
-        _ => Value::Computed,
-    };
-    Packed::new(joined)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ pub enum Value {
     Varies,
     /// What the caller relies on, or what a store has put over it on a way that may not exist.
     Guessed,
+    /// What a function of the same file that was called may have changed, against the convention.
+    ByCallee,
     /// Computed or loaded by the function: not a value at entry, and not an address in its frame.
     Computed,
     /// The value of a register at entry, plus an offset. With rsp, an address in the frame.
@@ -120,7 +122,7 @@ impl Value {
             return self;
         }
         match self {
-            Value::Unknown | Value::Varies | Value::Guessed => self,
+            Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => self,
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },
                 None => Value::Computed,
@@ -161,7 +163,11 @@ impl Value {
     /// Whether it is an address on the stack, or may be something of the caller's: then computing with it
     /// may give such a value again.
     pub const fn is_vague(self) -> bool {
-        self.is_stack() || matches!(self, Value::Unknown | Value::Varies | Value::Guessed)
+        self.is_stack()
+            || matches!(
+                self,
+                Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee
+            )
     }
 
     /// Whether it is what the caller relies on: a callee-saved register's value at entry, or the return
@@ -182,7 +188,7 @@ impl Value {
             }
             Value::ReturnAddress | Value::Below { .. } | Value::Index { .. } => true,
             // It may be any of these.
-            Value::Unknown | Value::Guessed => true,
+            Value::Unknown | Value::Guessed | Value::ByCallee => true,
             _ => false,
         }
     }
@@ -192,7 +198,7 @@ impl Value {
     #[must_use]
     pub const fn low_half(self) -> Value {
         match self {
-            Value::Unknown | Value::Guessed => Value::Unknown,
+            Value::Unknown | Value::Guessed | Value::ByCallee => Value::Unknown,
             Value::Const(n) if n >= 0 => self,
             Value::Index {
                 shift,
@@ -239,6 +245,7 @@ impl fmt::Display for Value {
                 signed(f, offset.into())
             }
             Value::Guessed => f.write_str("overwritten on a way that may not exist"),
+            Value::ByCallee => f.write_str("changed by a function that was called"),
             Value::ReturnAddress => f.write_str("the return address"),
             Value::Const(n) => write!(f, "{n:#x}"),
             Value::Below { .. } => f.write_str("a stack address at an unknown distance"),

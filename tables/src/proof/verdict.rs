@@ -27,6 +27,8 @@ pub enum Doubt {
     /// The table says that there is no caller, which the code cannot tell; or that there is one
     /// where the program starts.
     Outermost,
+    /// The slot that the row names lies so far below rsp that a signal or an interrupt overwrites it.
+    RedZone,
     /// The row describes a signal frame in a form that is not understood.
     SignalFrame,
     /// Bytes that are not an instruction.
@@ -59,7 +61,7 @@ pub enum Doubt {
 
 impl Doubt {
     /// All doubts.
-    pub const ALL: [Doubt; 21] = [
+    pub const ALL: [Doubt; 22] = [
         Doubt::Unreached,
         Doubt::NoEntry,
         Doubt::IndirectJump,
@@ -67,6 +69,7 @@ impl Doubt {
         Doubt::Distance,
         Doubt::Value,
         Doubt::Outermost,
+        Doubt::RedZone,
         Doubt::SignalFrame,
         Doubt::Undecodable,
         Doubt::Frames,
@@ -93,6 +96,7 @@ impl Doubt {
             Doubt::Distance => "distance",
             Doubt::Value => "value",
             Doubt::Outermost => "outermost",
+            Doubt::RedZone => "red-zone",
             Doubt::SignalFrame => "signal-frame",
             Doubt::Undecodable => "undecodable",
             Doubt::Frames => "frames",
@@ -120,6 +124,7 @@ impl Doubt {
             Doubt::Distance => "rsp lies at an unknown distance from the frame",
             Doubt::Value => "a value that the row needs is not known",
             Doubt::Outermost => "the code cannot tell whether there is a caller",
+            Doubt::RedZone => "a slot lies so far below rsp that a signal overwrites it",
             Doubt::SignalFrame => "a signal frame in a form that is not understood",
             Doubt::Undecodable => "bytes that are not an instruction",
             Doubt::Frames => "too many different frames meet",

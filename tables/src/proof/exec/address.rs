@@ -74,6 +74,10 @@ impl Machine<'_> {
                     base.plus(i64::from(n) * i64::from(scale))
                         .plus(displacement),
                 ),
+                // `8(%rax,%rcx)`, with the pointer in the index.
+                (Value::Const(n), index) if scale == 1 && may_be_stack(index) => {
+                    place(index.plus(n.into()).plus(displacement))
+                }
                 (Value::Const(n), index) => {
                     let at = i64::from(n).wrapping_add(displacement).cast_unsigned();
                     // `(%rdx,%rax)`, with the table in the index.
@@ -121,7 +125,7 @@ fn may_be_stack(value: Value) -> bool {
 /// The place at an address.
 fn place(value: Value) -> Address {
     match value {
-        Value::Unknown | Value::Varies | Value::Guessed => Address::Frame,
+        Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => Address::Frame,
         value if value.is_stack() => Address::Stack(value),
         Value::Const(n) => Address::File(i64::from(n).cast_unsigned()),
         _ => Address::Unknown,

@@ -8,14 +8,15 @@ mod kinds;
 mod moves;
 mod other;
 mod refine;
+mod stores;
+mod strings;
 
 pub use kinds::asks_for_loop;
 pub use refine::{refine, tells};
 
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
-use super::state::{Comparison, Place, State};
-use super::swizzle::Swizzle;
+use super::state::{Comparison, Direction, Place, State};
 use super::value::{Anchor, Value};
 use crate::file::File;
 use address::{Address, is_direct};
@@ -43,6 +44,8 @@ pub struct Machine<'f> {
     pub is_in_loop: bool,
     /// Whether a store was met whose place in memory is not known.
     pub stored_anywhere: bool,
+    /// Whether a stack address was put into memory that is not followed: somebody may switch back to it.
+    pub stored_stack: bool,
 }
 
 impl<'f> Machine<'f> {
@@ -55,6 +58,7 @@ impl<'f> Machine<'f> {
             accesses: Accesses::new(),
             is_in_loop: false,
             stored_anywhere: false,
+            stored_stack: false,
         }
     }
 
@@ -62,7 +66,7 @@ impl<'f> Machine<'f> {
     pub fn reset(&mut self) {
         self.anchors.clear();
         self.tables.clear();
-        self.stored_anywhere = false;
+        (self.stored_anywhere, self.stored_stack) = (false, false);
     }
 
     /// The address `of & -align`.
@@ -145,7 +149,7 @@ impl<'f> Machine<'f> {
             M::Mov | M::Movnti => self.mov(insn, state),
             M::Lea => {
                 let value = self.lea(insn, state);
-                set(state, insn.op0_register(), value);
+                set_from(state, insn.op0_register(), value, insn.memory_base());
             }
             M::Push => {
                 let value = match insn.op0_kind() {
@@ -175,7 +179,7 @@ impl<'f> Machine<'f> {
             M::Popfq | M::Popf => {
                 let sp = state.reg(Reg::Rsp);
                 state.set(Reg::Rsp, sp.plus(stack_size(insn).into()));
-                state.comparison = None;
+                (state.comparison, state.direction) = (None, Direction::Unknown);
             }
             M::Leave if insn.code() == Code::Leaveq => {
                 let sp = state.reg(Reg::Rbp);
@@ -259,34 +263,6 @@ impl<'f> Machine<'f> {
         }
     }
 
-    /// Stores `size` bytes at the memory operand.
-    fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
-        match self.address(insn, state) {
-            // A loop over an array in the frame, followed further than it ever runs, or a pointer to one
-            // that has moved on the ways that are taken.
-            Address::Stack(at)
-                if (self.is_in_loop || is_through_loaded(insn, state))
-                    && !is_direct(insn)
-                    && state.is_saved(at, size) =>
-            {
-                self.stored_anywhere = true;
-            }
-            // An array that is filled in steps, further than its length lets it be.
-            Address::Stack(at) if state.has_branched && state.is_saved(at, size) => {
-                state.guess_store(at, size);
-            }
-            Address::Stack(at) => {
-                state.store(at, size, value);
-                self.stored_anywhere = self.stored_anywhere || state.has_other_base(at);
-            }
-            address => {
-                state.swizzle = Swizzle::begin(insn, value);
-                state.is_elsewhere |= value.is_of_caller();
-                self.stored_anywhere |= !matches!(address, Address::File(_));
-            }
-        }
-    }
-
     /// Changes the first operand from the value that it has.
     fn change(
         &mut self,
@@ -298,7 +274,7 @@ impl<'f> Machine<'f> {
             OpKind::Register => {
                 let register = insn.op0_register();
                 let value = change(read(state, register), register.size());
-                set(state, register, value);
+                set_from(state, register, value, register);
             }
             _ => {
                 let size = insn.memory_size().size();
@@ -457,11 +433,6 @@ fn address_value(at: u64) -> Value {
     i32::try_from(at.cast_signed()).map_or(Value::Computed, Value::Const)
 }
 
-/// Whether an instruction accesses memory through a pointer that was loaded from memory.
-fn is_through_loaded(insn: &Instruction, state: &State) -> bool {
-    general(insn.memory_base()).is_some_and(|base| state.is_loaded(base))
-}
-
 /// The index of `thing`, which is added if it is new; `None` if there are too many.
 fn intern<T: PartialEq + Copy>(things: &mut Vec<T>, thing: T) -> Option<u16> {
     let known = things.iter().rposition(|t| *t == thing);
@@ -514,6 +485,15 @@ fn set(state: &mut State, register: Register, value: Value) {
         _ => uncertain(&[value, state.reg(reg)]),
     };
     state.set(reg, value);
+}
+
+/// Writes `value` to `register`, which is what `from` is, plus a number.
+fn set_from(state: &mut State, register: Register, value: Value, from: Register) {
+    let is_loaded = value.is_stack() && general(from).is_some_and(|reg| state.is_loaded(reg));
+    set(state, register, value);
+    if is_loaded && let Some(reg) = general(register) {
+        state.set_loaded(reg, value);
+    }
 }
 
 /// The immediate operand.

@@ -1,7 +1,7 @@
 //! Instructions that copy values: `mov`, `lea`, extensions, `xchg`.
 
 use super::address::Address;
-use super::{Machine, address_value, constant, index_up_to, is_high, read, set};
+use super::{Machine, address_value, constant, index_up_to, is_high, read, set, set_from};
 use crate::proof::access::general;
 use crate::proof::state::State;
 use crate::proof::value::Value;
@@ -28,7 +28,7 @@ impl Machine<'_> {
                     (true, true) if !is_high(from) => read(state, from),
                     _ => Value::Computed,
                 };
-                set(state, to, value);
+                set_from(state, to, value, from);
             }
             (OpKind::Register, OpKind::Memory) => {
                 let to = insn.op0_register();
@@ -194,7 +194,10 @@ impl Machine<'_> {
                     false => (Value::Computed, Value::Computed),
                 };
                 self.store(insn, state, register.size() as u32, new);
-                set(state, register, old);
+                match general(register) {
+                    Some(reg) if old.is_stack() => state.set_loaded(reg, old),
+                    _ => set(state, register, old),
+                }
             }
         }
         state.comparison = None;

@@ -2,16 +2,13 @@
 //! not known if it may be what it was computed from.
 
 use super::address::Address;
+use super::strings::Run;
 use super::{Machine, changes_nothing, is_from_vector, read, set};
-use crate::proof::access::{Used, Written, general};
-use crate::proof::state::{State, registers};
+use crate::proof::access::{Used, general};
+use crate::proof::state::{Direction, State, registers};
 use crate::proof::value::Value;
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register, RflagsBits};
 use unwind_sim_unwind::regs::Reg;
-
-/// The size of a cache line, bytes: the largest that a processor clears at once (AMD APM volume 3,
-/// CLZERO).
-const LINE: u32 = 64;
 
 impl Machine<'_> {
     pub(super) fn other(&mut self, insn: &Instruction, state: &mut State) {
@@ -37,6 +34,11 @@ impl Machine<'_> {
         } else if insn.op0_register().is_vector_register() {
             state.is_elsewhere |= inputs.of_caller;
         }
+        let run = match insn.is_string_instruction() {
+            true => Run::of(insn, state),
+            false => None,
+        };
+        let strings = [Reg::Rsi, Reg::Rdi].map(|reg| state.reg(reg));
         if used.is_special {
             self.store_specially(insn, state, inputs);
         } else if used.memory {
@@ -55,8 +57,19 @@ impl Machine<'_> {
             };
             state.set(reg, value);
         }
-        if insn.rflags_modified() != 0 {
+        if let Some(run) = run {
+            run.advance(insn, strings, state);
+        }
+        let flags = insn.rflags_modified();
+        if flags != 0 {
             state.comparison = None;
+        }
+        if flags & RflagsBits::DF != 0 {
+            state.direction = match insn.mnemonic() {
+                Mnemonic::Cld => Direction::Up,
+                Mnemonic::Std => Direction::Down,
+                _ => Direction::Unknown,
+            };
         }
     }
 
@@ -74,7 +87,7 @@ impl Machine<'_> {
             },
         };
         let value = match size {
-            8 => crate::proof::state::either(old, new),
+            8 => crate::proof::join::either(old, new),
             4 if old == new => old.low_half(),
             4 => Value::Computed,
             _ if old == new && old.is_exact() => return,
@@ -120,132 +133,11 @@ impl Machine<'_> {
         }
         self.store(insn, state, size, value);
     }
-
-    /// Whether the `size` bytes that are copied from rsi on may be something of the caller's.
-    fn copies_unknown(&self, state: &State, size: u32) -> bool {
-        match state.reg(Reg::Rsi) {
-            from if from.is_stack() => {
-                state.may_hold(from, size).is_vague() || state.is_saved(from, size)
-            }
-            Value::Unknown | Value::Varies => true,
-            _ => state.is_elsewhere,
-        }
-    }
-
-    /// Stores to memory that no operand with a known size says.
-    #[cold]
-    fn store_specially(&mut self, insn: &Instruction, state: &mut State, inputs: Inputs) {
-        for place in self.accesses.places(insn) {
-            let all = if is_repeated(insn) {
-                i32::MAX.unsigned_abs()
-            } else {
-                8
-            };
-            let is_copy = is_copy(insn) && self.copies_unknown(state, all);
-            let at = match self.place(&place, state) {
-                Address::Stack(at) if !is_beside(insn) => at,
-                address => {
-                    state.is_elsewhere |= is_copy;
-                    self.stored_anywhere |= !matches!(address, Address::File(_));
-                    continue;
-                }
-            };
-            self.stored_anywhere |= state.has_other_base(at);
-            if self.is_in_loop && place.size.is_some_and(|size| state.is_saved(at, size)) {
-                self.stored_anywhere = true;
-                continue;
-            }
-            self.store_at(insn, state, at, &place, inputs);
-        }
-        state.is_lossy |= state.is_elsewhere;
-    }
-
-    fn store_at(
-        &mut self,
-        insn: &Instruction,
-        state: &mut State,
-        at: Value,
-        place: &Written,
-        inputs: Inputs,
-    ) {
-        // Of repeated ones, the decoder does not say it.
-        let size = match is_repeated(insn) {
-            true => u32::try_from(insn.memory_size().size()).ok(),
-            false => place.size,
-        };
-        match size {
-            _ if insn.mnemonic() == Mnemonic::Clzero => {
-                state.may_store(at.plus(1 - i64::from(LINE)), 2 * LINE - 1);
-            }
-            // Everything from there on.
-            None => state.may_store(at, i32::MAX.unsigned_abs()),
-            Some(size) if is_repeated(insn) => {
-                let count = match state.reg(Reg::Rcx) {
-                    Value::Const(count) => size.saturating_mul(count.unsigned_abs()),
-                    _ => i32::MAX.unsigned_abs(),
-                };
-                state.is_lossy |= match is_copy(insn) {
-                    true => self.copies_unknown(state, count),
-                    false => state.reg(Reg::Rax).is_vague() || state.reg(Reg::Rax).is_of_caller(),
-                };
-                // Upwards or downwards.
-                match state.reg(Reg::Rcx) {
-                    Value::Const(0) => {}
-                    Value::Const(count @ 1..) => {
-                        let all = size.saturating_mul(count.unsigned_abs());
-                        let start = at.plus(i64::from(size) - i64::from(all));
-                        state.may_store(start, all.saturating_mul(2).saturating_sub(size));
-                    }
-                    _ => {
-                        self.stored_anywhere = true;
-                        state.may_store(at, size);
-                    }
-                }
-            }
-            Some(size) if place.is_partial => state.may_store(at, size),
-            Some(size) => {
-                let value = match insn.mnemonic() {
-                    Mnemonic::Stosq => state.reg(Reg::Rax),
-                    Mnemonic::Movsq if state.reg(Reg::Rsi).is_stack() => {
-                        state.load(state.reg(Reg::Rsi), 8)
-                    }
-                    _ => inputs.result(insn, size as usize),
-                };
-                state.is_lossy |= value == Value::Unknown && size > 8;
-                state.store(at, size, value);
-            }
-        }
-    }
-
-    /// Where a place in memory is.
-    fn place(&self, place: &Written, state: &State) -> Address {
-        match place.segment {
-            Register::FS | Register::GS => Address::Unknown,
-            _ => self.address_of(
-                (place.base, place.index, place.scale),
-                place.displacement,
-                state,
-            ),
-        }
-    }
-}
-
-/// Whether the address that the operand says is only the start of where the instruction may store.
-fn is_beside(insn: &Instruction) -> bool {
-    matches!(
-        insn.mnemonic(),
-        Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
-    ) || insn.is_vsib()
 }
 
 /// Whether the instruction may be executed several times, or not at all.
-fn is_repeated(insn: &Instruction) -> bool {
+pub(super) fn is_repeated(insn: &Instruction) -> bool {
     insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())
-}
-
-/// Whether it copies memory.
-fn is_copy(insn: &Instruction) -> bool {
-    insn.is_string_instruction() && insn.op_kinds().all(|kind| kind != OpKind::Register)
 }
 
 /// How many bytes of `reg` an instruction writes.
@@ -280,7 +172,7 @@ impl Inputs {
     }
 
     /// What comes out, of `size` bytes.
-    fn result(self, insn: &Instruction, size: usize) -> Value {
+    pub(super) fn result(self, insn: &Instruction, size: usize) -> Value {
         let is_conditional = matches!(
             insn.mnemonic(),
             Mnemonic::Bsf

@@ -11,6 +11,7 @@ use crate::proof::value::{Anchor, Value};
 use crate::proof::verdict::Assumption;
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::borrow::Cow;
+use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::RuleKind;
 
@@ -128,6 +129,7 @@ impl Walker<'_, '_> {
             return Next::Go(insn.near_branch64());
         }
         let target = direct.then(|| insn.near_branch64());
+        let known = self.known_target(insn, state);
         let returns = if let Some(name) = self.imported(insn) {
             self.program.returns_by_name(name)
         } else if let Some(target) = target {
@@ -171,7 +173,7 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         self.assume(Assumption::Callees);
-        if let Some(target) = target {
+        if let Some(target) = target.or(known) {
             self.program.effect(target).apply(state);
         }
         let here = &mut self.parts[part];
@@ -191,6 +193,21 @@ impl Walker<'_, '_> {
             return Next::End;
         }
         Next::Go(next)
+    }
+
+    /// The function (svma) whose address a register has that is called.
+    fn known_target(&mut self, insn: &Instruction, state: &State) -> Option<u64> {
+        if insn.op0_kind() != OpKind::Register {
+            return None;
+        }
+        let Value::Const(at) = self.machine.target(insn, state) else {
+            return None;
+        };
+        let target = i64::from(at).cast_unsigned();
+        self.program.starting_at(target)?;
+        self.callees.push(target);
+        self.called.push(target);
+        Some(target)
     }
 
     /// A call of code inside of the function. It is a function of its own, or, as the rows there may say,
@@ -352,7 +369,13 @@ impl Walker<'_, '_> {
     }
 
     /// What a return tells a caller.
-    pub(super) fn returned(&mut self, insn: &Instruction, state: &State, trail: Option<u32>) {
+    pub(super) fn returned(
+        &mut self,
+        part: usize,
+        insn: &Instruction,
+        state: &State,
+        trail: Option<u32>,
+    ) {
         if self.returns_inside(state) {
             return;
         }
@@ -381,12 +404,42 @@ impl Walker<'_, '_> {
             self.surely_returns |= !state.has_called;
             self.ends(Effect::of(state, sp.plus(pops)));
             self.returns_to_caller(insn.ip(), None, state, trail);
+        } else {
+            self.returns_elsewhere(part, (sp, pops), state);
         }
         // What pops a known size is known to its callers.
         self.breaks_the_abi |= match is_at_address {
             true => changed(state) != 0,
             false => pops != 0 || state.breaks_the_abi(),
         };
+    }
+
+    /// A return to something else than the address that the function was entered with, which lies at `sp`.
+    /// Behind it, `pops` bytes are popped.
+    fn returns_elsewhere(&mut self, part: usize, (sp, pops): (Value, i64), state: &State) {
+        let effect = match sp {
+            // Not even that it is another stack is known.
+            Value::Below { .. } => return,
+            Value::Unknown if !self.leaves_stack(part, state) => return,
+            // A pushed address, which takes the place of a jump.
+            sp if pops == 0 && sp == Value::frame(-8) => Effect::of(state, sp.plus(8)),
+            sp if pops == 0 && sp == Value::frame(0) => Effect::of(state, sp),
+            _ => Effect {
+                pops: Pops::Varies,
+                changed: changed(state),
+            },
+        };
+        self.ends(effect);
+    }
+
+    /// Whether rsp, of which nothing is known in `state`, surely belongs to another context. But if the
+    /// function has put a stack address into memory that is not followed, somebody may switch back to it;
+    /// and OCaml and Go leave functions so which they do not return from.
+    fn leaves_stack(&self, part: usize, state: &State) -> bool {
+        let convention = self.parts[part].convention;
+        let is_exempt = matches!(convention, Convention::Ocaml | Convention::Go);
+        let may_be_kept = state.is_lossy || self.machine.stored_stack || !self.children.is_empty();
+        state.is_foreign && !is_exempt && !may_be_kept
     }
 
     /// Whether a return goes back behind a call inside of the function, see [`Walker::call_inside`].
@@ -398,10 +451,26 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// The function ends with this effect.
+    /// A way ends with this effect.
     pub(super) fn ends(&mut self, effect: Effect) {
-        self.effect = Some(self.effect.map_or(effect, |known| known.or(effect)));
+        self.endings.add(effect);
         self.breaks_the_abi |= effect.pops == Pops::Varies;
+    }
+
+    /// A way leaves the function in `state` by a jump, though not everything is as at entry: if the return
+    /// address is on top of the stack, whoever it leads to cannot know what the registers were.
+    pub(super) fn ends_changed(&mut self, state: &State) {
+        if state.is_guessed || state.is_dead {
+            return;
+        }
+        let sp = state.reg(Reg::Rsp);
+        let is_on_top = sp == Value::frame(0) && state.load(sp, 8) == Value::ReturnAddress;
+        if is_on_top {
+            self.ends(Effect::of(state, sp));
+        } else if sp == Value::ByCallee || matches!(sp, Value::Entry { offset: 1.., .. }) {
+            let pops = Pops::Varies;
+            self.ends(Effect { pops, changed: 0 });
+        }
     }
 }
 

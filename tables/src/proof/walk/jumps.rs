@@ -178,6 +178,7 @@ impl Walker<'_, '_> {
                 self.jumped.push(target);
             }
             self.returns = true;
+            self.ends_changed(state);
             self.parts[part].verdict.doubt(Doubt::LeftTable, from);
             return;
         }
@@ -231,9 +232,13 @@ impl Walker<'_, '_> {
                     Value::Entry { reg, offset: 0 } if !is_final => self.returns_as(reg),
                     _ => self.returns |= !is_final,
                 }
+                if !is_final && !state.is_guessed {
+                    self.endings.pass_on();
+                }
             }
             _ => {
                 self.returns = true;
+                self.ends_changed(state);
                 let here = &mut self.parts[part];
                 // The first entry of a lazy table jumps to the loader's resolver.
                 if self.program.functions[here.function].entry != Entry::Plt {
@@ -264,8 +269,10 @@ impl Walker<'_, '_> {
             Returns::Maybe => self.returns = true,
         }
         let effect = self.program.effect(target);
-        if !state.is_guessed && effect != Effect::default() {
-            self.ends(effect);
+        match effect == Effect::default() {
+            _ if state.is_guessed => {}
+            true => self.endings.pass_on(),
+            false => self.ends(effect),
         }
     }
 
@@ -318,7 +325,7 @@ impl Walker<'_, '_> {
         let may_leave = state.is_as_at_entry();
         self.assume(Assumption::JumpTables);
         let mut state = state.clone();
-        state.is_guessed = true;
+        (state.is_guessed, state.has_branched) = (true, true);
         for at in labels {
             if may_leave {
                 let state = state.clone();
@@ -381,6 +388,7 @@ impl Walker<'_, '_> {
             }
         }
         let mut state = state.clone();
+        state.has_branched = true;
         let stride = u64::from(table.stride);
         let here = &mut self.parts[part].body;
         here.mark_data(table.at, targets.entries * stride);

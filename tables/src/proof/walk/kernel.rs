@@ -46,7 +46,7 @@ impl<'f> Walker<'_, 'f> {
             return;
         }
         if name == RETURN_THUNK {
-            return self.returned(insn, state, trail);
+            return self.returned(part, insn, state, trail);
         }
         let is_thunk = name.starts_with(INDIRECT_THUNK);
         if !is_thunk && self.program.is_known_not_to_return(name) {

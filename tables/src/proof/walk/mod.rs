@@ -20,7 +20,7 @@ mod traps;
 use super::body::{Bits, Body};
 use super::exec::{Machine, asks_for_loop};
 use super::lsda::CallSite;
-use super::program::{Effect, Entry, Program, Returns};
+use super::program::{Effect, Endings, Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
@@ -166,7 +166,7 @@ pub struct Walker<'p, 'f> {
     surely_returns: bool,
     breaks_the_abi: bool,
     returns_as: Option<Reg>,
-    effect: Option<Effect>,
+    endings: Endings,
     /// What rsp was at each `iretq`, if always the same.
     iret: Option<Value>,
     called: Vec<u64>,
@@ -213,7 +213,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             surely_returns: false,
             breaks_the_abi: false,
             returns_as: None,
-            effect: None,
+            endings: Endings::default(),
             iret: None,
             called: Vec::new(),
             children: Vec::new(),
@@ -264,7 +264,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.surely_returns = false;
         self.returns_at.clear();
         self.breaks_the_abi = false;
-        (self.returns_as, self.effect, self.iret) = (None, None, None);
+        (self.returns_as, self.endings, self.iret) = (None, Endings::default(), None);
         self.steps = 0;
         self.open(index)?;
         for at in self.entries(index) {
@@ -320,8 +320,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             surely_returns: self.surely_returns,
             returns_as: self.returns_as.filter(|_| !self.returns),
             breaks_the_abi: self.breaks_the_abi,
-            effect: self.effect.unwrap_or_default(),
-            pops_error_code: self.iret == Some(Value::frame(8)) && self.effect.is_none(),
+            effect: self.endings.effect(),
+            pops_error_code: self.iret == Some(Value::frame(8)) && self.endings.is_none(),
             callees: exact(&mut self.callees),
             called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
@@ -488,7 +488,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::End
             }
             FlowControl::Return => {
-                self.returned(insn, state, trail);
+                self.returned(part, insn, state, trail);
                 Next::End
             }
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {

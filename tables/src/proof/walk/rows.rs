@@ -146,6 +146,14 @@ impl<'p> Rows<'p> {
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);
             }
+            Outcome::ByCallee => {
+                *marks |= 2;
+                verdict.doubt(Doubt::Callee, pc);
+            }
+            Outcome::Overwritten => {
+                *marks |= 2;
+                verdict.doubt(Doubt::RedZone, pc);
+            }
             Outcome::Contradicted { .. } if state.is_guessed => {
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);

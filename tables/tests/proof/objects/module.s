@@ -157,15 +157,14 @@ open_dead_code.open.unreached:
 	jmp __x86_return_thunk
 end open_dead_code
 
-# A return like others: the function keeps its rows, and its caller cannot trust it.
+# A return like others: the function keeps its rows. Its caller's rows say nothing of rbx.
 fn good_that_changes_rbx
 	row 8
 	xor %ebx, %ebx
 	jmp __x86_return_thunk
 end good_that_changes_rbx
 
-fn open_that_calls_it
-open_that_calls_it.open.callee:
+fn good_that_calls_it
 	row 8
 	push %rax
 	row 16
@@ -173,7 +172,45 @@ open_that_calls_it.open.callee:
 	pop %rax
 	row 8
 	jmp __x86_return_thunk
-end open_that_calls_it
+end good_that_calls_it
+
+# They say something of rbp.
+fn bad_that_changes_rbp
+	row 8
+	xor %ebp, %ebp
+bad_that_changes_rbp.at.rbp:
+	jmp __x86_return_thunk
+end bad_that_changes_rbp
+
+fn open_that_loses_rbp
+	row 8
+	push %rax
+	row 16
+	call bad_that_changes_rbp
+open_that_loses_rbp.open.callee:
+	pop %rax
+	row 8
+	jmp __x86_return_thunk
+end open_that_loses_rbp
+
+fn open_that_calls_one_that_loses_rbp
+	row 8
+	call open_that_loses_rbp
+open_that_calls_one_that_loses_rbp.open.callee:
+	jmp __x86_return_thunk
+end open_that_calls_one_that_loses_rbp
+
+# There is no red zone: an interrupt overwrites what lies below rsp.
+fn open_slot_below_rsp
+	row 8
+	push %rbp
+	row 16, SP, -16
+	mov %edi, %ebp
+	pop %rbp
+open_slot_below_rsp.open.red_zone:
+	row 8, SP, -16
+	jmp __x86_return_thunk
+end open_slot_below_rsp
 
 fn open_behind_a_function_that_returns
 	row 8
