@@ -430,7 +430,7 @@ fn an_interrupted_command_leaves_nothing() {
         .filter(|signal| *signal != Signal::SIGUSR1)
     {
         std::fs::create_dir_all(&temporary).expect("a folder");
-        let unwinder = format!("cmd:{}", text(&script));
+        let unwinder = format!("cmd:'{}'", text(&script));
         let args = ["replay", SEED, "-o", text(&out), "--unwinder", &unwinder];
         let mut command = tool(&args);
         command.env("TMPDIR", &temporary);

@@ -279,7 +279,7 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_an_error() {
                 while read -r line; do echo '{}'; done\n";
     fs::write(&script, text).expect("a script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
-    let unwinder = format!("cmd:{script}");
+    let unwinder = format!("cmd:'{script}'");
     let mut command = tool(&["replay", &recording, "--unwinder", &unwinder, "-o", &out]);
     let output = command
         .env("RECORDING", &recording)
