@@ -7,13 +7,13 @@ mod skip;
 use skip::skip;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use unwind_sim_host::native::Native;
 use unwind_sim_proof::abstraction::{Fuzzer, declared};
 
 /// Seed of the random cases; printed when they run.
 const SEED: &str = "UNWIND_SIM_SEED";
-/// Duration of the random cases in seconds.
-const SECONDS: &str = "UNWIND_SIM_FUZZ_SECONDS";
+/// Number of random states.
+const CASES: &str = "UNWIND_SIM_FUZZ_CASES";
 /// Number of batches of which is counted how much is known.
 const BATCHES: usize = 240;
 
@@ -28,8 +28,9 @@ fn number(variable: &str, default: u64) -> u64 {
 fn what_is_known_after_random_instructions_is_so() {
     let test = "what_is_known_after_random_instructions_is_so";
     let seed = number(SEED, 1);
-    let time = Duration::from_secs(number(SECONDS, 2));
-    println!("{SEED}={seed} {SECONDS}={}", time.as_secs());
+    // The same on every computer, as fast as it may be.
+    let cases = number(CASES, 20_000);
+    println!("{SEED}={seed} {CASES}={cases}");
     let fuzzer = match Fuzzer::new(seed, true, |_| true) {
         Err(error) if error.is_denied() => {
             skip(
@@ -41,8 +42,7 @@ fn what_is_known_after_random_instructions_is_so() {
         made => made,
     };
     let mut fuzzer = fuzzer.expect("the child can be made");
-    let begin = Instant::now();
-    while begin.elapsed() < time {
+    for _ in 0..cases.div_ceil(Native::BATCH as u64) {
         let failures = fuzzer.batch().expect("the child can be made again");
         if let Some(failure) = failures.first() {
             panic!("{SEED}={seed}: {failure}");

@@ -2,7 +2,7 @@
 
 use super::meaning::{HEAP, Source};
 use crate::differential::{Access, Part, Random, Subject};
-use iced_x86::{Decoder, Instruction, InstructionInfoFactory, Register};
+use iced_x86::{Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 use unwind_sim_tables::proof::state::{Comparison, Direction, Place, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
 use unwind_sim_unwind::regs::Reg;
@@ -90,8 +90,7 @@ impl Case {
             case.steer(number, random);
         }
         let insn = &case.subject.insn;
-        let is_repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
-        if insn.is_string_instruction() && is_repeated {
+        if repeats(insn) {
             case.know(Reg::Rcx, Source::Number(random.below(12) as u64), random);
         }
         case.draw_words(random);
@@ -218,7 +217,9 @@ impl Case {
         }
         let target = match random.below(8) {
             0 => Source::Heap,
-            1 if access.size <= 64 => Source::Number(HEAP.start + 64),
+            1 if access.size <= 64 && !is_bit_string(&self.subject.insn) => {
+                Source::Number(HEAP.start + 64)
+            }
             _ => self.stack_source(random),
         };
         let source = match self.aligned(target, &access) {
@@ -370,7 +371,23 @@ fn is_partial(insn: &Instruction, factory: &mut InstructionInfoFactory) -> bool 
     let used = factory.info(insn).used_registers().iter();
     let mut all = operands.chain(used.map(|used| used.register()));
     let memory = insn.memory_size().size();
-    all.any(|r| r.is_gpr() && r.size() < 8) || (1..8).contains(&memory)
+    // Addresses here have few bits, which a positive mask may leave.
+    let is_masked = insn.mnemonic() == Mnemonic::And;
+    is_masked || all.any(|r| r.is_gpr() && r.size() < 8) || (1..8).contains(&memory)
+}
+
+/// Whether rcx says how often it is executed.
+pub(super) fn repeats(insn: &Instruction) -> bool {
+    insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())
+}
+
+/// Whether a register says how far from its address the operand in memory is, in bits.
+pub(super) fn is_bit_string(insn: &Instruction) -> bool {
+    let is_bit = matches!(
+        insn.mnemonic(),
+        Mnemonic::Bt | Mnemonic::Btc | Mnemonic::Btr | Mnemonic::Bts
+    );
+    is_bit && insn.op0_kind() == OpKind::Memory && insn.op1_kind() == OpKind::Register
 }
 
 fn is_on_stack(source: &Source) -> bool {
@@ -406,7 +423,7 @@ fn with_place(
         return Some(subject);
     };
     // So much would reach the frame.
-    if access.size > 64 {
+    if access.size > 64 || is_bit_string(&subject.insn) {
         return None;
     }
     let target = HEAP.start + 16 * random.below(6) as u64;

@@ -1,11 +1,11 @@
 //! Whether what is known after an instruction is so.
 
-use super::draw::Case;
+use super::draw::{Case, is_bit_string, repeats};
 use super::meaning::{HEAP, World, is_exact, word};
 use super::precision::Precision;
 use super::run::{CARRY, DIRECTION, Run, ZERO, gpr, outcome};
 use crate::differential::{Access, Part, address};
-use iced_x86::{FlowControl, OpKind, Register};
+use iced_x86::{FlowControl, Register};
 use std::fmt;
 use unwind_sim_host::native::{Mode, NativeState};
 use unwind_sim_tables::file::File;
@@ -241,11 +241,14 @@ impl Interpreted {
         let is_conditional = insn.condition_code() != iced_x86::ConditionCode::None;
         let is_settled = is_conditional && case.compared.is_some();
         // Where words lie over each other, or memory is all zeros, much is the same by chance.
+        // Through a segment or an address of 32 bits, proofs take nothing for a part of the frame.
+        let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
         let is_outside = |run: &Run| {
             let mut accesses = case.subject.accesses.iter();
             accesses.any(|access| {
                 let at = address(&case.subject, access, &run.before);
-                word(&run.before.state.window, at, 1).is_none()
+                let is_apart = is_segment || access.small;
+                is_apart || word(&run.before.state.window, at, 1).is_none()
             })
         };
         if is_settled || !case.anchors.is_empty() || runs.iter().any(is_outside) {
@@ -293,7 +296,7 @@ impl Interpreted {
                 continue;
             };
             let holds = world.holds(slot.value, found, slot.size, &self.tables, words);
-            if !holds && !self.is_excused(case, &slot) {
+            if !holds && !self.is_excused(case, run, &slot) {
                 let found = (found, world.frame());
                 let (at, said) = (slot.at, slot.value);
                 return Some(Wrong::Slot { at, said, found });
@@ -313,7 +316,7 @@ impl Interpreted {
                     size: 8,
                     value: Value::Computed,
                 };
-                if !self.is_excused(case, &slot) {
+                if !self.is_excused(case, run, &slot) {
                     always.add(&world, Where::Word(place), new, !case.is_partial);
                 }
             }
@@ -404,13 +407,16 @@ impl Interpreted {
 
     /// Whether a slot may not hold what is said because a store at a place that is not known hit it,
     /// which proofs assume not to happen.
-    fn is_excused(&self, case: &Case, slot: &Slot) -> bool {
+    fn is_excused(&self, case: &Case, run: &Run, slot: &Slot) -> bool {
         let mut written = case.subject.accesses.iter().filter(|a| a.written);
         // From a fixed address, it may reach the frame only here.
         let is_far = |access: &Access| match access.base {
             Part::Register(base) => {
                 let base = Reg::BY_NUMBER[usize::from(base) & 15];
-                access.size > 64 && matches!(case.state.reg(base), Value::Const(_))
+                let insn = &case.subject.insn;
+                let is_long = access.size > 64 || is_bit_string(insn) || repeats(insn);
+                let is_behind = address(&case.subject, access, &run.before) >= HEAP.end;
+                (is_long || is_behind) && matches!(case.state.reg(base), Value::Const(_))
             }
             _ => false,
         };
@@ -469,21 +475,27 @@ fn moved(before: &State, other: &State, insn: &iced_x86::Instruction) -> Option<
     })
 }
 
+/// Whether the distance of two stack addresses is known.
+fn has_base_of(a: Value, b: Value) -> bool {
+    match (a, b) {
+        (Value::Entry { reg: a, .. }, Value::Entry { reg: b, .. }) => a == b,
+        (Value::Below { anchor: a, .. }, Value::Below { anchor: b, .. }) => a == b,
+        _ => false,
+    }
+}
+
 /// Whether it is known where an access is, as far as `slot` is concerned.
 fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
     let insn = &case.subject.insn;
     let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
     // What vector registers or bit offsets add is not known.
-    let is_bit = insn.op_count() > 1
-        && insn.op1_kind() == OpKind::Register
-        && matches!(
-            insn.mnemonic(),
-            iced_x86::Mnemonic::Btc | iced_x86::Mnemonic::Btr | iced_x86::Mnemonic::Bts
-        );
+    let is_bit = is_bit_string(insn);
     let is_number = |reg: Reg| matches!(case.state.reg(reg), Value::Const(_));
-    let is_repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
-    let is_string = insn.is_string_instruction() && is_repeated && !is_number(Reg::Rcx);
-    if is_segment || access.small || insn.is_vsib() || is_bit || is_string {
+    let is_string = repeats(insn) && !is_number(Reg::Rcx);
+    // What is copied is read when a part of it is written: the one may lie over the other.
+    let rsi = case.state.reg(Reg::Rsi);
+    let is_copy = repeats(insn) && rsi.is_stack() && !has_base_of(rsi, case.state.reg(Reg::Rdi));
+    if is_segment || access.small || insn.is_vsib() || is_bit || is_string || is_copy {
         return false;
     }
     let part = |part| match part {

@@ -211,6 +211,8 @@ pub(super) fn is_exact(value: Value) -> bool {
         Value::Entry { reg, offset } => reg == Reg::Rsp || offset == 0 || is_callee_saved(reg),
         Value::ReturnAddress | Value::Const(_) | Value::Below { .. } => true,
         Value::Index { .. } | Value::TableEntry { .. } | Value::TableTarget { .. } => true,
+        // Single instructions know no place inside of a function.
+        Value::Inside => false,
         Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee | Value::Computed => {
             false
         }

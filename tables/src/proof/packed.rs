@@ -22,6 +22,7 @@ const TABLE_ENTRY: u8 = 8;
 const TABLE_TARGET: u8 = 9;
 const GUESSED: u8 = 10;
 const BY_CALLEE: u8 = 11;
+const INSIDE: u8 = 12;
 
 /// For each register: its place in [`Reg::CALLEE_SAVED`].
 const NUMBERS: [Option<usize>; 16] = {
@@ -53,6 +54,7 @@ impl Packed {
             Value::Computed => with(COMPUTED, 0, 0),
             Value::Entry { reg, offset } => with(ENTRY, (reg as u64) << 8, offset.cast_unsigned()),
             Value::ReturnAddress => with(RETURN_ADDRESS, 0, 0),
+            Value::Inside => with(INSIDE, 0, 0),
             Value::Const(n) => with(CONST, 0, n.cast_unsigned()),
             Value::Below { anchor, offset } => {
                 with(BELOW, (anchor as u64) << 16, offset.cast_unsigned())
@@ -138,6 +140,7 @@ impl Packed {
             VARIES => Value::Varies,
             GUESSED => Value::Guessed,
             BY_CALLEE => Value::ByCallee,
+            INSIDE => Value::Inside,
             COMPUTED => Value::Computed,
             ENTRY => Value::Entry {
                 reg: self.reg(),
@@ -235,6 +238,7 @@ mod tests {
             Value::Varies,
             Value::Guessed,
             Value::ByCallee,
+            Value::Inside,
             Value::Computed,
             Value::ReturnAddress,
         ];

@@ -354,7 +354,8 @@ impl State {
             return;
         }
         if self.slots.is_full() {
-            let spare = |s: &Kept| matches!(s.value.value(), Value::Index { .. } | Value::Unknown);
+            let spare = |s: &Kept| matches!(s.value.value(), Value::Index { .. });
+            let unknown = |s: &Kept| s.value == Packed::UNKNOWN;
             // Spilled addresses of locals outnumber saved registers; a saved CFA is above the frame.
             let local = |s: &Kept| match s.value.value() {
                 Value::Below { .. } => true,
@@ -363,8 +364,11 @@ impl State {
             };
             let drop = self.slots.iter().position(spare).unwrap_or_else(|| {
                 self.is_lossy = true;
+                let mut slots = self.slots.iter();
+                let drop = slots.position(unknown);
                 // Or else the oldest but the return address.
-                self.slots.iter().position(local).unwrap_or(1)
+                drop.or_else(|| self.slots.iter().position(local))
+                    .unwrap_or(1)
             });
             self.slots.remove(drop);
         }

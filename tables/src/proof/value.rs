@@ -26,6 +26,8 @@ pub enum Value {
     },
     /// The address that the function returns to, as its caller pushed it.
     ReturnAddress,
+    /// The address that a call of a part of the function has pushed: it returns into the function.
+    Inside,
     /// A known number, sign-extended.
     Const(i32),
     /// An address below the frame's known part: after rsp was aligned, or lowered by an unknown
@@ -186,7 +188,9 @@ impl Value {
             Value::Entry { reg, offset } => {
                 matches!(reg, Reg::Rsp) || offset == 0 && is_callee_saved(reg)
             }
-            Value::ReturnAddress | Value::Below { .. } | Value::Index { .. } => true,
+            Value::ReturnAddress | Value::Inside | Value::Below { .. } | Value::Index { .. } => {
+                true
+            }
             // It may be any of these.
             Value::Unknown | Value::Guessed | Value::ByCallee => true,
             _ => false,
@@ -245,6 +249,7 @@ impl fmt::Display for Value {
                 signed(f, offset.into())
             }
             Value::Guessed => f.write_str("overwritten on a way that may not exist"),
+            Value::Inside => f.write_str("an address in the function"),
             Value::ByCallee => f.write_str("changed by a function that was called"),
             Value::ReturnAddress => f.write_str("the return address"),
             Value::Const(n) => write!(f, "{n:#x}"),

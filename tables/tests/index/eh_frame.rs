@@ -7,6 +7,8 @@ use super::{
 use crate::made::{EXEC, Made, PROGBITS, RELA, section};
 use unwind_sim_tables::check::{Options, check};
 use unwind_sim_tables::index::Flaw;
+use unwind_sim_tables::table::Table;
+use unwind_sim_unwind::row::TableKind;
 
 const HDR_NAME: &str = ".eh_frame_hdr";
 const EH_FRAME_NAME: &str = ".eh_frame";
@@ -246,4 +248,15 @@ fn an_fde_that_is_too_long_does_not_hide_the_next() {
     let second = &second.expect("it is checked").verdict;
     assert_eq!(second.contradictions, []);
     assert_eq!(second.rows, 3);
+    let first = report.functions.iter().find(|f| f.range.start == start(0));
+    assert_eq!(first.expect("it is checked").range, start(0)..start(1));
+
+    let file = made.open();
+    let table = Table::read(&file, TableKind::EhFrame).expect("a table");
+    let rows = table.rows_in(&(start(0)..start(2)));
+    let found: Vec<(u64, u64)> = rows.iter().map(|row| (row.start, row.end)).collect();
+    let [a, b] = [start(0), start(1)];
+    let own = [(a, a + 1), (a + 1, a + 2), (a + 2, b)];
+    let next = [(b, b + 1), (b + 1, b + 2), (b + 2, b + 3)];
+    assert_eq!(found, [own, next].concat());
 }

@@ -47,6 +47,9 @@ const KNOWN: &[(&str, &str)] = &[
     ),
 ];
 
+/// How the names of functions with an expected verdict begin.
+const VERDICTS: [&str; 3] = ["good_", "bad_", "open_"];
+
 /// The fewest functions that the fixtures have.
 const FUNCTIONS_MIN: usize = 120;
 
@@ -86,6 +89,22 @@ fn faults(path: &Path) -> (Vec<String>, usize) {
     let (bytes, file) = open(path);
     let expectations = read(&bytes);
     let (mut faults, report) = faults_of(&file, &expectations);
+    // What stands behind the wrong directive is in no section with code.
+    let source = folder()
+        .join(path.file_name().expect("a name"))
+        .with_extension("s");
+    let source = std::fs::read_to_string(source).expect("the fixture is text");
+    let types = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(".type "));
+    for name in types.filter_map(|line| line.strip_suffix(", @function")) {
+        let has_verdict = VERDICTS.iter().any(|verdict| name.starts_with(verdict));
+        let is_made = name.contains('\\');
+        if has_verdict && !is_made && !expectations.functions.values().any(|known| known.0 == name)
+        {
+            faults.push(format!("{name}: not in the file's code"));
+        }
+    }
     let found = gaps(&report);
     if found != expectations.gaps {
         faults.push(format!(

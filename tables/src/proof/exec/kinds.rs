@@ -77,6 +77,11 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
     is_whole && constant(insn, 1) == Value::Const(neutral)
 }
 
+/// `or $-1, %rax`, which sets all bits.
+pub(super) fn is_setting(insn: &Instruction) -> bool {
+    insn.op0_register().size() == 8 && constant(insn, 1) == Value::Const(-1)
+}
+
 pub(super) fn is_zeroing(insn: &Instruction) -> bool {
     insn.op0_kind() == OpKind::Register
         && insn.op1_kind() == OpKind::Register

@@ -22,8 +22,8 @@ use crate::file::File;
 use address::{Address, is_direct};
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use kinds::{
-    changes_nothing, is_conditional_move, is_from_vector, is_high, is_zeroing, operand_size,
-    stack_size,
+    changes_nothing, is_conditional_move, is_from_vector, is_high, is_setting, is_zeroing,
+    operand_size, stack_size,
 };
 use unwind_sim_unwind::regs::Reg;
 
@@ -208,6 +208,10 @@ impl<'f> Machine<'f> {
                 });
             }
             M::And => self.and(insn, state),
+            M::Or if is_setting(insn) => {
+                set(state, insn.op0_register(), Value::Const(-1));
+                state.comparison = None;
+            }
             M::Movzx => {
                 let value = self.zero_extended(insn, state);
                 set(state, insn.op0_register(), value);
@@ -294,9 +298,12 @@ impl<'f> Machine<'f> {
         if insn.code() != Code::Enterq_imm16_imm8 {
             // No more than this is pushed.
             let sp = state.reg(Reg::Rsp);
+            self.stored_anywhere |= !sp.is_stack() || state.has_other_base(sp);
             if sp.is_stack() {
                 state.may_store(sp.plus(-256), 256);
             }
+            // Words that rbp points at are copied.
+            state.is_lossy |= level > 1;
             state.set(Reg::Rbp, Value::Unknown);
             return state.set(Reg::Rsp, Value::Unknown);
         }
@@ -322,7 +329,7 @@ impl<'f> Machine<'f> {
         let mut lowered = false;
         self.change(insn, state, |value, width| match (value, by) {
             _ if width == 4 => Value::Computed,
-            _ if width != 8 => uncertain(&[value, by]),
+            _ if width != 8 => combined(value, by),
             (Value::TableEntry { table }, Value::Const(base))
             | (Value::Const(base), Value::TableEntry { table })
                 if sign > 0 =>
@@ -334,7 +341,7 @@ impl<'f> Machine<'f> {
             // An address minus an unknown size, or plus a negative one.
             (value, by) => {
                 lowered = value.is_stack() && !by.is_stack();
-                uncertain(&[value, by])
+                combined(value, by)
             }
         });
         if lowered && insn.op0_kind() == OpKind::Register {
@@ -346,14 +353,12 @@ impl<'f> Machine<'f> {
     }
 
     /// The second operand.
-    fn second(&self, insn: &Instruction, state: &State) -> Value {
+    fn second(&mut self, insn: &Instruction, state: &State) -> Value {
         match insn.op1_kind() {
             OpKind::Register => read(state, insn.op1_register()),
-            OpKind::Memory => match self.address(insn, state) {
-                Address::Stack(at) => {
-                    uncertain(&[state.may_hold(at, insn.memory_size().size() as u32)])
-                }
-                _ => Value::Computed,
+            OpKind::Memory => match insn.memory_size().size() {
+                8 => self.load(insn, state, 8),
+                size => uncertain(&[self.load_part(insn, state, size as u32)]),
             },
             _ => constant(insn, 1),
         }
@@ -381,7 +386,8 @@ impl<'f> Machine<'f> {
             Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
             _ if width == 4 => Value::Computed,
             _ if width == 8 && mask == value && value.is_exact() => value,
-            _ => uncertain(&[value, mask]),
+            Value::Const(-1) if width == 8 => value,
+            _ => combined(value, mask),
         });
         if let Some((of, size)) = align
             && insn.op0_kind() == OpKind::Register
@@ -451,7 +457,8 @@ fn read(state: &State, register: Register) -> Value {
     match general(register) {
         Some(reg) if is_high(register) => match state.reg(reg) {
             Value::Const(n) => Value::Const(n >> 8 & 0xff),
-            whole => uncertain(&[whole]),
+            whole @ (Value::Computed | Value::Varies) => whole,
+            _ => Value::Unknown,
         },
         Some(reg) => state.reg(reg),
         None => Value::Computed,
@@ -472,6 +479,19 @@ fn uncertain(from: &[Value]) -> Value {
     }
 }
 
+/// What is computed from two values. It may be one of them if the other is a number, which may be zero, or as
+/// a mask have all bits of it, or if both are the caller's.
+fn combined(a: Value, b: Value) -> Value {
+    let may_be_neutral = |value: Value| {
+        value.is_of_caller() || matches!(value, Value::Const(_) | Value::Index { .. })
+    };
+    let is_any = a.is_of_caller() || b.is_of_caller();
+    match is_any && may_be_neutral(a) && may_be_neutral(b) {
+        true => Value::Unknown,
+        false => uncertain(&[a, b]),
+    }
+}
+
 /// Writes `value`, of the whole register, to `register`. A part of 8 or 16 bits leaves the rest.
 fn set(state: &mut State, register: Register, value: Value) {
     let Some(reg) = general(register) else {
@@ -487,9 +507,10 @@ fn set(state: &mut State, register: Register, value: Value) {
     state.set(reg, value);
 }
 
-/// Writes `value` to `register`, which is what `from` is, plus a number.
+/// Writes `value` to `register`, which is what `from` is, plus a number. A part of a pointer is none.
 fn set_from(state: &mut State, register: Register, value: Value, from: Register) {
-    let is_loaded = value.is_stack() && general(from).is_some_and(|reg| state.is_loaded(reg));
+    let is_pointer = value.is_stack() && register.size() == 8;
+    let is_loaded = is_pointer && general(from).is_some_and(|reg| state.is_loaded(reg));
     set(state, register, value);
     if is_loaded && let Some(reg) = general(register) {
         state.set_loaded(reg, value);

@@ -1,7 +1,9 @@
 //! Instructions that copy values: `mov`, `lea`, extensions, `xchg`.
 
 use super::address::Address;
-use super::{Machine, address_value, constant, index_up_to, is_high, read, set, set_from};
+use super::{
+    Machine, address_value, combined, constant, index_up_to, is_high, read, set, set_from,
+};
 use crate::proof::access::general;
 use crate::proof::state::State;
 use crate::proof::value::Value;
@@ -25,7 +27,7 @@ impl Machine<'_> {
                     return;
                 }
                 let value = match (to.is_gpr(), from.is_gpr()) {
-                    (true, true) if !is_high(from) => read(state, from),
+                    (true, true) => read(state, from),
                     _ => Value::Computed,
                 };
                 set_from(state, to, value, from);
@@ -35,10 +37,7 @@ impl Machine<'_> {
                 let value = match to.size() {
                     8 => self.load(insn, state, 8),
                     4 => self.load(insn, state, 4).low_half(),
-                    size => match self.address(insn, state) {
-                        Address::Stack(at) => state.may_hold(at, size as u32),
-                        _ => Value::Computed,
-                    },
+                    size => self.load_part(insn, state, size as u32),
                 };
                 match general(to) {
                     Some(reg) if value.is_stack() => state.set_loaded(reg, value),
@@ -102,7 +101,8 @@ impl Machine<'_> {
 
     /// The value of a base plus a number: it may be something of the caller's.
     fn sum(&self, insn: &Instruction, state: &State) -> Value {
-        if insn.memory_base().size() == 4 || insn.memory_index().size() == 4 {
+        let is_short = insn.memory_base().size() == 4 || insn.memory_index().size() == 4;
+        if is_short && insn.op0_register().size() != 2 {
             return Value::Computed;
         }
         let displacement = insn.memory_displacement64().cast_signed();
@@ -118,6 +118,18 @@ impl Machine<'_> {
             (Some(Value::Const(n)), Some(index)) if scale == 1 => {
                 index.plus(n.into()).plus(displacement)
             }
+            (base, index) => {
+                let [a, b] = [base, index].map(|value| value.unwrap_or(Value::Computed));
+                combined(a, b)
+            }
+        }
+    }
+
+    /// What a part of a register may hold after it was loaded, of `size` bytes.
+    pub(super) fn load_part(&self, insn: &Instruction, state: &State, size: u32) -> Value {
+        match self.address(insn, state) {
+            Address::Stack(at) => state.may_hold(at, size),
+            Address::Frame => Value::Unknown,
             _ => Value::Computed,
         }
     }
@@ -132,6 +144,9 @@ impl Machine<'_> {
                     read(state, from)
                 };
                 (value, from.size())
+            }
+            _ if insn.op0_register().size() == 2 && insn.memory_size().size() == 2 => {
+                (self.load_part(insn, state, 2), 2)
             }
             _ => (Value::Computed, insn.memory_size().size()),
         };
@@ -153,8 +168,14 @@ impl Machine<'_> {
     }
 
     pub(super) fn sign_extended(&mut self, insn: &Instruction, state: &State) -> Value {
-        if insn.op0_register().size() == 2 && insn.op1_register().size() == 2 {
-            return read(state, insn.op1_register());
+        let (to, from) = (insn.op0_register().size(), insn.op1_register().size());
+        match insn.op1_kind() {
+            // Only a part of the register is written.
+            OpKind::Register if (to, from) == (2, 2) => return read(state, insn.op1_register()),
+            OpKind::Memory if (to, insn.memory_size().size()) == (2, 2) => {
+                return self.load_part(insn, state, 2);
+            }
+            _ => {}
         }
         if insn.op0_register().size() != 8 || insn.mnemonic() != Mnemonic::Movsxd {
             return Value::Computed;
@@ -178,9 +199,8 @@ impl Machine<'_> {
                 let (x, y) = (read(state, a), read(state, b));
                 // `xchg %ax, %ax` is a `nop`.
                 if a != b || a.size() == 4 {
-                    let is_high = is_high(a) || is_high(b);
-                    set(state, a, if is_high { Value::Computed } else { y });
-                    set(state, b, if is_high { Value::Computed } else { x });
+                    set(state, a, y);
+                    set(state, b, x);
                 }
             }
             _ => {
@@ -191,7 +211,10 @@ impl Machine<'_> {
                 let whole = register.size() == 8;
                 let (old, new) = match whole {
                     true => (self.load(insn, state, 8), read(state, register)),
-                    false => (Value::Computed, Value::Computed),
+                    false => {
+                        let size = register.size() as u32;
+                        (self.load_part(insn, state, size), Value::Computed)
+                    }
                 };
                 self.store(insn, state, register.size() as u32, new);
                 match general(register) {

@@ -3,7 +3,7 @@
 
 use super::address::Address;
 use super::strings::Run;
-use super::{Machine, changes_nothing, is_from_vector, read, set};
+use super::{Machine, changes_nothing, constant, is_from_vector, operand_size, read, set};
 use crate::proof::access::{Used, general};
 use crate::proof::state::{Direction, State, registers};
 use crate::proof::value::Value;
@@ -12,7 +12,7 @@ use unwind_sim_unwind::regs::Reg;
 
 impl Machine<'_> {
     pub(super) fn other(&mut self, insn: &Instruction, state: &mut State) {
-        if changes_nothing(insn) {
+        if changes_nothing(insn) || shifts_by_zero(insn, state) {
             state.comparison = None;
             return;
         }
@@ -81,10 +81,7 @@ impl Machine<'_> {
         let new = match insn.op1_kind() {
             OpKind::Register => read(state, insn.op1_register()),
             _ if size == 8 => self.load(insn, state, 8),
-            _ => match self.address(insn, state) {
-                Address::Stack(at) => state.may_hold(at, size as u32),
-                _ => Value::Computed,
-            },
+            _ => self.load_part(insn, state, size as u32),
         };
         let value = match size {
             8 => crate::proof::join::either(old, new),
@@ -155,7 +152,7 @@ pub(super) struct Inputs {
     /// An address on the stack.
     stack: bool,
     /// Something that the caller relies on.
-    of_caller: bool,
+    pub(super) of_caller: bool,
     /// Something that differs from call to call.
     varying: bool,
     /// Whether memory was read of which nothing is known.
@@ -167,16 +164,21 @@ impl Inputs {
         self.vague |= value.is_vague();
         self.stack |= value.is_stack();
         self.of_caller |= value.is_of_caller();
-        self.varying |=
-            !value.is_vague() && !value.is_of_caller() && !matches!(value, Value::Const(_));
+        // A number may be one that changes nothing.
+        let is_number = matches!(value, Value::Const(_) | Value::Index { .. });
+        self.varying |= !value.is_vague() && !value.is_of_caller() && !is_number;
     }
 
     /// What comes out, of `size` bytes.
     pub(super) fn result(self, insn: &Instruction, size: usize) -> Value {
-        let is_conditional = matches!(
+        let may_be_kept = matches!(
             insn.mnemonic(),
-            Mnemonic::Bsf
+            // With a large index, it leaves all bits.
+            Mnemonic::Bzhi
+                | Mnemonic::Bsf
                 | Mnemonic::Bsr
+                | Mnemonic::Div
+                | Mnemonic::Idiv
                 | Mnemonic::Cmpxchg
                 | Mnemonic::Cmpxchg8b
                 | Mnemonic::Cmpxchg16b
@@ -184,25 +186,42 @@ impl Inputs {
                 | Mnemonic::Rdsspq
         );
         match self {
-            _ if (is_conditional || is_repeated(insn)) && (self.vague || self.of_caller) => {
+            _ if (may_be_kept || is_repeated(insn)) && (self.vague || self.of_caller) => {
                 Value::Unknown
             }
             // The upper half is zero.
             _ if size == 4 => Value::Computed,
-            Inputs { stack: false, .. } if surely_changes(insn) => Value::Computed,
-            Inputs { vague: true, .. } => Value::Unknown,
-            Inputs {
-                of_caller: true,
-                varying: false,
-                ..
-            } => Value::Unknown,
+            Inputs { stack: false, .. } if is_scrambled(insn) => Value::Computed,
+            Inputs { vague: false, .. } if surely_changes(insn) => Value::Computed,
+            // It may be one of them.
+            _ if self.vague || self.of_caller && !self.varying => Value::Unknown,
             _ => Value::Computed,
         }
     }
 }
 
-/// Whether the instruction gives another value than the one it is given, in general.
-fn surely_changes(insn: &Instruction) -> bool {
+/// Whether it shifts by what is in cl, and that is zero: it then leaves the operand as it is.
+fn shifts_by_zero(insn: &Instruction, state: &State) -> bool {
+    use Mnemonic as M;
+    let is_shift = matches!(
+        insn.mnemonic(),
+        M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr | M::Shld | M::Shrd
+    );
+    let last = insn.op_count().saturating_sub(1);
+    if !is_shift || insn.op_register(last) != Register::CL {
+        return false;
+    }
+    // What has 32 bits is extended by zeros.
+    let bits = match operand_size(insn) {
+        8 => 63,
+        4 => return false,
+        _ => 31,
+    };
+    matches!(state.reg(Reg::Rcx), Value::Const(n) if n & bits == 0)
+}
+
+/// Whether the instruction makes something else of an address.
+fn is_scrambled(insn: &Instruction) -> bool {
     use Mnemonic as M;
     let count = || insn.try_immediate(1).unwrap_or(0);
     match insn.mnemonic() {
@@ -214,14 +233,23 @@ fn surely_changes(insn: &Instruction) -> bool {
             !is_small && insn.op1_kind() == OpKind::Immediate8 && count() % bits.max(8) != 0
         }
         M::Imul if insn.op_count() == 3 => insn.try_immediate(2).is_ok_and(|n| n != 1),
-        M::Adc | M::Sbb if insn.op1_kind() == OpKind::Register => {
-            insn.op0_register() == insn.op1_register()
-        }
-        M::Or | M::Xor | M::Adc | M::Sbb => {
-            !matches!(insn.op1_kind(), OpKind::Register | OpKind::Memory)
-        }
-        M::Btc => insn.op1_kind() == OpKind::Immediate8,
+        M::Mul | M::Imul => false,
         // `sete %bl`
         _ => insn.op_count() == 1,
+    }
+}
+
+/// Whether the instruction gives another value than the one it is given, which may be as good an address.
+fn surely_changes(insn: &Instruction) -> bool {
+    use Mnemonic as M;
+    match insn.mnemonic() {
+        M::Adc | M::Sbb => match insn.op1_kind() {
+            OpKind::Register => insn.op0_register() == insn.op1_register(),
+            // The carry is added.
+            _ => !matches!(constant(insn, 1), Value::Const(0 | -1) | Value::Computed),
+        },
+        M::Xor => matches!(constant(insn, 1), Value::Const(_)),
+        M::Btc => insn.op1_kind() == OpKind::Immediate8,
+        _ => false,
     }
 }

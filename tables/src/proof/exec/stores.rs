@@ -88,7 +88,10 @@ impl Machine<'_> {
                 },
                 Address::Stack(at) if !insn.is_vsib() => at,
                 address => {
-                    state.is_elsewhere |= is_copy;
+                    match is_string {
+                        true => self.stored_elsewhere(insn, state, is_copy),
+                        false => state.is_elsewhere |= inputs.of_caller,
+                    }
                     self.stored_anywhere |= !matches!(address, Address::File(_));
                     continue;
                 }
@@ -167,7 +170,7 @@ impl Machine<'_> {
             return;
         }
         let Some((at, size)) = run.extent(to) else {
-            state.is_elsewhere |= copies_unknown;
+            self.stored_elsewhere(insn, state, copies_unknown);
             self.stored_anywhere |= !matches!(to, Value::Const(_));
             state.is_lossy |= state.is_elsewhere;
             return;
@@ -204,6 +207,14 @@ impl Machine<'_> {
             };
             state.store(to.plus(moved), 8, value);
         }
+    }
+
+    /// A string goes to memory that is not followed.
+    fn stored_elsewhere(&mut self, insn: &Instruction, state: &mut State, copies_unknown: bool) {
+        let stored = state.reg(Reg::Rax);
+        let is_copy = Run::copies(insn);
+        state.is_elsewhere |= copies_unknown || !is_copy && stored.is_of_caller();
+        self.stored_stack |= !is_copy && stored.is_stack();
     }
 
     /// Where a place in memory is.

@@ -213,11 +213,10 @@ impl Walker<'_, '_> {
     /// A call of code inside of the function. It is a function of its own, or, as the rows there may say,
     /// a part of this one that this one's frame belongs to: Mono calls `finally` blocks so.
     fn call_inside(&mut self, part: usize, insn: &Instruction, state: &State, trail: Option<u32>) {
-        let (target, next) = (insn.near_branch64(), insn.next_ip());
+        let target = insn.near_branch64();
         let entry = self.entry_state(target);
         let mut within = state.clone();
-        let address = i32::try_from(next).map_or(Value::Computed, Value::Const);
-        push(&mut within, 8, address);
+        push(&mut within, 8, Value::Inside);
         let anchors = &self.machine.anchors;
         let mut fits = |state: &State| {
             let mut rows = self.parts[part].rows.iter_mut();
@@ -376,7 +375,7 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) {
-        if self.returns_inside(state) {
+        if returns_inside(state) {
             return;
         }
         self.returns |= !state.is_dead;
@@ -442,15 +441,6 @@ impl Walker<'_, '_> {
         state.is_foreign && !is_exempt && !may_be_kept
     }
 
-    /// Whether a return goes back behind a call inside of the function, see [`Walker::call_inside`].
-    fn returns_inside(&self, state: &State) -> bool {
-        let sp = state.reg(Reg::Rsp);
-        match sp.is_stack().then(|| state.load(sp, 8)) {
-            Some(Value::Const(at)) => self.part_at(i64::from(at).cast_unsigned()).is_some(),
-            _ => false,
-        }
-    }
-
     /// A way ends with this effect.
     pub(super) fn ends(&mut self, effect: Effect) {
         self.endings.add(effect);
@@ -472,6 +462,12 @@ impl Walker<'_, '_> {
             self.ends(Effect { pops, changed: 0 });
         }
     }
+}
+
+/// Whether a return goes back behind a call inside of the function, see [`Walker::call_inside`].
+fn returns_inside(state: &State) -> bool {
+    let sp = state.reg(Reg::Rsp);
+    sp.is_stack() && state.load(sp, 8) == Value::Inside
 }
 
 /// Whether Linux never returns from this system call, of which rax holds the number `number`.

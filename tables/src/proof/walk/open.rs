@@ -49,7 +49,7 @@ impl<'p> Walker<'p, '_> {
         if unit.own_end > unit.range.end && !table.is_some_and(|table| agrees(table, unit)) {
             verdict.doubt(Doubt::Overlap, unit.range.end);
         }
-        let args = match program.tables.get(unit.table).filter(|_| !sites.is_empty()) {
+        let args = match table.filter(|_| !sites.is_empty()) {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };

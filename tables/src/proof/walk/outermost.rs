@@ -74,19 +74,21 @@ impl Walker<'_, '_> {
         });
     }
 
-    /// Contradicts the rows that say that there is no caller, if there is one: if it is sure, or if the
-    /// function returns and its first row has a caller. The stubs of a procedure linkage table always have
-    /// one.
+    /// Contradicts the rows that say that there is no caller, if there is one: if it is sure, or if other rows
+    /// of the table, at the entry and at a return, have one. The stubs of a procedure linkage table always
+    /// have one.
     pub(super) fn report_outermost(&mut self) {
         let has_any = |rows: &Rows<'_>| !rows.outermost.is_empty();
         if !self.parts.iter().any(|part| part.rows.iter().any(has_any)) {
             return;
         }
-        let unit = &self.program.functions[self.parts[0].function];
+        let program = self.program;
+        let unit = &program.functions[self.parts[0].function];
+        let entry = unit.range.start;
         let returns = std::mem::take(&mut self.returns_at);
         let is_sure = match unit.entry {
             Entry::Plt => true,
-            Entry::Call if !self.program.is_start(unit.range.start) => {
+            Entry::Call if !program.is_start(entry) => {
                 returns.iter().any(|way| self.surely_had_caller(way))
             }
             _ => return,
@@ -94,7 +96,17 @@ impl Walker<'_, '_> {
         for part in 0..self.parts.len() {
             for number in 0..self.parts[part].rows.len() {
                 let table = self.parts[part].rows[number].number;
-                if is_sure || !returns.is_empty() && has_caller_at_entry(&self.parts[0], table) {
+                let returns = returns.iter().filter(|way| {
+                    let through = way.through;
+                    through.is_none_or(|target| program.surely_returns(target))
+                });
+                let mut ends = returns.map(|way| way.pc);
+                // A first function of a thread whose author says so behind its first instructions has no
+                // caller at its end either.
+                if is_sure
+                    || self.has_caller_at(table, entry)
+                        && ends.any(|pc| self.has_caller_at(table, pc))
+                {
                     self.contradict_outermost(part, number);
                 }
             }
@@ -124,6 +136,19 @@ impl Walker<'_, '_> {
         if self.awaited.is_empty() {
             self.awaited = callees;
         }
+    }
+
+    /// Whether the row of table `number` at `pc` (svma) says where a caller is.
+    fn has_caller_at(&mut self, number: usize, pc: u64) -> bool {
+        let Some(part) = self.part_at(pc) else {
+            return false;
+        };
+        let mut all = self.parts[part].rows.iter_mut();
+        let rows = all.find(|rows| rows.number == number);
+        rows.is_some_and(|rows| {
+            let row = rows.find(pc).map(|row| rows.rows[row].rule.kind);
+            row == Some(RuleKind::Call)
+        })
     }
 
     fn contradict_outermost(&mut self, part: usize, number: usize) {
@@ -186,11 +211,4 @@ impl Walker<'_, '_> {
         self.wait_for(callees);
         false
     }
-}
-
-/// Whether the row of table `number` for the first instruction says where a caller is.
-fn has_caller_at_entry(entry: &Part<'_>, number: usize) -> bool {
-    let rows = entry.rows.iter().find(|rows| rows.number == number);
-    let first = rows.and_then(|rows| rows.rows.first());
-    first.is_some_and(|row| row.rule.kind == RuleKind::Call && row.start == entry.body.range.start)
 }

@@ -440,6 +440,48 @@ fn a_return_address_that_was_only_read_is_doubted() {
 }
 
 #[test]
+fn a_return_address_that_a_register_holds_is_kept() {
+    // `mov (%rsp), %r8; add $8, %rsp; jmp *%rdx`: boost.context.
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let back = m.call(G);
+    m.words.1 = Some(back);
+    m.add_sp(8);
+    assert!(!m.tracker.in_doubt());
+    assert_eq!(m.callers(), [back, outer]);
+    m.jump(back);
+    assert_eq!(m.callers(), [outer]);
+    m.ret();
+    assert_eq!((m.stats().unknown, m.stats().failures()), (0, 0));
+}
+
+#[test]
+fn a_function_that_a_retpoline_led_to_may_push_its_own_address() {
+    // It is not aligned as functions are.
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let thunk = m.call(G);
+    m.call(G + 16);
+    m.store_top(FAR + 8);
+    m.ret();
+    assert_eq!(m.callers(), [thunk, outer]);
+    // Other functions are entered since.
+    for number in 0..8 {
+        m.call(G + 32);
+        m.call(G + 48);
+        m.store_top(FAR + 0x1008 + 16 * number);
+        m.ret();
+        m.ret();
+    }
+    m.push(FAR + 8);
+    jump_to(&mut m, FAR + 0x10);
+    assert!(!m.tracker.in_doubt());
+    m.add_sp(8);
+    m.ret();
+    assert_eq!((m.stats().unknown, m.stats().failures()), (0, 0));
+}
+
+#[test]
 fn a_return_address_is_swapped_with_a_register() {
     // `xchg %rax, (%rsp); ret`: another function goes on, and returns by rax.
     let mut m = Machine::new();
