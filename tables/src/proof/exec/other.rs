@@ -106,7 +106,8 @@ impl Machine<'_> {
             let held = match self.address(insn, state) {
                 // Strings have other addresses.
                 _ if is_string => Value::Unknown,
-                Address::Stack(at) if size >= 8 => state.may_hold(at, size),
+                // Half of a word is extended by zeros where it goes.
+                Address::Stack(at) if size != 4 => state.may_hold(at, size),
                 Address::Stack(_) => Value::Computed,
                 Address::Frame => Value::Unknown,
                 _ if state.is_elsewhere => Value::Unknown,
