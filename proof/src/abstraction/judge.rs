@@ -5,7 +5,7 @@ use super::meaning::{HEAP, World, is_exact, word};
 use super::precision::Precision;
 use super::run::{CARRY, DIRECTION, Run, ZERO, gpr, outcome};
 use crate::differential::{Access, Part, address};
-use iced_x86::{FlowControl, Register};
+use iced_x86::{FlowControl, Mnemonic, Register};
 use std::fmt;
 use unwind_sim_host::native::{Mode, NativeState};
 use unwind_sim_tables::file::File;
@@ -356,7 +356,8 @@ impl Interpreted {
         if self.stored_anywhere && matches!(known.place, Place::Memory(_)) {
             return None;
         }
-        let is_old = case.state.comparison == Some(known);
+        let is_new = case.subject.insn.mnemonic() == Mnemonic::Cmp;
+        let is_old = !is_new && case.state.comparison == Some(known);
         let with = match is_old {
             true => run.with,
             false => world.number(known.with)?,

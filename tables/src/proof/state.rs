@@ -257,6 +257,13 @@ impl State {
         }
     }
 
+    /// Whether a part of the word at `at` is a part of a slot.
+    pub fn is_parted(&self, at: Value) -> bool {
+        let (packed, key) = (Packed::new(at), Key::new(at, 8));
+        let mut slots = self.slots.iter().filter(|s| s.key != key);
+        at.is_stack() && slots.any(|s| s.value.matters() && s.key.overlaps(packed, 8))
+    }
+
     /// Whether the `size` bytes at `at` belong to the return address or to a saved register.
     pub fn is_saved(&self, at: Value, size: u32) -> bool {
         let at = Packed::new(at);

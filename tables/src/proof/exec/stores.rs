@@ -200,6 +200,10 @@ impl Machine<'_> {
         }
         let from = state.reg(Reg::Rsi);
         for moved in run.steps() {
+            if Run::copies(insn) && state.is_parted(from.plus(moved)) {
+                // Both parts arrive, in two words.
+                state.is_lossy = true;
+            }
             let value = match Run::copies(insn) {
                 false => stored,
                 true if from.is_stack() && !is_elsewhere(insn) => state.load(from.plus(moved), 8),
