@@ -15,7 +15,6 @@ use crate::hex::{hex, hex_bytes};
 use image_file::ImageFiles;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard};
@@ -193,15 +192,9 @@ impl CommandUnwinder {
             Some(known) => Some(known.path().ok_or(StartError::NotBuilt(known))?),
             None => adapter::path(&program),
         };
-        let mut child = Command::new(adapter.unwrap_or_else(|| program.into()))
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // What it starts ends with it.
-            .process_group(0)
-            .spawn()
-            .map_err(error)?;
-        let guard = leftovers::group(child.id());
+        let mut own = Command::new(adapter.unwrap_or_else(|| program.into()));
+        own.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let (mut child, guard) = leftovers::group(&mut own).map_err(error)?;
         let missing = || error(std::io::ErrorKind::BrokenPipe.into());
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;

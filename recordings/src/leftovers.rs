@@ -9,7 +9,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::{Mutex, Once, PoisonError};
 use tempfile::{NamedTempFile, TempDir};
 
@@ -46,10 +48,14 @@ impl TemporaryFolder {
     /// # Errors
     /// If it cannot be created.
     pub fn new(prefix: &str) -> io::Result<TemporaryFolder> {
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        let (folder, guard) = made(|| {
+            let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+            let path = folder.path().into();
+            Ok((folder, Leftover::Folder(path)))
+        })?;
         Ok(TemporaryFolder {
-            _guard: guard(Leftover::Folder(folder.path().into())),
             folder,
+            _guard: guard,
         })
     }
 
@@ -72,10 +78,14 @@ impl TemporaryFile {
     /// # Errors
     /// If it cannot be created.
     pub fn new() -> io::Result<TemporaryFile> {
-        let file = NamedTempFile::new()?;
+        let (file, guard) = made(|| {
+            let file = NamedTempFile::new()?;
+            let path = file.path().into();
+            Ok((file, Leftover::File(path)))
+        })?;
         Ok(TemporaryFile {
-            _guard: self::file(file.path()),
             file,
+            _guard: guard,
         })
     }
 
@@ -103,14 +113,27 @@ impl TemporaryFile {
     }
 }
 
-/// The file at `path`.
-pub fn file(path: &Path) -> Guard {
-    guard(Leftover::File(path.into()))
+/// Creates the file at `path` with `create`.
+///
+/// # Errors
+/// As of `create`.
+pub fn file(
+    path: &Path,
+    create: impl FnOnce(&Path) -> io::Result<File>,
+) -> io::Result<(File, Guard)> {
+    made(|| Ok((create(path)?, Leftover::File(path.into()))))
 }
 
-/// The processes of the group that the child process `leader` leads.
-pub fn group(leader: u32) -> Guard {
-    guard(Leftover::Group(pid(leader)))
+/// Starts a process that leads a group of its own: what it starts ends with it.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn group(command: &mut Command) -> io::Result<(Child, Guard)> {
+    made(|| {
+        let child = command.process_group(0).spawn()?;
+        let leader = pid(child.id());
+        Ok((child, Leftover::Group(leader)))
+    })
 }
 
 /// Ends all processes of the group that the child process `leader` leads.
@@ -122,10 +145,12 @@ fn pid(leader: u32) -> Pid {
     Pid::from_raw(leader.cast_signed())
 }
 
-fn guard(leftover: Leftover) -> Guard {
+/// Makes a thing. A signal that comes meanwhile waits until it is made, and takes it along.
+fn made<T>(make: impl FnOnce() -> io::Result<(T, Leftover)>) -> io::Result<(T, Guard)> {
     static WATCH: Once = Once::new();
     WATCH.call_once(watch);
     let mut all = LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (thing, leftover) = make()?;
     let index = match all.iter().position(Option::is_none) {
         Some(free) => free,
         None => {
@@ -134,7 +159,7 @@ fn guard(leftover: Leftover) -> Guard {
         }
     };
     all[index] = Some(leftover);
-    Guard(index)
+    Ok((thing, Guard(index)))
 }
 
 impl Drop for Guard {

@@ -7,9 +7,11 @@
 //! that was read has become shorter meanwhile.
 
 use crate::{leftovers, mapped, open};
+use nix::fcntl::OFlag;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of symbolic links followed, the same as Linux (`MAXSYMLINKS`).
@@ -90,7 +92,7 @@ impl OutputFile {
         let mut partial = OsString::from(name);
         partial.push(".partial");
         let partial = target.with_file_name(partial);
-        let file = create_partial(&partial)?;
+        let (file, guard) = leftovers::file(&partial, create_partial)?;
         if let Some(earlier) = &earlier {
             let taken = take_over(&file, earlier);
             if let Err(error) = taken {
@@ -101,7 +103,7 @@ impl OutputFile {
         Ok(OutputFile::new(
             file,
             Place::Beside {
-                _guard: leftovers::file(&partial),
+                _guard: guard,
                 partial,
                 target,
             },
@@ -238,7 +240,10 @@ fn is_descriptor(path: &Path) -> bool {
 
 /// Creates `partial` and locks it. A leftover of an earlier process is replaced.
 fn create_partial(partial: &Path) -> io::Result<File> {
-    if let Ok(left) = OpenOptions::new().write(true).open(partial)
+    let mut options = OpenOptions::new();
+    // A FIFO of that name must not wait for its reader.
+    options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    if let Ok(left) = options.open(partial)
         && matches!(left.try_lock(), Err(TryLockError::WouldBlock))
     {
         let what = "another process is writing this file";
