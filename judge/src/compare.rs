@@ -205,7 +205,7 @@ impl Comparison {
 
 /// The class of what is to blame. If no row is known to be to blame, a walk that ended where a
 /// derived table cannot represent the row is a loss.
-fn class_of(outcome: &Outcome) -> Class {
+pub(crate) fn class_of(outcome: &Outcome) -> Class {
     let blamed = outcome.diagnosis.as_ref();
     let blamed = blamed.and_then(|d| d.contradiction.as_ref());
     let not_held = matches!(outcome.chain.end.reason, Reason::NotHeld { .. });

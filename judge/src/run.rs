@@ -7,7 +7,8 @@ mod writing;
 pub use writing::Describe;
 
 use crate::baseline::{Baseline, BaselineError, Key};
-use crate::compare::{Comparison, GroupBy};
+use crate::check::Class;
+use crate::compare::{Comparison, GroupBy, class_of};
 use crate::engine::{Desk, Engine, Outcome, Room, Setting, reference_code};
 use crate::ground::{Ending, ProofTally, Proofs, with_truth};
 use crate::input::{Input, InputError};
@@ -433,16 +434,25 @@ impl Run {
         let columns = self.columns();
         let names = self.column_names();
         comparison.groups.iter().any(|(key, group)| {
-            let engine = self.engines[columns[key.column].engine].name();
             let key_of = || Key::of_group(&names[key.column], key);
             let known = known.is_some_and(|b| b.holds(&key_of(), group.count));
-            // Of the kernel that had this unwinder, ours must not differ.
-            let is_own = matches!(self.against, Against::Kernel);
-            (group.verdict.is_wrong() || group.verdict == Verdict::Ok)
-                && key.class.counts(strict)
-                && !known
-                && (is_own || !may_err(engine))
+            let engine = columns[key.column].engine;
+            self.counts(engine, group.verdict, key.class, strict) && !known
         })
+    }
+
+    /// Whether an outcome of this engine is wrong and not expected to be, see [`Run::unexpected`].
+    pub fn is_unexpected(&self, engine: usize, outcome: &Outcome, strict: bool) -> bool {
+        let is_group = outcome.verdict.is_wrong() || outcome.diagnosis.is_some();
+        is_group && self.counts(engine, outcome.verdict, class_of(outcome), strict)
+    }
+
+    fn counts(&self, engine: usize, verdict: Verdict, class: Class, strict: bool) -> bool {
+        // Of the kernel that had this unwinder, ours must not differ.
+        let is_own = matches!(self.against, Against::Kernel);
+        (verdict.is_wrong() || verdict == Verdict::Ok)
+            && class.counts(strict)
+            && (is_own || !self.may_err(engine))
     }
 }
 

@@ -4,7 +4,7 @@ mod quiz;
 mod show;
 
 use super::machine::CpuArgs;
-use super::status::Status;
+use super::status::{self, Status};
 use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -143,6 +143,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 Ok(()) => writeln!(out, "ok   {}", path.display())?,
                 Err(error) => {
                     failed += 1;
+                    status::found();
                     writeln!(out, "FAIL {}\n{error}", path.display())?;
                 }
             },
@@ -161,6 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     }
                     Err(error) => {
                         failed += 1;
+                        status::found();
                         writeln!(out, "REFUSED {error}")?;
                     }
                 }

@@ -141,6 +141,13 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let mut progress = args.input.progress(input);
     let comparison = run.compare_on(args.threads, input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
+    let status = match comparison.judged() {
+        false => Status::NothingJudged,
+        true if run.unexpected(&comparison, args.strict, known.as_ref()) => {
+            Status::Difference.known()
+        }
+        true => Status::AsExpected,
+    };
     let columns = run.column_names();
     let mut out = output::stdout();
     let command = output::command_line();
@@ -173,13 +180,5 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         writeln!(out, "\n{command}")?;
     }
     out.flush()?;
-    if !comparison.judged() {
-        return Ok(Status::NothingJudged);
-    }
-    let unexpected = run.unexpected(&comparison, args.strict, known.as_ref());
-    Ok(if unexpected {
-        Status::Difference
-    } else {
-        Status::AsExpected
-    })
+    Ok(status)
 }

@@ -134,6 +134,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         true => report.main(),
         false => report.main_of(1),
     };
+    let status = match main {
+        None => Status::NothingJudged,
+        Some(main) if report.subjects[main].broken > 0 => Status::Difference.known(),
+        Some(main) if report.subjects[main].whole > 0 => Status::AsExpected,
+        Some(_) => Status::NothingJudged,
+    };
     if args.json {
         for line in json::doctor(&report, &output::command_line()) {
             line.write(&mut out)?;
@@ -174,10 +180,5 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         writeln!(out, "{}", nothing(args, &input, &report))?;
     }
     out.flush()?;
-    Ok(match main {
-        None => Status::NothingJudged,
-        Some(main) if report.subjects[main].broken > 0 => Status::Difference,
-        Some(main) if report.subjects[main].whole > 0 => Status::AsExpected,
-        Some(_) => Status::NothingJudged,
-    })
+    Ok(status)
 }

@@ -69,6 +69,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let run = lockstep::run(program.program, &request, &mut progress)?;
     drop(line);
     output::tell_notices(&run.notices);
+    let status = match run.difference {
+        Some(_) => Status::Difference,
+        None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
+        None => Status::AsExpected,
+    };
+    let status = status.of_machine(&run.notices).known();
     let mut out = output::stdout();
     if args.json {
         for line in lockstep::lines(&run, &output::command_line()) {
@@ -80,12 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     out.flush().context("cannot write the report")?;
     tell(args, &run);
     args.machine.schedule().finish(&run.followed, &run.end)?;
-    let status = match run.difference {
-        Some(_) => Status::Difference,
-        None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
-        None => Status::AsExpected,
-    };
-    Ok(status.of_machine(&run.notices))
+    Ok(status)
 }
 
 fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {

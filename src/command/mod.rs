@@ -148,8 +148,10 @@ pub(crate) fn run() -> ExitCode {
     cli.color.apply();
     open::remember_inputs();
     let (mut inner, mut command) = (&matches, &tool);
+    let mut path = Vec::new();
     while let Some((name, below)) = inner.subcommand() {
         inner = below;
+        path.push(name);
         command = command.find_subcommand(name).unwrap_or(command);
     }
     let given = Given::new(&tool, inner);
@@ -157,10 +159,21 @@ pub(crate) fn run() -> ExitCode {
     // Whatever was found in a file that became shorter meanwhile means nothing.
     let result = mapped::check().map_err(Into::into).and(result);
     match result {
+        Ok(Status::NothingJudged) => {
+            let why = statuses::nothing_judged(&path.join(" "));
+            anstream::eprintln!("unwind-sim: exit status 3: {why}");
+            Status::NothingJudged.into()
+        }
         Ok(status) => status.into(),
-        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_closed_pipe(&error) => status::unread().into(),
         Err(error) => {
             anstream::eprintln!("unwind-sim: {}", message(&error));
+            if let Err(error) = std::env::current_dir() {
+                anstream::eprintln!(
+                    "unwind-sim: the working folder cannot be found ({error}), so that no relative \
+                     path leads anywhere; was it deleted? Change to one that exists"
+                );
+            }
             ExitCode::from(FAILED)
         }
     }

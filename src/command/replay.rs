@@ -5,7 +5,7 @@ mod confirm;
 
 use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
 use super::output;
-use super::status::Status;
+use super::status::{self, Status};
 use super::suggest;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
@@ -17,7 +17,7 @@ use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_judge::input::{Input, recording_kind};
 use unwind_sim_judge::kernel::{Agreement, Shapes};
-use unwind_sim_judge::run::{Against, Describe, Run, RunError};
+use unwind_sim_judge::run::{Against, Column, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_recordings::view::View;
@@ -234,6 +234,41 @@ fn told(path: &Path, written: &profile::Written) -> Status {
     }
 }
 
+/// Notes what is wrong before it is written: the reader may go away.
+struct Noting<'r, D> {
+    inner: D,
+    run: &'r Run,
+    columns: Vec<Column>,
+    strict: bool,
+}
+
+impl<'r, D: Describe> Noting<'r, D> {
+    fn new(inner: D, run: &'r Run, strict: bool) -> Noting<'r, D> {
+        Noting {
+            inner,
+            run,
+            columns: run.columns(),
+            strict,
+        }
+    }
+}
+
+impl<D: Describe> Describe for Noting<'_, D> {
+    fn describe(
+        &mut self,
+        view: &View<'_>,
+        column: usize,
+        outcome: &Outcome,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RunError> {
+        let engine = self.columns[column].engine;
+        if self.run.is_unexpected(engine, outcome, self.strict) {
+            status::found();
+        }
+        self.inner.describe(view, column, outcome, out)
+    }
+}
+
 /// Chains as text.
 struct ChainText {
     names: Vec<String>,
@@ -265,15 +300,18 @@ impl Describe for ChainText {
 fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let (threads, filter) = (args.threads, args.input.filter());
     let comparison = if args.json {
-        let new = || json::ChainWriter::new(run);
+        let new = || Noting::new(json::ChainWriter::new(run), run, args.strict);
         let comparison = run.write_on(threads, input, &filter, new, out)?;
         let line = json::summary(&comparison, None, &output::command_line());
         line.write(out)?;
         comparison
     } else {
-        let new = || ChainText {
-            names: run.column_names(),
-            shown: args.shown(),
+        let new = || {
+            let text = ChainText {
+                names: run.column_names(),
+                shown: args.shown(),
+            };
+            Noting::new(text, run, args.strict)
         };
         run.write_on(threads, input, &filter, new, out)?
     };
@@ -468,6 +506,9 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
                 let number = view.number;
                 anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
                 wrong += u64::from(is_default || !run.may_err(column.engine));
+            }
+            if counts.different + wrong > 0 {
+                status::found();
             }
             if args.json {
                 let line = json::callchain(view, engine.name(), start, &chain, agreement);

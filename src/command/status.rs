@@ -1,6 +1,7 @@
 //! The exit status.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::Notice;
 
@@ -16,6 +17,32 @@ pub(crate) enum Status {
     #[cfg(feature = "machine")]
     /// The status of the program that was run.
     Program(u8),
+}
+
+/// Whether a difference was found before everything was judged or printed.
+static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// A difference was found, whatever follows.
+pub(crate) fn found() {
+    FOUND.store(true, Ordering::Relaxed);
+}
+
+/// The status of a command whose reader went away, which says nothing of what was not read.
+pub(crate) fn unread() -> Status {
+    match FOUND.load(Ordering::Relaxed) {
+        true => Status::Difference,
+        false => Status::AsExpected,
+    }
+}
+
+impl Status {
+    /// This status, which is known before what was found is printed.
+    pub(crate) fn known(self) -> Status {
+        if self == Status::Difference {
+            found();
+        }
+        self
+    }
 }
 
 #[cfg(feature = "machine")]

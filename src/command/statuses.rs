@@ -206,6 +206,13 @@ pub(crate) fn of(command: &str) -> Vec<(&'static str, &'static str)> {
     statuses
 }
 
+/// What status 3 means for a subcommand.
+pub(crate) fn nothing_judged(command: &str) -> &'static str {
+    let all = of(command);
+    let found = all.into_iter().find(|(status, _)| *status == "3");
+    found.map_or("nothing could be judged", |(_, meaning)| meaning)
+}
+
 /// Adds its exit statuses to the help of `command` and of all its subcommands.
 pub(crate) fn described(command: Command) -> Command {
     described_below(command, "")

@@ -183,6 +183,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         run.results.findings.retain(|f| f.address == address);
     }
     let names: Vec<String> = engines.iter().map(|e| e.name().to_owned()).collect();
+    let checked = run.results.tallies.iter().any(|t| t.checked > 0);
+    // What was checked before a deadlock counts.
+    let is_deadlock = !run.deadlock.is_empty();
+    let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
+    let status = match unexpected {
+        _ if run.end.is_not_modelled() && !is_deadlock || !checked => Status::NothingJudged,
+        true => Status::Difference.known(),
+        false if is_deadlock => Status::NothingJudged,
+        false => Status::AsExpected,
+    };
     let mut out = output::stdout();
     if args.json {
         let command = output::command_line();
@@ -210,23 +220,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     }
     out.flush().context("cannot write the report")?;
     args.machine.schedule().finish(&run.followed, &run.end)?;
-    let checked = run.results.tallies.iter().any(|t| t.checked > 0);
-    // What was checked before a deadlock counts.
-    let is_deadlock = !run.deadlock.is_empty();
     if run.end.is_not_modelled() || !checked {
         anstream::eprintln!("unwind-sim: {}", run.end);
     }
     if !checked && args.children.is_given() {
         anstream::eprintln!("unwind-sim: no process ran that --children names");
     }
-    if run.end.is_not_modelled() && !is_deadlock || !checked {
-        return Ok(Status::NothingJudged);
-    }
-    let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
-    let status = match unexpected {
-        true => Status::Difference,
-        false if is_deadlock => Status::NothingJudged,
-        false => Status::AsExpected,
-    };
     Ok(status.of_machine(&run.notices))
 }

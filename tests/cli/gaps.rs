@@ -135,7 +135,9 @@ fn samples_that_cannot_be_used_are_counted_with_the_reason() {
     }
     // What was not read is not counted.
     let one = run(&["replay", "corpus/perfdata/dwarf.data", "--limit", "1"]);
-    assert_eq!(stderr(&one), "");
+    let told = stderr(&one);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.starts_with("unwind-sim: exit status 3: "), "{told}");
 }
 
 /// Of a deep recursion, the first and the last frames are explained.

@@ -17,6 +17,7 @@ mod json;
 mod kinds;
 mod output;
 mod perf_script;
+mod readers;
 mod record;
 mod report;
 mod status;

@@ -172,7 +172,7 @@ fn the_findings_of_tables_check() {
 }
 
 /// A program with a row that the code contradicts.
-fn wrong_row(folder: &Path) -> String {
+pub(super) fn wrong_row(folder: &Path) -> String {
     let source = folder.join("wrong.s");
     let text = "
         .globl hello

@@ -61,8 +61,14 @@ pub(super) fn run(
             .min()
             .unwrap_or(0);
         let answered = judge(view, from, &names(&answer)?);
+        let is_wrong = matches!(answered, Answered::Wrong { .. });
+        let status = match is_wrong {
+            true => Status::Difference,
+            false => Status::AsExpected,
+        };
+        status.known();
         writeln!(out, "{answered}")?;
-        if let Answered::Wrong { .. } = answered {
+        if is_wrong {
             let same: Vec<&str> = walks
                 .iter()
                 .filter(|(_, outcome)| answered.is_as(view, outcome))
@@ -89,10 +95,10 @@ pub(super) fn run(
                 "The picture with its names: unwind-sim cases show {} --at {}",
                 case.name, recorded.points[index].key
             )?;
-            return Ok(Status::Difference);
+            return Ok(status);
         }
         writeln!(out, "{}", case.header.claim)?;
-        Ok(Status::AsExpected)
+        Ok(status)
     })
 }
 

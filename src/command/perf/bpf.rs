@@ -63,6 +63,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }),
     };
     let handled = bpf::handle(&args.object, &args.path, &options)?;
+    let status = match (handled.samples(), handled.faults()) {
+        (0, _) => Status::NothingJudged,
+        (_, 0) => Status::AsExpected,
+        _ => Status::Difference.known(),
+    };
     let mut out = output::raw_stdout();
     if args.json {
         handled.write_json(&output::command_line(), &mut out)?;
@@ -72,9 +77,5 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush()?;
     output::tell_summary(&args.path, &handled.summary);
-    Ok(match (handled.samples(), handled.faults()) {
-        (0, _) => Status::NothingJudged,
-        (_, 0) => Status::AsExpected,
-        _ => Status::Difference,
-    })
+    Ok(status)
 }

@@ -75,6 +75,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     }
     let mut out = output::raw_stdout();
     let Some(failure) = failure else {
+        let status = match (schedules, plan.mutant) {
+            (0, _) => Status::NothingJudged,
+            (_, Some(_)) => Status::Difference.known(),
+            (_, None) => Status::AsExpected,
+        };
         writeln!(
             out,
             "{} of {} events: no rule broken",
@@ -82,11 +87,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             plan.events
         )?;
         out.flush()?;
-        return Ok(match (schedules, plan.mutant) {
-            (0, _) => Status::NothingJudged,
-            (_, Some(_)) => Status::Difference,
-            (_, None) => Status::AsExpected,
-        });
+        return Ok(status);
+    };
+    let status = match plan.mutant {
+        Some(_) => Status::AsExpected,
+        None => Status::Difference.known(),
     };
     let violation = &failure.violation;
     writeln!(
@@ -107,8 +112,5 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         writeln!(out, "{}: {actions} action{s}", path.display())?;
     }
     out.flush()?;
-    Ok(match plan.mutant {
-        Some(_) => Status::AsExpected,
-        None => Status::Difference,
-    })
+    Ok(status)
 }

@@ -1,7 +1,7 @@
 //! `perf run`: runs a scenario of the sampling model.
 
 use crate::command::output;
-use crate::command::status::Status;
+use crate::command::status::{self, Status};
 use crate::command::suggest::not_one_of;
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -71,12 +71,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => run::run_seed(seed, args.events as usize)?,
         };
         write_records(args, &world)?;
+        let status = match join(&world, Mode::Own).violations.is_empty() {
+            true => Status::AsExpected,
+            false => Status::Difference.known(),
+        };
         out.write_all(text.as_bytes())?;
         out.flush()?;
-        return Ok(match join(&world, Mode::Own).violations.is_empty() {
-            true => Status::AsExpected,
-            false => Status::Difference,
-        });
+        return Ok(status);
     }
     let Some(path) = &args.path else {
         bail!("no scenario given");
@@ -86,11 +87,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         false => run::run(path, args.cpus, args.lbr_storage)?,
     };
     write_records(args, &outcome.world)?;
+    let is_same = outcome.output == outcome.expected;
+    if !is_same && !args.bless && !outcome.expected.is_empty() {
+        status::found();
+    }
     out.write_all(outcome.output.as_bytes())?;
     out.flush()?;
     Ok(if outcome.expected.is_empty() && !args.bless {
         Status::NothingJudged
-    } else if outcome.output == outcome.expected {
+    } else if is_same {
         Status::AsExpected
     } else if args.bless {
         anstream::eprintln!("{} changed", path.display());

@@ -47,6 +47,15 @@ fn like(name: &str) -> Result<Mode, String> {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     let stitching = stitch::stitch(&args.path, args.like.unwrap_or(Mode::Perf72))?;
+    let tally = stitching.tally();
+    let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
+    let status = if tally.deferred == 0 {
+        Status::NothingJudged
+    } else if stitching.counts.conflicts > 0 || (args.like.is_some() && right < tally.deferred) {
+        Status::Difference.known()
+    } else {
+        Status::AsExpected
+    };
     let mut out = output::raw_stdout();
     let show = Show {
         samples: args.samples,
@@ -56,13 +65,5 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     stitching.print(show, &output::command_line(), &mut out)?;
     out.flush()?;
     output::tell_summary(&args.path, &stitching.summary);
-    let tally = stitching.tally();
-    let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
-    Ok(if tally.deferred == 0 {
-        Status::NothingJudged
-    } else if stitching.counts.conflicts > 0 || (args.like.is_some() && right < tally.deferred) {
-        Status::Difference
-    } else {
-        Status::AsExpected
-    })
+    Ok(status)
 }

@@ -2,7 +2,7 @@
 
 use crate::command::machine::CpuArgs;
 use crate::command::output;
-use crate::command::status::Status;
+use crate::command::status::{self, Status};
 use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim_judge::confirm::{self, Source};
@@ -87,6 +87,9 @@ pub(super) fn run(
             let frames = &outcome.chain.frames;
             let judged = confirm::judge(frames, resumed);
             tally.add(unwinder, &judged);
+            if tally.unexpected() {
+                status::found();
+            }
             if args.json {
                 let confirmed = json::Line::confirmed(view, unwinder, start, frames, &judged);
                 confirmed.write(out)?;

@@ -242,12 +242,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         if let Some(known) = &known {
             known.take_out(&file, &mut report);
         }
+        status = worse(status, &report).known();
         match &mut sarif {
             Some(sarif) => sarif.add(&file, &report),
             None if args.json => write_proof_json(&file, &report, &mut out)?,
             None => write_proof(&file, &report, shown, &mut out)?,
         }
-        status = worse(status, &report);
     }
     if let Some(sarif) = sarif {
         sarif.write(&mut out)?;

@@ -116,6 +116,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 ..Builds::default()
             },
         };
+        if found.diff.contradicts() {
+            status = Status::Difference.known();
+        } else if found.diff.rows > 0 && status == Status::NothingJudged {
+            status = Status::AsExpected;
+        }
         let compared = Compared {
             inputs,
             found: &found,
@@ -128,11 +133,6 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 writeln!(out)?;
             }
             write_differences(&compared, &mut out)?;
-        }
-        if found.diff.contradicts() {
-            status = Status::Difference;
-        } else if found.diff.rows > 0 && status == Status::NothingJudged {
-            status = Status::AsExpected;
         }
     }
     if !args.json && !pairs.is_empty() {

@@ -38,14 +38,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let (file, data) = written::read(&args.path)?;
     let (bytes, merged) = merge_in_file(&file, &data)?;
     written::write(&args.output, &bytes, &args.path)?;
+    let status = match merged.conflicts.is_empty() {
+        true => Status::AsExpected,
+        false => Status::Difference,
+    }
+    .known();
     match args.json {
         true => write_json(args, &merged)?,
         false => write_text(args, &merged)?,
     }
-    Ok(match merged.conflicts.is_empty() {
-        true => Status::AsExpected,
-        false => Status::Difference,
-    })
+    Ok(status)
 }
 
 fn write_json(args: &Args, merged: &Merged) -> Result<()> {

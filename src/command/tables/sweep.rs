@@ -55,11 +55,15 @@ pub(super) fn run(
         Format::Parquet => to_parquet(&plan, options, out)?,
     };
     tell(&sums, out);
-    Ok(match sums {
+    Ok(status(&sums))
+}
+
+fn status(sums: &Sums) -> Status {
+    match sums {
         sums if sums.contradicted() > 0 || sums.index() > 0 => Status::Difference,
         sums if sums.functions() > 0 => Status::AsExpected,
         _ => Status::NothingJudged,
-    })
+    }
 }
 
 /// Progress over the files that are left.
@@ -97,6 +101,7 @@ fn to_stdout(plan: &Plan<'_>, options: &Options) -> Result<Sums> {
     run::run(&files, options, |rows: JsonRows| {
         all.add(rows.sums());
         told.add(rows.sums());
+        status(&all).known();
         out.write_all(rows.text())
     })?;
     out.write_all(&all.line())?;
