@@ -6,6 +6,7 @@
 //! this process has read is not replaced, unless that is asked for. Nothing gets its name if a file
 //! that was read has become shorter meanwhile.
 
+use crate::printable::PrintableName as _;
 use crate::{leftovers, mapped, open};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -124,7 +125,7 @@ impl OutputFile {
         match error.kind() {
             // Unchanged, since `Write` callers retry on it.
             io::ErrorKind::Interrupted => error,
-            kind => io::Error::new(kind, format!("{}: {error}", self.path.display())),
+            kind => io::Error::new(kind, format!("{}: {error}", self.path.printable())),
         }
     }
 

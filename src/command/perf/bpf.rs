@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }),
     };
     let handled = bpf::handle(&args.object, &args.path, &options)?;
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     if args.json {
         handled.write_json(&output::command_line(), &mut out)?;
     } else {

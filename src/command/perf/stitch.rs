@@ -47,7 +47,7 @@ fn like(name: &str) -> Result<Mode, String> {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     let stitching = stitch::stitch(&args.path, args.like.unwrap_or(Mode::Perf72))?;
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     let show = Show {
         samples: args.samples,
         other_chains: args.like.is_some(),
