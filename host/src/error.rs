@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use unwind_sim_unwind::printable::Printable;
 
 /// Why a recording could not be made or was aborted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The program could not be started.
-    #[error("cannot run {}: {error}", .program.to_string_lossy())]
+    #[error("cannot run {}: {error}", Printable::new(.program.as_encoded_bytes()))]
     Launch {
         /// The program.
         program: OsString,
@@ -16,7 +17,7 @@ pub enum HostError {
         error: io::Error,
     },
     /// The working directory could not be entered.
-    #[error("cannot enter the directory {}: {error}", .directory.to_string_lossy())]
+    #[error("cannot enter the directory {}: {error}", Printable::new(.directory.as_encoded_bytes()))]
     Directory {
         /// The directory.
         directory: OsString,
@@ -24,7 +25,7 @@ pub enum HostError {
         error: io::Error,
     },
     /// An argument or variable holds a NUL byte.
-    #[error("{} contains a NUL byte, so it cannot be passed to a program", .0.to_string_lossy())]
+    #[error("{} contains a NUL byte, so it cannot be passed to a program", Printable::new(.0.as_encoded_bytes()))]
     NulByte(OsString),
     /// The kernel does not allow this process to trace.
     #[error(

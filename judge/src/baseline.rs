@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::names::file_name;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Maximum size of an earlier output, bytes.
 const BYTES_MAX: u64 = 4 << 30;
@@ -84,7 +85,7 @@ pub enum BaselineError {
         source: std::io::Error,
     },
     /// The file is not the output of the command.
-    #[error("--baseline {path}: line {line}: {what}; make one with `{command} > FILE`")]
+    #[error("--baseline {}: line {line}: {what}; make one with `{command} > FILE`", path.printable())]
     Malformed {
         /// The file.
         path: PathBuf,

@@ -16,6 +16,7 @@ use unwind_sim_recordings::import;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::Shelf;
@@ -32,7 +33,7 @@ const CASE_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The folder cannot be listed.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {}: {source}", path.printable())]
     Io {
         /// The folder.
         path: PathBuf,
@@ -75,7 +76,7 @@ impl fmt::Display for Wrong {
         write!(
             f,
             "{} sample {} from {}: {} {} ({} found, {} true)",
-            self.file.display(),
+            self.file.printable(),
             self.sample,
             self.start.as_str(),
             self.verdict.as_str(),
@@ -116,7 +117,7 @@ impl fmt::Display for Cause<'_> {
         write!(
             f,
             "\n           first: {} sample {}",
-            first.file.display(),
+            first.file.printable(),
             first.sample
         )?;
         if let Some(place) = &first.place {
@@ -240,7 +241,7 @@ impl fmt::Display for Report {
             )?;
         }
         for unread in self.unread.iter().take(UNREAD_SHOWN) {
-            writeln!(f, "  {}: {}", unread.file.display(), unread.error)?;
+            writeln!(f, "  {}: {}", unread.file.printable(), unread.error)?;
         }
         if let Some(more) = self.unread.len().checked_sub(UNREAD_SHOWN + 1) {
             writeln!(

@@ -135,7 +135,7 @@ impl Comparison {
         let place = match by {
             GroupBy::Cause => None,
             GroupBy::Function => Some(place_name(&location())),
-            GroupBy::Instruction => Some(location().to_string()),
+            GroupBy::Instruction => Some(location().exact()),
         };
         let key = GroupKey {
             column,
@@ -220,7 +220,7 @@ pub(crate) fn class_of(outcome: &Outcome) -> Class {
 fn place_name(location: &Location) -> String {
     match (&location.function, &location.image) {
         (Some(function), Some(image)) => format!("{function} ({image})"),
-        _ => location.to_string(),
+        _ => location.exact(),
     }
 }
 

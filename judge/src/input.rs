@@ -10,6 +10,7 @@ use unwind_sim_recordings::files::{FileProblem, FinderOptions};
 use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::parts::Part;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
@@ -18,7 +19,7 @@ use unwind_sim_recordings::view::{Filter, View};
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be opened.
-    #[error("cannot open {path}: {source}")]
+    #[error("cannot open {}: {source}", path.printable())]
     Open {
         /// The file.
         path: PathBuf,
@@ -37,7 +38,7 @@ pub enum InputError {
     Case(#[from] crate::cases::CaseFailure),
     /// A case, which cannot be run.
     #[cfg(not(feature = "machine"))]
-    #[error("{path}: a case; this program was built without the emulated machine that runs cases")]
+    #[error("{}: a case; this program was built without the emulated machine that runs cases", path.printable())]
     NoMachine {
         /// The case.
         path: PathBuf,

@@ -15,7 +15,7 @@ use crate::hex::{hex, hex_bytes};
 use image_file::ImageFiles;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use unwind_sim_recordings::leftovers;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::printable::{Printable, printable};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::RegMask;
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
@@ -35,6 +36,8 @@ pub const STACK_MAX: Duration = Duration::from_secs(60);
 const LINES_MAX: usize = 64;
 /// How often we check whether a process that is behind has read a line.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How long we wait for the rest of what an ended process wrote to standard error.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// The maximum length of a line that we read, in bytes.
 const LINE_MAX: u64 = 1 << 16;
 /// The maximum number of bytes in a read request.
@@ -47,7 +50,8 @@ const REQUESTS_MAX: u32 = 1 << 20;
 pub enum StartError {
     /// The process cannot be started.
     #[error(
-        "cannot start the unwinder `{command}`: {source}; is the path right, and executable?{}",
+        "cannot start the unwinder `{}`: {source}; is the path right, and executable?{}",
+        printable(command),
         if command.contains(' ') { " A path with spaces is quoted: \"cmd:'my folder/own.py'\"" } else { "" }
     )]
     Process {
@@ -151,6 +155,8 @@ struct Process {
     /// To the writing thread, so that a process that does not read cannot block us.
     input: SyncSender<String>,
     lines: Receiver<String>,
+    /// Closed when the thread has passed on what the process wrote to standard error.
+    told: Receiver<()>,
     silence_max: Duration,
     stack_max: Duration,
     fault: Option<String>,
@@ -193,15 +199,20 @@ impl CommandUnwinder {
             None => adapter::path(&program),
         };
         let mut own = Command::new(adapter.unwrap_or_else(|| program.into()));
-        own.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        own.args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let (mut child, guard) = leftovers::group(&mut own).map_err(error)?;
         let missing = || error(std::io::ErrorKind::BrokenPipe.into());
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
+        let errors = child.stderr.take().ok_or_else(missing)?;
         let process = Process {
             child,
             input: writer(input),
             lines: reader(output),
+            told: messages(errors),
             silence_max: SILENCE_MAX,
             stack_max: STACK_MAX,
             guard: Some(guard),
@@ -271,6 +282,33 @@ fn reader(output: ChildStdout) -> Receiver<String> {
     lines
 }
 
+/// Starts a thread that passes on what the process writes to standard error, line by line and
+/// printable, and ends with it.
+fn messages(errors: ChildStderr) -> Receiver<()> {
+    let (ended, told) = sync_channel(0);
+    std::thread::spawn(move || {
+        // Dropped at the end, which closes the channel.
+        let _ended: SyncSender<()> = ended;
+        let mut reader = BufReader::new(errors);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            if !matches!(read, Ok(n) if n > 0) {
+                return;
+            }
+            let text = line.strip_suffix(b"\n").unwrap_or(&line);
+            // Tables and listings are aligned with tabs.
+            let parts = text.split(|&byte| byte == b'\t');
+            let parts: Vec<String> = parts.map(|part| Printable::new(part).to_string()).collect();
+            let text = parts.join("\t") + "\n";
+            // Where nobody reads, there is nothing to tell.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    });
+    told
+}
+
 impl Process {
     fn send(&mut self, request: &Request<'_>) -> Result<(), String> {
         let mut line = serde_json::to_string(request).map_err(|e| e.to_string())?;
@@ -299,7 +337,10 @@ impl Process {
             }
             Err(RecvTimeoutError::Disconnected) => return Err("it exited".into()),
         };
-        serde_json::from_str(&line).map_err(|e| format!("`{}`: {e}", shown(&line)))
+        serde_json::from_str(&line).map_err(|e| {
+            let error = e.to_string();
+            format!("`{}`: {}", printable(&shown(&line)), printable(&error))
+        })
     }
 
     /// Kills the process, and those that it has started.
@@ -309,6 +350,8 @@ impl Process {
             leftovers::end_group(self.child.id());
             let _ = self.child.kill();
             let _ = self.child.wait();
+            // Its last words say why it ended. A process outside its group may keep the pipe open.
+            let _ = self.told.recv_timeout(LAST_WORDS_MAX);
         }
     }
 
@@ -445,7 +488,8 @@ impl Unwinder for CommandUnwinder {
         }
         if let Err(what) = process.unwind(stack, &mut chain) {
             // After a protocol error its lines can no longer be interpreted.
-            eprintln!("{}: {what}; it is not used again", self.name);
+            let name = printable(&self.name);
+            let _ = writeln!(std::io::stderr(), "{name}: {what}; it is not used again");
             process.fault = Some(what);
             process.end();
         }

@@ -3,16 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::path::Path;
+use unwind_sim_unwind::printable::is_printable;
 
-/// `word` quoted for a POSIX shell where it needs to be. Control characters and bytes that are
-/// not UTF-8 are escaped as in `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024 read.
+/// `word` quoted for a POSIX shell where it needs to be. What is not printable and bytes
+/// that are not UTF-8 are escaped as in `$'\xff'`, which bash, zsh, ksh and POSIX.1-2024 read.
 pub fn quoted(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref();
     let bytes = word.as_encoded_bytes();
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_./,:=+@%".contains(b);
     match word.to_str() {
         Some(text) if !text.is_empty() && bytes.iter().all(plain) => text.to_owned(),
-        Some(text) if !text.chars().any(char::is_control) => {
+        Some(text) if text.chars().all(is_printable) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
         _ => escaped(bytes),
@@ -28,7 +29,7 @@ fn escaped(bytes: &[u8]) -> String {
                 '\n' => out.push_str("\\n"),
                 '\t' => out.push_str("\\t"),
                 // Three octal digits are unambiguous, whatever follows.
-                c if c.is_control() => c.to_string().bytes().for_each(|b| octal(&mut out, b)),
+                c if !is_printable(c) => c.to_string().bytes().for_each(|b| octal(&mut out, b)),
                 c => out.push(c),
             }
         }
@@ -69,7 +70,18 @@ mod tests {
         let mut words: Vec<Vec<u8>> = (1..=255_u8).map(|b| vec![b]).collect();
         words.extend((1..=255_u8).map(|b| vec![b'a', b, b'7']));
         for text in [
-            "", "a b", "it's", "$HOME", "`id`", "*", "~", "-x", "\n\n", "é'\\", "a\x01b",
+            "",
+            "a b",
+            "it's",
+            "$HOME",
+            "`id`",
+            "*",
+            "~",
+            "-x",
+            "\n\n",
+            "é'\\",
+            "a\x01b",
+            "a\u{202e}b\u{200b}7",
         ] {
             words.push(text.as_bytes().to_vec());
         }

@@ -2,6 +2,7 @@
 
 use crate::open;
 use crate::perf_directory;
+use crate::printable::PrintableName as _;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,7 @@ pub enum FileKind {
 
 /// A file of a kind that the subcommand does not read.
 #[derive(Debug, thiserror::Error)]
-#[error("{path} is {}, not {wanted}{}", kind.description(), kind.advice())]
+#[error("{} is {}, not {wanted}{}", path.printable(), kind.description(), kind.advice())]
 pub struct WrongKind {
     /// The file.
     pub path: PathBuf,
@@ -56,7 +57,7 @@ pub struct WrongKind {
 #[derive(Debug, thiserror::Error)]
 pub enum KindError {
     /// The file cannot be opened.
-    #[error("cannot open {path}: {source}")]
+    #[error("cannot open {}: {source}", path.printable())]
     Open {
         /// The file.
         path: PathBuf,

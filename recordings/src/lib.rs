@@ -30,6 +30,7 @@ pub mod open;
 pub mod output_file;
 pub mod parts;
 mod perf_directory;
+pub mod printable;
 pub mod progress;
 pub mod recording;
 pub mod registered;

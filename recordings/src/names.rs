@@ -4,6 +4,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, is_sigreturn};
 use unwind_sim_unwind::kernel::Generated;
+use unwind_sim_unwind::printable::Printable;
 
 /// A readable function name: Rust and C++ names are demangled, versions and hashes removed. The name of
 /// an entry of a procedure linkage table keeps its `@plt`.
@@ -219,12 +220,18 @@ pub fn file_name(path: &str) -> &str {
 }
 
 impl std::fmt::Display for Location {
-    /// Writes `function+0x12`, `libc.so.6+0x2345`, or the bare address.
+    /// Writes `function+0x12`, `libc.so.6+0x2345`, or the bare address, for a person.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", Printable::new(&self.exact()))
+    }
+}
+
+impl Location {
+    /// The location as [`Display`](std::fmt::Display) writes it, with the exact names.
+    pub fn exact(&self) -> String {
         match (&self.function, &self.image) {
-            (Some(name), _) => write!(f, "{name}+{:#x}", self.offset),
-            (None, Some(image)) => write!(f, "{image}+{:#x}", self.offset),
-            (None, None) => write!(f, "{:#x}", self.offset),
+            (Some(name), _) | (None, Some(name)) => format!("{name}+{:#x}", self.offset),
+            (None, None) => format!("{:#x}", self.offset),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! this process has read is not replaced, unless that is asked for. Nothing gets its name if a file
 //! that was read has become shorter meanwhile.
 
+use crate::printable::PrintableName as _;
 use crate::{leftovers, mapped, open};
 use nix::fcntl::OFlag;
 use std::ffi::OsString;
@@ -126,7 +127,7 @@ impl OutputFile {
         match error.kind() {
             // Unchanged, since `Write` callers retry on it.
             io::ErrorKind::Interrupted => error,
-            kind => io::Error::new(kind, format!("{}: {error}", self.path.display())),
+            kind => io::Error::new(kind, format!("{}: {error}", self.path.printable())),
         }
     }
 

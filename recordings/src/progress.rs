@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+use unwind_sim_unwind::printable::printable;
 
 /// Shorter runs show nothing.
 const QUIET: Duration = Duration::from_secs(1);
@@ -61,7 +62,7 @@ impl Progress {
         }
         self.next = time + EVERY;
         self.is_shown = true;
-        let line = line(count, self.unit, time, self.total) + &detail();
+        let line = line(count, self.unit, time, self.total) + &printable(&detail());
         // Other output to the terminal starts at the start of the line, not after this text.
         let _ = write!(std::io::stderr(), "{ERASE}{line}\r");
     }

@@ -1,6 +1,7 @@
 //! Files that are cut while they are mapped. Reading what is gone raises `SIGBUS`; then zeros are put
 //! there, and the file is remembered, so that no result is given for it.
 
+use crate::printable::PrintableName as _;
 use nix::libc::{self, c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ struct Files {
 #[error(
     "{path}: it had {expected} bytes when it was opened, and {found} while it was read; another \
      process cut it. Run this again when the file is complete",
-    path = path.display()
+    path = path.printable()
 )]
 pub struct Shrunk {
     /// The file.

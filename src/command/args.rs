@@ -1,6 +1,7 @@
 //! Arguments shared by several subcommands.
 
 use super::{output, stdin, suggest};
+use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::kernel::ToldLayout;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::Engine as Recorder;
 use unwind_sim_recordings::view::Filter;
@@ -176,7 +178,7 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 
 /// Opens the recording at `path`. Reports on stderr if it was cut short.
 pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Input> {
-    let input = Input::open(path, options).with_context(|| path.display().to_string())?;
+    let input = Input::open(path, options).with_context(|| path.printable().to_string())?;
     output::tell_problems(path, &input.gaps().problems);
     Ok(input)
 }
@@ -195,7 +197,7 @@ impl InputArgs {
     /// Opens the recording again: its problems were reported.
     pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
         let options = self.changed_options(change)?;
-        Input::open(&self.path, &options).with_context(|| self.path.display().to_string())
+        Input::open(&self.path, &options).with_context(|| self.path.printable().to_string())
     }
 
     /// The options for opening it.
@@ -225,9 +227,7 @@ impl InputArgs {
         output::tell_left_out(&self.path, &gaps);
         if gaps.skipped.contains_key(&Skip::NoRegisters) {
             let path = quoted_path(&self.path);
-            anstream::eprintln!(
-                "next: unwind-sim doctor {path}, for the chains that perf recorded"
-            );
+            tell!("next: unwind-sim doctor {path}, for the chains that perf recorded");
         }
         done
     }

@@ -3,6 +3,7 @@
 mod quiz;
 mod show;
 
+use super::error_text::cause_text;
 use super::machine::CpuArgs;
 use super::status::{self, Status};
 use super::{output, suggest};
@@ -11,7 +12,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases::{self, carried};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar;
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::reason::Code;
 
 /// List, run, bless or show the cases of the corpus, or be asked for the chain of one.
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     {
         FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
     } else if !has_folder {
-        let folder = args.folder.display();
+        let folder = args.folder.printable();
         bail!("no folder {folder} here; name the folder of the cases with --folder");
     } else if is_carried && args.what == What::Bless {
         bail!(
@@ -112,7 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     };
     if paths.is_empty() {
-        let folder = args.folder.display();
+        let folder = args.folder.printable();
         let Some(name) = &args.name else {
             bail!("no case in {folder}");
         };
@@ -136,15 +139,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             What::List => {
                 let case = cases::read(path)?;
                 if covers.is_none_or(|code| case.header.covers.contains(&code)) {
-                    writeln!(out, "{}\n    {}", case.name, case.header.claim)?;
+                    let claim = Printable::new(&case.header.claim);
+                    writeln!(out, "{}\n    {claim}", Printable::new(&case.name))?;
                 }
             }
             What::Run => match cases::check_on(path, args.cpu.processor()) {
-                Ok(()) => writeln!(out, "ok   {}", path.display())?,
+                Ok(()) => writeln!(out, "ok   {}", path.printable())?,
                 Err(error) => {
                     failed += 1;
                     status::found();
-                    writeln!(out, "FAIL {}\n{error}", path.display())?;
+                    writeln!(out, "FAIL {}\n{}", path.printable(), cause_text(&error))?;
                 }
             },
             What::Show | What::Quiz => {}
@@ -163,7 +167,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     Err(error) => {
                         failed += 1;
                         status::found();
-                        writeln!(out, "REFUSED {error}")?;
+                        writeln!(out, "REFUSED {}", cause_text(&error))?;
                     }
                 }
             }

@@ -3,6 +3,7 @@
 use super::machine::MachineArgs;
 use super::output;
 use super::status::Status;
+use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -128,19 +129,19 @@ fn tell(args: &Args, run: &Run) {
         match (&run.end, &run.place) {
             (End::Outcome(Outcome::Unsupported { rip, bytes }), Some(place)) => {
                 let unsupported = Unsupported::of(*rip, bytes).within(place);
-                anstream::eprintln!("unwind-sim: {unsupported}");
+                tell!("unwind-sim: {unsupported}");
             }
-            (end, _) => anstream::eprintln!("unwind-sim: {end}"),
+            (end, _) => tell!("unwind-sim: {end}"),
         }
     }
     if args.stats {
-        anstream::eprintln!(
+        tell!(
             "{} in {:.3} s, {:.1} million a second",
             counted(run.instructions, "instruction"),
             run.time.as_secs_f64(),
             run.mips()
         );
-        anstream::eprintln!(
+        tell!(
             "{} pages of memory, {} KiB of decoded code",
             run.pages,
             run.code_bytes / 1024,

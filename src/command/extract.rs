@@ -4,11 +4,13 @@ use super::args::open;
 use super::status::Status;
 use super::stdin;
 use super::suggest;
+use crate::command::output::tell;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::case::Case;
 use unwind_sim_judge::extract::{self, Written};
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Extract one sample, or all, into a small trace or a case, to keep or to share.
 #[derive(clap::Args, Debug)]
@@ -55,7 +57,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         extracted.write_trace(&args.output)?;
     }
     let kept = extracted.bytes_kept();
-    anstream::eprintln!("{}: {kept} nonzero bytes of memory", args.output.display());
+    tell!(
+        "{}: {kept} nonzero bytes of memory",
+        args.output.printable()
+    );
     Ok(Status::AsExpected)
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap_complete::Shell;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// The program, as shells know it.
 const NAME: &str = "unwind-sim";
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
         if !matches!(args.what, What::Man) {
             bail!("--folder is for `generate man`");
         }
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::create_dir_all(folder).with_context(|| folder.printable().to_string())?;
         for page in man::pages(command) {
             output::write_file(&folder.join(&page.file), &page.roff)?;
         }

@@ -11,6 +11,7 @@ use unwind_sim_judge::input::file_kind;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
 use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::OutputOptions;
 
 /// Import a perf.data, an ELF core, a kernel capture or a vmcore into a trace. Its truth is
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
         let imported = convert::into(&args.path, kind, &options, writer)
-            .with_context(|| args.path.display().to_string())?;
+            .with_context(|| args.path.printable().to_string())?;
         meta.lost_samples = imported.skipped.values().sum();
         writer.meta(&meta)?;
         Ok(imported)

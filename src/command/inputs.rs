@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Options that name an output.
 const OUTPUTS: [&str; 3] = ["output", "out", "print_schedule"];
@@ -40,11 +41,11 @@ pub(crate) fn check(command: &Command, given: &ArgMatches) -> Result<()> {
             if !is_in_place && let Some(input) = paths.find(same) {
                 let names = match input.as_os_str() == output {
                     true => String::new(),
-                    false => format!(", as {}", input.display()),
+                    false => format!(", as {}", input.printable()),
                 };
                 bail!(
                     "{} is an input of this command{names}; name another file to write",
-                    Path::new(&output).display()
+                    Path::new(&output).printable()
                 );
             }
         }

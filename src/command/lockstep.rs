@@ -2,6 +2,7 @@
 
 use super::output;
 use super::status::Status;
+use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Instant;
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             && number - told >= every
         {
             told = number;
-            anstream::eprintln!("{}", counted(number, "instruction"));
+            tell!("{}", counted(number, "instruction"));
         }
     };
     let run = lockstep::run(program.program, &request, &mut progress)?;
@@ -108,17 +109,17 @@ fn told_by(run: &Run, out: &mut dyn Write) -> std::io::Result<()> {
 
 fn tell(args: &Args, run: &Run) {
     if run.difference.is_none() {
-        anstream::eprintln!("unwind-sim: {}", run.end);
+        tell!("unwind-sim: {}", run.end);
     }
     if let (true, Some(bare)) = (args.stats, run.bare_speed) {
         let speed = run.speed();
         let (time, percent) = (run.time.as_secs_f64(), 100.0 * speed / bare);
-        anstream::eprintln!(
+        tell!(
             "{time:.1} s, {speed:.0} instructions a second; bare single-stepping does {bare:.0} \
              ({percent:.0} %)"
         );
         let percent = 100.0 * run.vex as f64 / run.compared.max(1) as f64;
-        anstream::eprintln!(
+        tell!(
             "{} with VEX prefix ({percent:.1} %)",
             counted(run.vex, "instruction")
         );

@@ -12,6 +12,7 @@ use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_recordings::file_kind::{self, WrongKind, is_case};
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// The end of the year 9999, seconds since 1970.
 const CLOCK_MAX: i64 = 253_402_300_799;
@@ -321,7 +322,7 @@ pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
 
 /// The error for a bare name that is not a program in `PATH`.
 pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
-    let shown = name.display();
+    let shown = name.printable();
     if name.is_file() {
         is_program(name)?;
         bail!("no program {shown} in PATH; the file here is ./{shown}");

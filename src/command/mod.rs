@@ -15,6 +15,8 @@ mod demo;
 mod doctor;
 #[cfg(feature = "machine")]
 mod emulate;
+mod error_text;
+mod escape;
 mod explain;
 #[cfg(feature = "machine")]
 mod extract;
@@ -55,6 +57,9 @@ mod verify;
 use again::Given;
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+#[cfg(feature = "perf")]
+use output::tell;
+use output::tell_text;
 use status::{FAILED, Status};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -137,12 +142,20 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => {
             #[cfg(feature = "perf")]
             if let Some(text) = perf::not_supported(&words, &error) {
-                anstream::eprintln!("unwind-sim: {text}");
+                tell!("unwind-sim: {text}");
                 return ExitCode::from(FAILED);
             }
-            let help = !error.use_stderr();
-            let _ = error.print();
-            return ExitCode::from(if help { 0 } else { FAILED });
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            let words = dashes::with_dashes(&tool, words);
+            let parse = |words: Vec<String>| {
+                let parsed = tool.try_get_matches_from(words);
+                parsed.and_then(|matches| Cli::from_arg_matches(&matches))
+            };
+            error_text::tell_usage(&words, error, |words| parse(words).err());
+            return ExitCode::from(FAILED);
         }
     };
     cli.color.apply();
@@ -161,15 +174,15 @@ pub(crate) fn run() -> ExitCode {
     match result {
         Ok(Status::NothingJudged) => {
             let why = statuses::nothing_judged(&path.join(" "));
-            anstream::eprintln!("unwind-sim: exit status 3: {why}");
+            tell!("unwind-sim: exit status 3: {why}");
             Status::NothingJudged.into()
         }
         Ok(status) => status.into(),
         Err(error) if output::is_closed_pipe(&error) => status::unread().into(),
         Err(error) => {
-            anstream::eprintln!("unwind-sim: {}", message(&error));
+            tell_text(&format!("unwind-sim: {}\n", error_text::message(&error)));
             if let Err(error) = std::env::current_dir() {
-                anstream::eprintln!(
+                tell!(
                     "unwind-sim: the working folder cannot be found ({error}), so that no relative \
                      path leads anywhere; was it deleted? Change to one that exists"
                 );
@@ -214,22 +227,4 @@ impl Cli {
             Command::Generate(args) => generate::run(&args, Cli::command()),
         }
     }
-}
-
-/// An error with its causes, outermost first. A part that another part already contains is left
-/// out, since many errors name their file and their cause themselves.
-fn message(error: &anyhow::Error) -> String {
-    let all: Vec<String> = error.chain().map(ToString::to_string).collect();
-    let mut kept: Vec<&str> = Vec::new();
-    for (i, part) in all.iter().enumerate() {
-        let before = kept.iter().any(|k| k.contains(part.as_str()));
-        let behind = all[i + 1..].iter().any(|p| p.contains(part.as_str()));
-        if !before && !behind {
-            kept.push(part);
-        }
-    }
-    if kept.is_empty() {
-        return error.to_string();
-    }
-    kept.join(": ")
 }

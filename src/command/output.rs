@@ -1,9 +1,10 @@
 //! Output: data goes to stdout, everything else to stderr, and a closed pipe is not an error.
 
+use super::escape::Escaper;
 use anyhow::{Context, Result};
 #[cfg(feature = "machine")]
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::shell::quoted;
@@ -13,7 +14,9 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::gaps::{Gaps, Problem};
 use unwind_sim_recordings::output_file::OutputFile;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::{Meta, OutputOptions, TraceFile};
+use unwind_sim_unwind::printable::{printable, printable_lines};
 
 /// `--color`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -41,18 +44,56 @@ pub(crate) fn is_coloured() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
 }
 
-/// Standard output for text: buffered, and coloured if that is wanted.
+/// The size of the buffers of standard output.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// Standard output for text and JSON Lines: buffered, and coloured if that is wanted. What is not
+/// printable is escaped.
 pub(crate) fn stdout() -> Box<dyn Write> {
-    let buffered = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout());
+    let buffered = std::io::BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout());
     match is_coloured() {
-        true => Box::new(super::paint::Painter::new(buffered)),
-        false => Box::new(buffered),
+        true => Box::new(escaped(super::paint::Painter::new(buffered))),
+        false => Box::new(escaped(buffered)),
     }
 }
 
-/// Standard output without colour, for formats that are not meant for a terminal.
-pub(crate) fn raw_stdout() -> impl Write {
-    std::io::BufWriter::with_capacity(1 << 16, std::io::stdout())
+/// Like [`stdout`], but never coloured.
+pub(crate) fn plain_stdout() -> impl Write {
+    escaped(std::io::stdout())
+}
+
+/// Standard output for formats that other programs read. Bytes pass unchanged, except on a terminal,
+/// where a person reads them.
+pub(crate) fn raw_stdout() -> Box<dyn Write> {
+    let stdout = std::io::stdout();
+    match stdout.is_terminal() {
+        true => Box::new(escaped(stdout)),
+        false => Box::new(std::io::BufWriter::with_capacity(BUFFER_BYTES, stdout)),
+    }
+}
+
+/// A writer for text that a person reads. It gets large pieces.
+pub(crate) fn escaped<W: Write>(inner: W) -> impl Write {
+    std::io::BufWriter::with_capacity(BUFFER_BYTES, Escaper::new(inner))
+}
+
+/// Prints a line for a person on standard error, with what is not printable escaped.
+macro_rules! tell {
+    ($($arg:tt)*) => {
+        $crate::command::output::tell_line(&format!($($arg)*))
+    };
+}
+pub(crate) use tell;
+
+/// [`tell!`].
+pub(crate) fn tell_line(line: &str) {
+    tell_text(&(printable(line) + "\n"));
+}
+
+/// Prints lines for a person on standard error, with what is not printable escaped.
+pub(crate) fn tell_text(lines: &str) {
+    // Where nobody reads, there is nothing to tell.
+    let _ = std::io::stderr().write_all(printable_lines(lines).as_bytes());
 }
 
 /// Whether the reader of our output went away, which is not an error.
@@ -93,17 +134,36 @@ pub(crate) fn to_file_or<T>(
         stdout.flush()?;
         return Ok(done);
     };
-    let cannot = || format!("cannot write {}", path.display());
+    let cannot = || format!("cannot write {}", path.printable());
     let mut file = OutputFile::create(path).with_context(cannot)?;
     let done = write(&mut file)?;
     file.finish().with_context(cannot)?;
     Ok(done)
 }
 
+/// [`to_file_or`] for text that a person reads: what is not printable is escaped in the file, too.
+pub(crate) fn to_text_file_or<T>(
+    path: Option<&Path>,
+    mut stdout: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
+    if path.is_none() {
+        let done = write(&mut stdout)?;
+        stdout.flush()?;
+        return Ok(done);
+    }
+    to_file_or(path, std::io::sink(), |file| {
+        let mut out = escaped(file);
+        let done = write(&mut out)?;
+        out.flush()?;
+        Ok(done)
+    })
+}
+
 /// Writes a whole file with [`output_file::write`].
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     unwind_sim_recordings::output_file::write(path, bytes)
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", path.printable()))
 }
 
 #[cfg(feature = "machine")]
@@ -128,7 +188,7 @@ pub(crate) fn trace_file_as<T>(
     let done = record(&mut file).and_then(|done| {
         if file.samples() > 0 {
             file.finish()
-                .with_context(|| format!("cannot write {}", path.display()))?;
+                .with_context(|| format!("cannot write {}", path.printable()))?;
         }
         Ok(done)
     });
@@ -136,7 +196,10 @@ pub(crate) fn trace_file_as<T>(
         let samples = file.samples();
         if let Some(partial) = file.abandon() {
             let samples = counted(samples, "sample");
-            anstream::eprintln!("{samples} recorded before the error: {}", partial.display());
+            tell!(
+                "{samples} recorded before the error: {}",
+                partial.printable()
+            );
         }
     }
     done
@@ -146,14 +209,14 @@ pub(crate) fn trace_file_as<T>(
 /// Reports what is not modelled and made a call of the program fail.
 pub(crate) fn tell_notices<N: Display>(notices: &[N]) {
     for notice in notices {
-        anstream::eprintln!("unwind-sim: {notice}");
+        tell!("unwind-sim: {notice}");
     }
 }
 
 #[cfg(feature = "machine")]
 /// Reports a deadlock: the threads that wait for what cannot happen.
 pub(crate) fn tell_deadlock(threads: &[DeadlockedThread]) {
-    anstream::eprint!("{}", unwind_sim_view::deadlock::text(threads));
+    tell_text(&unwind_sim_view::deadlock::text(threads));
 }
 
 /// Reports how many samples a trace has and how the recording `ended` (may be empty).
@@ -162,11 +225,11 @@ pub(crate) fn tell_trace(samples: u64, path: &Path, ended: &str) {
         "" => String::new(),
         _ => format!("; {ended}"),
     };
-    let shown = path.display();
+    let shown = path.printable();
     match samples {
-        0 => anstream::eprintln!("no sample was taken, so {shown} was not written{ended}"),
+        0 => tell!("no sample was taken, so {shown} was not written{ended}"),
         n => {
-            anstream::eprintln!("{} in {shown}{ended}", counted(n, "sample"));
+            tell!("{} in {shown}{ended}", counted(n, "sample"));
         }
     }
 }
@@ -184,14 +247,14 @@ pub(crate) fn tell_problems(path: &Path, problems: &[Problem]) {
             n => format!("; parts of it that are missing too: {n}"),
         };
         let named = named(path, first);
-        anstream::eprintln!("the recording was cut short; what is there is used: {named}{more}");
+        tell!("the recording was cut short; what is there is used: {named}{more}");
     }
     for problem in damaged.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{}", named(path, problem));
+        tell!("{}", named(path, problem));
     }
     let more = damaged.len().saturating_sub(TOLD_MAX) as u64;
     if more > 0 {
-        anstream::eprintln!("and {}", counted(more, "more problem"));
+        tell!("and {}", counted(more, "more problem"));
     }
 }
 
@@ -199,7 +262,7 @@ pub(crate) fn tell_problems(path: &Path, problems: &[Problem]) {
 fn named(path: &Path, problem: &Problem) -> String {
     match problem {
         Problem::Trace(cut) => cut.to_string(),
-        Problem::Import(problem) => format!("{}: {problem}", path.display()),
+        Problem::Import(problem) => format!("{}: {problem}", path.printable()),
     }
 }
 
@@ -210,7 +273,7 @@ pub(crate) fn tell_left_out(path: &Path, gaps: &Gaps) {
     let later = gaps.later.iter().filter(|p| !(is_cut && p.is_cut()));
     tell_problems(path, &later.cloned().collect::<Vec<_>>());
     for (why, n) in &gaps.skipped {
-        anstream::eprintln!("{n} left out: {}", why.description());
+        tell!("{n} left out: {}", why.description());
     }
 }
 
@@ -218,18 +281,18 @@ pub(crate) fn tell_left_out(path: &Path, gaps: &Gaps) {
 /// there are in all.
 pub(crate) fn tell_files(problems: &[FileProblem], count: u64) {
     for problem in problems.iter().take(TOLD_MAX) {
-        anstream::eprintln!("{problem}");
+        tell!("{problem}");
     }
     let more = count.saturating_sub(TOLD_MAX as u64);
     if more > 0 {
-        anstream::eprintln!("and {}", counted(more, "more file"));
+        tell!("and {}", counted(more, "more file"));
     }
 }
 
 /// Reports the next command for a trace that has samples.
 pub(crate) fn tell_next(samples: u64, command: &str) {
     if samples > 0 {
-        anstream::eprintln!("next: {command}");
+        tell!("next: {command}");
     }
 }
 
@@ -250,6 +313,6 @@ pub(crate) fn tell_summary(path: &Path, summary: &unwind_sim_perf_data::Summary)
     tell_problems(path, &problems);
     if let Some(error) = summary.first_skipped {
         let records = counted(summary.skipped, "record");
-        anstream::eprintln!("{records} left out, the first: {error}");
+        tell!("{records} left out, the first: {error}");
     }
 }

@@ -12,6 +12,7 @@ use super::children::ChildrenArgs;
 use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
+use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use environment::Environment;
 use std::ffi::{OsStr, OsString};
@@ -282,7 +283,7 @@ impl Args {
     fn warn_of_places(&self, at: &At, program: &RunningProgram, finder: FinderOptions) {
         for place in unwind_sim_record::not_linked(program, at, self.from.as_deref(), finder) {
             let hint = similar::question(place.similar.as_deref());
-            anstream::eprintln!(
+            tell!(
                 "unwind-sim: neither the program nor a library it is linked with has {}{hint}; \
                  running it, since it may load one that does",
                 place.name
@@ -293,14 +294,14 @@ impl Args {
     fn tell(&self, told: &Told<'_>) {
         output::tell_trace(told.samples, &self.output, &told.ended);
         for name in told.not_located {
-            anstream::eprintln!("no loaded image has {name}");
+            tell!("no loaded image has {name}");
         }
         if self.from.is_some() && !told.from_reached {
-            anstream::eprintln!("--from was not reached");
+            tell!("--from was not reached");
         }
         if let Some(unknown) = told.unknown {
             let steps = told.instructions;
-            anstream::eprintln!(
+            tell!(
                 "{}, truth unknown at {unknown} of them",
                 counted(steps, "instruction")
             );

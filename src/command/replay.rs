@@ -7,6 +7,7 @@ use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
 use super::output;
 use super::status::{self, Status};
 use super::suggest;
+use crate::command::output::tell;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::collections::BTreeMap;
@@ -159,7 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     let path = args.output.as_deref();
     match args.format {
-        Format::Text => output::to_file_or(path, output::stdout(), |out| match args.print {
+        Format::Text => output::to_text_file_or(path, output::stdout(), |out| match args.print {
             #[cfg(feature = "machine")]
             _ if args.confirm.is_wanted() => {
                 (args.input).read(|input| confirm::run(args, &run, input, out))
@@ -430,22 +431,22 @@ impl Counts {
             fits,
         } = self;
         if equal + different + taken + cut > 0 || !fits.is_empty() {
-            anstream::eprintln!("callchains: {equal} as perf recorded them, {different} different");
+            tell!("callchains: {equal} as perf recorded them, {different} different");
         }
         for (request, count) in fits {
-            anstream::eprintln!(
+            tell!(
                 "callchains: {count} as perf recorded them if the kernel was asked for {request}, \
                  which the recording does not say"
             );
         }
         if *cut > 0 {
-            anstream::eprintln!(
+            tell!(
                 "callchains: {cut} not known: perf's chain ends earlier, all its words are the same, \
                  and the event's limit is not recorded (--max-stack)"
             );
         }
         if *taken > 0 {
-            anstream::eprintln!(
+            tell!(
                 "callchains: {taken} not known: return probes took return addresses, and which the \
                  kernel put back is not recorded; all other words are as perf recorded them"
             );
@@ -504,7 +505,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             if let Some(what) = chain.wrong(view) {
                 let what = show::perf_wrong(what);
                 let number = view.number;
-                anstream::eprintln!("sample {number}, {}@{start}: {what}", engine.name());
+                tell!("sample {number}, {}@{start}: {what}", engine.name());
                 wrong += u64::from(is_default || !run.may_err(column.engine));
             }
             if counts.different + wrong > 0 {
@@ -518,7 +519,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             let event = format!("{}@{start}", engine.name());
             write!(out, "{}", show::perf_script(view, &event, &chain))?;
             if let Some(what) = agreement.and_then(show::perf_difference) {
-                anstream::eprintln!("sample {}, {event}: {what}", view.number);
+                tell!("sample {}, {event}: {what}", view.number);
             }
         }
         Ok(())

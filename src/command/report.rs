@@ -4,6 +4,7 @@ use super::output;
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use super::stdin;
+use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::{BufReader, Write};
@@ -12,6 +13,7 @@ use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_view::report::{self, Written};
 use unwind_sim_view::timeline;
 
@@ -58,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let path = &args.output;
     let input = args.path.as_deref();
-    let cannot = || format!("cannot write {}", path.display());
+    let cannot = || format!("cannot write {}", path.printable());
     // Before the work, so that a wrong path is reported at once.
     let mut file = OutputFile::create(path).with_context(cannot)?;
     let mut page = Vec::new();
@@ -77,11 +79,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Some(0) | None => String::new(),
         Some(n) => format!(", {n} others left out"),
     };
-    anstream::eprintln!(
+    tell!(
         "{} shown{left_out}, {} in {}",
         written.shown,
         counted(written.bytes, "byte"),
-        path.display()
+        path.printable()
     );
     Ok(status)
 }
@@ -103,7 +105,7 @@ fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Writ
 
 /// The page of findings.
 fn findings(path: &Path, out: &mut Vec<u8>) -> Result<Written> {
-    let named = || path.display().to_string();
+    let named = || path.printable().to_string();
     let mut input = BufReader::new(open::stream(path).with_context(named)?);
     let written = report::findings(&named(), output::command_line(), &mut input, out);
     written.with_context(named)

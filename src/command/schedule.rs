@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::{Followed, Outcome, ProcessOptions, Turn};
 use unwind_sim_record::program::End;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Size of the largest schedule, bytes.
 const BYTES_MAX: u64 = 1 << 28;
@@ -39,7 +40,7 @@ impl ScheduleArgs {
         let Some(path) = &self.schedule else {
             return Ok(());
         };
-        let cannot = || format!("cannot read the schedule {}", path.display());
+        let cannot = || format!("cannot read the schedule {}", path.printable());
         let mut bytes = Vec::new();
         match is_stream(path) {
             true => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
@@ -50,7 +51,7 @@ impl ScheduleArgs {
         }
         .with_context(cannot)?;
         if bytes.len() as u64 > BYTES_MAX {
-            bail!("the schedule {} is larger than 256 MiB", path.display());
+            bail!("the schedule {} is larger than 256 MiB", path.printable());
         }
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| anyhow::anyhow!("it is not text"));
@@ -100,8 +101,8 @@ impl ScheduleArgs {
         let lines = self.lines.get();
         let line = lines.and_then(|lines| lines.get(turn.checked_sub(1)?));
         match line {
-            Some(line) => format!("{}, line {line}", name.display()),
-            None => name.display().to_string(),
+            Some(line) => format!("{}, line {line}", name.printable()),
+            None => name.printable().to_string(),
         }
     }
 

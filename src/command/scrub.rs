@@ -3,11 +3,13 @@
 use super::args::KernelArgs;
 use super::output;
 use super::status::Status;
+use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_judge::scrub::{self, Done, Options, Written};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
 
 /// Remove a program's data from a recording, so that it can be sent: environment, arguments, keys,
@@ -51,9 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let open = args.kernel.options(args.symfs.clone())?;
     let kind = file_kind(&args.path)?;
     if matches!(kind, FileKind::Core | FileKind::Capture) {
-        anstream::eprintln!(
+        tell!(
             "{}: {} is scrubbed into a trace",
-            args.path.display(),
+            args.path.printable(),
             kind.description()
         );
     }
@@ -63,11 +65,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         progress.tell(n);
     });
     drop(progress);
-    let done = done.with_context(|| args.path.display().to_string())?;
+    let done = done.with_context(|| args.path.printable().to_string())?;
     output::tell_problems(&args.path, &done.gaps.problems);
     output::tell_left_out(&args.path, &done.gaps);
     for line in lines(&done) {
-        anstream::eprintln!("{}: {line}", args.output.display());
+        tell!("{}: {line}", args.output.printable());
     }
     Ok(match done.checked {
         0 => Status::NothingJudged,

@@ -10,6 +10,7 @@ mod sweep;
 mod written;
 
 use super::status::Status;
+use crate::command::output::tell;
 use anyhow::Result;
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::SectionKind;
@@ -82,7 +83,7 @@ fn tell_empty(file: &File, asked: impl Fn(SectionKind) -> bool) -> usize {
     let empty: Vec<SectionKind> = empty.copied().filter(|kind| asked(*kind)).collect();
     for section in &empty {
         let (name, section) = (file.name(), section.as_str());
-        anstream::eprintln!("{name}: {section} is empty: a table of no function");
+        tell!("{name}: {section} is empty: a table of no function");
     }
     empty.len()
 }

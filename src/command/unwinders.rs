@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use unwind_sim_judge::own::Adapter;
 use unwind_sim_judge::unwinders::{self, Described};
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_view::json::Line;
 
 /// List the unwinders: names, profiles, which are ready, and what each needs.
@@ -62,7 +63,7 @@ fn adapter_text(
     let name = format!("cmd:{}", adapter.name);
     writeln!(out, "{name:<13} {}", adapter.about)?;
     match path {
-        Some(path) => writeln!(out, "{:13} ready: {}", "", path.display()),
+        Some(path) => writeln!(out, "{:13} ready: {}", "", path.printable()),
         None => writeln!(
             out,
             "{:13} not ready: {}; needs {}",

@@ -4,6 +4,7 @@ use super::again::{Given, VERIFY};
 use super::output;
 use super::status::Status;
 use super::suggest;
+use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
@@ -115,17 +116,17 @@ fn parse_hex(text: &str) -> Result<u64, String> {
 fn tell(run: &verify::Run, seconds: f64) {
     let results = &run.results;
     let rate = results.instructions as f64 / seconds / 1e6;
-    anstream::eprintln!(
+    tell!(
         "{} in {seconds:.3} s, {rate:.1} million a second",
         counted(results.instructions, "instruction")
     );
     let (memory, addresses) = (&results.memory, results.addresses.max(1));
-    anstream::eprintln!(
+    tell!(
         "{}; {memory}; {} for each instruction",
         counted(results.addresses, "distinct instruction"),
         counted(memory.total() as u64 / addresses, "byte")
     );
-    anstream::eprintln!("{}", results.work);
+    tell!("{}", results.work);
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
@@ -221,10 +222,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     out.flush().context("cannot write the report")?;
     args.machine.schedule().finish(&run.followed, &run.end)?;
     if run.end.is_not_modelled() || !checked {
-        anstream::eprintln!("unwind-sim: {}", run.end);
+        tell!("unwind-sim: {}", run.end);
     }
     if !checked && args.children.is_given() {
-        anstream::eprintln!("unwind-sim: no process ran that --children names");
+        tell!("unwind-sim: no process ran that --children names");
     }
     Ok(status.of_machine(&run.notices))
 }

@@ -23,7 +23,7 @@ fn subcommands() -> Vec<String> {
 }
 
 /// The words of every command: none for the program, `compare`, `tables check`.
-fn commands() -> Vec<Vec<String>> {
+pub(crate) fn commands() -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     for name in subcommands() {
         let nested = subcommands_of(&[&name]);
@@ -32,6 +32,36 @@ fn commands() -> Vec<Vec<String>> {
     }
     assert!(all.len() >= 31, "{all:?}");
     all
+}
+
+/// The possible values of an option, as the help of its command lists them.
+pub(crate) fn values(command: &[&str], option: &str) -> Vec<String> {
+    let help = ends_with(0, &[command, &["--help"]].concat());
+    let text = help
+        .split(&format!("\n      {option} <"))
+        .nth(1)
+        .unwrap_or_default();
+    let own = text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.trim_start().starts_with("--"));
+    let own: Vec<&str> = own.map(str::trim_start).collect();
+    let list = own.iter().filter_map(|line| line.strip_prefix("- "));
+    let mut values: Vec<String> = list
+        .filter_map(|line| Some(line.split([':', ' ']).next()?.to_owned()))
+        .collect();
+    let own = own.join(" ");
+    let short = own
+        .split_once("[possible values: ")
+        .and_then(|(_, list)| list.split_once(']'));
+    values.extend(
+        short
+            .into_iter()
+            .flat_map(|(list, _)| list.split(", "))
+            .map(str::to_owned),
+    );
+    assert!(values.len() > 1, "{command:?} {option}: {help}");
+    values
 }
 
 /// The meanings of the exit statuses that a help text names.

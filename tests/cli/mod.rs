@@ -12,6 +12,7 @@ mod gaps;
 mod guess_capture;
 mod harm;
 mod help;
+mod hostile;
 mod inputs;
 mod json;
 mod kinds;

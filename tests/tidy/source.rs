@@ -19,6 +19,19 @@ const UNSAFE: [&str; 6] = [
     "tests/field/src/naked.rs",
 ];
 
+/// Where bytes are written to standard output and standard error. All else goes through these, which
+/// escape what is not printable.
+const WRITES: [&str; 7] = [
+    "emulator/src/linux/streams.rs",
+    "judge/src/own.rs",
+    "recordings/src/progress.rs",
+    "src/command/error_text.rs",
+    "src/command/output.rs",
+    "src/command/step/terminal.rs",
+    "view/src/stepper/terminal.rs",
+];
+const STREAMS: [&str; 4] = ["print!(", "println!(", "io::stdout(", "io::stderr("];
+
 /// Words that mark unfinished work. Split, because this file is checked, too.
 const UNDONE: [&str; 6] = [
     concat!("to", "do!"),
@@ -73,6 +86,31 @@ fn nothing_is_left_undone() {
         for (index, line) in text.lines().enumerate() {
             for word in UNDONE.iter().filter(|word| line.contains(**word)) {
                 faults.push(format!("{path}:{}: `{word}`", index + 1));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn the_program_writes_in_few_places() {
+    let mut faults = Vec::new();
+    for File { path, text } in files(".rs") {
+        let is_program = path.starts_with("src/") || path.contains("/src/");
+        let other = ["tests/", "fuzz/", "proof/", "benches/"];
+        let is_other = other.iter().any(|room| path.starts_with(room));
+        let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+        if !is_program || is_other || is_test || WRITES.contains(&path.as_str()) {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (index, line) in code.lines().enumerate() {
+            let is_code = !line.trim_start().starts_with("//");
+            if is_code && STREAMS.iter().any(|stream| line.contains(stream)) {
+                faults.push(format!(
+                    "{path}:{}: writes by itself; use `tell!`",
+                    index + 1
+                ));
             }
         }
     }

@@ -36,6 +36,7 @@ pub mod kernel;
 pub mod lbr;
 pub mod memory;
 pub mod orc;
+pub mod printable;
 pub mod pt_regs;
 pub mod reason;
 pub mod regs;

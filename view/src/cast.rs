@@ -5,6 +5,7 @@
 //! wanted or not supported, all lines are there from the start.
 
 use std::fmt::Write as _;
+use unwind_sim_unwind::printable::printable;
 
 /// Width of a character, in units of the image.
 const CHAR_WIDTH: f64 = 7.8;
@@ -89,13 +90,12 @@ fn class(line: &str) -> &'static str {
 
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for c in text.chars() {
+    for c in printable(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }

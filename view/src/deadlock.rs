@@ -3,6 +3,7 @@
 use crate::text::plural;
 use std::fmt::Write as _;
 use unwind_sim_judge::verify::deadlock::{DeadlockedThread, Placed, TrueChain, WalkedChain};
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// The frames of a chain that are shown.
@@ -33,7 +34,8 @@ fn thread_text(out: &mut String, thread: &DeadlockedThread) {
     let _ = write!(
         out,
         "\nprocess {process} ({}), thread {number} ({}): ",
-        waiting.program, waiting.name
+        Printable::new(&waiting.program),
+        Printable::new(&waiting.name)
     );
     let _ = match waiting.call {
         "" => writeln!(out, "waits for {}", waiting.what),
@@ -61,7 +63,7 @@ fn chain_text(out: &mut String, chain: &WalkedChain, truth: Option<&TrueChain>) 
     let is_same = truth.is_some_and(|truth| truth.frames == chain.frames);
     let end = &chain.end.reason;
     let ended = format!("ended: {} {end}", end.code().as_str());
-    let name = &chain.unwinder;
+    let name = Printable::new(&chain.unwinder);
     let _ = match (&chain.verdict, is_same) {
         (Some(Verdict::Ok), true) => writeln!(out, "  {name}: the same"),
         (Some(verdict), true) => writeln!(out, "  {name}: the same frames ({verdict}), {ended}"),
@@ -78,7 +80,10 @@ fn frames_text(out: &mut String, frames: &[Placed]) {
         let image = frame.location.image.as_deref().unwrap_or("");
         let _ = match image {
             "" => writeln!(out, "    {:#x}  {}", frame.pc, frame.location),
-            image => writeln!(out, "    {:#x}  {}  {image}", frame.pc, frame.location),
+            image => {
+                let (pc, place) = (frame.pc, &frame.location);
+                writeln!(out, "    {pc:#x}  {place}  {}", Printable::new(image))
+            }
         };
     }
     if frames.len() > FRAMES_MAX {

@@ -3,6 +3,7 @@
 use crate::text::{plural, row_place};
 use std::fmt::Write as _;
 use unwind_sim_judge::doctor::{Complaint, Report};
+use unwind_sim_unwind::printable::{Printable, printable};
 
 /// The number of functions that are named in a complaint.
 const FUNCTIONS_SHOWN: usize = 3;
@@ -27,7 +28,7 @@ pub fn doctor_text(
         plural(report.samples),
         subject.broken,
         plural(all),
-        subject.name,
+        Printable::new(&subject.name),
         if subject.broken == 1 { "is" } else { "are" },
         percent(subject.broken, all)
     );
@@ -44,7 +45,7 @@ pub fn doctor_text(
         let _ = write!(
             out,
             "{:<10}{whole:>10}{broken:>10}{unknown:>10}",
-            subject.name
+            Printable::new(&subject.name)
         );
         if subject.start_code > 0 {
             let _ = write!(out, "  ({} up to start code)", subject.start_code);
@@ -82,7 +83,7 @@ fn write_complaint(
         complaint.kind.description()
     );
     if !complaint.image.is_empty() {
-        let _ = write!(out, ": {}", complaint.image);
+        let _ = write!(out, ": {}", Printable::new(&complaint.image));
     }
     let (lost, of) = complaint.lost;
     if let Some(tenths) = (lost * 10).checked_div(of).filter(|&tenths| tenths > 0) {
@@ -191,6 +192,7 @@ fn emptied(name: &str, open: char, close: char) -> String {
 /// Writes a text in lines of at most 80 columns, each behind the complaints' indent. What has no space
 /// is not broken.
 fn write_wrapped(out: &mut String, text: &str) {
+    let text = printable(text);
     const COLUMNS: usize = 80;
     const INDENT: &str = "          ";
     let mut column = 0;

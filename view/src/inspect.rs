@@ -20,6 +20,7 @@ use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
 use unwind_sim_recordings::kernel::{KernelError, OpenOptions, ToldLayout, is_module, is_vmlinux};
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar::question_among;
 use unwind_sim_recordings::trace::{Trace, TraceError};
 use unwind_sim_unwind::elf::{ElfError, ElfErrorKind};
@@ -38,7 +39,7 @@ pub enum InspectError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The file cannot be mapped.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {}: {source}", path.printable())]
     Io {
         /// The file.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub enum InspectError {
         source: std::io::Error,
     },
     /// The perf.data is damaged.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Perf {
         /// The file.
         path: PathBuf,
@@ -54,7 +55,7 @@ pub enum InspectError {
         source: PerfError,
     },
     /// The core is damaged.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Core {
         /// The file.
         path: PathBuf,
@@ -62,7 +63,7 @@ pub enum InspectError {
         source: ImportError,
     },
     /// The ELF file is damaged or for another machine.
-    #[error("{path}: {source}{}", advice(source))]
+    #[error("{}: {source}{}", path.printable(), advice(source))]
     Elf {
         /// The file.
         path: PathBuf,
@@ -76,7 +77,7 @@ pub enum InspectError {
     #[error(transparent)]
     Kind(#[from] WrongKind),
     /// A layout was named for a file without ORC entries.
-    #[error("{path} has no ORC entries; leave --orc-layout out")]
+    #[error("{} has no ORC entries; leave --orc-layout out", path.printable())]
     NoOrc {
         /// The file.
         path: PathBuf,
@@ -96,13 +97,13 @@ pub enum InspectError {
         fits: Layout,
     },
     /// Rows were requested from a file that has none.
-    #[error("{path} has no rows to show: --rows is for ELF programs and libraries")]
+    #[error("{} has no rows to show: --rows is for ELF programs and libraries", path.printable())]
     NoTables {
         /// The file.
         path: PathBuf,
     },
     /// The file has no function of this name.
-    #[error("{path} has no function `{name}`{}", near(.similar))]
+    #[error("{} has no function `{name}`{}", path.printable(), near(.similar))]
     NoFunction {
         /// The file.
         path: PathBuf,

@@ -14,6 +14,7 @@ use unwind_sim_unwind::kernel::{
     CallchainEntry, CallchainOptions, Hijack, KernelUnwinder, RegsPtr, StackType, State, UserFound,
     UserWalk,
 };
+use unwind_sim_unwind::printable::{Printable, printable};
 use unwind_sim_unwind::start::Variant;
 
 /// A paragraph that compares our states with those that the kernel recorded. `None` if it recorded
@@ -206,11 +207,11 @@ pub(crate) fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) 
         let Some(place) = chain.place(view, entry) else {
             continue;
         };
-        let image = place.image.as_deref().unwrap_or("[unknown]");
+        let image = Printable::new(place.image.as_deref().unwrap_or("[unknown]"));
         let ip = entry.value();
         let _ = match &place.function {
             Some(name) => {
-                let offset = place.offset;
+                let (name, offset) = (Printable::new(name), place.offset);
                 writeln!(out, "{indent}{ip:>16x} {name}+{offset:#x} ({image})")
             }
             None => writeln!(out, "{indent}{ip:>16x} [unknown] ({image})"),
@@ -225,7 +226,7 @@ pub fn perf_script(view: &View<'_>, event: &str, chain: &PerfChain) -> String {
     let sample = view.sample;
     let name = view.task_name();
     // perf writes this for a thread whose name it does not know.
-    let name = name.map_or_else(|| format!(":{}", sample.tid), str::to_owned);
+    let name = name.map_or_else(|| format!(":{}", sample.tid), |name| printable(name).into());
     let (seconds, rest) = (sample.time / 1_000_000_000, sample.time % 1_000_000_000);
     let (tid, micros) = (sample.tid, rest / 1000);
     let lines = callchain_lines(view, chain, "\t");

@@ -8,6 +8,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::chain::{How, Step};
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::verdict::align_chain;
 
 /// The maximum width, in characters, of the left side of a wrong frame's line up to which the right
@@ -104,7 +105,7 @@ pub(crate) fn frame_line(mark: char, index: usize, pc: u64, place: &Location, by
 /// The image's name in parentheses, if the place has a function.
 fn image(place: &Location) -> String {
     match (&place.function, &place.image) {
-        (Some(_), Some(image)) => format!(" ({image})"),
+        (Some(_), Some(image)) => format!(" ({})", Printable::new(image)),
         _ => String::new(),
     }
 }

@@ -17,6 +17,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::AddressSpace;
+use unwind_sim_unwind::printable::printable;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::truth::Truth;
@@ -115,7 +116,8 @@ pub fn row_place(source: &RowSource) -> String {
 /// frames are marked `+`, and absent true frames `-`.
 pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
     let mut out = format!(
-        "{name}: {} {}  {}{}\n",
+        "{}: {} {}  {}{}\n",
+        printable(name),
         outcome.verdict.as_str(),
         outcome.verdict,
         judged_end_line(outcome),
@@ -224,7 +226,11 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain, shown: Show
         }
     };
     let n = frames.len() as u64;
-    let mut out = format!("{} (recorded): {n} frame{}", recorded.source, plural(n));
+    let mut out = format!(
+        "{} (recorded): {n} frame{}",
+        printable(&recorded.source),
+        plural(n)
+    );
     if !kernel.is_empty() {
         let _ = write!(out, " and {} of the kernel", kernel.len());
     }
@@ -254,7 +260,8 @@ pub fn comparison_text(
     by_truth: bool,
 ) -> String {
     let mut out = String::new();
-    matrix::write(&mut out, comparison, columns, by_truth);
+    let columns: Vec<String> = columns.iter().map(|name| printable(name).into()).collect();
+    matrix::write(&mut out, comparison, &columns, by_truth);
     for (column, name) in columns.iter().enumerate() {
         let mut class = None;
         for (key, group) in comparison.column_groups(column) {
@@ -284,7 +291,7 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
     let place = key
         .place
         .as_deref()
-        .map(|p| format!(" in {p}"))
+        .map(|p| format!(" in {}", printable(p)))
         .unwrap_or_default();
     let _ = writeln!(
         out,

@@ -10,6 +10,7 @@ use unwind_sim_judge::verify::listing::listing;
 use unwind_sim_judge::verify::{Bounds, Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_unwind::printable::{Printable, printable};
 
 /// How many groups are shown for each unwinder, unless all are requested.
 const GROUPS_MAX: usize = 20;
@@ -191,7 +192,12 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
         GROUPS_MAX
     };
     for function in generated.iter().take(shown) {
-        let _ = writeln!(out, "  {:>12}  {}", function.instructions, function.name);
+        let _ = writeln!(
+            out,
+            "  {:>12}  {}",
+            function.instructions,
+            Printable::new(&function.name)
+        );
     }
     let more = generated.len().saturating_sub(shown);
     if more > 0 {
@@ -321,7 +327,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        let _ = writeln!(out, "      in {}{more}", named.join(", "));
+        let _ = writeln!(out, "      in {}{more}", printable(&named.join(", ")));
     }
     let _ = writeln!(
         out,

@@ -8,6 +8,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use unwind_sim_unwind::printable::Printable;
 
 /// How often a damaged packet is requested again, or sent again.
 const RETRIES: u32 = 3;
@@ -526,7 +527,7 @@ fn stop(asked: &str, answer: &[u8]) -> Result<Stop, GdbError> {
 
 fn shortened(answer: &[u8]) -> String {
     let part = &answer[..answer.len().min(TOLD)];
-    part.escape_ascii().to_string()
+    Printable::new(part).to_string()
 }
 
 fn no_answer(asked: &str, answer: &[u8]) -> GdbError {

@@ -3,6 +3,7 @@
 //! This module has the text of every message; the parser finds the errors.
 
 use std::fmt;
+use unwind_sim_unwind::printable::{Printable, printable};
 
 /// An error in a case file.
 ///
@@ -24,7 +25,10 @@ impl fmt::Display for CaseError {
         write!(
             f,
             "{}:{}:{}: {}",
-            self.path, self.line, self.column, self.kind
+            Printable::new(&self.path),
+            self.line,
+            self.column,
+            printable(&self.kind.to_string())
         )?;
         write!(f, "\n  help: {}", self.kind.help())
     }

@@ -5,6 +5,7 @@ use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_recordings::leftovers::TemporaryFolder;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Places a kernel's code away from its stacks.
 const KERNEL_LINK: [&str; 2] = ["-Wl,-Ttext=0x1000000", "-Wl,--build-id=none"];
@@ -21,7 +22,7 @@ pub enum ToolError {
         source: std::io::Error,
     },
     /// The compiler reported an error.
-    #[error("{path}: cc failed:\n{stderr}")]
+    #[error("{}: cc failed:\n{stderr}", path.printable())]
     Failed {
         /// The case.
         path: PathBuf,
@@ -29,7 +30,7 @@ pub enum ToolError {
         stderr: String,
     },
     /// The case is about another assembler's rows.
-    #[error("{path}: the case is about what GNU as {wanted} writes, and {found}")]
+    #[error("{}: the case is about what GNU as {wanted} writes, and {found}", path.printable())]
     Assembler {
         /// The case.
         path: PathBuf,

@@ -3,6 +3,7 @@
 use super::build::ToolError;
 use crate::case::{Case, CaseError};
 use std::path::PathBuf;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Why a case fails.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +12,7 @@ pub enum CaseFailure {
     #[error(transparent)]
     Malformed(#[from] Box<CaseError>),
     /// The file cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Io {
         /// The file.
         path: PathBuf,
@@ -22,7 +23,7 @@ pub enum CaseFailure {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The case does not run as it should.
-    #[error("{name}: {what}")]
+    #[error("{}: {what}", name.printable())]
     Run {
         /// The case.
         name: String,
@@ -30,7 +31,7 @@ pub enum CaseFailure {
         what: String,
     },
     /// The results differ from what the file says.
-    #[error("{name}:\n{differences}")]
+    #[error("{}:\n{differences}", name.printable())]
     Differs {
         /// The case.
         name: String,

@@ -11,6 +11,7 @@ use unwind_sim_emulator::{AddressSpace, Core, MapError, Permissions};
 use unwind_sim_recordings::import::ImportError;
 use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
 use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::image::{Bytes, Mapping, Owner};
 use unwind_sim_unwind::regs::{Reg, Regs};
@@ -48,7 +49,7 @@ pub enum NotResumable {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Io {
         /// The file.
         path: PathBuf,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::convert::ImportError;
 use unwind_sim_recordings::import;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::{TraceError, WriteError};
 
 /// Why a recording cannot be scrubbed.
@@ -33,7 +34,7 @@ pub enum ScrubError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The output cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.printable())]
     Output {
         /// The output.
         path: PathBuf,

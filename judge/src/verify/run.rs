@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::address::Lookup;
 use unwind_sim_unwind::elf::{self, image_from_elf};
 use unwind_sim_unwind::image::{AddressSpace, Image};
@@ -65,7 +66,7 @@ pub enum VerifyError {
     #[error(transparent)]
     Start(#[from] StartError),
     /// The file with tables cannot be read.
-    #[error("{}: {what}", path.display())]
+    #[error("{}: {what}", path.printable())]
     Tables {
         /// The path of the file.
         path: PathBuf,

@@ -5,6 +5,7 @@ use std::fmt;
 use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{Event, PerfFile, Record};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Bit of the misc word of `PERF_RECORD_LOST_SAMPLES`: the samples were not lost, but dropped by a
 /// BPF filter that the user asked for (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
@@ -56,7 +57,10 @@ struct Lines<'a, 'f>(&'a Losses, &'a PerfFile<'f>);
 impl fmt::Display for Lines<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(losses, file) = self;
-        let name = |at: &usize| file.attrs().get(*at).map(event_name).unwrap_or_default();
+        let name = |at: &usize| {
+            let name = file.attrs().get(*at).map(event_name).unwrap_or_default();
+            name.printable().to_string()
+        };
         for (at, (times, records)) in &losses.records {
             let of = name(at);
             writeln!(

@@ -1,6 +1,7 @@
 //! `perf run`: runs a scenario, or the schedule of a seed.
 
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::printable::PrintableName as _;
 
 use unwind_sim_perf_model::lbr::Storage;
 use unwind_sim_perf_model::{
@@ -15,7 +16,7 @@ use unwind_sim_recordings::open;
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioFileError {
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.printable())]
     Io {
         /// The file.
         path: PathBuf,
@@ -23,7 +24,7 @@ pub enum ScenarioFileError {
         source: std::io::Error,
     },
     /// It is not a valid scenario, or asks for something impossible.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.printable())]
     Scenario {
         /// The file.
         path: PathBuf,
@@ -31,7 +32,7 @@ pub enum ScenarioFileError {
         source: ScenarioError,
     },
     /// A stack cannot be obtained from its source.
-    #[error("{}: line {line}: {source}", path.display())]
+    #[error("{}: line {line}: {source}", path.printable())]
     Stack {
         /// The scenario's file.
         path: PathBuf,

@@ -11,6 +11,7 @@ use unwind_sim_perf_data::{EventAttr, Mode as PerfMode, Order, Summary, sample_t
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_perf_script::{FieldError, OptionError, Output, Script, Text, Unwind, header};
 use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::symbols::{Files, Places, is_core};
 use unwind_sim_view::profile::Format;
 
@@ -24,7 +25,7 @@ const BUFFER: usize = 1 << 16;
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.printable())]
     Open {
         /// The file.
         path: PathBuf,

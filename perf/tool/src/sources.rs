@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::printable::PrintableName as _;
 
 use unwind_sim_perf_model::{
     OBJECT_BYTES_MAX, PROGRAM_INSTRUCTIONS_MAX, Pointers, Scenario, ScenarioError, StackFrom,
@@ -30,7 +31,7 @@ const STACK_BYTES: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Io {
         /// The file, as written.
         path: String,
@@ -38,7 +39,7 @@ pub enum StackError {
         source: std::io::Error,
     },
     /// The trace cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Trace {
         /// The file, as written.
         path: String,
@@ -46,13 +47,13 @@ pub enum StackError {
         source: Box<RunError>,
     },
     /// The file is not a trace.
-    #[error("{path}: not a trace")]
+    #[error("{}: not a trace", path.printable())]
     NotATrace {
         /// The file, as written.
         path: String,
     },
     /// The trace has no true chain for the sample.
-    #[error("{path}: sample {number} has no true chain; name an unwinder with `by`")]
+    #[error("{}: sample {number} has no true chain; name an unwinder with `by`", path.printable())]
     NoTruth {
         /// The file, as written.
         path: String,
@@ -66,7 +67,7 @@ pub enum StackError {
     #[error("a scenario does not run commands")]
     Command,
     /// The program cannot be started, or its stacks cannot be recorded.
-    #[error("{path}: {source}")]
+    #[error("{}: {source}", path.printable())]
     Program {
         /// The file, as written.
         path: String,
@@ -74,7 +75,7 @@ pub enum StackError {
         source: RecordError,
     },
     /// The program ended too early.
-    #[error("{path}: ended after {instructions} instructions: {end}")]
+    #[error("{}: ended after {instructions} instructions: {end}", path.printable())]
     Ended {
         /// The file, as written.
         path: String,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::printable::PrintableName as _;
 
 use unwind_sim_perf_data::Summary;
 use unwind_sim_perf_data::callchain::is_marker;
@@ -21,7 +22,7 @@ use unwind_sim_view::json::{Line, NamedCountLine, StitchedSampleLine, StitchingL
 #[derive(Debug, thiserror::Error)]
 pub enum StitchError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.printable())]
     Open {
         /// The file.
         path: PathBuf,

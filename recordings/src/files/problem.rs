@@ -2,6 +2,7 @@
 
 use crate::jitdump;
 use crate::open::NotAFile;
+use crate::printable::PrintableName as _;
 use std::fmt;
 use std::io;
 use unwind_sim_unwind::elf::ElfError;
@@ -10,7 +11,7 @@ use unwind_sim_unwind::elf::unpack::{UNPACKED_MAX, UnpackErrorKind};
 /// Why a file, or a part of it, was not used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[error("{path}: {kind}")]
+#[error("{}: {kind}", path.printable())]
 pub struct FileProblem {
     /// The file, or the kernel's name for the mapping.
     pub path: String,

@@ -1,6 +1,7 @@
 //! Trace errors: what is wrong, where, and how to fix it.
 
 use super::layout::{BLOCK_BYTES_MAX, BlockType, VERSION};
+use crate::printable::PrintableName as _;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -168,7 +169,7 @@ impl fmt::Display for TraceError {
     /// there is help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
-            Some(file) => write!(f, "{}: ", file.display())?,
+            Some(file) => write!(f, "{}: ", file.printable())?,
             None => f.write_str("trace: ")?,
         }
         match (&self.kind, self.block) {
@@ -198,7 +199,7 @@ impl std::error::Error for TraceError {
 #[non_exhaustive]
 pub enum WriteError {
     /// The file cannot be created.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.printable())]
     File {
         /// Its path.
         path: PathBuf,

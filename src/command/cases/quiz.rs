@@ -8,6 +8,7 @@ use std::path::Path;
 use unwind_sim_judge::case::{Chain, Frame};
 use unwind_sim_judge::cases;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_view::picture::{Hidden, picture, value};
 use unwind_sim_view::quiz::{Answered, judge};
@@ -97,7 +98,7 @@ pub(super) fn run(
             )?;
             return Ok(status);
         }
-        writeln!(out, "{}", case.header.claim)?;
+        writeln!(out, "{}", Printable::new(&case.header.claim))?;
         Ok(status)
     })
 }

@@ -12,6 +12,7 @@ use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::picture::{Hidden, Walked, chains, picture};
 
@@ -123,7 +124,8 @@ pub(super) fn run(path: &Path, args: &ShowArgs, out: &mut dyn Write) -> Result<S
     let case = &recorded.case;
     let index = args.point(&recorded)?;
     if !args.chains {
-        writeln!(out, "{}: {}", case.name, case.header.claim)?;
+        let claim = Printable::new(&case.header.claim);
+        writeln!(out, "{}: {claim}", Printable::new(&case.name))?;
     }
     if args.program {
         write!(out, "\n{}", program(case))?;

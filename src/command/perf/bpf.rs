@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         (_, 0) => Status::AsExpected,
         _ => Status::Difference.known(),
     };
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     if args.json {
         handled.write_json(&output::command_line(), &mut out)?;
     } else {

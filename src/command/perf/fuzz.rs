@@ -2,6 +2,7 @@
 
 use crate::command::again::{FUZZ, Given};
 use crate::command::output;
+use crate::command::output::tell;
 use crate::command::status::Status;
 use crate::command::suggest::not_one_of;
 use anyhow::Result;
@@ -12,6 +13,7 @@ use std::time::Instant;
 use unwind_sim_perf_model::Mutant;
 use unwind_sim_perf_tool::fuzz::{self, Plan};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Run random schedules of the sampling model against its oracle.
 ///
@@ -68,12 +70,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let seconds = start.elapsed().as_secs_f64();
     if seconds >= 1.0 {
         let per_second = schedules as f64 / seconds;
-        anstream::eprintln!(
+        tell!(
             "{} in {seconds:.1} s, {per_second:.0} per second",
             counted(schedules, "schedule")
         );
     }
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     let Some(failure) = failure else {
         let status = match (schedules, plan.mutant) {
             (0, _) => Status::NothingJudged,
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     if let Some(folder) = &args.shrink {
         let (path, actions) = fuzz::shrink(&plan, &failure, folder)?;
         let s = unwind_sim_view::text::plural(actions as u64);
-        writeln!(out, "{}: {actions} action{s}", path.display())?;
+        writeln!(out, "{}: {actions} action{s}", path.printable())?;
     }
     out.flush()?;
     Ok(status)

@@ -1,6 +1,7 @@
 //! `perf run`: runs a scenario of the sampling model.
 
 use crate::command::output;
+use crate::command::output::tell;
 use crate::command::status::{self, Status};
 use crate::command::suggest::not_one_of;
 use anyhow::{Result, bail};
@@ -11,6 +12,7 @@ use unwind_sim_perf_model::lbr::Storage;
 use unwind_sim_perf_model::{World, join, perf_data};
 use unwind_sim_perf_tool::run;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
 ///
@@ -61,7 +63,7 @@ fn storage(name: &str) -> Result<Storage, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     if let Some(path) = &args.path {
         FileKind::expect(path, "a scenario (text)", &[FileKind::Text])?;
     }
@@ -98,14 +100,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else if is_same {
         Status::AsExpected
     } else if args.bless {
-        anstream::eprintln!("{} changed", path.display());
+        tell!("{} changed", path.printable());
         Status::AsExpected
     } else {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
-        anstream::eprintln!(
+        tell!(
             "the output differs from the one expected in {}, from line {line} on",
-            path.display()
+            path.printable()
         );
         Status::Difference
     })

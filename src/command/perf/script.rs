@@ -4,6 +4,7 @@ mod unsupported;
 
 use crate::command::args::{ProfileFormat, text_file};
 use crate::command::output;
+use crate::command::output::{tell, tell_text};
 use crate::command::status::Status;
 use crate::command::suggest;
 use anyhow::{Context, Result, bail};
@@ -281,16 +282,14 @@ fn print(
 
 /// Reports on standard error what was left out or lost.
 fn tell(path: &Path, report: &Report) {
-    anstream::eprint!("{}", report.losses);
+    tell_text(&report.losses);
     if report.guests != 0 {
         let samples = counted(report.guests, "sample");
-        anstream::eprintln!("{samples} of guests left out");
+        tell!("{samples} of guests left out");
     }
     if report.kept != 0 {
         let samples = counted(report.kept, "sample");
-        anstream::eprintln!(
-            "{samples} without user registers or stack copy: the recorded chain is shown"
-        );
+        tell!("{samples} without user registers or stack copy: the recorded chain is shown");
     }
     output::tell_summary(path, &report.summary);
 }

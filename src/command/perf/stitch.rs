@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::AsExpected
     };
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     let show = Show {
         samples: args.samples,
         other_chains: args.like.is_some(),

@@ -1,6 +1,7 @@
 //! The environment of a recorded program: little of ours, since it is on the recorded stacks.
 
 use super::Args;
+use crate::command::output::tell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use unwind_sim_recordings::counted::counted;
@@ -81,7 +82,7 @@ pub(super) fn tell_left_out(left_out: &[OsString]) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    anstream::eprintln!(
+    tell!(
         "the program did not get {} of the environment: {}{more} (--keep-env passes all on)",
         counted(left_out.len(), "variable"),
         names.join(", ")

@@ -3,6 +3,7 @@
 use super::super::output;
 use super::super::status::Status;
 use super::{Args, Told};
+use crate::command::output::tell;
 use anyhow::{Result, bail};
 use unwind_sim_host as host;
 use unwind_sim_record::{At, TraceRecorder, gdb};
@@ -63,25 +64,25 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: args.truth.then_some(summary.unknown),
     });
-    anstream::eprintln!(
+    tell!(
         "{} from user space, {} and exceptions in the kernel",
         counted(summary.entries, "entry"),
         counted(summary.interrupts, "interrupt")
     );
     if summary.left_early > 0 {
         let n = summary.left_early;
-        anstream::eprintln!("{n} unwinds that the kernel did not finish were not kept");
+        tell!("{n} unwinds that the kernel did not finish were not kept");
     }
     if summary.changed > 0 {
         let n = summary.changed;
-        anstream::eprintln!("{n} unwinds of tasks that ran in the meantime were not kept");
+        tell!("{n} unwinds of tasks that ran in the meantime were not kept");
     }
     for problem in summary.unread_code.iter().take(PROBLEMS_SHOWN) {
-        anstream::eprintln!("not mapped: {problem}");
+        tell!("not mapped: {problem}");
     }
     if let Some(why) = &summary.why_unreadable {
         let stops = summary.unreadable;
-        anstream::eprintln!("{stops} stops without a sample, the first because {why}");
+        tell!("{stops} stops without a sample, the first because {why}");
     }
     host::end_by_signal();
     Ok(match summary.samples {

@@ -11,6 +11,7 @@ use unwind_sim_host as host;
 use unwind_sim_host::{Launch, ProgramEnd, RecorderOptions, Target};
 use unwind_sim_record::{At, TraceRecorder, emulator, ptrace};
 use unwind_sim_recordings::file_kind::is_case;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 fn options(args: &Args, at: At, environment: Environment) -> Result<RecorderOptions> {
@@ -104,7 +105,7 @@ fn may_run(path: &Path) -> Result<()> {
     if path.is_file() && is_case(path) {
         bail!(
             "{} is a case; run it with --engine emulator",
-            path.display()
+            path.printable()
         );
     }
     if path.components().count() > 1 {

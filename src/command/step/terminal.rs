@@ -12,6 +12,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_view::demo::Demo;
 use unwind_sim_view::stepper::script::play;
 use unwind_sim_view::stepper::{Spot, Stepper, terminal};
@@ -62,7 +63,7 @@ pub(super) fn show(
     }
     match script {
         Some(script) => {
-            let mut out = output::raw_stdout();
+            let mut out = output::plain_stdout();
             play(&mut stepper, &script, args.play.size, &mut out)?;
             out.flush()?;
         }
@@ -112,7 +113,7 @@ fn ended() -> &'static AtomicBool {
 
 /// Reads a script; `-` is standard input.
 fn read_script(path: &Path) -> Result<String> {
-    let cannot = || format!("cannot read the script {}", path.display());
+    let cannot = || format!("cannot read the script {}", path.printable());
     let mut text = String::new();
     let read = match path == Path::new("-") {
         true => std::io::stdin().take(SCRIPT_MAX).read_to_string(&mut text),

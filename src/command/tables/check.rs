@@ -5,11 +5,13 @@ use super::super::output;
 use super::super::status::Status;
 use super::super::suggest::not_one_of;
 use super::{open, sweep};
+use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::check::{Options, Report, check};
 use unwind_sim_tables::proof::claims::{Choice, Claims};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
@@ -211,18 +213,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let known = match &args.baseline {
         None => None,
         Some(path) => {
-            let of = || path.display().to_string();
+            let of = || path.printable().to_string();
             let text = open::read_text(path, BASELINE_BYTES_MAX).with_context(of)?;
             Some(KnownRows::read(&text).with_context(of)?)
         }
     };
     let mut sarif = args.sarif.then(Sarif::default);
-    let mut out = output::stdout();
+    let mut out = match args.sarif {
+        true => output::raw_stdout(),
+        false => output::stdout(),
+    };
     let mut status = Status::NothingJudged;
     for path in &args.paths {
         let file = open(path)?;
         for error in file.unpack_errors() {
-            anstream::eprintln!("{}: {error}", file.name());
+            tell!("{}: {error}", file.name());
         }
         if let Some(defects) = args.self_test {
             let options = selftest::Options {

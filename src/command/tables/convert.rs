@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::convert::in_file::{Written, convert_in_file};
 use unwind_sim_tables::convert::{FunctionLoss, Lost, Options, Target};
 use unwind_sim_tables::file::File;
@@ -155,7 +156,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
     let mut out = output::stdout();
     let report = &written.converted.report;
     let (from, to) = (written.converted.from.as_str(), args.to.as_str());
-    let path = args.output.display();
+    let path = args.output.printable();
     writeln!(out, "{path}: {from} as {to}")?;
     let (functions, rows) = (report.functions_read, report.rows_read);
     writeln!(

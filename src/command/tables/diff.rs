@@ -3,10 +3,12 @@
 use super::super::output;
 use super::super::status::Status;
 use super::{TableName, open, tell_empty};
+use crate::command::output::tell;
 use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::diff::builds::{self, Builds};
 use unwind_sim_tables::diff::{self, Input};
 use unwind_sim_tables::file::File;
@@ -140,7 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush()?;
     if pairs.is_empty() {
-        anstream::eprintln!("{}: no two tables to compare", path.display());
+        tell!("{}: no two tables to compare", path.printable());
         for file in [Some(&file), other.as_ref()].into_iter().flatten() {
             tell_empty(file, |_| true);
         }
@@ -158,7 +160,7 @@ fn read(file: &File, kind: TableKind, problems: &mut usize) -> Result<Table> {
         bail!("{} has no {}", file.name(), kind.as_str());
     };
     for problem in table.problems() {
-        anstream::eprintln!("{}: {problem}", file.name());
+        tell!("{}: {problem}", file.name());
     }
     *problems += table.problems().len();
     Ok(table)

@@ -3,9 +3,11 @@
 use super::super::output;
 use super::super::status::Status;
 use super::{TableName, open, tell_empty};
+use crate::command::output::tell;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar::question_among;
 use unwind_sim_tables::dump::{self, Dumped, Filter, PROBLEMS_MAX};
 use unwind_sim_tables::file::File;
@@ -86,11 +88,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let empty = tell_empty(&file, asked);
     if present.is_empty() && empty == 0 {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-        let path = args.path.display();
-        anstream::eprintln!("{path} has no table of this kind: {}", names.join(", "));
+        let path = args.path.printable();
+        tell!("{path} has no table of this kind: {}", names.join(", "));
         return Ok(Status::NothingJudged);
     }
-    let mut out = output::raw_stdout();
+    let mut out = output::plain_stdout();
     let mut rows = 0;
     let mut problems: Vec<String> = Vec::new();
     let mut problem_count = 0;
@@ -131,17 +133,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
     out.flush()?;
     for problem in &problems {
-        anstream::eprintln!("{problem}");
+        tell!("{problem}");
     }
     if problem_count > 0 {
         let parts = if problem_count == 1 { "part" } else { "parts" };
         bail!(
             "{}: {problem_count} {parts} of the tables cannot be read",
-            args.path.display()
+            args.path.printable()
         );
     }
     if rows == 0 && !filter.is_all() {
-        anstream::eprintln!("no row for this function");
+        tell!("no row for this function");
         return Ok(Status::NothingJudged);
     }
     Ok(Status::AsExpected)
@@ -175,7 +177,7 @@ fn filter(args: &Args, file: &File) -> Result<Filter> {
     match functions::ranges(file, name) {
         Ok(ranges) => Ok(Filter::ranges(ranges)),
         Err(similar) => {
-            let path = args.path.display();
+            let path = args.path.printable();
             let hint = question_among(&similar);
             bail!("{path} has no function {name}{hint}")
         }
@@ -186,7 +188,7 @@ fn filter(args: &Args, file: &File) -> Result<Filter> {
 fn tell_damaged(file: &File, kinds: &[TableKind]) {
     for error in file.unpack_errors() {
         if kinds.iter().any(|k| k.section() == Some(error.section)) {
-            anstream::eprintln!("{}: {error}", file.name());
+            tell!("{}: {error}", file.name());
         }
     }
 }

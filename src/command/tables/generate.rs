@@ -11,6 +11,7 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::generate::breach::Breach;
@@ -270,7 +271,7 @@ impl Shown<'_> {
 
     fn write_text(&self, written: &Written) -> Result<()> {
         let mut out = output::stdout();
-        let (path, to) = (self.args.output.display(), self.args.to.as_str());
+        let (path, to) = (self.args.output.printable(), self.args.to.as_str());
         writeln!(out, "{path}: {to} from the code")?;
         let (functions, rows) = (self.generated.functions.len(), self.generated.rows());
         writeln!(
@@ -321,7 +322,7 @@ impl Shown<'_> {
             self.tell_comparison(&mut out, comparison)?;
         }
         for (function, at, breach) in self.warnings() {
-            let (path, name) = (self.args.path.display(), &function.name);
+            let (path, name) = (self.args.path.printable(), &function.name);
             let offset = at - function.range.start;
             writeln!(
                 out,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::merge::{Merged, merge_in_file};
 use unwind_sim_view::json::{self, MergeLine};
 
@@ -75,7 +76,7 @@ fn write_json(args: &Args, merged: &Merged) -> Result<()> {
 
 fn write_text(args: &Args, merged: &Merged) -> Result<()> {
     let mut out = output::stdout();
-    let (path, tables) = (args.output.display(), merged.tables);
+    let (path, tables) = (args.output.printable(), merged.tables);
     let version = merged.version as u8;
     writeln!(
         out,

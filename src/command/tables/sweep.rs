@@ -2,10 +2,12 @@
 
 use super::super::output;
 use super::super::status::Status;
+use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::{Progress, short};
 use unwind_sim_tables::check::Options;
 use unwind_sim_view::sweep::list::{List, Shard};
@@ -33,7 +35,7 @@ pub(super) fn run(
     format: Format,
     options: &Options,
 ) -> Result<Status> {
-    let of = || format!("--files {}", files.display());
+    let of = || format!("--files {}", files.printable());
     let list = match files == STANDARD {
         true => List::read(std::io::stdin().lock()),
         false => open::stream(files).map_err(Into::into).and_then(List::read),
@@ -41,7 +43,7 @@ pub(super) fn run(
     let list = list.with_context(of)?;
     if list.repeated() > 0 {
         let (count, s) = (list.repeated(), plural(list.repeated() as u64));
-        anstream::eprintln!("{count} path{s} of the list came before and are left out");
+        tell!("{count} path{s} of the list came before and are left out");
     }
     let plan = Plan {
         list: &list,
@@ -110,7 +112,7 @@ fn to_stdout(plan: &Plan<'_>, options: &Options) -> Result<Sums> {
 }
 
 fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
-    let cannot = || format!("cannot write {}", out.display());
+    let cannot = || format!("cannot write {}", out.printable());
     let mut part = Part::open(out, plan).with_context(cannot)?;
     let Kept {
         files: done,
@@ -145,7 +147,7 @@ fn to_parquet(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
     if out == STANDARD {
         anyhow::bail!("--out -: Parquet needs a file");
     }
-    let cannot = || format!("cannot write {}", out.display());
+    let cannot = || format!("cannot write {}", out.printable());
     let files = plan.list.shard(plan.shard);
     if let Some(sums) = done(out, plan).with_context(cannot)? {
         tell_done(files.len(), files.len(), out);
@@ -173,12 +175,12 @@ fn to_parquet(_: &Plan<'_>, _: &Options, _: &Path) -> Result<Sums> {
 
 /// Reports how many of the files were checked before this run.
 fn tell_done(done: usize, all: usize, out: &Path) {
-    let (s, out) = (plural(all as u64), out.display());
+    let (s, out) = (plural(all as u64), out.printable());
     match all - done {
-        0 => anstream::eprintln!(
+        0 => tell!(
             "all {all} file{s} were checked before, none was checked now; remove {out} to check again"
         ),
-        _ => anstream::eprintln!("{done} of {all} file{s} were checked before"),
+        _ => tell!("{done} of {all} file{s} were checked before"),
     }
 }
 
@@ -204,7 +206,7 @@ fn tell(sums: &Sums, out: &Path) {
         text += &format!("; {} could not be checked", sums.unreadable);
     }
     if out != STANDARD {
-        text += &format!("; {}", out.display());
+        text += &format!("; {}", out.printable());
     }
-    anstream::eprintln!("{text}");
+    tell!("{text}");
 }

@@ -8,6 +8,7 @@ use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::write::NewSection;
 use unwind_sim_view::json::SectionLine;
@@ -17,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Reads an ELF file whole.
 pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
-    let cannot = || format!("cannot read {}", path.display());
+    let cannot = || format!("cannot read {}", path.printable());
     let data = Arc::new(open::read(path, FILE_BYTES_MAX).with_context(cannot)?);
     let file = File::read(&path.to_string_lossy(), data.clone())?;
     Ok((file, data))
@@ -26,7 +27,7 @@ pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
 /// Writes the changed file under its name when it is complete, with the permissions of the original.
 /// `path` may name the original.
 pub(super) fn write(path: &Path, bytes: &[u8], original: &Path) -> Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
+    let cannot = || format!("cannot write {}", path.printable());
     let mode = std::fs::metadata(original).with_context(cannot)?;
     let mut file = OutputFile::in_place(path).with_context(cannot)?;
     file.write_all(bytes).with_context(cannot)?;

@@ -1,6 +1,7 @@
 //! Aligned text.
 
 use std::fmt::Write as _;
+use unwind_sim_unwind::printable::{Printable, printable};
 
 /// A table of text. Columns of numbers are right-aligned.
 #[derive(Default)]
@@ -25,7 +26,8 @@ impl Columns {
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let cells = cells.iter().map(|cell| printable(cell).into());
+        self.rows.push(cells.collect());
     }
 
     /// Whether there are only headings.
@@ -62,13 +64,14 @@ impl Columns {
 
 /// `key        value`, indented by two.
 pub(super) fn field(out: &mut String, key: &str, value: impl std::fmt::Display) {
-    let _ = writeln!(out, "  {key:<13} {value}");
+    let (key, value) = (Printable::new(key), value.to_string());
+    let _ = writeln!(out, "  {key:<13} {}", printable(&value));
 }
 
 /// A list of at most `most` items, with the number of the others.
 pub(super) fn list<T: std::fmt::Display>(out: &mut String, items: &[T], most: usize) {
     for item in items.iter().take(most) {
-        let _ = writeln!(out, "    {item}");
+        let _ = writeln!(out, "    {}", printable(&item.to_string()));
     }
     if items.len() > most {
         let _ = writeln!(out, "    and {} more", items.len() - most);

@@ -91,7 +91,7 @@ fn divergence(column: &str, key: &GroupKey, group: &Group) -> Line {
         count: group.count,
         sample: group.sample,
         frame: group.frame,
-        place: group.location.to_string(),
+        place: group.location.exact(),
         group: key.place.clone(),
         values: group.values.clone(),
         row: group

@@ -1,24 +1,15 @@
 //! Words of a page: places, verdicts, and text that is safe to show.
 
 use crate::json::PlaceLine;
+use unwind_sim_unwind::printable::printable;
 
-/// Replaces what could make a page show something else than it says: control characters, and
-/// characters that change the direction of text (Unicode Standard Annex 9, section 2). A line's end
-/// becomes a space.
+/// Escapes what could make a page show something else than it says. A line's end becomes a space.
 pub(super) fn clean(html: &str) -> String {
     let is_plain = |byte: u8| (0x20..0x7f).contains(&byte);
     if html.bytes().all(is_plain) {
         return html.to_owned();
     }
-    let safe = |c: char| match c {
-        '\n' | '\t' => ' ',
-        '\u{61c}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        '\u{2028}' | '\u{2029}' | '\u{feff}' => '\u{fffd}',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
-    html.chars().map(safe).collect()
+    printable(&html.replace(['\n', '\t'], " ")).into_owned()
 }
 
 /// The number of characters of a name or sentence that are shown. Names of C++ can have thousands.
@@ -75,7 +66,7 @@ mod tests {
     fn text_cannot_turn_around_or_hide() {
         assert_eq!(
             clean("a\u{202e}b\u{0}c\nd\u{1b}[m"),
-            "a\u{fffd}b\u{fffd}c d\u{fffd}[m"
+            r"a\u{202e}b\u{0}c d\u{1b}[m"
         );
         assert_eq!(clean("main::ü"), "main::ü");
     }

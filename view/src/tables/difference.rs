@@ -11,6 +11,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_tables::diff::builds::Builds;
 use unwind_sim_tables::diff::{Cause, Claim, Diff, Difference, Gravity, Input, Which};
+use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::rule::{Rule, Value};
 
 /// A comparison, and what was compared.
@@ -48,7 +49,11 @@ impl Compared<'_> {
 pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
     for (which, input) in ["first ", "second"].into_iter().zip(compared.inputs) {
         let kind = input.table.kind().as_str();
-        writeln!(out, "{which}: {kind} of {}", input.file.name())?;
+        writeln!(
+            out,
+            "{which}: {kind} of {}",
+            Printable::new(input.file.name())
+        )?;
     }
     let file = compared.inputs[0].file;
     let mut names = Names::new(file);
@@ -134,6 +139,7 @@ fn write_changed(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()>
             address(compared.inputs[i].file, function.at[i], place);
         }
         let name = demangle(&function.name);
+        let name = Printable::new(&name);
         writeln!(out, "  {name}: from {} and {}", places[0], places[1])?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_tables::file::File;
+use unwind_sim_unwind::printable::Printable;
 
 /// The symbols of a file; remembers the last one.
 pub(crate) struct Names<'a> {
@@ -49,10 +50,12 @@ impl<'a> Names<'a> {
     }
 
     /// `main+0x4`; the address alone if it belongs to no function.
+    ///
+    /// For a person: what is not printable is escaped.
     pub(crate) fn place(&mut self, address: u64, out: &mut String) {
         let _ = match self.function(address) {
-            Some((name, start)) if address == start => out.write_str(name),
-            Some((name, start)) => write!(out, "{name}+{:#x}", address - start),
+            Some((name, start)) if address == start => write!(out, "{}", Printable::new(name)),
+            Some((name, start)) => write!(out, "{}+{:#x}", Printable::new(name), address - start),
             None => out.write_str("?"),
         };
     }

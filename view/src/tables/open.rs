@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::file_kind::{FileKind, KindError};
 use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::file::{File, FileError};
 
 /// Why a file cannot be opened.
@@ -13,7 +14,7 @@ pub enum OpenError {
     #[error(transparent)]
     Kind(#[from] KindError),
     /// It cannot be mapped.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {}: {source}", path.printable())]
     Read {
         /// The file.
         path: PathBuf,

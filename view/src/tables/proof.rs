@@ -14,6 +14,7 @@ use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_tables::proof::verdict::{Contradiction, Doubt, Verdict};
+use unwind_sim_unwind::printable::{Printable, printable};
 use unwind_sim_unwind::regs::Reg;
 
 /// How much of a report to show.
@@ -89,7 +90,7 @@ fn write_group(
         0 | 1 => String::new(),
         n => format!(", and {}", counted(n - 1, "more file")),
     };
-    writeln!(out, "  written {writer}{files}")?;
+    writeln!(out, "  written {}{files}", printable(&writer.to_string()))?;
     match known {
         Some(known) => writeln!(
             out,
@@ -132,7 +133,7 @@ fn write_group(
 /// A function's name and address.
 fn place(file: &File, names: &mut Names<'_>, checked: &Checked) -> String {
     let name = names.function(checked.range.start).map(|(name, _)| name);
-    let mut text = format!("{} at ", name.unwrap_or("a function"));
+    let mut text = format!("{} at ", Printable::new(name.unwrap_or("a function")));
     address(file, checked.range.start, &mut text);
     text
 }
@@ -147,7 +148,7 @@ fn heading(
     address(file, checked.range.start, &mut place);
     let size = checked.range.end - checked.range.start;
     let name = names.function(checked.range.start).map(|(name, _)| name);
-    let name = name.unwrap_or("function");
+    let name = Printable::new(name.unwrap_or("function"));
     writeln!(out, "  {name}: {} at {place}", counted(size, "byte"))
 }
 
@@ -299,7 +300,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
     writeln!(
         out,
         "{}: {}: {}, {}, {}",
-        file.name(),
+        printable(file.name()),
         tables.join(", "),
         counted(functions, "function"),
         counted(rows, "row"),

@@ -4,13 +4,14 @@ use super::names::address;
 use std::io::{self, Write};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::selftest::{Miss, Score};
+use unwind_sim_unwind::printable::Printable;
 
 /// Writes the numbers by kind of defect, then up to `limit` that were not caught.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", file.name())?;
+    writeln!(out, "{}", Printable::new(file.name()))?;
     let mut line = |name: &str, tally: unwind_sim_tables::selftest::Tally| {
         let score = tally.score();
         let score = score.map_or_else(|| "-".to_owned(), |score| format!("{score:.2} %"));

@@ -21,6 +21,7 @@ use unwind_sim_perf_model::bpf::{
 };
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::open;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::symbols::Places;
 
 /// Maximum size of an object file, bytes.
@@ -35,7 +36,7 @@ const MAP_BYTES: u64 = 1 << 30;
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.printable())]
     Open {
         /// The file.
         path: PathBuf,

@@ -6,6 +6,7 @@ use unwind_sim_perf_model::bpf::maps::{Map, Storage};
 use unwind_sim_perf_model::bpf::raw_payload;
 use unwind_sim_perf_model::bpf::stackmap::StackMap;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_unwind::printable::{Printable, printable};
 
 /// Size in bytes of the shipped `profile`'s key: two stack ids, process, name, padding.
 const PROFILE_KEY_SIZE: u32 = 40;
@@ -63,17 +64,18 @@ impl Handled {
                 out,
                 "[{:03}] {seconds}.{ns:09}: {}: {} {}: {}",
                 output.cpu,
-                output.map,
+                Printable::new(&output.map),
                 if output.is_ring { "ring" } else { "raw" },
                 payload.len(),
                 hex(&payload)
             )?;
         }
         for line in &self.printed {
-            write!(out, "{line}")?;
-            if !line.ends_with('\n') {
-                writeln!(out)?;
-            }
+            writeln!(
+                out,
+                "{}",
+                printable(line.strip_suffix('\n').unwrap_or(line))
+            )?;
         }
         let maps = &self.handlers.maps;
         let profile = maps.named("counts").zip(maps.named("stacks"));
@@ -90,7 +92,7 @@ impl Handled {
                 }
                 _ => {}
             }
-            let name = &map.def.name;
+            let name = Printable::new(&map.def.name);
             for (count, _, what) in losses(map) {
                 writeln!(out, "map {name}: {count} {what}")?;
             }
@@ -109,7 +111,7 @@ fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
     writeln!(
         out,
         "map {}: {}",
-        map.def.name,
+        Printable::new(&map.def.name),
         counted(entries.len(), "entry")
     )?;
     for (key, values) in entries {
@@ -189,13 +191,13 @@ impl Handled {
         writeln!(
             out,
             "map {}: {}",
-            map.def.name,
+            Printable::new(&map.def.name),
             counted(stacks.ids().count(), "stack")
         )?;
         for id in stacks.ids() {
             let frames = stacks.get(id).unwrap_or_default();
             let frame = |ip: &u64| match self.name(*ip, None) {
-                Some(name) => format!("{ip:#x} {name}"),
+                Some(name) => format!("{ip:#x} {}", printable(name)),
                 None => format!("{ip:#x}"),
             };
             let frames: Vec<String> = frames.iter().map(frame).collect();
@@ -237,7 +239,8 @@ impl Handled {
                     Some(frames) => {
                         for ip in frames {
                             let name = self.name(ip, Some(pid));
-                            let name = name.map_or_else(String::new, |name| format!(" {name}"));
+                            let name = name
+                                .map_or_else(String::new, |name| format!(" {}", printable(name)));
                             writeln!(out, "    {ip:#x}{name}")?;
                         }
                     }
@@ -247,8 +250,11 @@ impl Handled {
                 }
             }
             let name = key.get(20..36).unwrap_or_default();
-            let name = String::from_utf8_lossy(name);
-            let name = name.trim_end_matches('\0');
+            let end = name
+                .iter()
+                .rposition(|&byte| byte != 0)
+                .map_or(0, |last| last + 1);
+            let name = Printable::new(&name[..end]);
             writeln!(out, "    {:<16} {name} ({pid})\n        {count}", "-")?;
         }
         Ok(())

@@ -6,6 +6,7 @@ use crate::pages;
 use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear};
+use unwind_sim_unwind::printable::printable;
 
 const HELP: &str = "\
 s S      one instruction forward, back (also Right, Left)
@@ -45,7 +46,8 @@ impl Painter<'_, '_, '_> {
         let margin = Margin::new((area.width / 16).min(4), (area.height / 12).min(2));
         let outside = area.inner(margin);
         self.frame.render_widget(Clear, outside);
-        let block = Block::bordered().title(Span::styled(format!(" {title} "), STRONG));
+        let block =
+            Block::bordered().title(Span::styled(format!(" {} ", printable(&title)), STRONG));
         let inside = block.inner(outside);
         self.frame.render_widget(block, outside);
         self.hit(outside, What::Pane(Pane::Over));

@@ -15,6 +15,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 use std::borrow::Cow;
+use unwind_sim_unwind::printable::{Printable, printable};
 
 const GOOD: Style = Style::new().fg(Color::Green);
 const BAD: Style = Style::new().fg(Color::Red);
@@ -86,13 +87,18 @@ impl Painter<'_, '_, '_> {
         let block = Block::new()
             .borders(Borders::TOP | left)
             .border_style(FAINT)
-            .title(Span::styled(title, STRONG));
+            .title(Span::styled(printable(&title), STRONG));
         let inside = block.inner(area);
         self.frame.render_widget(block, area);
         inside
     }
 
-    fn lines(&mut self, lines: Vec<Line<'_>>, area: Rect) {
+    fn lines(&mut self, mut lines: Vec<Line<'_>>, area: Rect) {
+        for span in lines.iter_mut().flat_map(|line| &mut line.spans) {
+            if !Printable::new(&*span.content).is_unchanged() {
+                span.content = printable(&span.content).into_owned().into();
+            }
+        }
         self.frame.render_widget(Paragraph::new(lines), area);
     }
 
