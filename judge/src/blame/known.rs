@@ -11,6 +11,7 @@ use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::program::Entry;
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_tables::proof::verdict::Contradiction;
+use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{self, Base};
@@ -33,6 +34,7 @@ pub(super) struct Seen<'a> {
     /// The start of the function (svma).
     pub(super) start: u64,
     pub(super) entry: Entry,
+    pub(super) convention: Convention,
     /// The number of the function's rows.
     pub(super) rows: u32,
     pub(super) wrong: &'a Contradiction,
@@ -74,6 +76,22 @@ pub const KNOWN: &[Known] = &[
         is_it: |seen| {
             let is_mono = seen.writer.tools.iter().any(|tool| tool == MONO);
             is_mono && seen.wrong.table == TableKind::DebugFrame
+        },
+    },
+    Known {
+        id: "ocaml-behind-end",
+        who: "OCaml's compiler",
+        what: "the calls behind a function's end, which grow the stack or run the collector, have the \
+               row of the body, although the jump there comes from before its frame",
+        is_it: |seen| {
+            let is_call = |i: &Instruction| {
+                let is_number = i.mnemonic() == Mnemonic::Push && i.try_immediate(0).is_ok();
+                is_number || i.mnemonic() == Mnemonic::Call
+            };
+            seen.convention == Convention::Ocaml
+                && seen.wrong.subject == Subject::Cfa
+                && seen.around.is_jump_target
+                && seen.is_at(is_call)
         },
     },
     Known {

@@ -96,6 +96,7 @@ impl<'f> Judge<'f> {
             file,
             start,
             entry: checked.entry,
+            convention: checked.convention,
             rows: checked.verdict.rows,
             wrong,
             around: &around,

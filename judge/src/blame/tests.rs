@@ -127,6 +127,13 @@ fn a_wrong_row_belongs_to_the_class_that_fits() {
     added.verdict.contradictions[0].row.start = START + 5;
     let lea = [0x48, 0x8d, 0x64, 0x24, 0x58, 0xc3];
     assert_eq!(class(&lea, &added), Some("hand-added"));
+    // push $0x22; call, behind the end of a function of OCaml's
+    let grow = [0x6a, 0x22, 0xe8, 0, 0, 0, 0];
+    let mut behind = cfa(0, -8);
+    behind.verdict.contradictions[0].path = vec![(START + 0x50, START)];
+    assert_eq!(class(&grow, &behind), None);
+    behind.convention = Convention::Ocaml;
+    assert_eq!(class(&grow, &behind), Some("ocaml-behind-end"));
     // push %r13; nop
     let by_rbp = Rule::call(rule::Value::reg(Reg::Rbp, 24));
     let moved = wrong(2, by_rbp, Subject::Cfa, Value::frame(16));
