@@ -90,7 +90,7 @@ pub fn run(
     let begin = Instant::now();
     let root = program.options.root.clone();
     let mut options = program.options;
-    options.stream_deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
+    options.deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, options)?;
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(process.executed());
@@ -99,7 +99,7 @@ pub fn run(
             break End::Outcome(outcome);
         }
         progress(process.executed());
-        if bounds.timeout.is_some_and(|most| begin.elapsed() > most) {
+        if bounds.timeout.is_some_and(|most| begin.elapsed() >= most) {
             break End::Timeout;
         }
     };

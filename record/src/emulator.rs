@@ -110,9 +110,11 @@ pub fn record<W: Write>(
     options: &EmulatorOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, RecordError> {
-    let mut process = Kernel::start(&program.path, program.options)?;
-    let mut session = Session::new(options, recorder);
     let begin = Instant::now();
+    let mut machine = program.options;
+    machine.deadline = options.timeout.and_then(|most| begin.checked_add(most));
+    let mut process = Kernel::start(&program.path, machine)?;
+    let mut session = Session::new(options, recorder);
     let end = loop {
         let left = match session.recording {
             true => options.plan.instructions_left(session.instructions),
@@ -133,7 +135,7 @@ pub fn record<W: Write>(
         if outcome != Outcome::Limit || enough {
             break End::Outcome(outcome);
         }
-        if options.timeout.is_some_and(|most| begin.elapsed() > most) {
+        if options.timeout.is_some_and(|most| begin.elapsed() >= most) {
             break End::Timeout;
         }
     };

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     (options.stdout, options.stderr) = (Output::Capture, Output::Inherit);
     options.processor = args.machine.cpu().processor_or_host();
     let timeout = args.machine.timeout();
-    options.stream_deadline = timeout.and_then(|most| Instant::now().checked_add(most));
+    options.deadline = timeout.and_then(|most| Instant::now().checked_add(most));
     let request = Request {
         skip: args.skip,
         instructions_max: args.machine.max_instructions,

@@ -21,6 +21,7 @@ use crate::machine::Machine;
 use crate::state::reg;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Maximum number of different notices.
 const NOTICES_MAX: usize = 1000;
@@ -39,6 +40,8 @@ pub struct Kernel {
     pub(super) system: System,
     pub(super) clock: Clock,
     pub(super) limits: Limits,
+    /// When a run ends, see [`ProcessOptions::deadline`].
+    pub(super) deadline: Option<Instant>,
     pub(super) observed: Observed,
     pub(super) outcome: Option<Outcome>,
     pub(super) notices: Vec<Notice>,
@@ -105,7 +108,7 @@ impl Kernel {
                 [options.stdout, options.stderr],
                 options.limits.output_bytes,
                 Patience {
-                    deadline: options.stream_deadline,
+                    deadline: options.deadline,
                     stop: options.stream_stop,
                 },
             ),
@@ -118,6 +121,7 @@ impl Kernel {
         let mut core = Core::with_processor(memory, options.processor);
         core.seed = options.seed;
         Kernel {
+            deadline: options.deadline,
             process: Process::new(PID, PARENT_PID, space, resources),
             machine: Machine::new(core),
             files,

@@ -43,9 +43,9 @@ pub struct ProcessOptions {
     pub stdout: Output,
     /// Standard error.
     pub stderr: Output,
-    /// Deadline for waiting on the streams of this process ([`Input::Inherit`],
-    /// [`Output::Inherit`]); `None` to wait as long as necessary.
-    pub stream_deadline: Option<Instant>,
+    /// When [`super::Kernel::run`] returns and nothing more waits for the streams of this process
+    /// ([`Input::Inherit`], [`Output::Inherit`]); `None` to go on and wait as long as necessary.
+    pub deadline: Option<Instant>,
     /// Ends the waiting on streams of this process when it becomes true.
     pub stream_stop: Option<&'static AtomicBool>,
     /// Limits of the process.
@@ -72,7 +72,7 @@ impl Default for ProcessOptions {
             stdin: Input::Bytes(Vec::new()),
             stdout: Output::Capture,
             stderr: Output::Capture,
-            stream_deadline: None,
+            deadline: None,
             stream_stop: None,
             limits: Limits::default(),
             processor: Processor::default(),

@@ -39,7 +39,7 @@ pub enum Outcome {
     },
     /// The schedule that was given does not fit the program.
     Misfit(Misfit),
-    /// A stream of this process was not ready before [`super::ProcessOptions::stream_deadline`], or
+    /// A stream of this process was not ready before [`super::ProcessOptions::deadline`], or
     /// before [`super::ProcessOptions::stream_stop`].
     StreamTimeout {
         /// The address after the system call.

@@ -10,12 +10,16 @@ use super::threads::Made;
 use crate::machine::Exit;
 use crate::state::reg;
 use crate::stop::{Call, Exception};
+use std::time::Instant;
 
+/// The number of instructions after which the clock is read, where there is a deadline; it is also read after
+/// each system call.
+const CLOCK_EVERY: u64 = 1 << 14;
 /// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
 impl Kernel {
-    /// Executes at most this number of instructions.
+    /// Executes at most this number of instructions, or less if the deadline of the options has come.
     pub fn run<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) -> Outcome {
         self.tell(observer);
         let end = self.executed().saturating_add(instructions_max);
@@ -24,7 +28,15 @@ impl Kernel {
             if left == 0 {
                 return Outcome::Limit;
             }
-            self.advance(left, observer);
+            match self.deadline {
+                None => self.advance(left, observer),
+                Some(deadline) => {
+                    self.advance(left.min(CLOCK_EVERY), observer);
+                    if self.outcome.is_none() && Instant::now() >= deadline {
+                        return Outcome::Limit;
+                    }
+                }
+            }
         }
         self.outcome.clone().unwrap_or(Outcome::Limit)
     }

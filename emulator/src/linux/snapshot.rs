@@ -94,6 +94,7 @@ impl Clone for Kernel {
         let mut objects = self.objects.copy();
         let files = self.files.copy(objects.others());
         Kernel {
+            deadline: self.deadline,
             machine: self.machine.clone(),
             files,
             objects,

@@ -266,6 +266,24 @@ fn the_same_options_give_the_same_run() {
     assert_ne!(first.1, run(2, INSTRUCTIONS_MAX).1);
 }
 
+/// Whatever the program does: the clock is read often enough.
+#[test]
+fn a_run_ends_at_its_deadline() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("random", directory.path());
+    let options = ProcessOptions {
+        deadline: Some(std::time::Instant::now()),
+        ..options(&program, &["forever"], directory.path())
+    };
+    let mut process = start(&program, options);
+    for _ in 0..4 {
+        let before = process.executed();
+        assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Limit);
+        let executed = process.executed() - before;
+        assert!((1..=1 << 14).contains(&executed), "{executed}");
+    }
+}
+
 #[test]
 fn what_nobody_ends_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");

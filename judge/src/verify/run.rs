@@ -98,8 +98,10 @@ pub fn run(
     if request.each {
         checker = checker.keeping_each();
     }
-    let mut process = Kernel::start(&program.path, program.options)?;
     let begin = Instant::now();
+    let mut options = program.options;
+    options.deadline = request.timeout.and_then(|most| begin.checked_add(most));
+    let mut process = Kernel::start(&program.path, options)?;
     let mut left = request.instructions_max;
     let end = loop {
         let slice = left.min(SLICE);
@@ -109,7 +111,7 @@ pub fn run(
             break End::Outcome(outcome);
         }
         progress(process.executed());
-        if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+        if request.timeout.is_some_and(|most| begin.elapsed() >= most) {
             break End::Timeout;
         }
     };

@@ -79,7 +79,7 @@ fn skip(process: &mut Kernel, request: &Request) -> Option<End> {
             Outcome::Limit => {}
             outcome => return Some(End::Outcome(outcome)),
         }
-        if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+        if request.timeout.is_some_and(|most| begin.elapsed() >= most) {
             return Some(End::Timeout);
         }
     }
@@ -115,7 +115,7 @@ pub fn run(
         }
         if number.is_multiple_of(CLOCK_EVERY) {
             progress(number);
-            if request.timeout.is_some_and(|most| begin.elapsed() > most) {
+            if request.timeout.is_some_and(|most| begin.elapsed() >= most) {
                 break End::Timeout;
             }
         }

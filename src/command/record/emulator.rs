@@ -8,7 +8,6 @@ use crate::command::emulate::CHAINS;
 use crate::command::machine::seconds;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::deadlock;
@@ -46,9 +45,6 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     (machine.stdout, machine.stderr) = (Output::Inherit, Output::Inherit);
     let stop = stop_on_signals();
     machine.stream_stop = stop;
-    machine.stream_deadline = args
-        .timeout
-        .and_then(|most| Instant::now().checked_add(seconds(most)));
     let options = EmulatorOptions {
         plan: args.plan(at, stop),
         lbr: Lbr {
