@@ -1,4 +1,5 @@
-//! Packs `corpus/cases` for `src/command/carried.rs`, so that an installed program has the cases.
+//! Says whether this is a checkout, which has tests that the published package has not. Packs
+//! `corpus/cases` for `src/command/carried.rs`, so that an installed program has the cases.
 
 use miniz_oxide::deflate::compress_to_vec;
 use std::env;
@@ -6,11 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "corpus/cases";
+/// What the published package leaves out.
+const CHECKOUT: &str = "tests/docs_commands";
 /// As small as it gets.
 const LEVEL: u8 = 10;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(checkout)");
+    if Path::new(CHECKOUT).exists() {
+        println!("cargo::rustc-cfg=checkout");
+    }
     if env::var_os("CARGO_FEATURE_MACHINE").is_none() {
         return;
     }

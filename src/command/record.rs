@@ -14,7 +14,6 @@ use super::output;
 use super::status::Status;
 use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
-use environment::Environment;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

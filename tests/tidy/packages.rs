@@ -287,3 +287,25 @@ fn paths_that_lead_out_are_found() {
     assert!(!leads_out("judge", &file, "../Cargo.toml"));
     assert!(!leads_out("judge", &file, "../no/such/file"));
 }
+
+/// The suite compiles in the archive, too, which has no such folder.
+#[test]
+fn the_suite_does_without_what_the_archive_leaves_out() {
+    let manifest = text("Cargo.toml").expect("a manifest is text");
+    let (_, left_out) = manifest.split_once("\nexclude = [\n").expect("a list");
+    let (left_out, _) = left_out.split_once(']').expect("an end");
+    let suite = text("tests/main.rs").expect("the suite");
+    let lines: Vec<&str> = suite.lines().collect();
+    let mut found = Vec::new();
+    for name in left_out
+        .split('"')
+        .filter_map(|word| word.strip_prefix("/tests/"))
+    {
+        let wanted = format!("mod {name};");
+        let at = lines.iter().position(|line| *line == wanted);
+        if at.is_some_and(|at| at == 0 || lines[at - 1] != "#[cfg(checkout)]") {
+            found.push(format!("tests/main.rs: `{wanted}` is for all builds"));
+        }
+    }
+    none(&found);
+}

@@ -2,8 +2,8 @@
 
 use super::super::output;
 use super::super::status::Status;
-use super::environment::tell_left_out;
-use super::{Args, Ended, Environment, StatusOf, Told};
+use super::environment::{Environment, tell_left_out};
+use super::{Args, Ended, StatusOf, Told};
 use crate::command::machine::{in_path, is_program, not_in_path};
 use anyhow::{Result, bail};
 use std::path::Path;
