@@ -57,7 +57,6 @@ mod verify;
 use again::Given;
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-#[cfg(feature = "perf")]
 use output::tell;
 use output::tell_text;
 use status::{FAILED, Status};
