@@ -1,9 +1,8 @@
 //! `emulate`: runs a program in the emulated machine.
 
 use super::machine::MachineArgs;
-use super::output;
+use super::output::{self, tell};
 use super::status::Status;
-use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
 use std::path::Path;

@@ -1,8 +1,7 @@
 //! `lockstep`: a program in the emulated machine and on this processor, compared.
 
-use super::output;
+use super::output::{self, tell};
 use super::status::Status;
-use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Instant;

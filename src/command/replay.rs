@@ -4,10 +4,9 @@
 mod confirm;
 
 use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
-use super::output;
+use super::output::{self, tell};
 use super::status::{self, Status};
 use super::suggest;
-use crate::command::output::tell;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use std::collections::BTreeMap;

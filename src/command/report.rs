@@ -1,10 +1,9 @@
 //! `report`: one page for a browser, of states or of findings.
 
-use super::output;
+use super::output::{self, tell};
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use super::stdin;
-use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::{BufReader, Write};

@@ -1,9 +1,8 @@
 //! `scrub`: a recording without the program's data, to be sent.
 
 use super::args::KernelArgs;
-use super::output;
+use super::output::{self, tell};
 use super::status::Status;
-use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim_judge::input::{FileKind, file_kind};

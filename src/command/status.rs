@@ -29,9 +29,10 @@ pub(crate) fn found() {
 
 /// The status of a command whose reader went away, which says nothing of what was not read.
 pub(crate) fn unread() -> Status {
-    match FOUND.load(Ordering::Relaxed) {
-        true => Status::Difference,
-        false => Status::AsExpected,
+    if FOUND.load(Ordering::Relaxed) {
+        Status::Difference
+    } else {
+        Status::AsExpected
     }
 }
 

@@ -1,10 +1,9 @@
 //! `verify`: checks unwind tables against the shadow stack at every executed instruction.
 
 use super::again::{Given, VERIFY};
-use super::output;
+use super::output::{self, tell};
 use super::status::Status;
 use super::suggest;
-use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::io::Write;

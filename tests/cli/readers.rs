@@ -6,10 +6,10 @@ use std::process::{Output, Stdio};
 
 /// A trace with which the unwinders by fake registers differ.
 const DIFFERS: [&str; 4] = ["--unwinder", "orc", "--regs", "fake:v5.1"];
-/// A recording of which perf makes other chains.
+/// perf makes other chains of this recording.
 const LATE: &str = "corpus/perfdata/stitch/B-late-sample.data";
 
-/// Runs the tool with nobody who reads its output.
+/// Runs the tool, and closes the other end of its output at once.
 fn unread(args: &[&str]) -> Output {
     let mut command = tool(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -266,7 +266,7 @@ fn the_same_options_give_the_same_run() {
     assert_ne!(first.1, run(2, INSTRUCTIONS_MAX).1);
 }
 
-/// Whatever the program does: the clock is read often enough.
+/// An endless loop without a system call is also stopped.
 #[test]
 fn a_run_ends_at_its_deadline() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -63,11 +63,11 @@ pub(super) fn run(
             .unwrap_or(0);
         let answered = judge(view, from, &names(&answer)?);
         let is_wrong = matches!(answered, Answered::Wrong { .. });
-        let status = match is_wrong {
-            true => Status::Difference,
-            false => Status::AsExpected,
+        let status = if is_wrong {
+            Status::Difference.known()
+        } else {
+            Status::AsExpected
         };
-        status.known();
         writeln!(out, "{answered}")?;
         if is_wrong {
             let same: Vec<&str> = walks

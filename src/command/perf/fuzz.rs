@@ -1,8 +1,7 @@
 //! `perf fuzz`: runs random schedules of the sampling model.
 
 use crate::command::again::{FUZZ, Given};
-use crate::command::output;
-use crate::command::output::tell;
+use crate::command::output::{self, tell};
 use crate::command::status::Status;
 use crate::command::suggest::not_one_of;
 use anyhow::Result;

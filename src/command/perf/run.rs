@@ -1,8 +1,7 @@
 //! `perf run`: runs a scenario of the sampling model.
 
-use crate::command::output;
-use crate::command::output::tell;
-use crate::command::status::{self, Status};
+use crate::command::output::{self, tell};
+use crate::command::status::Status;
 use crate::command::suggest::not_one_of;
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -90,27 +89,27 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     write_records(args, &outcome.world)?;
     let is_same = outcome.output == outcome.expected;
-    if !is_same && !args.bless && !outcome.expected.is_empty() {
-        status::found();
-    }
+    let status = if args.bless || is_same && !outcome.expected.is_empty() {
+        Status::AsExpected
+    } else if outcome.expected.is_empty() {
+        Status::NothingJudged
+    } else {
+        Status::Difference.known()
+    };
     out.write_all(outcome.output.as_bytes())?;
     out.flush()?;
-    Ok(if outcome.expected.is_empty() && !args.bless {
-        Status::NothingJudged
-    } else if is_same {
-        Status::AsExpected
-    } else if args.bless {
+    if args.bless && !is_same {
         tell!("{} changed", path.printable());
-        Status::AsExpected
-    } else {
+    }
+    if status == Status::Difference {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
         tell!(
             "the output differs from the one expected in {}, from line {line} on",
             path.printable()
         );
-        Status::Difference
-    })
+    }
+    Ok(status)
 }
 
 /// Writes the records to the file of `--output`.

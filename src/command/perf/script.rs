@@ -3,8 +3,7 @@
 mod unsupported;
 
 use crate::command::args::{ProfileFormat, text_file};
-use crate::command::output;
-use crate::command::output::{tell, tell_text};
+use crate::command::output::{self, tell, tell_text};
 use crate::command::status::Status;
 use crate::command::suggest;
 use anyhow::{Context, Result, bail};

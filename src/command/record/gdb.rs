@@ -1,9 +1,8 @@
 //! `record --engine gdb`: records a kernel through a gdb stub.
 
-use super::super::output;
+use super::super::output::{self, tell};
 use super::super::status::Status;
 use super::{Args, Told};
-use crate::command::output::tell;
 use anyhow::{Result, bail};
 use unwind_sim_host as host;
 use unwind_sim_record::{At, TraceRecorder, gdb};

@@ -1,11 +1,10 @@
 //! `tables check`: proves the rows of files from their code.
 
 use super::super::args::threads;
-use super::super::output;
+use super::super::output::{self, tell};
 use super::super::status::Status;
 use super::super::suggest::not_one_of;
 use super::{open, sweep};
-use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::num::NonZeroUsize;

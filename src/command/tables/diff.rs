@@ -1,9 +1,8 @@
 //! `tables diff`: where two tables disagree.
 
-use super::super::output;
+use super::super::output::{self, tell};
 use super::super::status::Status;
 use super::{TableName, open, tell_empty};
-use crate::command::output::tell;
 use anyhow::{Result, bail};
 use clap::ValueEnum as _;
 use std::io::Write;

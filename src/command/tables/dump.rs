@@ -1,9 +1,8 @@
 //! `tables dump`: the rows of a file's tables.
 
-use super::super::output;
+use super::super::output::{self, tell};
 use super::super::status::Status;
 use super::{TableName, open, tell_empty};
-use crate::command::output::tell;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;

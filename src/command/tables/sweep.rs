@@ -1,8 +1,7 @@
 //! `tables check --files`: many files.
 
-use super::super::output;
+use super::super::output::{self, tell};
 use super::super::status::Status;
-use crate::command::output::tell;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::Path;

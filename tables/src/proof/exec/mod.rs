@@ -479,8 +479,8 @@ fn uncertain(from: &[Value]) -> Value {
     }
 }
 
-/// What is computed from two values. It may be one of them if the other is a number, which may be zero, or as
-/// a mask have all bits of it, or if both are the caller's.
+/// The result of an operation on two values. It may equal one of them: if the other is a number, which may be
+/// zero or a mask with all bits set, or if both are the caller's.
 fn combined(a: Value, b: Value) -> Value {
     let may_be_neutral = |value: Value| {
         value.is_of_caller() || matches!(value, Value::Const(_) | Value::Index { .. })
@@ -507,7 +507,7 @@ fn set(state: &mut State, register: Register, value: Value) {
     state.set(reg, value);
 }
 
-/// Writes `value` to `register`, which is what `from` is, plus a number. A part of a pointer is none.
+/// Writes `value` to `register`, which is what `from` is, plus a number. A part of a pointer is not a pointer.
 fn set_from(state: &mut State, register: Register, value: Value, from: Register) {
     let is_pointer = value.is_stack() && register.size() == 8;
     let is_loaded = is_pointer && general(from).is_some_and(|reg| state.is_loaded(reg));

@@ -5,6 +5,7 @@ use super::address::Address;
 use super::strings::Run;
 use super::{Machine, changes_nothing, constant, is_from_vector, operand_size, read, set};
 use crate::proof::access::{Used, general};
+use crate::proof::join::either;
 use crate::proof::state::{Direction, State, registers};
 use crate::proof::value::Value;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register, RflagsBits};
@@ -84,12 +85,10 @@ impl Machine<'_> {
             _ => self.load_part(insn, state, size as u32),
         };
         let value = match size {
-            8 => crate::proof::join::either(old, new),
             4 if old == new => old.low_half(),
             4 => Value::Computed,
-            _ if old == new && old.is_exact() => return,
-            _ if new.is_vague() => Value::Unknown,
-            _ => Value::Computed,
+            1 | 2 if old == new && old.is_exact() => return,
+            _ => either(old, new),
         };
         set(state, register, value);
     }
@@ -246,8 +245,14 @@ fn surely_changes(insn: &Instruction) -> bool {
     match insn.mnemonic() {
         M::Adc | M::Sbb => match insn.op1_kind() {
             OpKind::Register => insn.op0_register() == insn.op1_register(),
-            // The carry is added.
-            _ => !matches!(constant(insn, 1), Value::Const(0 | -1) | Value::Computed),
+            // The carry may cancel an operand whose bits are all set.
+            _ => match constant(insn, 1) {
+                Value::Const(n) => {
+                    let unused = 64 - 8 * u32::from(operand_size(insn).clamp(1, 8));
+                    !matches!((i64::from(n) << unused) >> unused, 0 | -1)
+                }
+                _ => false,
+            },
         },
         M::Xor => matches!(constant(insn, 1), Value::Const(_)),
         M::Btc => insn.op1_kind() == OpKind::Immediate8,

@@ -102,3 +102,22 @@ fn only_what_a_row_can_name_makes_another_row() {
     )));
     assert!(!is_same(|s| s.is_lossy = true));
 }
+
+/// There is room for few words. One that gave way is not known, whatever it held.
+#[test]
+fn a_word_that_gives_way_is_not_known() {
+    for kept in [Value::Unknown, Value::entry(Reg::Rbx), Value::frame(-64)] {
+        let mut state = State::entry();
+        for word in 1..=SLOTS_MAX as i32 {
+            state.store(Value::frame(-8 * word), 8, kept);
+        }
+        let left = (1..=SLOTS_MAX as i32).map(|word| state.load(Value::frame(-8 * word), 8));
+        let gone = left.filter(|value| *value != kept).collect::<Vec<_>>();
+        assert_eq!(state.load(Value::frame(0), 8), Value::ReturnAddress);
+        assert!(
+            gone.iter().all(|value| *value == Value::Unknown),
+            "{gone:?}"
+        );
+        assert!(state.is_lossy, "{kept:?}");
+    }
+}
