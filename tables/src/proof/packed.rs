@@ -208,6 +208,15 @@ impl Key {
             && start < other + i64::from(size)
             && other < start + i64::from(self.size())
     }
+
+    /// Whether all of its bytes are in the `size` bytes at the stack address `at`.
+    pub(super) fn is_within(self, at: Packed, size: u32) -> bool {
+        let mine = self.at();
+        let (start, other) = (i64::from(mine.offset()), i64::from(at.offset()));
+        mine.has_base_of(at)
+            && other <= start
+            && start + i64::from(self.size()) <= other + i64::from(size)
+    }
 }
 
 impl fmt::Debug for Key {

@@ -264,6 +264,13 @@ impl State {
         at.is_stack() && slots.any(|s| s.value.matters() && s.key.overlaps(packed, 8))
     }
 
+    /// Whether the `size` bytes at `at` are some, not all, of the bytes of a slot.
+    pub fn has_part_of_slot(&self, at: Value, size: u32) -> bool {
+        let at = Packed::new(at);
+        let mut slots = self.slots.iter().filter(|s| s.value.matters());
+        slots.any(|s| s.key.overlaps(at, size) && !s.key.is_within(at, size))
+    }
+
     /// Whether the `size` bytes at `at` belong to the return address or to a saved register.
     pub fn is_saved(&self, at: Value, size: u32) -> bool {
         let at = Packed::new(at);

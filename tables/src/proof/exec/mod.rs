@@ -13,6 +13,7 @@ mod strings;
 
 pub use kinds::asks_for_loop;
 pub use refine::{refine, tells};
+pub use stores::GuessedStore;
 
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
@@ -46,6 +47,8 @@ pub struct Machine<'f> {
     pub stored_anywhere: bool,
     /// Whether a stack address was put into memory that is not followed: somebody may switch back to it.
     pub stored_stack: bool,
+    /// The stores over saved registers or the return address on ways that may not exist.
+    pub guessed_stores: Vec<GuessedStore>,
 }
 
 impl<'f> Machine<'f> {
@@ -59,6 +62,7 @@ impl<'f> Machine<'f> {
             is_in_loop: false,
             stored_anywhere: false,
             stored_stack: false,
+            guessed_stores: Vec::new(),
         }
     }
 
@@ -66,6 +70,7 @@ impl<'f> Machine<'f> {
     pub fn reset(&mut self) {
         self.anchors.clear();
         self.tables.clear();
+        self.guessed_stores.clear();
         (self.stored_anywhere, self.stored_stack) = (false, false);
     }
 
@@ -286,7 +291,7 @@ impl<'f> Machine<'f> {
                     8 => change(self.load(insn, state, 8), 8),
                     _ => Value::Computed,
                 };
-                self.store(insn, state, size as u32, value);
+                self.store_changed(insn, state, size as u32, value);
             }
         }
         state.comparison = None;

@@ -128,7 +128,7 @@ impl Machine<'_> {
             // Some of its words.
             state.is_lossy = true;
         }
-        self.store(insn, state, size, value);
+        self.store_changed(insn, state, size, value);
     }
 }
 

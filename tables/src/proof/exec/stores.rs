@@ -25,13 +25,41 @@ enum Hit {
     Elsewhere,
 }
 
+/// A store over a saved register or the return address, on a way that may not exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuessedStore {
+    /// The instruction (svma).
+    pc: u64,
+    at: Value,
+    /// Bytes.
+    size: u32,
+}
+
+impl GuessedStore {
+    /// Whether it is the instruction at `pc` (svma), and may overwrite the word at `slot`, an offset from rsp
+    /// at entry, if that is known.
+    pub fn may_be(&self, pc: u64, slot: Option<i32>) -> bool {
+        let overlaps = |slot: i32| match self.at {
+            Value::Entry {
+                reg: Reg::Rsp,
+                offset,
+            } => {
+                let (start, slot) = (i64::from(offset), i64::from(slot));
+                start < slot + 8 && slot < start + i64::from(self.size)
+            }
+            _ => true,
+        };
+        self.pc == pc && slot.is_none_or(overlaps)
+    }
+}
+
 impl Machine<'_> {
     /// Stores `size` bytes at the memory operand.
     pub(super) fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
         match self.address(insn, state) {
             Address::Stack(at) => match self.hit(insn, state, at, size) {
                 Hit::Elsewhere => self.stored_anywhere = true,
-                Hit::Guessed => state.guess_store(at, size),
+                Hit::Guessed => self.guess_store(insn, state, at, size),
                 Hit::Sure => {
                     state.store(at, size, value);
                     self.stored_anywhere = self.stored_anywhere || state.has_other_base(at);
@@ -43,6 +71,37 @@ impl Machine<'_> {
                 self.stored_stack |= value.is_stack();
                 self.stored_anywhere |= !matches!(address, Address::File(_));
             }
+        }
+    }
+
+    #[cold]
+    fn guess_store(&mut self, insn: &Instruction, state: &mut State, at: Value, size: u32) {
+        let pc = insn.ip();
+        let store = GuessedStore { pc, at, size };
+        if !self.guessed_stores.contains(&store) {
+            self.guessed_stores.push(store);
+        }
+        state.guess_store(at, size);
+    }
+
+    /// Stores at the memory operand what may be computed from what was there. If that is a part of a slot, the
+    /// slot may have become another address: a sum goes on in the bytes that follow.
+    pub(super) fn store_changed(
+        &mut self,
+        insn: &Instruction,
+        state: &mut State,
+        size: u32,
+        value: Value,
+    ) {
+        match self.address(insn, state) {
+            Address::Stack(at)
+                if state.has_part_of_slot(at, size)
+                    && matches!(self.hit(insn, state, at, size), Hit::Sure) =>
+            {
+                state.may_store(at, size);
+                self.stored_anywhere |= state.has_other_base(at);
+            }
+            _ => self.store(insn, state, size, value),
         }
     }
 
@@ -101,7 +160,7 @@ impl Machine<'_> {
                 match self.hit(insn, state, at, size) {
                     Hit::Sure => {}
                     Hit::Guessed => {
-                        state.guess_store(at, size);
+                        self.guess_store(insn, state, at, size);
                         continue;
                     }
                     Hit::Elsewhere => {
@@ -178,7 +237,7 @@ impl Machine<'_> {
         self.stored_anywhere |= state.has_other_base(at);
         match self.hit(insn, state, at, size) {
             Hit::Sure => {}
-            Hit::Guessed => return state.guess_store(at, size),
+            Hit::Guessed => return self.guess_store(insn, state, at, size),
             Hit::Elsewhere => {
                 self.stored_anywhere = true;
                 return;
