@@ -420,3 +420,50 @@ fn compressed_tables_are_read() {
         assert_eq!(printed(&packed), expected, "{how}");
     }
 }
+
+/// A claim that is wrong on a way that may not exist is unproven, and both ways are shown.
+#[test]
+fn of_a_guess_both_ways_are_shown() {
+    let scratch = Scratch::new();
+    let source = include_str!("tables_check/guessed.s");
+    let program = scratch
+        .cc("guessed.s", source, &["-shared", "-nostdlib"])
+        .expect("cc assembles and links");
+    let output = check(&["--json", "--unproven"], &program);
+    assert_eq!(output.status.code(), Some(0));
+    let lines = lines(&output);
+    let guess_of = |name: &str| {
+        let function = lines.iter().find(|l| l["function"] == name);
+        let function = function.expect("the function is unproven");
+        assert_eq!(function["reason"], "guessed");
+        let guesses = function["guesses"].as_array().expect("guesses");
+        assert_eq!(guesses.len(), 1, "{guesses:#?}");
+        let start = number(&function["start"]);
+        (guesses[0].clone(), start)
+    };
+    let (fill, start) = guess_of("fill");
+    assert_eq!(fill["register"], "rbx");
+    assert_eq!(number(&fill["store"]) - start, 0x20);
+    let fork = &fill["fork"];
+    let places = ["address", "to", "other"].map(|key| number(&fork[key]) - start);
+    assert_eq!(places, [0x1e, 0x20, 0x2a]);
+    let (choose, start) = guess_of("choose");
+    assert_eq!(choose["register"], "rsp");
+    assert_eq!(choose["store"], Value::Null);
+    assert_eq!(number(&choose["fork"]["address"]) - start, 0x12);
+    assert_eq!(choose["fork"]["to"], choose["path"][0][1]);
+
+    let text = String::from_utf8(check(&["--unproven"], &program).stdout).expect("text");
+    for line in [
+        "    one way: entry, 0x",
+        "    another: at 0x",
+        " is a guess\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+fn number(hex: &Value) -> u64 {
+    let digits = hex.as_str().and_then(|text| text.strip_prefix("0x"));
+    digits.map_or(0, |digits| u64::from_str_radix(digits, 16).expect("hex"))
+}

@@ -11,6 +11,7 @@ mod crash;
 mod deadlock;
 mod doctor;
 mod generating;
+mod guess;
 mod handling;
 mod kernel;
 pub mod lockstep;

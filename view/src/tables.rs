@@ -7,6 +7,7 @@ pub(crate) mod code;
 mod difference;
 mod equations;
 pub mod functions;
+mod guess;
 mod index;
 mod known;
 pub(crate) mod names;

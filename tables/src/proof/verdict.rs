@@ -276,6 +276,49 @@ impl Contradiction {
     }
 }
 
+/// A claim that is wrong on a way which may not exist, and right or not known on others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guess {
+    /// The claim. `None` if the frame does not fit the row at all where the way leads.
+    pub claim: Option<GuessedClaim>,
+    /// The first instruction (svma) at which it was found.
+    pub pc: u64,
+    /// The jumps (svma of the instruction, and of its target) on the way from the function's entry.
+    pub path: Vec<(u64, u64)>,
+    /// The instruction (svma) that would overwrite the claim's slot, if that is what is wrong.
+    pub store: Option<u64>,
+    /// Where the way parts from others, if that is known: the last such place before the store, or the
+    /// jump or trap that was guessed.
+    pub fork: Option<Fork>,
+}
+
+/// What a [`Guess`] is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GuessedClaim {
+    /// The table.
+    pub table: TableKind,
+    /// The first address (svma) of the row.
+    pub row: u64,
+    /// What the claim is about.
+    pub subject: Subject,
+    /// What the row's rule evaluates to on that way.
+    pub found: Value,
+}
+
+/// An instruction behind which there are several ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fork {
+    /// Its address (svma).
+    pub at: u64,
+    /// Where the way goes on (svma).
+    pub to: u64,
+    /// Where the other one does (svma); `None` for a jump through a register or a table.
+    pub other: Option<u64>,
+}
+
+/// The maximum number of guesses that are kept of a function.
+const GUESSES_MAX: usize = 4;
+
 /// How a function's rows turned out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FunctionVerdict {
@@ -283,6 +326,9 @@ pub struct FunctionVerdict {
     pub contradictions: Vec<Contradiction>,
     /// Why claims could not be proven, and the first address (svma) of each.
     pub doubts: Vec<(Doubt, u64)>,
+    /// What would be wrong on ways that may not exist ([`Doubt::Guessed`]): the first on each way, and
+    /// a few of them.
+    pub guesses: Vec<Guess>,
     /// What the proofs rest on.
     pub assumptions: Assumptions,
     /// Addresses (svma) at which a proven slot lies below rsp.
@@ -326,6 +372,9 @@ impl FunctionVerdict {
         for (doubt, at) in other.doubts {
             self.doubt(doubt, at);
         }
+        for guess in other.guesses {
+            self.guess(guess);
+        }
         self.assumptions.add_all(other.assumptions);
         self.below_sp = self.below_sp.saturating_add(other.below_sp);
     }
@@ -350,6 +399,21 @@ impl FunctionVerdict {
             self.doubts.retain(|doubt| doubt.0 != Doubt::Unreached);
         }
         self.doubts.sort_unstable();
+        self.guesses.sort_by_key(|guess| guess.pc);
+    }
+
+    /// Adds a guess, unless one is known for the same register on the same way, and the doubt that it is.
+    pub fn guess(&mut self, guess: Guess) {
+        self.doubt(Doubt::Guessed, guess.pc);
+        let key = |guess: &Guess| {
+            let claim = guess.claim.as_ref();
+            claim.map(|claim| (claim.table, claim.subject))
+        };
+        let is_same = |known: &Guess| key(known) == key(&guess) && known.path == guess.path;
+        let is_known = self.guesses.iter().any(is_same);
+        if !is_known && self.guesses.len() < GUESSES_MAX {
+            self.guesses.push(guess);
+        }
     }
 
     /// Adds a doubt, unless it was known.

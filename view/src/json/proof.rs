@@ -1,5 +1,6 @@
 //! The lines of `tables check`.
 
+use super::guess::GuessLine;
 use super::tables::{InstructionLine, RuleLine, SectionPlaceLine};
 use crate::tables::code;
 use crate::tables::names::Names;
@@ -203,6 +204,9 @@ pub struct FunctionLine {
     reason: Option<&'static str>,
     /// Why it is not proven, and the first address (svma) of each reason.
     doubts: BTreeMap<&'static str, String>,
+    /// What would be wrong on ways that may not exist, if one of the reasons is `guessed`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    guesses: Vec<GuessLine>,
     /// The assumptions that its proofs rest on.
     rests_on: Vec<&'static str>,
     /// Rows of all tables.
@@ -508,6 +512,7 @@ impl FunctionLine {
                 .iter()
                 .map(|(d, at)| (d.as_str(), hex(*at)))
                 .collect(),
+            guesses: verdict.guesses.iter().map(GuessLine::new).collect(),
             rests_on: verdict.assumptions.iter().map(|a| a.as_str()).collect(),
             rows: verdict.rows,
             rows_proven: verdict.rows_proven,

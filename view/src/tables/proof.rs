@@ -1,6 +1,7 @@
 //! What `tables check` proved, as text and JSON Lines.
 
 use super::code;
+use super::guess;
 use super::index;
 use super::known::hash;
 use super::names::{Names, address};
@@ -198,18 +199,26 @@ fn write_contradiction(
         )?;
     }
     if explain {
-        let mut text = String::from("      way:   entry");
-        for (from, to) in &wrong.path {
-            for (before, at) in [(", ", from), (" -> ", to)] {
-                text.push_str(before);
-                address(file, *at, &mut text);
-            }
-        }
-        text.push_str(", ");
-        address(file, wrong.pc, &mut text);
-        writeln!(out, "{text}")?;
+        let text = way(file, &wrong.path, &[wrong.pc]);
+        writeln!(out, "      way:   {text}")?;
     }
     Ok(())
+}
+
+/// The way from the entry along jumps to instructions behind them.
+pub(super) fn way(file: &File, jumps: &[(u64, u64)], behind: &[u64]) -> String {
+    let mut text = String::from("entry");
+    for (from, to) in jumps {
+        for (before, at) in [(", ", from), (" -> ", to)] {
+            text.push_str(before);
+            address(file, *at, &mut text);
+        }
+    }
+    for &at in behind {
+        text.push_str(", ");
+        address(file, at, &mut text);
+    }
+    text
 }
 
 /// What is right instead of the claim that is wrong. The other rules of the row are not repeated.
@@ -247,20 +256,32 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
             return text;
         }
     }
-    match wrong.subject {
-        Subject::Cfa => match found {
-            Value::Entry { .. } if found.is_stack() => {
-                format!("the row's CFA is {found}, as rsp is {} here", wrong.sp)
-            }
-            found => format!("the row's CFA is {found}"),
-        },
-        Subject::Sp => format!("the row's rsp is {found}"),
-        Subject::ReturnAddress => format!("the row's return address is {found}"),
-        Subject::Register(reg) => format!("the row's {reg} is {found}"),
-        Subject::Row => format!(
-            "{} of this function that no row of its table covers",
-            counted(wrong.row.end - wrong.row.start, "byte")
-        ),
+    let subject = match wrong.subject {
+        Subject::Row => {
+            let size = counted(wrong.row.end - wrong.row.start, "byte");
+            return format!("{size} of this function that no row of its table covers");
+        }
+        subject => claimed(subject),
+    };
+    match found {
+        Value::Entry { .. } if wrong.subject == Subject::Cfa && found.is_stack() => {
+            format!(
+                "the row's {subject} is {found}, as rsp is {} here",
+                wrong.sp
+            )
+        }
+        found => format!("the row's {subject} is {found}"),
+    }
+}
+
+/// What of the caller's a claim is about.
+pub(super) const fn claimed(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Cfa => "CFA",
+        Subject::Sp => "rsp",
+        Subject::ReturnAddress => "return address",
+        Subject::Register(reg) => reg.as_str(),
+        Subject::Row => "row",
     }
 }
 
@@ -284,6 +305,11 @@ fn write_unproven(
                 doubt.as_str(),
                 doubt.description()
             )?;
+            if *doubt == Doubt::Guessed {
+                for guess in &checked.verdict.guesses {
+                    guess::write(file, guess, out)?;
+                }
+            }
         }
     }
     Ok(())

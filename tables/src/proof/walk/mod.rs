@@ -7,6 +7,7 @@
 
 mod beyond;
 mod calls;
+mod guesses;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;
@@ -295,6 +296,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         }
         self.report_outermost();
         self.report_missing();
+        self.explain_guesses();
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..).filter(|part| part.is_listed) {
             let mut verdict = part.verdict;

@@ -10,7 +10,9 @@ use crate::proof::program::Program;
 use crate::proof::signal;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
-use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict};
+use crate::proof::verdict::{
+    Assumption, Contradiction, Doubt, FunctionVerdict, Guess, GuessedClaim,
+};
 use crate::table::{Row, Table};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
@@ -144,7 +146,7 @@ impl<'p> Rows<'p> {
             Outcome::Proven { below_sp } => *lies_below |= below_sp,
             Outcome::Guessed => {
                 *marks |= 2;
-                verdict.doubt(Doubt::Guessed, pc);
+                guess(verdict, (table, &row, pc), (subject, Value::Guessed), &path);
             }
             Outcome::ByCallee => {
                 *marks |= 2;
@@ -154,9 +156,9 @@ impl<'p> Rows<'p> {
                 *marks |= 2;
                 verdict.doubt(Doubt::RedZone, pc);
             }
-            Outcome::Contradicted { .. } if state.is_guessed => {
+            Outcome::Contradicted { found } if state.is_guessed => {
                 *marks |= 2;
-                verdict.doubt(Doubt::Guessed, pc);
+                guess(verdict, (table, &row, pc), (subject, found), &path);
             }
             Outcome::Contradicted { found } => {
                 *marks |= 1;
@@ -345,6 +347,29 @@ pub(super) fn path(jumps: &[Jump], mut trail: Option<u32>) -> Vec<(u64, u64)> {
     }
     path.reverse();
     path
+}
+
+/// Adds a claim that is wrong at an address on the way `path`, which may not exist.
+#[cold]
+fn guess(
+    verdict: &mut FunctionVerdict,
+    (table, row, pc): (&Table, &Row<'_>, u64),
+    (subject, found): (Subject, Value),
+    path: &dyn Fn() -> Vec<(u64, u64)>,
+) {
+    let claim = GuessedClaim {
+        table: table.kind(),
+        row: row.start,
+        subject,
+        found,
+    };
+    verdict.guess(Guess {
+        claim: Some(claim),
+        pc,
+        path: path(),
+        store: None,
+        fork: None,
+    });
 }
 
 /// Adds a contradiction of a row at an address, in a state reached by `path`.
