@@ -289,6 +289,9 @@ fn sarif_has_what_readers_need() {
         );
         let name = rule["name"].as_str().expect("a name");
         assert!(name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphanumeric));
+        // An id in other letters is no name.
+        let id = rule["id"].as_str().expect("an id");
+        assert!(!id.eq_ignore_ascii_case(name), "{rule}");
     }
     let [result] = results(&log).as_slice() else {
         panic!("{log:#}");
@@ -307,6 +310,17 @@ fn sarif_has_what_readers_need() {
         uri.starts_with("file:///") && uri.contains("a%20b%23"),
         "{uri}"
     );
+    // A path that goes up would mean another folder behind a symbolic link.
+    let folder = object.parent().expect("a folder");
+    let up = folder.join("..").join(folder.file_name().expect("a name"));
+    let log = sarif(&up.join(object.file_name().expect("a name")));
+    let same = &results(&log)[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
+    let same = same.as_str().expect("a URI");
+    assert!(
+        same.starts_with("file:///") && !same.contains(".."),
+        "{same}"
+    );
+    assert_eq!(same.rsplit('/').next(), uri.rsplit('/').next());
     // In an object, an address is a section and an offset. In the file, it is the instruction.
     assert_eq!(place["address"]["name"], ".text+0x2");
     assert!(place["address"]["absoluteAddress"].is_null());
@@ -318,6 +332,32 @@ fn sarif_has_what_readers_need() {
         [0x48, 0x89, 0xfb],
         "mov %rdi, %rbx"
     );
+}
+
+/// A finding about an index is at bytes of the file, too.
+#[test]
+fn sarif_of_an_index_has_its_bytes() {
+    let scratch = Scratch::new();
+    let source = "
+        .section .eh_frame, \"a\", @unwind
+        .long 0
+        .text
+f:      .cfi_startproc
+        ret
+        .cfi_endproc";
+    let object = object(&scratch, "terminator.s", source);
+    let log = sarif(&object);
+    let [result] = results(&log).as_slice() else {
+        panic!("{log:#}");
+    };
+    assert_eq!(result["ruleId"], "terminator");
+    let region = &result["locations"][0]["physicalLocation"]["region"];
+    let start = region["byteOffset"].as_u64().expect("an offset") as usize;
+    assert_eq!(region["byteLength"], 4);
+    // Behind it is the CIE: its length, and a zero.
+    let bytes = std::fs::read(&object).expect("the object");
+    assert_eq!(bytes[start..start + 4], [0; 4]);
+    assert_eq!(bytes[start + 4..start + 12], [20, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

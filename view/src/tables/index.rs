@@ -79,6 +79,11 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
                 },
             },
         });
+        let section = file.section_range(finding.section);
+        if let Some(offset) = section.and_then(|s| file.offset(s.start + finding.offset)) {
+            location["physicalLocation"]["region"] =
+                json!({ "byteOffset": offset, "byteLength": WORD });
+        }
         if let Some(code) = &finding.code {
             location["physicalLocation"]["address"]["absoluteAddress"] = json!(code.start);
         }
@@ -99,13 +104,16 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
     findings.iter().map(result).collect()
 }
 
-/// The name of a rule, as other tools write such names: `HdrUnsorted`.
+/// The name of a rule, as other tools write such names: `IndexHdrUnsorted`. It has to differ from the id in
+/// more than capital letters.
 fn rule_name(flaw: Flaw) -> String {
     let words = flaw.as_str().split('-').map(sentence);
-    words
-        .map(|word| word.trim_end_matches('.').to_owned())
-        .collect()
+    let words = words.map(|word| word.trim_end_matches('.').to_owned());
+    ["Index".to_owned()].into_iter().chain(words).collect()
 }
+
+/// What a finding is about begins with a word of this size, bytes.
+const WORD: u64 = 4;
 
 /// The rules of SARIF that these findings break.
 pub(super) fn rules() -> impl Iterator<Item = Value> {

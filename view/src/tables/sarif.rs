@@ -224,8 +224,18 @@ fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Val
     physical
 }
 
-/// A path as a URI (RFC 3986): relative paths stay relative.
+/// The file at `path` as a URI (RFC 3986): relative paths stay relative. One that goes up is resolved as it is
+/// on this machine, since `..` behind a symbolic link means another folder to a reader of the log.
 pub(super) fn uri(path: &str) -> String {
+    let goes_up = path.split('/').any(|part| part == "..");
+    let resolved = goes_up
+        .then(|| Path::new(path).canonicalize().ok())
+        .flatten();
+    let resolved = resolved.as_deref().and_then(Path::to_str);
+    encoded(resolved.unwrap_or(path))
+}
+
+fn encoded(path: &str) -> String {
     let is_absolute = Path::new(path).is_absolute();
     let mut uri = String::from(if is_absolute { "file://" } else { "" });
     let parts = path.split('/').filter(|part| *part != ".");
