@@ -107,7 +107,7 @@ impl Value {
         }
     }
 
-    /// The value plus a number.
+    /// The value plus a number. Nothing is known of addresses further away than 2 GiB: a sum may lead back.
     #[must_use]
     pub const fn plus(self, number: i64) -> Value {
         const fn add(offset: i32, number: i64) -> Option<i32> {
@@ -127,11 +127,11 @@ impl Value {
             Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => self,
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },
-                None => Value::Computed,
+                None => Value::Unknown,
             },
             Value::Below { anchor, offset } => match add(offset, number) {
                 Some(offset) => Value::Below { anchor, offset },
-                None => Value::Computed,
+                None => Value::Unknown,
             },
             Value::Const(offset) => match add(offset, number) {
                 Some(sum) => Value::Const(sum),

@@ -70,13 +70,13 @@ impl Machine<'_> {
             }
             (None, Some(index)) => scaled(displacement.cast_unsigned(), index, scale),
             (Some(base), Some(index)) => match (base, index) {
-                (base, Value::Const(n)) => place(
-                    base.plus(i64::from(n) * i64::from(scale))
-                        .plus(displacement),
-                ),
+                (base, Value::Const(n)) => {
+                    let distance = i64::from(n) * i64::from(scale);
+                    place(base.plus(distance.wrapping_add(displacement)))
+                }
                 // `8(%rax,%rcx)`, with the pointer in the index.
                 (Value::Const(n), index) if scale == 1 && may_be_stack(index) => {
-                    place(index.plus(n.into()).plus(displacement))
+                    place(index.plus(i64::from(n).wrapping_add(displacement)))
                 }
                 (Value::Const(n), index) => {
                     let at = i64::from(n).wrapping_add(displacement).cast_unsigned();

@@ -98,7 +98,9 @@ impl Machine<'_> {
                 if state.has_part_of_slot(at, size)
                     && matches!(self.hit(insn, state, at, size), Hit::Sure) =>
             {
-                state.may_store(at, size);
+                state.store(at, size, value);
+                // What the rest of the slot is now.
+                state.is_lossy = true;
                 self.stored_anywhere |= state.has_other_base(at);
             }
             _ => self.store(insn, state, size, value),
