@@ -2,6 +2,7 @@
 //! and how they end. They use no C library, so that they test the kernel.
 
 mod calls;
+mod clones;
 mod escapes;
 mod exceptions;
 mod files;
