@@ -7,6 +7,8 @@ mod escapes;
 mod exceptions;
 mod files;
 mod limits;
+mod missing;
+mod mounts;
 mod snapshots;
 mod written;
 
