@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::linux::{Limit, Limits, ProcessOptions};
+use unwind_sim_emulator::linux::{FileSystem, Limit, Limits, ProcessOptions};
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
@@ -26,6 +26,11 @@ pub(crate) struct MachineOptions {
     /// Let the program change files. By default what it writes is kept in memory.
     #[arg(long)]
     pub(crate) allow_write: bool,
+    /// Let the program see files on this kind of file system: `fuse`, `nfs`, `9p`, .. or a number such
+    /// as 0x6969. By default it sees those of disks and memory, and the ones that DIR and the program
+    /// are on; never the host's proc, sysfs, cgroup and their like.
+    #[arg(long = "allow-fs", value_name = "NAME")]
+    allow_fs: Vec<FileSystem>,
     /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -175,6 +180,7 @@ impl MachineOptions {
             root: self.root.clone(),
             cwd: bytes(&cwd),
             allow_write: self.allow_write,
+            allow_fs: self.allow_fs.clone(),
             seed: self.seed,
             clock: self.clock.unwrap_or(defaults.clock),
             uid,
@@ -216,6 +222,7 @@ impl MachineOptions {
         let options = [
             (self.root != Path::new("/"), "--root"),
             (self.allow_write, "--allow-write"),
+            (!self.allow_fs.is_empty(), "--allow-fs"),
             (self.seed != 0, "--seed"),
             (self.clock.is_some(), "--clock"),
             (!self.limits.is_empty(), "--limit"),
@@ -237,6 +244,8 @@ impl MachineOptions {
         if self.allow_write {
             options.push("--allow-write".to_owned());
         }
+        let kinds = self.allow_fs.iter();
+        options.extend(kinds.map(|kind| format!("--allow-fs {kind}")));
         if let Some(seconds) = self.clock {
             options.push(format!("--clock {seconds}"));
         }

@@ -159,6 +159,31 @@ fn an_instruction_of_another_level_is_invalid() {
     }
 }
 
+/// A file system of the kernel cannot be allowed, and of an unknown one the known names are said.
+#[test]
+fn only_file_systems_that_may_be_visible_can_be_allowed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = program(directory.path(), "allowed", EXIT_3);
+    for name in ["fuse", "virtiofs", "nfs", "9p", "fuse.sshfs", "0x1234"] {
+        let output = emulated(&["--allow-fs", name], &path);
+        assert_eq!((stdout(&output), status(&output)), ("hello\n", 0), "{name}");
+    }
+    for (name, error) in [
+        (
+            "proc",
+            "`proc` cannot be allowed: behind its files are the host's kernel",
+        ),
+        ("cgroup2", "`cgroup2` cannot be allowed"),
+        ("0x9fa0", "`0x9fa0` cannot be allowed"),
+        ("sshfs", "unknown file system `sshfs`; known: 9p, fuse, nfs"),
+    ] {
+        let output = emulated(&["--allow-fs", name], &path);
+        assert_eq!((stdout(&output), status(&output)), ("", 2), "{name}");
+        let said = stderr(&output);
+        assert!(said.contains(error), "{said}");
+    }
+}
+
 /// Runs a program whose input never comes, or whose output is never read.
 fn ends_by_itself(program: &str) -> (i32, String) {
     let arguments = ["emulate", "--timeout", "0.5", "--", program];

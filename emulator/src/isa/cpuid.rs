@@ -4,7 +4,7 @@
 use super::save;
 use crate::core::Core;
 use crate::op::{Flow, Op, Run, raise};
-use crate::processor::{Feature, Pointers, Processor, Vendor};
+use crate::processor::{Feature, Generation, Pointers, Processor, Vendor};
 use crate::state::reg;
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
@@ -147,19 +147,41 @@ struct Cache {
     size: u32,
 }
 
-const CACHES: [Cache; 4] = [
-    cache(1, 1, 8, 32 << 10),
-    cache(2, 1, 4, 32 << 10),
-    cache(3, 2, 8, 256 << 10),
-    cache(3, 3, 16, 8 << 20),
-];
-
-const fn cache(kind: u32, level: u32, ways: u32, size: u32) -> Cache {
-    Cache {
+/// The caches that a core of the generation has or shares: for data, for instructions, of the second
+/// and of the third level. They are those of an i7-920, i7-6700, Ryzen 7 1800X, EPYC 7763, EPYC 9654
+/// and EPYC 9755.
+fn caches(generation: Generation) -> [Cache; 4] {
+    const KIB: u32 = 1 << 10;
+    const MIB: u32 = 1 << 20;
+    let [data, instructions, second, third] = match generation {
+        Generation::Nehalem => [(8, 32 * KIB), (4, 32 * KIB), (8, 256 * KIB), (16, 8 * MIB)],
+        Generation::Skylake => [(8, 32 * KIB), (8, 32 * KIB), (4, 256 * KIB), (16, 8 * MIB)],
+        Generation::Zen => [(8, 32 * KIB), (4, 64 * KIB), (8, 512 * KIB), (16, 8 * MIB)],
+        Generation::Zen3 => [(8, 32 * KIB), (8, 32 * KIB), (8, 512 * KIB), (16, 32 * MIB)],
+        Generation::Zen4 => [(8, 32 * KIB), (8, 32 * KIB), (8, MIB), (16, 32 * MIB)],
+        Generation::Zen5 => [(12, 48 * KIB), (8, 32 * KIB), (16, MIB), (16, 32 * MIB)],
+    };
+    let cache = |kind, level, (ways, size)| Cache {
         kind,
         level,
         ways,
         size,
+    };
+    [
+        cache(1, 1, data),
+        cache(2, 1, instructions),
+        cache(3, 2, second),
+        cache(3, 3, third),
+    ]
+}
+
+/// The number of ways in leaf 0x8000_0006 (APM volume 3, appendix E.4.4).
+fn ways_code(ways: u32) -> u32 {
+    match ways {
+        0..=2 => ways,
+        3..=4 => 4,
+        5..=8 => 6,
+        _ => 8,
     }
 }
 
@@ -189,7 +211,7 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         ],
         // Descriptor 0xff: see leaf 4. 0xf0: 64-byte prefetching.
         2 if is_intel => [0xff01, 0xf0, 0, 0],
-        4 if is_intel => match CACHES.get(subleaf as usize) {
+        4 if is_intel => match caches(processor.generation()).get(subleaf as usize) {
             Some(cache) => {
                 let sets = cache.size / cache.ways / LINE;
                 // Self-initializing.
@@ -238,13 +260,16 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         // The first-level caches, data and instructions: KiB, ways, lines per tag, line size.
         0x8000_0005 if !is_intel => {
             let first = |c: &Cache| (c.size >> 10) << 24 | c.ways << 16 | 1 << 8 | LINE;
-            [0, 0, first(&CACHES[0]), first(&CACHES[1])]
+            let [data, instructions, ..] = caches(processor.generation());
+            [0, 0, first(&data), first(&instructions)]
         }
-        // The second-level cache: KiB, 8 ways, line size. The third-level cache: units of 512 KiB,
-        // 16 ways.
+        // The second-level cache: KiB, ways, line size. The third-level cache: units of 512 KiB, ways.
         0x8000_0006 => {
-            let second = (CACHES[2].size >> 10) << 16 | 6 << 12 | LINE;
-            let third = (CACHES[3].size >> 19) << 18 | 8 << 12 | 1 << 8 | LINE;
+            let [_, _, second, third] = caches(processor.generation());
+            // Skylake says 8 ways here, although leaf 4 says 4.
+            let ways = if is_intel { 8 } else { second.ways };
+            let second = (second.size >> 10) << 16 | ways_code(ways) << 12 | LINE;
+            let third = (third.size >> 19) << 18 | ways_code(third.ways) << 12 | 1 << 8 | LINE;
             [0, 0, second, if is_intel { 0 } else { third }]
         }
         // Address bits: virtual, physical.

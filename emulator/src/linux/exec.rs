@@ -5,7 +5,7 @@
 use super::clock::{Owner, Timer};
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
-use super::files::{Attributes, Node, ResolvedPath, S_IFMT, S_IFREG};
+use super::files::{Attributes, Node, Refusal, ResolvedPath, S_IFMT, S_IFREG};
 use super::kernel::Kernel;
 use super::layout::{FileMapping, Layout};
 use super::observer::Event;
@@ -43,9 +43,12 @@ pub struct StartError {
 }
 
 /// The kinds of [`StartError`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartErrorKind {
+    /// It is on a file system of the host that the program must not see.
+    #[error("the program must not see {0}")]
+    Refused(Refusal),
     /// There is no such file.
     #[error("no such file")]
     NotFound,
@@ -71,7 +74,9 @@ impl StartError {
     pub(super) fn errno(&self) -> Errno {
         match &self.what {
             StartErrorKind::NotFound => Errno::ENOENT,
-            StartErrorKind::NotExecutable | StartErrorKind::Directory => Errno::EACCES,
+            StartErrorKind::NotExecutable
+            | StartErrorKind::Directory
+            | StartErrorKind::Refused(_) => Errno::EACCES,
             StartErrorKind::NotReadable => Errno::EIO,
             StartErrorKind::Scripts => Errno::ELOOP,
             StartErrorKind::Load(_) => Errno::ENOEXEC,
@@ -99,6 +104,7 @@ impl Kernel {
             options.env.clone(),
         );
         let mut process = Kernel::new(options);
+        process.files.trust_program(&cwd, path);
         let resolved = process.files.find(b"/", &cwd, true);
         let resolved = resolved
             .ok()
@@ -106,10 +112,9 @@ impl Kernel {
         process.files.own.cwd = match resolved {
             Some(resolved) => resolved.path,
             None => {
-                return Err(StartError {
-                    path: cwd,
-                    what: StartErrorKind::Directory,
-                });
+                let refused = process.files.last_refused();
+                let what = refused.map_or(StartErrorKind::Directory, StartErrorKind::Refused);
+                return Err(StartError { path: cwd, what });
             }
         };
         process.exec(path, args, env)?;
@@ -208,7 +213,10 @@ impl Kernel {
         };
         let cwd = &self.files.own.cwd;
         let resolved = self.files.find(cwd, path, true);
-        let resolved = resolved.map_err(|_| error(StartErrorKind::NotFound))?;
+        let resolved = resolved.map_err(|_| {
+            let refused = self.files.last_refused();
+            error(refused.map_or(StartErrorKind::NotFound, StartErrorKind::Refused))
+        })?;
         let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
         let is_other = attributes.uid != self.files.own.identity.user.effective;

@@ -9,6 +9,11 @@ mod attributes;
 mod change;
 mod contents;
 mod description;
+// Other systems have no such file systems.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+mod file_systems;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+mod gate;
 mod host;
 mod inode;
 mod names;
@@ -24,6 +29,8 @@ pub(super) use attributes::{Attributes, DEVICE, S_IFDIR, S_IFLNK, S_IFMT, S_IFRE
 pub(super) use change::become_copy;
 use contents::Contents;
 pub(super) use description::{Description, Kind, Others, Shared, WeakShared};
+pub use file_systems::{FileSystem, FileSystemError, Refusal};
+use gate::Gate;
 use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef, seal};
 pub(super) use names::{Existing, is_removed};
@@ -31,7 +38,7 @@ pub(super) use open::{Opened, o};
 pub(super) use pipe::{PIPE_SIZE, PipeEnd};
 pub(super) use pts::{TerminalFile, terminal_device, terminal_path};
 pub(super) use saved::Saved;
-pub(super) use special::{Device, RELEASE, Special, Text, is_not_modelled};
+pub(super) use special::{Device, RELEASE, Special, Text};
 pub(super) use table::Table;
 
 use super::PID;
@@ -39,6 +46,7 @@ use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -73,6 +81,9 @@ pub(super) enum Node {
     Open(Shared),
     /// Nothing, in an existing directory.
     Missing,
+    /// A file of the host on a file system that the program must not see. No resolved path leads to
+    /// one.
+    Refused,
 }
 
 /// A path without `.`, `..` and symbolic links, and what it leads to.
@@ -123,6 +134,8 @@ pub(super) struct Files {
     /// The processes that have ended and whose parents have not waited for them.
     pub(super) ended: BTreeSet<u32>,
     owners: Owners,
+    /// See [`Files::take_missed`].
+    missed: Cell<Option<&'static str>>,
     /// The timestamp for files that are changed.
     pub(super) now: Time,
     pub(super) streams: Streams,
@@ -134,6 +147,8 @@ pub(super) struct Files {
 pub(super) struct FilesOptions {
     pub(super) root: PathBuf,
     pub(super) allow_write: bool,
+    /// File systems of the host that the program may see besides the usual ones.
+    pub(super) allow_fs: Vec<FileSystem>,
     pub(super) identity: Identity,
     /// Limit of the bytes of all files in memory.
     pub(super) bytes_max: u64,
@@ -145,7 +160,7 @@ pub(super) struct FilesOptions {
 impl Files {
     pub(super) fn new(options: FilesOptions) -> Files {
         let mut files = Files {
-            host: Host::new(&options.root),
+            host: Host::new(&options.root, Gate::new(&options.allow_fs)),
             contents: Contents::default(),
             allow_write: options.allow_write,
             entries: BTreeMap::new(),
@@ -166,6 +181,7 @@ impl Files {
             others: BTreeMap::new(),
             thread: PID,
             ended: BTreeSet::new(),
+            missed: Cell::default(),
             owners: Owners::new(options.identity.user.real, options.identity.group.real),
             now: options.now,
             streams: options.streams,
@@ -255,8 +271,35 @@ impl Files {
                 }
                 _ => Node::Host(Box::new(metadata)),
             },
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Node::Refused,
             Err(_) => Node::Missing,
         }
+    }
+
+    /// The file systems of the host that were refused since the last call.
+    pub(super) fn take_refused(&self) -> Vec<Refusal> {
+        self.host.gate.take_refused()
+    }
+
+    /// The last one of them, which remains among them.
+    pub(super) fn last_refused(&self) -> Option<Refusal> {
+        self.host.gate.last_refused()
+    }
+
+    /// Lets the program see the file system on which its own file is, as far as anything may be
+    /// seen of it.
+    pub(super) fn trust_program(&self, base: &[u8], path: &[u8]) {
+        let resolved = self.host.gate.trusting(|| self.resolve(base, path, true));
+        if let Ok(Node::Host(metadata)) = resolved.map(|resolved| resolved.node) {
+            self.host.gate.trust(metadata.dev());
+        }
+    }
+
+    /// The inode number of an entry of a directory; 1 if it may not be seen.
+    pub(super) fn inode_of_entry(&self, directory: &[u8], name: &[u8]) -> u64 {
+        let resolve = || self.resolve(directory, name, false);
+        let resolved = self.host.gate.quietly(resolve);
+        resolved.map_or(1, |resolved| self.attributes(&resolved).inode)
     }
 
     /// Whether no directory on the path is removed or in memory.
@@ -293,7 +336,13 @@ impl Files {
         let mut links = 0;
         while let Some(name) = todo.pop() {
             match &node {
-                Node::Missing => return Err(Errno::ENOENT),
+                Node::Missing => {
+                    let rest = todo.iter().rev().map(|name| &name[..]);
+                    let all = [&at[..], &name].into_iter().chain(rest);
+                    self.note_missing(&all.collect::<Vec<_>>().join(&b'/'));
+                    return Err(Errno::ENOENT);
+                }
+                Node::Refused => return Err(Errno::EACCES),
                 node if !node.is_directory() => return Err(Errno::ENOTDIR),
                 node if !self.may_search(&at, node) => return Err(Errno::EACCES),
                 _ => {}
@@ -342,11 +391,29 @@ impl Files {
                 _ => (at, node) = (next, found),
             }
         }
+        if matches!(node, Node::Refused) {
+            return Err(Errno::EACCES);
+        }
         let is_missing = matches!(node, Node::Missing);
+        if is_missing {
+            self.note_missing(&at);
+        }
         if wants_directory && !is_missing && !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         Ok(ResolvedPath { path: at, node })
+    }
+
+    /// Remembers that there is nothing at a path where every Linux has something.
+    fn note_missing(&self, path: &[u8]) {
+        if let Some(what) = special::not_modelled(self, path) {
+            self.missed.set(Some(what));
+        }
+    }
+
+    /// What was missing since the last call, although every Linux has it.
+    pub(super) fn take_missed(&self) -> Option<&'static str> {
+        self.missed.take()
     }
 
     fn may_search(&self, path: &[u8], node: &Node) -> bool {
@@ -354,7 +421,7 @@ impl Files {
             Node::Special(_) => return true,
             Node::Host(metadata) => Attributes::of_host(metadata, self.owners),
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
-            Node::Missing | Node::Open(_) => return false,
+            Node::Missing | Node::Open(_) | Node::Refused => return false,
         };
         debug_assert!(path.starts_with(b"/"));
         self.allows(&attributes, 1)
@@ -392,6 +459,7 @@ impl Files {
         let mut names: BTreeMap<Vec<u8>, u8> = BTreeMap::new();
         match self.node(path) {
             Node::Missing => return Err(Errno::ENOENT),
+            Node::Refused => return Err(Errno::EACCES),
             Node::Special(Special::Directory(inside)) => names.extend(inside),
             Node::Host(metadata) if metadata.is_dir() => {
                 self.list_host(path, &mut names)?;
@@ -430,7 +498,7 @@ impl Node {
             Node::Host(metadata) => metadata.is_dir(),
             Node::Memory(inode) => inode.borrow().is_directory(),
             Node::Special(special) => matches!(special, Special::Directory(_)),
-            Node::Missing | Node::Open(_) => false,
+            Node::Missing | Node::Open(_) | Node::Refused => false,
         }
     }
 

@@ -100,6 +100,7 @@ impl Kernel {
         let files = Files::new(FilesOptions {
             root: options.root,
             allow_write: options.allow_write,
+            allow_fs: options.allow_fs,
             identity: Identity::new(options.uid, options.gid),
             bytes_max: options.limits.file_bytes,
             now: clock.time(),

@@ -5,7 +5,9 @@
 //! the next one does. The run ends with its first process and all that can still go on. Nothing of
 //! the host is visible except the files below [`ProcessOptions::root`]: clock, random numbers,
 //! process numbers and `/proc` are generated, so that the same options give the same run,
-//! instruction by instruction. Time advances by one nanosecond for each instruction, and by
+//! instruction by instruction. Of those files, the ones behind which is the host's kernel (its procfs,
+//! sysfs and so on, wherever they are mounted) are never visible, and the ones behind which is another
+//! program or machine only where [`ProcessOptions::allow_fs`] says so. Time advances by one nanosecond for each instruction, and by
 //! sleeping.
 //!
 //! Source: Linux 6.12, x86-64. Not modelled: namespaces, a network beyond the loopback interface,
@@ -61,6 +63,7 @@ mod waiting;
 
 pub use end::Which;
 pub use exec::{StartError, StartErrorKind};
+pub use files::{FileSystem, FileSystemError, Refusal};
 pub use kernel::Kernel;
 pub use limit::Limit;
 pub use numbers::name as system_call_name;

@@ -1,6 +1,7 @@
 //! How a process is started.
 
 use super::clock::START;
+use super::files::FileSystem;
 use super::streams::{Input, Output};
 use super::turns::Turn;
 use crate::address_space;
@@ -23,6 +24,9 @@ pub struct ProcessOptions {
     pub cwd: Vec<u8>,
     /// Whether it may change files of the host. Otherwise its writes are kept in memory.
     pub allow_write: bool,
+    /// File systems of the host that it may see although another program or machine is behind them,
+    /// or nobody knows what. It always sees those that the root and the program are on.
+    pub allow_fs: Vec<FileSystem>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// The time of day at the start, seconds since 1970.
@@ -62,6 +66,7 @@ impl Default for ProcessOptions {
             root: PathBuf::from("/"),
             cwd: b"/".to_vec(),
             allow_write: false,
+            allow_fs: Vec::new(),
             seed: 0,
             clock: START,
             schedule: None,

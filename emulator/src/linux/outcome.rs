@@ -1,5 +1,6 @@
 //! How a run ended.
 
+use super::files::Refusal;
 use super::limit::Limit;
 use super::turns::Misfit;
 use super::unsupported::Unsupported;
@@ -139,6 +140,8 @@ pub enum Notice {
     Part(&'static str),
     /// A limit of the machine, for which the program got the error of Linux.
     Limit(Limit),
+    /// A file system of the host that the program must not see.
+    FileSystem(Refusal),
 }
 
 impl fmt::Display for Notice {
@@ -150,6 +153,9 @@ impl fmt::Display for Notice {
             Notice::Call(number, None) => write!(f, "there is no system call {number}: ENOSYS"),
             Notice::Limit(limit) => write!(f, "the program got an error: {limit}"),
             Notice::Part(what) => write!(f, "not modelled, the program got an error: {what}"),
+            Notice::FileSystem(refusal) => {
+                write!(f, "not shown to the program, which got an error: {refusal}")
+            }
         }
     }
 }

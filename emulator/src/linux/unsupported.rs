@@ -100,8 +100,10 @@ impl fmt::Display for Unsupported<'_> {
         match self.kind() {
             Kind::Vector => write!(
                 f,
-                "; cpuid does not report it: build the program for x86-64-v2 (-march=x86-64-v2), \
-                 or make its library use other code (GLIBC_TUNABLES=glibc.cpu.hwcaps=...)"
+                "; cpuid does not report it: if the program chose this code by the processor's model, \
+                 choose another one (--cpu v2, v3,intel or v3,amd); otherwise build the program for \
+                 x86-64-v2 (-march=x86-64-v2), or make its library use other code \
+                 (GLIBC_TUNABLES=glibc.cpu.hwcaps=...)"
             ),
             _ => Ok(()),
         }

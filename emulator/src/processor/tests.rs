@@ -16,7 +16,7 @@ fn texts_and_processors_are_the_same() {
         ("v2,amd", "v2,amd"),
         ("v2,amd:zen", "v2,amd:zen"),
         ("v2,+movbe", "v2,intel,+movbe"),
-        ("v2,amd:zen4,-popcnt,+lzcnt", "v2,amd,-popcnt,+lzcnt"),
+        ("v2,amd:zen3,-popcnt,+lzcnt", "v2,amd,-popcnt,+lzcnt"),
         ("v2,+movbe,-movbe", "v2,intel"),
         ("v2,+tzcnt", "v2,intel,+bmi1"),
         ("v1", "v1,intel"),
@@ -24,7 +24,7 @@ fn texts_and_processors_are_the_same() {
         ("v3", "v3,intel"),
         ("v3,intel:skylake,-avx2,+aes", "v3,intel,-avx2,+aes"),
         ("v3,intel:nehalem", "v3,intel:nehalem"),
-        ("v3,amd:zen3", "v3,amd:zen3"),
+        ("v3,amd:zen4", "v3,amd:zen4"),
     ] {
         let processor = parse(text).expect(text);
         assert_eq!(processor.to_string(), shown);
@@ -97,12 +97,14 @@ fn any_computer_has_a_closest_processor() {
     let all = "pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm xsave xsaveopt xsavec fsgsbase rdtscp";
     for (vendor, family, model, shown) in [
         ("GenuineIntel", 6, 0x1a, "v2,intel"),
+        ("GenuineIntel", 6, 0x3c, "v2,intel"),
+        ("GenuineIntel", 6, 0x4e, "v2,intel:skylake"),
         ("GenuineIntel", 6, 0x55, "v2,intel:skylake"),
         ("GenuineIntel", 6, 0x0f, "v2,intel"),
-        ("AuthenticAMD", 25, 17, "v2,amd"),
+        ("AuthenticAMD", 25, 17, "v2,amd:zen4"),
         ("AuthenticAMD", 26, 2, "v2,amd:zen5"),
-        ("AuthenticAMD", 25, 1, "v2,amd:zen3"),
-        ("AuthenticAMD", 25, 16, "v2,amd:zen3"),
+        ("AuthenticAMD", 25, 1, "v2,amd"),
+        ("AuthenticAMD", 25, 16, "v2,amd"),
         ("AuthenticAMD", 23, 49, "v2,amd:zen"),
         ("AuthenticAMD", 21, 2, "v2,amd:zen"),
         ("HygonGenuine", 24, 0, "v2,amd:zen"),
@@ -114,7 +116,7 @@ fn any_computer_has_a_closest_processor() {
     }
     let flags = format!("{all} abm bmi1 movbe");
     let shown = info("AuthenticAMD", 25, 17, &flags).to_string();
-    assert_eq!(shown, "v2,amd,+movbe,+lzcnt,+bmi1");
+    assert_eq!(shown, "v2,amd:zen4,+movbe,+lzcnt,+bmi1");
     let shown = info("GenuineIntel", 6, 0x1a, &all.replace(" fsgsbase", "")).to_string();
     assert_eq!(shown, "v2,intel,-fsgsbase");
     let flags = format!("{all} abm bmi1 movbe avx avx2 fma f16c bmi2 aes");

@@ -2,10 +2,13 @@
 //! and how they end. They use no C library, so that they test the kernel.
 
 mod calls;
+mod clones;
 mod escapes;
 mod exceptions;
 mod files;
 mod limits;
+mod missing;
+mod mounts;
 mod snapshots;
 mod written;
 

@@ -347,10 +347,11 @@ fn the_processor_says_what_it_is() {
     };
     for (text, name, signature) in [
         ("v2,intel", "GenuineIntel", 0x106a3),
-        ("v2,intel:skylake", "GenuineIntel", 0x5_0657),
+        ("v2,intel:skylake", "GenuineIntel", 0x5_06e3),
         ("v2,amd:zen", "AuthenticAMD", 0x80_0f12),
         ("v2,amd:zen3", "AuthenticAMD", 0xa0_0f11),
-        ("v2,amd", "AuthenticAMD", 0xa1_0f11),
+        ("v2,amd", "AuthenticAMD", 0xa0_0f11),
+        ("v2,amd:zen4", "AuthenticAMD", 0xa1_0f11),
     ] {
         let [_, ebx, ecx, edx] = cpuid(text, 0);
         let shown: Vec<u8> = [ebx, edx, ecx]

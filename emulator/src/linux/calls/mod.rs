@@ -87,7 +87,14 @@ const CREAT: u32 = o::CREAT | o::WRONLY | o::TRUNC;
 impl Kernel {
     /// Executes a system call.
     pub(super) fn answer(&mut self, number: u64, args: [u64; 6]) -> Answer {
-        retry_stale(|| self.answer_once(number, args))
+        let answer = retry_stale(|| self.answer_once(number, args));
+        for refusal in self.files.take_refused() {
+            self.notice(Notice::FileSystem(refusal));
+        }
+        if let Some(what) = self.files.take_missed() {
+            self.notice(Notice::Part(what));
+        }
+        answer
     }
 
     fn answer_once(&mut self, number: u64, args: [u64; 6]) -> Answer {

@@ -8,7 +8,7 @@ use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
     Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
-    Special, Time, is_not_modelled, is_removed, o,
+    Special, Time, is_removed, o,
 };
 use crate::linux::objects::event;
 
@@ -72,6 +72,7 @@ impl Kernel {
         };
         match node {
             Node::Missing => Err(Errno::EPERM),
+            Node::Refused => Err(Errno::EACCES),
             node => Ok(ResolvedPath { path, node }),
         }
     }
@@ -146,15 +147,7 @@ impl Kernel {
     }
 
     fn path_to_open(&mut self, base: &[u8], path: &[u8], flags: u32) -> Answer<ResolvedPath> {
-        let resolved = self.files.path_to_open(base, path, flags);
-        if resolved.as_ref().err() == Some(&Errno::ENOENT) {
-            let missing = self.files.resolve(base, path, true);
-            let missing = missing.map_or(Vec::new(), |resolved| resolved.path);
-            if is_not_modelled(&self.files, &missing) {
-                return self.not_modelled("a file of /proc that every Linux has", Errno::ENOENT);
-            }
-        }
-        resolved
+        self.files.path_to_open(base, path, flags)
     }
 
     pub(super) fn sys_readlink(&mut self, fd: u64, path: u64, to: u64, size: u64) -> Answer {

@@ -128,8 +128,7 @@ impl Kernel {
                 break;
             }
             next += 1;
-            let full = self.files.resolve(&path, name, false);
-            let inode = full.map_or(1, |resolved| self.files.attributes(&resolved).inode);
+            let inode = self.files.inode_of_entry(&path, name);
             let end = out.len() + length;
             out.extend_from_slice(&inode.max(1).to_le_bytes());
             out.extend_from_slice(&next.to_le_bytes());

@@ -193,7 +193,7 @@ impl Files {
             Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
             Node::Special(special) => Attributes::of_special(self, &resolved.path, special),
             Node::Open(open) => self.attributes_of_open(&open.borrow()),
-            Node::Missing => Attributes::default(),
+            Node::Missing | Node::Refused => Attributes::default(),
         }
     }
 

@@ -32,6 +32,9 @@ impl Files {
         if is_removed(directory) || matches!(node, Node::Missing) {
             return Err(Errno::ENOENT);
         }
+        if matches!(node, Node::Refused) {
+            return Err(Errno::EACCES);
+        }
         let is_made_up = matches!(node, Node::Special(_));
         let attributes = self.attributes(&ResolvedPath { path, node });
         if is_made_up || !self.allows(&attributes, 3) {
@@ -103,6 +106,7 @@ impl Files {
         on_host: impl FnOnce(&Host, &[u8]) -> std::io::Result<()>,
     ) -> Answer {
         match &resolved.node {
+            Node::Refused => return Err(Errno::EACCES),
             Node::Special(_) | Node::Open(_) => return Ok(0),
             Node::Host(_) if self.on_host(&resolved.path) => {
                 on_host(&self.host, &resolved.path)?;

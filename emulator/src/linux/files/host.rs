@@ -5,11 +5,14 @@
 //! a FIFO, at any time. So no access follows a link anywhere on its path, and none leaves the root:
 //! each begins at a descriptor of the root. What is not a regular file is not opened, since opening
 //! a FIFO can wait, and opening a device can do anything. Content is that of the file which was
-//! looked up, or there is an error: a path alone may name another one by then.
+//! looked up, or there is an error: a path alone may name another one by then. And all that is opened
+//! goes through the `gate`, with no more than its name opened: only then is it known to be on a file
+//! system that the program may see.
 
 use super::attributes::identity;
 #[cfg(target_os = "linux")]
 use super::attributes::{S_IFIFO, S_IFSOCK};
+use super::gate::Gate;
 use nix::dir::{Dir, Type};
 use nix::fcntl::{self, AtFlags, OFlag};
 #[cfg(target_os = "linux")]
@@ -44,6 +47,7 @@ const fn named(flags: OFlag) -> OFlag {
 pub(super) struct Host {
     /// None if there was no such folder: then there are no files.
     root: Option<Rc<OwnedFd>>,
+    pub(super) gate: Gate,
 }
 
 /// How a regular file is opened.
@@ -68,17 +72,36 @@ impl Access {
 }
 
 impl Host {
-    pub(super) fn new(root: &Path) -> Host {
+    pub(super) fn new(root: &Path, gate: Gate) -> Host {
         // The root itself may be a link.
         let flags = FOLDER.difference(OFlag::O_NOFOLLOW);
-        let root = fcntl::open(root, flags, Mode::empty());
+        let root = fcntl::open(root, flags, Mode::empty()).ok();
+        #[cfg(target_os = "linux")]
+        if let Some(status) = root.as_ref().and_then(|root| stat::fstat(root).ok()) {
+            gate.trust(status.st_dev);
+        }
         Host {
-            root: root.ok().map(Rc::new),
+            root: root.map(Rc::new),
+            gate,
         }
     }
 
-    /// Opens what a path names.
+    /// Opens what a path names, if the program may see it.
     fn at(&self, path: &[u8], flags: OFlag) -> io::Result<OwnedFd> {
+        let file = self.look_up(path, flags)?;
+        self.gate.check(&file)?;
+        Ok(file)
+    }
+
+    /// Opens the file that a path names not only by its name, after the gate was asked. In between
+    /// another one may have got the name, so the gate is asked again.
+    fn at_for_use(&self, path: &[u8], flags: OFlag) -> io::Result<OwnedFd> {
+        #[cfg(target_os = "linux")]
+        drop(self.at(path, named(OFlag::empty()))?);
+        self.at(path, flags)
+    }
+
+    fn look_up(&self, path: &[u8], flags: OFlag) -> io::Result<OwnedFd> {
         let root = self.root.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let path = match path.strip_prefix(b"/").unwrap_or(path) {
             b"" => &b"."[..],
@@ -124,6 +147,14 @@ impl Host {
     }
 
     /// The target of a symbolic link.
+    #[cfg(target_os = "linux")]
+    pub(super) fn target(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let link = self.at(path, named(OFlag::empty()))?;
+        Ok(fcntl::readlinkat(&link, "")?.into_vec())
+    }
+
+    /// The target of a symbolic link, which such hosts cannot name without following it.
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn target(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let (folder, name) = self.parent(path)?;
         Ok(fcntl::readlinkat(&folder, name)?.into_vec())
@@ -133,16 +164,21 @@ impl Host {
     /// file system.
     pub(super) fn list(&self, path: &[u8]) -> io::Result<Vec<(Vec<u8>, u8)>> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        // Where a path is `.`, nothing can be mounted in between.
+        let folder = self.at(path, FOLDER)?;
+        let folder = fcntl::openat(&folder, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
-        for entry in Dir::from_fd(self.at(path, flags)?)?.iter() {
+        for entry in Dir::from_fd(folder)?.iter() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             let kind = match entry.file_type() {
                 Some(kind) => type_number(kind),
                 // Some file systems do not say it there.
-                None => self
-                    .metadata(&super::join(path, name))
-                    .map_or(0, |m| super::attributes::host_type(&m.file_type())),
+                None => {
+                    let metadata = || self.metadata(&super::join(path, name));
+                    let metadata = self.gate.quietly(metadata);
+                    metadata.map_or(0, |m| super::attributes::host_type(&m.file_type()))
+                }
             };
             names.push((name.to_vec(), kind));
         }
@@ -205,8 +241,8 @@ impl Host {
         };
         // None of these matters to a regular file, and a FIFO or a terminal does nothing then.
         let harmless = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let file = self.at(path, mode | harmless | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)?;
-        let file = File::from(file);
+        let flags = mode | harmless | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = File::from(self.at_for_use(path, flags)?);
         check(&file)?;
         if access.truncates {
             file.set_len(0)?;
@@ -296,25 +332,52 @@ impl Host {
             }
         }
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-        File::from(self.at(path, flags)?).set_permissions(permissions)
+        File::from(self.at_for_use(path, flags)?).set_permissions(permissions)
     }
 
     /// Sets the owner and the group of a file, or of a link itself; `None` leaves one unchanged.
     pub(super) fn set_owner(&self, path: &[u8], ids: [Option<u32>; 2]) -> io::Result<()> {
-        let (folder, name) = self.parent(path)?;
         let [user, group] = ids;
         let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
-        Ok(unistd::fchownat(&folder, name, user, group, flags)?)
+        #[cfg(target_os = "linux")]
+        {
+            // The name alone may lead to a file that is mounted over it.
+            let file = self.at(path, named(OFlag::empty()))?;
+            Ok(unistd::fchownat(
+                &file,
+                "",
+                user,
+                group,
+                AtFlags::AT_EMPTY_PATH,
+            )?)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let (folder, name) = self.parent(path)?;
+            let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+            Ok(unistd::fchownat(&folder, name, user, group, flags)?)
+        }
     }
 
     /// Sets the times of a file, seconds and nanoseconds since 1970; `None` leaves one unchanged.
     pub(super) fn set_times(&self, path: &[u8], times: [Option<(i64, i64)>; 2]) -> io::Result<()> {
-        let (folder, name) = self.parent(path)?;
         let [accessed, modified] = times.map(|time| match time {
             Some((seconds, nanoseconds)) => TimeSpec::new(seconds, nanoseconds),
             None => TimeSpec::UTIME_OMIT,
         });
+        #[cfg(target_os = "linux")]
+        {
+            // The name alone may lead to a file that is mounted over it. A link of /proc leads to the
+            // open file, even if that is a symbolic link.
+            let file = File::from(self.at(path, named(OFlag::empty()))?);
+            let flags = UtimensatFlags::FollowSymlink;
+            let (link, here) = (link_to(&file), fcntl::AT_FDCWD);
+            match stat::utimensat(here, &link[..], &accessed, &modified, flags) {
+                Err(nix::errno::Errno::ENOENT) => {}
+                done => return Ok(done?),
+            }
+        }
+        let (folder, name) = self.parent(path)?;
         let flags = UtimensatFlags::NoFollowSymlink;
         Ok(stat::utimensat(&folder, name, &accessed, &modified, flags)?)
     }
@@ -394,7 +457,7 @@ mod tests {
         std::fs::write(folder.join("file"), "text").expect("written");
         symlink("folder", root.path().join("link")).expect("linked");
         symlink("file", folder.join("link")).expect("linked");
-        let host = Host::new(root.path());
+        let host = Host::new(root.path(), Gate::default());
         let open = host.root.clone().expect("a folder");
         let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let is_there = |path: &[u8]| {

@@ -79,7 +79,8 @@ impl Files {
 
     fn remove(&mut self, path: &[u8]) {
         // What the host does not have needs not be hidden.
-        if self.is_of_host(path) && self.host.metadata(path).is_ok() {
+        let is_there = || self.host.metadata(path).is_ok();
+        if self.is_of_host(path) && self.host.gate.quietly(is_there) {
             self.put_entry(path.to_vec(), Entry::Removed);
         } else {
             self.drop_entry(path);

@@ -71,7 +71,10 @@ impl Files {
             Kind::Object(handle) if handle.sort == Sort::Terminal => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };
-        Some(Ok(Opened::File(ResolvedPath { path, node })))
+        Some(match node {
+            Node::Refused => Err(Errno::EACCES),
+            node => Ok(Opened::File(ResolvedPath { path, node })),
+        })
     }
 
     /// Resolves the path of an `open` with these flags.
@@ -153,6 +156,7 @@ impl Files {
             }
             // The program must not use devices and pipes of the host.
             Node::Host(metadata) if !metadata.is_file() => Err(Errno::ENODEV),
+            Node::Refused => Err(Errno::EACCES),
             Node::Host(metadata) if writes && self.allow_write => {
                 let access = Access {
                     reads: flags & o::ACCMODE != o::WRONLY,

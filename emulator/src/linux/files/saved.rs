@@ -81,6 +81,7 @@ impl Files {
             thread: self.thread,
             ended: copied.ended,
             owners: self.owners,
+            missed: std::cell::Cell::default(),
             now: self.now,
             streams: self.streams.clone(),
             random: self.random.clone(),

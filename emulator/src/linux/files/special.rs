@@ -217,8 +217,8 @@ const SYSTEM: [(&str, Made); 36] = [
 pub(in crate::linux) const RELEASE: &str = "6.12.0-unwind-sim";
 const RELEASE_LINE: &str = "6.12.0-unwind-sim\n";
 
-/// Whether every Linux has something at a path in `/proc` that is not generated here.
-pub(in crate::linux) fn is_not_modelled(files: &Files, path: &[u8]) -> bool {
+/// What a path leads to on every Linux, but not here; `None` if not every Linux has something there.
+pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
     /// What each process has, however the kernel was configured.
     const PROCESS: [&str; 15] = [
         "attr",
@@ -255,15 +255,40 @@ pub(in crate::linux) fn is_not_modelled(files: &Files, path: &[u8]) -> bool {
         "softirqs",
         "vmstat",
     ];
+    // Below these are names that depend on the machine and on the kernel's configuration.
+    const SYS: [&[u8]; 11] = [
+        b"/sys/block",
+        b"/sys/bus",
+        b"/sys/class",
+        b"/sys/dev",
+        b"/sys/devices/system/cpu/cpu0",
+        b"/sys/devices/virtual",
+        b"/sys/firmware",
+        b"/sys/fs",
+        b"/sys/kernel",
+        b"/sys/module",
+        b"/sys/power",
+    ];
+    const DEV: [&[u8]; 2] = [b"/dev/console", b"/dev/kmsg"];
+    if SYS.contains(&path) {
+        return Some("a file of /sys that every Linux has");
+    }
+    if DEV.contains(&path) {
+        return Some("a file of /dev that every Linux has");
+    }
+
     let first = |rest: &[u8]| {
         let name = rest.split(|&b| b == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     };
-    if let Some((task, rest)) = of_process(path) {
-        return exists(files, task) && PROCESS.contains(&&first(rest)[..]);
-    }
-    let rest = path.strip_prefix(b"/proc/");
-    rest.is_some_and(|rest| SYSTEM.contains(&&first(rest)[..]))
+    let is_known = match of_process(path) {
+        Some((task, rest)) => exists(files, task) && PROCESS.contains(&&first(rest)[..]),
+        None => {
+            let rest = path.strip_prefix(b"/proc/");
+            rest.is_some_and(|rest| SYSTEM.contains(&&first(rest)[..]))
+        }
+    };
+    is_known.then_some("a file of /proc that every Linux has")
 }
 
 fn number(name: &[u8]) -> Option<u32> {

@@ -402,6 +402,7 @@ static void kernel(void) {
 }
 
 #include "races.h"
+#include "ways.h"
 
 int run(word *stack) {
     char **args = (char **)(stack + 1);
@@ -418,6 +419,7 @@ int run(word *stack) {
     files();
     sizes();
     paths();
+    ways();
     races();
     descriptors();
     sockets();
