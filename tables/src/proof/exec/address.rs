@@ -36,7 +36,12 @@ impl Machine<'_> {
             insn.memory_index(),
             insn.memory_index_scale(),
         );
-        self.address_of(parts, insn.memory_displacement64(), state)
+        let displacement = match (parts.0, parts.1, insn.memory_displ_size()) {
+            // Of an address of 32 bits (prefix 67), the upper half is zero.
+            (Register::None, Register::None, 4) => insn.memory_displacement64() & 0xffff_ffff,
+            _ => insn.memory_displacement64(),
+        };
+        self.address_of(parts, displacement, state)
     }
 
     /// The address that is a base plus an index, times a number, plus `displacement`.
