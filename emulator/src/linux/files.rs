@@ -8,6 +8,7 @@
 mod attributes;
 mod change;
 mod contents;
+mod data;
 mod description;
 mod host;
 mod inode;
