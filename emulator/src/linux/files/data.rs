@@ -1,8 +1,8 @@
 //! The bytes of a file in memory: only what was written. What was not is a hole, which costs
 //! nothing and is zero.
 
-use super::{Answer, Errno};
 use crate::address_space::{Content, Gone, PAGE_SIZE, Source};
+use crate::linux::errno::{Answer, Errno};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
