@@ -5,17 +5,17 @@
 //! frames (`frames`): a copy of a space shares its pages until one of the two writes to them, and
 //! *objects* (`objects`) are memory that several mappings show.
 //!
-//! An area costs nothing until it is used: a file-backed area is read from the file's bytes, any
-//! other is zero. Memory that the machine reads or writes gets a frame, which it finds again through
-//! a table of recent translations (`fast`). Not here: the loader and the system calls that ask for
-//! memory.
+//! An area costs nothing until it is used: a page of a file is read when it is needed (`content`),
+//! any other is zero. Memory that the machine reads or writes gets a frame, which it finds again
+//! through a table of recent translations (`fast`). Not here: the loader and the system calls that
+//! ask for memory.
 
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 
 mod area;
 mod changes;
+mod content;
 mod fast;
 mod fault;
 mod frames;
@@ -33,6 +33,7 @@ mod tests;
 mod watch;
 
 pub use area::Area;
+pub use content::{Content, Gone, Source};
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
@@ -123,11 +124,11 @@ impl AddressSpace {
         &mut self,
         range: Range<u64>,
         permissions: Permissions,
-        file: Bytes,
+        file: impl Into<Content>,
         offset: u64,
     ) -> Result<(), MapError> {
         let backing = Backing::File {
-            bytes: file,
+            content: file.into(),
             origin: range.start.wrapping_sub(offset),
         };
         self.map_backed(range, permissions, backing)
@@ -205,12 +206,17 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Replaces the bytes of the file behind a range; the first byte is at the start of the range.
+    /// Replaces the file behind a range; the byte `offset` of the new one is at the start of it.
     /// Pages that were written to keep their content.
     ///
     /// # Errors
     /// Like [`AddressSpace::map`].
-    pub fn change_file(&mut self, range: Range<u64>, bytes: Bytes) -> Result<(), MapError> {
+    pub fn change_file(
+        &mut self,
+        range: Range<u64>,
+        file: &Content,
+        offset: u64,
+    ) -> Result<(), MapError> {
         self.check(&range)?;
         self.own.areas.room_for(2)?;
         self.split(range.start);
@@ -227,16 +233,16 @@ impl AddressSpace {
             let Some(area) = area.filter(|area| area.is_file()) else {
                 continue;
             };
-            area.fill(at, &mut held, &self.frames, &self.objects);
-            if self.frames.get(frame) == held {
+            let is_there = area.fill(at, &mut held, &self.frames, &self.objects);
+            if is_there.is_ok() && self.frames.get(frame) == held {
                 self.drop_pages(&(at..at + PAGE_SIZE));
             }
         }
         for (_, area) in self.own.areas.in_range_mut(&range) {
             if area.is_file() {
                 area.backing = Backing::File {
-                    bytes: bytes.clone(),
-                    origin: range.start,
+                    content: file.clone(),
+                    origin: range.start.wrapping_sub(offset),
                 };
             }
         }
@@ -401,9 +407,17 @@ impl AddressSpace {
         while checked < bytes.len() as u64 {
             let at = address.wrapping_add(checked);
             self.own.usable(at, access, Access::Write)?;
-            new += usize::from(self.own.needs_frame(at, &self.frames, &self.objects));
+            if self.own.needs_frame(at, &self.frames, &self.objects) {
+                new += 1;
+                self.own
+                    .check_there(at, Access::Write, &self.frames, &self.objects)?;
+            }
             if !self.frames.has_room(new) {
-                return Err(Fault::out_of_pages(at));
+                return Err(Fault::new(
+                    at,
+                    access.unwrap_or(Access::Write),
+                    FaultKind::OutOfPages,
+                ));
             }
             checked += PAGE_SIZE - at % PAGE_SIZE;
         }
@@ -414,7 +428,7 @@ impl AddressSpace {
             let at = address.wrapping_add(done as u64);
             let in_page = (at % PAGE_SIZE) as usize;
             let count = (bytes.len() - done).min(PAGE_SIZE as usize - in_page);
-            if let Some(frame) = self.frame_to_write(at) {
+            if let Ok(frame) = self.frame_to_write(at) {
                 let to = &mut self.frames.get_mut(frame)[in_page..][..count];
                 to.copy_from_slice(&bytes[done..done + count]);
                 self.own.stored(at, count as u64, frame, &mut self.frames);
@@ -424,20 +438,20 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// The frame of a mapped address, for reading. `None` if there is no room.
-    fn frame_to_read(&mut self, address: u64) -> Option<u32> {
+    /// The frame of a mapped address, for reading; see [`Space::frame_to_read`].
+    fn frame_to_read(&mut self, address: u64) -> Result<u32, FaultKind> {
         let (frames, objects) = (&mut self.frames, &mut self.objects);
         self.own.frame_to_read(address, frames, objects)
     }
 
-    /// The frame of a mapped address, for writing. `None` if there is no room.
-    fn frame_to_write(&mut self, address: u64) -> Option<u32> {
+    /// The frame of a mapped address, for writing; see [`Space::frame_to_write`].
+    fn frame_to_write(&mut self, address: u64) -> Result<u32, FaultKind> {
         let (frames, objects) = (&mut self.frames, &mut self.objects);
         let (frame, is_new) = self.own.frame_to_write(address, frames, objects)?;
         if is_new {
             self.tlb.forget_read(address);
         }
-        Some(frame)
+        Ok(frame)
     }
 
     fn is_code(&self, address: u64) -> bool {

@@ -13,10 +13,9 @@ mod tests;
 pub use error::{LoadError, LoadErrorKind, Which};
 pub use stack::{AuxvEntry, auxv};
 
-use crate::address_space::{AddressSpace, PAGE_SIZE, Permissions, TASK_SIZE};
+use crate::address_space::{AddressSpace, Content, PAGE_SIZE, Permissions, TASK_SIZE};
 use elf::Executable;
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 
 /// The end of the stack (`STACK_TOP`).
 pub const STACK_TOP: u64 = TASK_SIZE;
@@ -102,7 +101,7 @@ pub struct Loaded {
 ///
 /// # Errors
 /// If it is not an x86-64 program.
-pub fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
+pub fn interpreter(program: &Content) -> Result<Option<Vec<u8>>, LoadError> {
     Executable::parse(Which::Program, program).map(|program| program.interpreter)
 }
 
@@ -113,8 +112,8 @@ pub fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
 /// arguments and environment do not fit on the stack.
 pub fn load(
     space: &mut AddressSpace,
-    program: &Bytes,
-    interpreter: Option<&Bytes>,
+    program: &Content,
+    interpreter: Option<&Content>,
     args: &[&[u8]],
     env: &[&[u8]],
     options: &LoadOptions,

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use unwind_sim_emulator::address_space::AddressSpace;
+use unwind_sim_emulator::address_space::{AddressSpace, Content};
 use unwind_sim_emulator::load::{self, LoadOptions};
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_data::{Event, Order, PerfFile, Record};
@@ -283,7 +283,7 @@ pub fn elf(data: &[u8]) {
 
 /// A program, loaded into an emulated address space as its own interpreter.
 pub fn loader(data: &[u8]) {
-    let program = Bytes::from_vec(data.to_vec());
+    let program = Content::from(Bytes::from_vec(data.to_vec()));
     let wants = load::interpreter(&program);
     let mut space = AddressSpace::new(PAGES_MAX);
     let options = LoadOptions {

@@ -2,11 +2,14 @@
 """Draws command lines from the EXAMPLES sections of the installed manual pages.
 
     draw.py --seed 20261125 --count 100 > drawn.txt
+    draw.py --seed 20261129 --count 100 --new --root FOLDER > drawn-2.txt
 
 A line of such a section is a command line if it starts with the name of its page, after a prompt or
 not, if bash can parse it, and if it is not prose. At most two are taken of a page, and 14 of git. Left out are the
 programs below, each with its reason. The result depends on the pages that are installed, so it is
-kept in a file.
+kept in a file. With `--new`, no page is taken of a package that `packages.txt` names or that a program of
+an existing list is in. With `--root`, the pages and programs are those of packages that were unpacked
+into a folder (`apt-get download`, `dpkg-deb -x`), not those that are installed.
 """
 
 import argparse
@@ -81,20 +84,53 @@ def commands(name, lines):
             yield command
 
 
+def packages(paths):
+    """The package of each path that one has."""
+    found = {}
+    shown = subprocess.run(["dpkg-query", "-S", *paths], capture_output=True, text=True).stdout
+    for line in shown.splitlines():
+        names, _, path = line.partition(": ")
+        if path in paths:
+            found[path] = names.split(",")[0].split(":")[0]
+    return found
+
+
+def used_packages(folder):
+    """The packages that `packages.txt` names, and those of the programs of the existing lists."""
+    named = set((folder / "packages.txt").read_text().split())
+    programs = set()
+    for name in ["chosen.txt", "drawn.txt"]:
+        for line in (folder / name).read_text().splitlines():
+            if line[:1].strip() and not line.startswith("#"):
+                programs.update(line.split(":")[0].split(","))
+    places = {f"{bin}/{program}" for program in programs for bin in ["/usr/bin", "/bin"]}
+    pages = {f"{PAGES}/{program}.1.gz" for program in programs}
+    return named | set(packages(places | pages).values())
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--new", action="store_true", help="only of packages that no list has yet")
+    parser.add_argument("--root", type=pathlib.Path, help="a folder with unpacked packages")
     arguments = parser.parse_args()
+    root = str(arguments.root or "")
+    path = f"{root}/usr/bin:{root}/bin:{root}/usr/games" if root else None
     generator = random.Random(arguments.seed)
-    pages = sorted(pathlib.Path(PAGES).glob("*.gz"))
+    pages = sorted(pathlib.Path(root + PAGES).glob("*.gz"))
+    if arguments.new:
+        used = used_packages(pathlib.Path(__file__).parent)
+        owners = packages({str(page) for page in pages})
+        unowned = set() if root else {""}
+        pages = [page for page in pages if owners.get(str(page), "") not in used | unowned]
     generator.shuffle(pages)
     seen, drawn = set(), []
     for page in pages:
         name = page.name.split(".1")[0]
         program = "git" if name.startswith("git-") else name
         left_out = name in NAMED or name.split("_")[0] in NAMED
-        if left_out or page.is_symlink() or not shutil.which(program):
+        if left_out or page.is_symlink() or not shutil.which(program, path=path):
             continue
         found = [c for c in dict.fromkeys(commands(name, section(page))) if c not in seen]
         generator.shuffle(found)
@@ -103,7 +139,7 @@ def main():
         drawn += [(program, command) for command in found[: min(PER_PAGE_MAX, room)]]
         if len(drawn) >= arguments.count:
             break
-    print(f"# Drawn by `draw.py --seed {arguments.seed} --count {arguments.count}`. What the examples")
+    print(f"# Drawn by `draw.py --seed {arguments.seed} --count {arguments.count}{' --new' * arguments.new}{' --root FOLDER' * bool(root)}`. What the examples")
     print("# name is made before, as far as a script can guess it.")
     print("    prepare: bash examples.sh 2>/dev/null")
     for program, command in drawn[: arguments.count]:

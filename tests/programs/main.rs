@@ -1,8 +1,9 @@
 //! Ordinary command lines do the same in the machine as on this computer: output, status and files.
 //!
-//! A slow test, in the release build: one trial for each line of `chosen.txt` and `drawn.txt`. A
-//! line runs twice here and once in the machine. It is dropped if the two runs here differ, and
-//! skipped if a program is missing. A line that differs today is in `known.txt` with the reason.
+//! A slow test, in the release build: one trial for each line of `chosen.txt`, `drawn.txt` and
+//! `drawn-2.txt`. A line runs twice here and once in the machine. It is dropped if the two runs here
+//! differ, and skipped if a program is missing. A line that differs today is in `known.txt` with the
+//! reason.
 //!
 //! ```sh
 //! UNWIND_SIM_SLOW=1 cargo test --release --test programs          # all lines
@@ -13,7 +14,7 @@
 //! limit of a line in the machine, and with `UNWIND_SIM_PROGRAMS_RESULTS=FILE` results are kept in a
 //! file, and lines that it has are not run again. The programs are in the packages of Debian that
 //! `packages.txt` lists (`apt-get install --no-install-recommends $(cat tests/programs/packages.txt)`)
-//! and in a Rust toolchain.
+//! and in a Rust toolchain; those of `drawn-2.txt` are in the packages of `packages-2.txt`.
 
 #[path = "../common/skip.rs"]
 mod skip;
@@ -200,7 +201,8 @@ fn main() {
     let results = variable("UNWIND_SIM_PROGRAMS_RESULTS").map(PathBuf::from);
     let earlier = Arc::new(earlier(results.as_deref()));
     let known = Arc::new(known());
-    let lists = ["chosen.txt", "drawn.txt"].map(|name| list::read(&folder().join(name)));
+    let lists =
+        ["chosen.txt", "drawn.txt", "drawn-2.txt"].map(|name| list::read(&folder().join(name)));
     let lines = lists.into_iter().flatten().enumerate();
     let lines = lines.filter(|(at, _)| at % part.1 == part.0 - 1);
     let lines: BTreeMap<String, Line> = lines.map(|(_, line)| (line.key.clone(), line)).collect();

@@ -1,12 +1,12 @@
 //! Areas: consecutive pages of the same kind, and what they contain before they are written.
 
+use super::content::Content;
 use super::fault::{MapError, Permissions};
 use super::ids::ObjectId;
 use super::limits::{AREAS_MAX, MMAP_MIN_ADDR, PAGE_SIZE, TASK_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_unwind::image::Bytes;
 
 /// The content of an area before it is written. It starts at the address `origin`, modulo 2^64, and
 /// is zero outside of its bytes.
@@ -14,7 +14,7 @@ use unwind_sim_unwind::image::Bytes;
 pub(super) enum Backing {
     Zero,
     File {
-        bytes: Bytes,
+        content: Content,
         origin: u64,
     },
     Object {

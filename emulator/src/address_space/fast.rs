@@ -215,11 +215,11 @@ impl AddressSpace {
                 .is_some_and(|(_, area)| area.object().is_some());
             // Stores through other mappings of an object are found by its frame.
             let version = is_object.then(|| match self.frame_to_read(at) {
-                Some(frame) if self.own.table.get(number).is_none() => {
+                Ok(frame) if self.own.table.get(number).is_none() => {
                     Some((frame, self.frames.set_code(frame)))
                 }
-                Some(_) => None,
-                None => Some(UNKNOWN),
+                Ok(_) => None,
+                Err(_) => Some(UNKNOWN),
             });
             self.own.watch.insert(number, version.flatten());
             flush = true;
@@ -268,8 +268,11 @@ impl AddressSpace {
         if let Err(fault) = usable {
             return self.refuse(Refusal::Fault(fault));
         }
-        let Some(frame) = self.frame_to_read(address) else {
-            return self.refuse(Refusal::Fault(Fault::out_of_pages(address)));
+        let frame = match self.frame_to_read(address) {
+            Ok(frame) => frame,
+            Err(kind) => {
+                return self.refuse(Refusal::Fault(Fault::new(address, Access::Read, kind)));
+            }
         };
         let (start, base) = (address - address % PAGE_SIZE, Frames::base(frame));
         self.tlb.reads[index(address)] = Entry { start, base };
@@ -310,8 +313,11 @@ impl AddressSpace {
             if is_code && !self.code_writable {
                 return self.refuse(Refusal::Code(address..end));
             }
-            let Some(frame) = self.frame_to_write(at) else {
-                return self.refuse(Refusal::Fault(Fault::out_of_pages(at)));
+            let frame = match self.frame_to_write(at) {
+                Ok(frame) => frame,
+                Err(kind) => {
+                    return self.refuse(Refusal::Fault(Fault::new(at, Access::Write, kind)));
+                }
             };
             let (start, base) = (at - at % PAGE_SIZE, Frames::base(frame));
             // Stores that use the table are not noted.

@@ -85,11 +85,11 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) const fn out_of_pages(address: u64) -> Fault {
+    pub(super) const fn new(address: u64, access: Access, kind: FaultKind) -> Fault {
         Fault {
             address,
-            access: Access::Write,
-            kind: FaultKind::OutOfPages,
+            access,
+            kind,
         }
     }
 }
@@ -106,6 +106,9 @@ pub enum FaultKind {
     /// Bits 63 to 47 differ: not a canonical address (a general protection fault).
     #[error("it is not a canonical address")]
     NonCanonical,
+    /// The file that is mapped there has no such page any longer (`SIGBUS`).
+    #[error("its file has no such page any longer")]
+    Gone,
     /// The emulated machine is out of pages; hardware has no such fault.
     #[error("the emulated machine has no pages left")]
     OutOfPages,

@@ -1,11 +1,13 @@
 //! Objects: memory that several mappings share. Not here: mapping them (`shared`).
 
+use super::content::{Content, Gone};
+use super::fault::FaultKind;
 use super::frames::Frames;
 use super::ids::ObjectId;
 use super::limits::PAGE_SIZE;
 use super::table::{Copies, Held, PAGES, Table};
 use std::collections::{BTreeMap, BTreeSet};
-use unwind_sim_unwind::image::Bytes;
+use std::ops::Range;
 
 /// The size of the largest object, bytes.
 pub(super) const SIZE_MAX: u64 = PAGES * PAGE_SIZE;
@@ -14,7 +16,7 @@ pub(super) const SIZE_MAX: u64 = PAGES * PAGE_SIZE;
 struct Object {
     table: Table,
     /// The content before it is written; zero behind it.
-    content: Bytes,
+    content: Content,
     /// The number of areas that map it.
     mappings: usize,
     /// Its creator has not released it.
@@ -29,7 +31,7 @@ struct Object {
 #[derive(Debug)]
 pub(super) struct SavedObject {
     table: Held,
-    content: Bytes,
+    content: Content,
     mappings: usize,
     is_held: bool,
     stored: Option<BTreeSet<u64>>,
@@ -40,16 +42,6 @@ pub(super) struct SavedObject {
 #[derive(Default, Debug)]
 pub(super) struct Objects(BTreeMap<ObjectId, Object>);
 
-/// Fills `to` with bytes from `offset` on, and zeros past their end.
-pub(super) fn fill(bytes: &[u8], offset: u64, to: &mut [u8]) {
-    let start = usize::try_from(offset).ok();
-    let from = start.and_then(|start| bytes.get(start..));
-    let from = from.unwrap_or_default();
-    let (held, behind) = to.split_at_mut(from.len().min(to.len()));
-    held.copy_from_slice(&from[..held.len()]);
-    behind.fill(0);
-}
-
 impl Objects {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -59,7 +51,7 @@ impl Objects {
         self.0.contains_key(&id)
     }
 
-    pub(super) fn create(&mut self, id: ObjectId, content: Bytes) {
+    pub(super) fn create(&mut self, id: ObjectId, content: Content) {
         let object = Object {
             table: Table::default(),
             content,
@@ -115,22 +107,29 @@ impl Objects {
         self.0.get(&id)?.table.get(offset / PAGE_SIZE)
     }
 
-    /// The frame at an offset, created if necessary. `None` if there is no room.
+    /// The frame at an offset, created if necessary.
+    ///
+    /// # Errors
+    /// `Unmapped` if there is no such object, `OutOfPages`, and `Gone`.
     pub(super) fn create_frame(
         &mut self,
         id: ObjectId,
         offset: u64,
         frames: &mut Frames,
-    ) -> Option<u32> {
-        let object = self.0.get_mut(&id)?;
+    ) -> Result<u32, FaultKind> {
+        let object = self.0.get_mut(&id).ok_or(FaultKind::Unmapped)?;
         let page = offset / PAGE_SIZE;
         if let Some(frame) = object.table.get(page) {
-            return Some(frame);
+            return Ok(frame);
         }
-        let frame = frames.allocate()?;
-        fill(&object.content, page * PAGE_SIZE, frames.get_mut(frame));
+        let frame = frames.allocate().ok_or(FaultKind::OutOfPages)?;
+        let content = &object.content;
+        if let Err(Gone) = content.read(page * PAGE_SIZE, frames.get_mut(frame)) {
+            frames.release(frame);
+            return Err(FaultKind::Gone);
+        }
         object.table.set(page, frame, frames);
-        Some(frame)
+        Ok(frame)
     }
 
     pub(super) fn set_size(&mut self, id: ObjectId, size: u64) {
@@ -166,19 +165,28 @@ impl Objects {
         stored.map(std::mem::take).unwrap_or_default()
     }
 
-    /// The content before it is written.
-    pub(super) fn content(&self, id: ObjectId) -> &[u8] {
-        self.0.get(&id).map_or(&[], |object| &object.content)
-    }
-
-    /// Fills `to`, which is inside a page, from an offset.
-    pub(super) fn load(&self, id: ObjectId, offset: u64, to: &mut [u8], frames: &Frames) {
-        match self.frame(id, offset) {
-            Some(frame) => {
+    /// Fills `to`, which is inside a page, from an offset: zeros if there is no such object.
+    ///
+    /// # Errors
+    /// If the object shows a file that no longer has the page.
+    pub(super) fn load(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        to: &mut [u8],
+        frames: &Frames,
+    ) -> Result<(), Gone> {
+        match (self.frame(id, offset), self.0.get(&id)) {
+            (Some(frame), _) => {
                 let in_page = (offset % PAGE_SIZE) as usize;
                 to.copy_from_slice(&frames.get(frame)[in_page..][..to.len()]);
+                Ok(())
             }
-            None => fill(self.content(id), offset, to),
+            (None, Some(object)) => object.content.read(offset, to),
+            (None, None) => {
+                to.fill(0);
+                Ok(())
+            }
         }
     }
 
@@ -187,11 +195,7 @@ impl Objects {
         let Some(object) = self.0.get_mut(&id) else {
             return;
         };
-        if let Ok(size) = usize::try_from(size)
-            && let Some(content) = object.content.part(0..size)
-        {
-            object.content = content;
-        }
+        object.content = object.content.truncated(size);
         object
             .table
             .clear(&(size.div_ceil(PAGE_SIZE)..PAGES), frames);
@@ -199,6 +203,31 @@ impl Objects {
             frames.save(frame);
             frames.code_changed(frame);
             frames.get_mut(frame)[(size % PAGE_SIZE) as usize..].fill(0);
+        }
+    }
+
+    /// Makes a range zero, as it is in the new content.
+    pub(super) fn punch(
+        &mut self,
+        id: ObjectId,
+        hole: &Range<u64>,
+        content: Content,
+        frames: &mut Frames,
+    ) {
+        let Some(object) = self.0.get_mut(&id) else {
+            return;
+        };
+        object.content = content;
+        let mut held = Vec::new();
+        let pages = hole.start / PAGE_SIZE..hole.end.div_ceil(PAGE_SIZE).min(PAGES);
+        let table = &object.table;
+        table.each(&pages, |page, frame| held.push((page * PAGE_SIZE, frame)));
+        for (start, frame) in held {
+            let from = hole.start.max(start) - start;
+            let to = hole.end.min(start + PAGE_SIZE) - start;
+            frames.save(frame);
+            frames.code_changed(frame);
+            frames.get_mut(frame)[from as usize..to as usize].fill(0);
         }
     }
 

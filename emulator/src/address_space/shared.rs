@@ -2,13 +2,13 @@
 
 use super::AddressSpace;
 use super::area::Backing;
+use super::content::{Content, Gone};
 use super::fault::{MapError, Permissions};
 use super::ids::{ObjectId, Place};
 use super::limits::PAGE_SIZE;
 use super::objects::SIZE_MAX;
 use super::space::Change;
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 
 /// Why an object cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum ObjectError {
     /// It would be too large.
     #[error("an object has at most {SIZE_MAX:#x} bytes")]
     Range,
+    /// The file that it shows has no such page any longer.
+    #[error("its file has no such page any longer")]
+    Gone,
     /// The emulated machine is out of pages.
     #[error("the emulated machine has no pages left")]
     OutOfPages,
@@ -38,9 +41,9 @@ fn pieces(offset: u64, size: usize) -> impl Iterator<Item = (u64, usize)> {
 impl AddressSpace {
     /// Creates an object that begins with these bytes; zeros follow. The caller holds it: it lives
     /// until it is released and no space maps it.
-    pub fn create_object(&mut self, content: Bytes) -> ObjectId {
+    pub fn create_object(&mut self, content: impl Into<Content>) -> ObjectId {
         let id = ObjectId(self.take_number());
-        self.objects.create(id, content);
+        self.objects.create(id, content.into());
         id
     }
 
@@ -109,7 +112,7 @@ impl AddressSpace {
     /// Fills `buf` from an object's byte `offset`.
     ///
     /// # Errors
-    /// If there is no such object, or it cannot be so large.
+    /// If there is no such object, it cannot be so large, or a page of its file is gone.
     pub fn read_object(
         &self,
         object: ObjectId,
@@ -121,7 +124,8 @@ impl AddressSpace {
         for (at, size) in pieces(offset, rest.len()) {
             let to;
             (to, rest) = rest.split_at_mut(size);
-            self.objects.load(object, at, to, &self.frames);
+            let loaded = self.objects.load(object, at, to, &self.frames);
+            loaded.map_err(|Gone| ObjectError::Gone)?;
         }
         Ok(())
     }
@@ -148,7 +152,7 @@ impl AddressSpace {
             let from;
             (from, rest) = rest.split_at(size);
             let (objects, frames) = (&mut self.objects, &mut self.frames);
-            if let Some(frame) = objects.create_frame(object, at, frames) {
+            if let Ok(frame) = objects.create_frame(object, at, frames) {
                 frames.save(frame);
                 frames.code_changed(frame);
                 frames.get_mut(frame)[(at % PAGE_SIZE) as usize..][..size].copy_from_slice(from);
@@ -167,6 +171,24 @@ impl AddressSpace {
         self.note_object(object, &(size..SIZE_MAX));
         self.objects.truncate(object, size, &mut self.frames);
         self.tlb.flush();
+        self.own.watch.check(&self.frames);
+        Ok(())
+    }
+
+    /// Makes a range of an object's bytes zero, as they are in its new content, which otherwise is
+    /// the same.
+    ///
+    /// # Errors
+    /// If there is no such object.
+    pub fn punch_object(
+        &mut self,
+        object: ObjectId,
+        hole: Range<u64>,
+        content: Content,
+    ) -> Result<(), ObjectError> {
+        self.check_object(object, 0, 0)?;
+        self.note_object(object, &hole);
+        self.objects.punch(object, &hole, content, &mut self.frames);
         self.own.watch.check(&self.frames);
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! One space: its areas, its page table, and its changes. Not here: which space runs.
 
 use super::area::{Area, Areas, Backing};
+use super::content::Gone;
 use super::fault::{Access, Fault, FaultKind};
 use super::frames::Frames;
 use super::limits::{PAGE_SIZE, TASK_SIZE};
-use super::objects::{Objects, fill};
+use super::objects::Objects;
 use super::table::{Copies, Held, Table};
 use super::watch::Watch;
 use std::ops::Range;
@@ -152,36 +153,40 @@ impl Space {
         area.object_frame(address, objects)
     }
 
-    /// The frame of a mapped address, for reading; created if necessary. `None` if there is no
-    /// room.
+    /// The frame of a mapped address, for reading; created if necessary.
+    ///
+    /// # Errors
+    /// `OutOfPages`, and `Gone` if the file that is mapped there no longer has the page.
     pub(super) fn frame_to_read(
         &mut self,
         address: u64,
         frames: &mut Frames,
         objects: &mut Objects,
-    ) -> Option<u32> {
+    ) -> Result<u32, FaultKind> {
         let page = address / PAGE_SIZE;
         if let Some(frame) = self.table.get(page) {
-            return Some(frame);
+            return Ok(frame);
         }
-        let (_, area) = self.areas.at(address)?;
+        let (_, area) = self.areas.at(address).ok_or(FaultKind::Unmapped)?;
         if let Backing::Object { object, origin, .. } = area.backing {
             return objects.create_frame(object, address.wrapping_sub(origin), frames);
         }
-        let frame = frames.allocate()?;
-        area.fill_frame(page * PAGE_SIZE, frame, frames, objects);
+        let frame = area.new_frame(page * PAGE_SIZE, frames, objects)?;
         self.table.set(page, frame, frames);
-        Some(frame)
+        Ok(frame)
     }
 
     /// The frame of a mapped address, for writing, and whether the page has got another one: it is
-    /// created or copied if necessary, and saved for snapshots. `None` if there is no room.
+    /// created or copied if necessary, and saved for snapshots.
+    ///
+    /// # Errors
+    /// As for [`Space::frame_to_read`].
     pub(super) fn frame_to_write(
         &mut self,
         address: u64,
         frames: &mut Frames,
         objects: &mut Objects,
-    ) -> Option<(u32, bool)> {
+    ) -> Result<(u32, bool), FaultKind> {
         let page = address / PAGE_SIZE;
         let found = self.table.find(page);
         if let Some((frame, is_alone)) = found
@@ -189,9 +194,9 @@ impl Space {
             && frames.is_alone(frame)
         {
             frames.save(frame);
-            return Some((frame, false));
+            return Ok((frame, false));
         }
-        let (_, area) = self.areas.at(address)?;
+        let (_, area) = self.areas.at(address).ok_or(FaultKind::Unmapped)?;
         if let Backing::Object {
             object,
             origin,
@@ -202,15 +207,34 @@ impl Space {
             let frame = objects.create_frame(object, offset, frames)?;
             objects.will_store(object, offset);
             frames.save(frame);
-            return Some((frame, false));
+            return Ok((frame, false));
         }
-        let frame = frames.allocate()?;
-        match found {
-            Some((from, _)) => frames.copy(from, frame),
-            None => area.fill_frame(page * PAGE_SIZE, frame, frames, objects),
-        }
+        let frame = match found {
+            Some((from, _)) => {
+                let frame = frames.allocate().ok_or(FaultKind::OutOfPages)?;
+                frames.copy(from, frame);
+                frame
+            }
+            None => area.new_frame(page * PAGE_SIZE, frames, objects)?,
+        };
         self.table.set(page, frame, frames);
-        Some((frame, true))
+        Ok((frame, true))
+    }
+
+    /// Checks that a file which is mapped at an address still has the page.
+    pub(super) fn check_there(
+        &self,
+        address: u64,
+        access: Access,
+        frames: &Frames,
+        objects: &Objects,
+    ) -> Result<(), Fault> {
+        if self.table.get(address / PAGE_SIZE).is_some() {
+            return Ok(());
+        }
+        let area = self.areas.at(address).map(|(_, area)| area);
+        let there = area.map_or(Ok(()), |area| area.fill(address, &mut [0], frames, objects));
+        there.map_err(|Gone| Fault::new(address, access, FaultKind::Gone))
     }
 
     /// Whether a store to a mapped address needs a new frame.
@@ -267,7 +291,11 @@ impl Space {
             let to = &mut buf[done..done + count];
             match self.table.get(at / PAGE_SIZE) {
                 Some(frame) => to.copy_from_slice(&frames.get(frame)[in_page..][..count]),
-                None => area.fill(at, to, frames, objects),
+                None => {
+                    let filled = area.fill(at, to, frames, objects);
+                    let access = access.unwrap_or(Access::Read);
+                    filled.map_err(|Gone| Fault::new(at, access, FaultKind::Gone))?;
+                }
             }
             done += count;
         }
@@ -283,27 +311,47 @@ impl Area {
 
     /// Fills `to`, which is inside a page, with what the area holds at `address` if the space has
     /// no page of its own there.
-    pub(super) fn fill(&self, address: u64, to: &mut [u8], frames: &Frames, objects: &Objects) {
+    ///
+    /// # Errors
+    /// If a file is mapped that no longer has the page.
+    pub(super) fn fill(
+        &self,
+        address: u64,
+        to: &mut [u8],
+        frames: &Frames,
+        objects: &Objects,
+    ) -> Result<(), Gone> {
         match &self.backing {
-            Backing::Zero => to.fill(0),
-            Backing::File { bytes, origin } => fill(bytes, address.wrapping_sub(*origin), to),
+            Backing::Zero => {
+                to.fill(0);
+                Ok(())
+            }
+            Backing::File { content, origin } => content.read(address.wrapping_sub(*origin), to),
             Backing::Object { object, origin, .. } => {
-                objects.load(*object, address.wrapping_sub(*origin), to, frames);
+                objects.load(*object, address.wrapping_sub(*origin), to, frames)
             }
         }
     }
 
-    /// Like [`Area::fill`], for a whole page in a new frame.
-    fn fill_frame(&self, page: u64, to: u32, frames: &mut Frames, objects: &Objects) {
-        if let Some(frame) = self.object_frame(page, objects) {
-            frames.copy(frame, to);
-            return;
+    /// A new frame with what the area holds in a whole page.
+    fn new_frame(
+        &self,
+        page: u64,
+        frames: &mut Frames,
+        objects: &Objects,
+    ) -> Result<u32, FaultKind> {
+        let shown = self.object_frame(page, objects);
+        let frame = frames.allocate().ok_or(FaultKind::OutOfPages)?;
+        if let Some(shown) = shown {
+            frames.copy(shown, frame);
+            return Ok(frame);
         }
-        let (content, origin): (&[u8], u64) = match &self.backing {
-            Backing::Zero => (&[], 0),
-            Backing::File { bytes, origin } => (bytes, *origin),
-            Backing::Object { object, origin, .. } => (objects.content(*object), *origin),
-        };
-        fill(content, page.wrapping_sub(origin), frames.get_mut(to));
+        let mut bytes = [0; PAGE_SIZE as usize];
+        if let Err(Gone) = self.fill(page, &mut bytes, frames, objects) {
+            frames.release(frame);
+            return Err(FaultKind::Gone);
+        }
+        frames.get_mut(frame).copy_from_slice(&bytes);
+        Ok(frame)
     }
 }

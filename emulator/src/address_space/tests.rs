@@ -1,6 +1,7 @@
 //! Mapping, protecting and accessing memory, compared with a model that is one byte array.
 
 use super::*;
+use unwind_sim_unwind::image::Bytes;
 
 mod model;
 

@@ -14,6 +14,7 @@ use super::outcome::Notice;
 use super::signals::SIGCHLD;
 use super::task::Task;
 use super::threads::Thread;
+use crate::address_space::Content;
 use crate::isa::cpuid;
 use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
 use crate::processor::Feature;
@@ -21,10 +22,9 @@ use crate::state::State;
 use crate::state::reg;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use unwind_sim_unwind::image::Bytes;
 
 /// Bytes of a script that are read (`BINPRM_BUF_SIZE`).
-const SCRIPT_LINE_MAX: usize = 256;
+const SCRIPT_LINE_MAX: u64 = 256;
 /// How often a script's interpreter may be a script itself.
 const SCRIPTS_MAX: usize = 5;
 /// The set-user-ID bit.
@@ -133,10 +133,10 @@ impl Kernel {
     ) -> Result<(), StartError> {
         let (mut file, mut args) = (path.to_vec(), args);
         let mut scripts = 0;
-        let (resolved, bytes) = loop {
-            let (resolved, bytes) = self.program(&file)?;
-            let Some((interpreter, argument)) = script(&bytes) else {
-                break (resolved, bytes);
+        let (resolved, program) = loop {
+            let (resolved, program) = self.program(&file)?;
+            let Some((interpreter, argument)) = script(&program) else {
+                break (resolved, program);
             };
             scripts += 1;
             if scripts > SCRIPTS_MAX {
@@ -150,7 +150,7 @@ impl Kernel {
             all.extend(args.into_iter().skip(1));
             args = all;
         };
-        let prepared = self.prepare(&resolved.path, &bytes, path, &args, &env)?;
+        let prepared = self.prepare(&resolved.path, &program, path, &args, &env)?;
         let old = std::mem::replace(&mut self.process.space, self.machine.core.memory.id());
         self.release(old);
         self.machine
@@ -205,8 +205,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Finds an executable file and reads it.
-    fn program(&mut self, path: &[u8]) -> Result<(ResolvedPath, Bytes), StartError> {
+    /// Finds an executable file.
+    fn program(&mut self, path: &[u8]) -> Result<(ResolvedPath, Content), StartError> {
         let error = |what| StartError {
             path: path.to_vec(),
             what,
@@ -226,23 +226,23 @@ impl Kernel {
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
             return Err(error(StartErrorKind::NotExecutable));
         }
-        let bytes = match &resolved.node {
+        let program = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
-            Node::Memory(inode) => Ok(Bytes::from_vec(inode.borrow().data().to_vec())),
+            Node::Memory(inode) => Ok(inode.borrow().data().content()),
             Node::Host(seen) => {
                 let most = self.limits.bytes();
                 self.files.read_program(&resolved.path, seen, most)
             }
             _ => Err(Errno::EACCES),
         };
-        let bytes = bytes.map_err(|_| error(StartErrorKind::NotReadable))?;
-        Ok((resolved, bytes))
+        let program = program.map_err(|_| error(StartErrorKind::NotReadable))?;
+        Ok((resolved, program))
     }
 
     fn prepare(
         &mut self,
         path: &[u8],
-        bytes: &Bytes,
+        program: &Content,
         name: &[u8],
         args: &[Vec<u8>],
         env: &[Vec<u8>],
@@ -251,7 +251,7 @@ impl Kernel {
             path: path.to_vec(),
             what: StartErrorKind::Load(error),
         };
-        let wanted = load::interpreter(bytes).map_err(|e| error(path, e))?;
+        let wanted = load::interpreter(program).map_err(|e| error(path, e))?;
         let interpreter = match &wanted {
             Some(path) => Some(self.program(path)?),
             None => None,
@@ -273,11 +273,11 @@ impl Kernel {
         let (args, env) = (texts(args), texts(env));
         let args: Vec<&[u8]> = args.iter().map(|a| &a[..]).collect();
         let env: Vec<&[u8]> = env.iter().map(|e| &e[..]).collect();
-        let linker = interpreter.as_ref().map(|(_, bytes)| bytes);
+        let linker = interpreter.as_ref().map(|(_, linker)| linker);
         let memory = &mut self.machine.core.memory;
         let (old, new) = (memory.id(), memory.create());
         memory.switch_to(new);
-        let loaded = load::load(memory, bytes, linker, &args, &env, &options);
+        let loaded = load::load(memory, program, linker, &args, &env, &options);
         let loaded = loaded.map_err(|e| {
             memory.switch_to(old);
             memory.remove_space(new);
@@ -346,8 +346,9 @@ impl Kernel {
 }
 
 /// The interpreter and its argument, if a file begins with `#!`.
-fn script(bytes: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let line = bytes[..bytes.len().min(SCRIPT_LINE_MAX)].strip_prefix(b"#!")?;
+fn script(file: &Content) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let start = file.part(0..file.size().min(SCRIPT_LINE_MAX))?;
+    let line = start.strip_prefix(b"#!")?;
     let line = line.split(|&b| b == b'\n').next()?;
     let is_space = |b: &u8| matches!(b, b' ' | b'\t');
     let line = trim(line);

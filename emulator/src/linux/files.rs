@@ -8,6 +8,7 @@
 mod attributes;
 mod change;
 mod contents;
+mod data;
 mod description;
 // Other systems have no such file systems.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]

@@ -2,14 +2,15 @@
 
 use super::Mapping;
 use super::error::{LoadError, LoadErrorKind, Which};
-use crate::address_space::{Access, AddressSpace, PAGE_SIZE, Permissions};
+use crate::address_space::{Access, AddressSpace, Content, PAGE_SIZE, Permissions};
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{EM_X86_64, ET_DYN, ET_EXEC};
 use goblin::elf::program_header::{PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD, PT_PHDR};
 use goblin::elf::{Elf, ProgramHeader};
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 
+/// Size of an `Elf64_Ehdr`.
+const FILE_HEADER: u64 = 64;
 /// Size of an `Elf64_Phdr`.
 pub(super) const PROGRAM_HEADER: u64 = 56;
 /// Linux refuses more than 64 KiB of program headers.
@@ -42,15 +43,16 @@ impl Executable {
     }
 
     /// Reads and checks the headers.
-    pub(super) fn parse(which: Which, bytes: &Bytes) -> Result<Executable, LoadError> {
+    pub(super) fn parse(which: Which, file: &Content) -> Result<Executable, LoadError> {
         let error = |what, section, offset| LoadError {
             which,
             what,
             section,
             offset,
         };
-        let header =
-            Elf::parse_header(bytes).map_err(|_| error(LoadErrorKind::NotElf, "file header", 0))?;
+        let start = file.part(0..file.size().min(FILE_HEADER));
+        let header = Elf::parse_header(&start.unwrap_or_default())
+            .map_err(|_| error(LoadErrorKind::NotElf, "file header", 0))?;
         let is_64 = header.e_ident[4] == 2 && header.e_ident[5] == 1;
         if !is_64 || header.e_machine != EM_X86_64 {
             return Err(error(LoadErrorKind::NotX86_64, "file header", 4));
@@ -62,15 +64,13 @@ impl Executable {
         let (offset, count) = (header.e_phoff, u64::from(header.e_phnum));
         let bad = || error(LoadErrorKind::ProgramHeaders, "program headers", offset);
         let end = offset.checked_add(count * PROGRAM_HEADER).ok_or_else(bad)?;
-        if end > bytes.len() as u64
-            || count > PROGRAM_HEADERS_MAX
-            || u64::from(header.e_phentsize) != PROGRAM_HEADER
-        {
+        if count > PROGRAM_HEADERS_MAX || u64::from(header.e_phentsize) != PROGRAM_HEADER {
             return Err(bad());
         }
         let context = Ctx::new(Container::Big, Endian::Little);
-        let headers = ProgramHeader::parse(bytes, offset as usize, count as usize, context)
-            .map_err(|_| bad())?;
+        let table = file.part(offset..end).ok_or_else(bad)?;
+        let headers =
+            ProgramHeader::parse(&table, 0, count as usize, context).map_err(|_| bad())?;
         let mut program = Executable {
             which,
             is_dyn: header.e_type == ET_DYN,
@@ -83,7 +83,7 @@ impl Executable {
             loads: Vec::new(),
         };
         for p in headers {
-            program.take(p, bytes)?;
+            program.take(p, file)?;
         }
         if program.loads.iter().all(|p| p.p_memsz == 0) {
             return Err(error(
@@ -98,7 +98,7 @@ impl Executable {
         Ok(program)
     }
 
-    fn take(&mut self, p: ProgramHeader, bytes: &Bytes) -> Result<(), LoadError> {
+    fn take(&mut self, p: ProgramHeader, file: &Content) -> Result<(), LoadError> {
         let error = |this: &Self, what, section| LoadError {
             offset: p.p_offset,
             ..this.error(what, section)
@@ -118,12 +118,10 @@ impl Executable {
             }
             PT_INTERP if self.which == Which::Program => {
                 let bad = || error(self, LoadErrorKind::InterpreterPath, "PT_INTERP");
-                let range = usize::try_from(p.p_offset)
-                    .ok()
-                    .zip(usize::try_from(p.p_filesz).ok())
-                    .filter(|_| (2..=PATH_MAX).contains(&p.p_filesz))
-                    .and_then(|(start, size)| Some(start..start.checked_add(size)?));
-                let path = range.and_then(|range| bytes.get(range)).ok_or_else(bad)?;
+                let end = p.p_offset.checked_add(p.p_filesz);
+                let end = end.filter(|_| (2..=PATH_MAX).contains(&p.p_filesz));
+                let path = end.and_then(|end| file.part(p.p_offset..end));
+                let path = path.ok_or_else(bad)?;
                 let path = path.strip_suffix(b"\0").ok_or_else(bad)?;
                 self.interpreter = Some(path.to_vec());
             }
@@ -189,7 +187,7 @@ impl Executable {
     pub(super) fn map(
         &self,
         space: &mut AddressSpace,
-        bytes: &Bytes,
+        file: &Content,
         bias: u64,
         mappings: &mut Vec<Mapping>,
     ) -> Result<(), LoadError> {
@@ -218,7 +216,7 @@ impl Executable {
                 let file_offset = p.p_offset & !(PAGE_SIZE - 1);
                 let range = start..file_pages_end;
                 space
-                    .map_file(range.clone(), permissions, bytes.clone(), file_offset)
+                    .map_file(range.clone(), permissions, file.clone(), file_offset)
                     .map_err(|error| failed(LoadErrorKind::Map(error)))?;
                 mappings.push(Mapping {
                     which: self.which,

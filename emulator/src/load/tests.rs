@@ -5,6 +5,24 @@ use super::*;
 use crate::address_space::MapError;
 use std::collections::BTreeMap;
 use std::process::Command;
+use unwind_sim_unwind::image::Bytes;
+
+fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
+    super::interpreter(&program.clone().into())
+}
+
+fn load(
+    space: &mut AddressSpace,
+    program: &Bytes,
+    interpreter: Option<&Bytes>,
+    args: &[&[u8]],
+    env: &[&[u8]],
+    options: &LoadOptions,
+) -> Result<Loaded, LoadError> {
+    let linker = interpreter.map(|linker| linker.clone().into());
+    let program = program.clone().into();
+    super::load(space, &program, linker.as_ref(), args, env, options)
+}
 
 fn file(path: &str) -> Bytes {
     let bytes = std::fs::read(path);

@@ -138,6 +138,11 @@ fn memory_shared_through_files_is_as_on_linux() {
 }
 
 #[test]
+fn files_with_holes_are_as_on_linux() {
+    compare("sparse");
+}
+
+#[test]
 fn system_v_ipc_is_as_on_linux() {
     compare("ipc");
 }
@@ -251,6 +256,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "attributes",
         "mapping",
         "shared",
+        "sparse",
         "ipc",
         "locks",
         "usage",

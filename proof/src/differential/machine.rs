@@ -207,7 +207,7 @@ fn memory(fault: Fault) -> Option<Outcome> {
         FaultKind::Unmapped => (14, 0),
         FaultKind::Protected => (14, 1),
         FaultKind::NonCanonical => (13, 0),
-        FaultKind::OutOfPages => return None,
+        FaultKind::OutOfPages | FaultKind::Gone => return None,
     };
     let access = match fault.access {
         Access::Read => 4,

@@ -5,6 +5,7 @@ use super::super::table::tests::audit;
 use super::super::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use unwind_sim_unwind::image::Bytes;
 
 /// Pages on both sides of the end of a page table's leaf.
 const FIRST: u64 = (0x4000_0000 - 8 * PAGE_SIZE) / PAGE_SIZE;

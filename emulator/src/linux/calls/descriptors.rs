@@ -12,6 +12,7 @@ use crate::linux::files::{
 };
 use crate::linux::objects::{Object, event};
 use crate::linux::resources::RLIMIT_NOFILE;
+use std::ops::Range;
 
 impl Kernel {
     pub(super) fn descriptors_max(&self) -> u64 {
@@ -412,22 +413,49 @@ impl Kernel {
         let end = from.checked_add(size).ok_or(Errno::EFBIG)?.cast_unsigned();
         let (from, now) = (from.cast_unsigned(), open.borrow().size()?);
         match mode {
-            0 if end > now => self.resize(&open, end),
-            PUNCH if from < now => {
-                let file = same_file(&open.borrow().kind).ok_or(Errno::ENODEV)?;
-                // Without `O_APPEND`, which would write elsewhere.
-                let file = Description::new(file, o::RDWR, &open.borrow().path).shared();
-                let mut at = from;
-                while at < end.min(now) {
-                    let zeros = [0; 4096];
-                    let count = (end.min(now) - at).min(zeros.len() as u64) as usize;
-                    let written = self.write_bytes(&file, Some(at), &zeros[..count])?;
-                    at += written.filter(|&w| w > 0).ok_or(Errno::EIO)? as u64;
-                }
-                Ok(0)
+            0 if end > now => {
+                self.resize(&open, end)?;
+                self.allocate_blocks(&open, from..end)
             }
-            _ => Ok(0),
+            0 | KEEP_SIZE => self.allocate_blocks(&open, from..end),
+            _ => self.punch_hole(&open, from..end),
         }
+    }
+
+    /// Makes room for a range of a file; the size stays.
+    fn allocate_blocks(&mut self, open: &Shared, range: Range<u64>) -> Answer {
+        if let Kind::Memory(inode) = &open.borrow().kind {
+            inode.borrow_mut().allocate(range)?;
+        }
+        Ok(0)
+    }
+
+    /// Makes a hole, which is zero; the size stays.
+    fn punch_hole(&mut self, open: &Shared, range: Range<u64>) -> Answer {
+        let kind = same_file(&open.borrow().kind).ok_or(Errno::ENODEV)?;
+        if let Kind::Memory(inode) = &kind {
+            let forbids = seal::WRITE | seal::FUTURE_WRITE;
+            let mut inode = inode.borrow_mut();
+            if inode.seals & forbids != 0 {
+                return Err(Errno::EPERM);
+            }
+            inode.punch(range.clone());
+            (inode.modified, inode.changed) = (self.files.now, self.files.now);
+            drop(inode);
+            self.file_punched(open, range);
+            return Ok(0);
+        }
+
+        // Without `O_APPEND`, which would write elsewhere.
+        let file = Description::new(kind, o::RDWR, &open.borrow().path).shared();
+        let (mut at, end) = (range.start, range.end.min(file.borrow().size()?));
+        while at < end {
+            let zeros = [0; 4096];
+            let count = (end - at).min(zeros.len() as u64) as usize;
+            let written = self.write_bytes(&file, Some(at), &zeros[..count])?;
+            at += written.filter(|&w| w > 0).ok_or(Errno::EIO)? as u64;
+        }
+        Ok(0)
     }
 
     pub(super) fn sys_fsync(&mut self, fd: u64) -> Answer {

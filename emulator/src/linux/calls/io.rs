@@ -259,11 +259,10 @@ impl Kernel {
             0 => 0,
             1 => open.position,
             2 => size,
-            // There is data everywhere, and a hole at the end.
             3 | 4 => {
                 let at = u64::try_from(offset).ok().filter(|&at| at < size);
                 let at = at.ok_or(Errno::ENXIO)?;
-                open.position = if whence == 3 { at } else { size };
+                open.position = open.kind.seek_hole(at, size, whence as u32 == 4)?;
                 return Ok(open.position);
             }
             _ => return Err(Errno::EINVAL),

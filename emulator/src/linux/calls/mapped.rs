@@ -7,22 +7,20 @@
 //!
 //! Source: Linux 6.12 `mm/filemap.c`, `mm/truncate.c`.
 
-use crate::address_space::{AddressSpace, ObjectId, PAGE_SIZE, Permissions};
+use crate::address_space::{self, AddressSpace, ObjectId, PAGE_SIZE, Permissions};
+use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Device, Kind, Shared, become_copy, o};
 use crate::linux::layout::{FileMapping, Layout};
 use crate::linux::objects::MappedFile;
-use crate::linux::{Kernel, Limit};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use unwind_sim_unwind::image::Bytes;
 
 /// What a mapping of a file shows.
 pub(super) struct Content {
     pub(super) file: FileMapping,
-    /// The file's bytes from the offset on; none if an object shows them.
-    pub(super) bytes: Bytes,
+    /// All of the file; nothing if an object shows it.
+    pub(super) bytes: address_space::Content,
     /// The number of bytes from the offset on, of those that are mapped.
     pub(super) held: u64,
 }
@@ -36,28 +34,16 @@ pub(super) fn same_file(kind: &Kind) -> Option<Kind> {
     }
 }
 
-/// At most `size` bytes of a regular file.
-fn bytes_of(kind: &Kind, offset: u64, size: u64) -> Answer<Vec<u8>> {
-    match kind {
-        Kind::Host(file) => {
-            let rest = file.metadata()?.len().saturating_sub(offset).min(size);
-            let mut bytes = vec![0; usize::try_from(rest).map_err(|_| Errno::ENOMEM)?];
-            file.read_exact_at(&mut bytes, offset)?;
-            Ok(bytes)
-        }
-        Kind::Memory(inode) => {
-            let inode = inode.borrow();
-            let start = usize::try_from(offset).ok();
-            let data = start.and_then(|at| inode.data().get(at..));
-            let data = data.unwrap_or_default();
-            let size = usize::try_from(size).unwrap_or(usize::MAX);
-            Ok(data[..data.len().min(size)].to_vec())
-        }
-        _ => Err(Errno::ENODEV),
-    }
-}
-
 impl Kernel {
+    /// The bytes of a regular file, which are read when they are needed.
+    fn bytes_of(&mut self, kind: &Kind) -> Answer<address_space::Content> {
+        match kind {
+            Kind::Host(file) => self.files.content(file, self.limits.bytes()),
+            Kind::Memory(inode) => Ok(inode.borrow().data().content()),
+            _ => Err(Errno::ENODEV),
+        }
+    }
+
     /// What a new mapping of an open file shows from `offset` on, at most `size` bytes. `None` for
     /// zeros.
     pub(super) fn content(
@@ -81,24 +67,11 @@ impl Kernel {
             true => Some(self.memory_of_file(open, key)?),
             false => None,
         };
+        let bytes = match memory {
+            Some(_) => address_space::Content::empty(),
+            None => self.bytes_of(&open.borrow().kind)?,
+        };
         let open = open.borrow();
-        let bytes = match (memory, &open.kind) {
-            (Some(_), _) => Ok(Bytes::from_vec(Vec::new())),
-            (None, Kind::Host(host)) => {
-                let most = self.limits.bytes();
-                self.files.content(host, offset, size, most)
-            }
-            (None, Kind::Memory(inode)) => {
-                let most = self.limits.bytes();
-                let inode = inode.borrow();
-                self.files.content_in_memory(&inode, offset, size, most)
-            }
-            (None, _) => Err(Errno::ENODEV),
-        };
-        let bytes = match bytes {
-            Err(Errno::ENOMEM) => return self.refuse(Limit::Memory, Errno::ENOMEM),
-            bytes => bytes?,
-        };
         let file = FileMapping {
             path: Rc::from(&open.path[..]),
             offset,
@@ -131,19 +104,8 @@ impl Kernel {
             }
             return Ok(mapped.memory);
         }
-        if own.size()? > self.limits.bytes() {
-            return self.refuse(Limit::Memory, Errno::ENOMEM);
-        }
-        let mut bytes = bytes_of(&own.kind, 0, u64::MAX)?;
-        // Behind its content an object is zero.
-        let end = bytes.iter().rposition(|&byte| byte != 0);
-        bytes.truncate(end.map_or(0, |last| last + 1));
-        bytes.shrink_to_fit();
-        let memory = self
-            .machine
-            .core
-            .memory
-            .create_object(Bytes::from_vec(bytes));
+        let bytes = self.bytes_of(&own.kind)?;
+        let memory = self.machine.core.memory.create_object(bytes);
         self.machine.core.memory.note_stores(memory);
         let open = own.shared();
         self.objects.files.insert(key, MappedFile { open, memory });
@@ -223,6 +185,22 @@ impl Kernel {
         self.refresh_copies(key, open);
     }
 
+    /// A hole was made in an open file: every mapping of it shows zeros there.
+    pub(super) fn file_punched(&mut self, open: &Shared, hole: Range<u64>) {
+        let Some(key) = self.key_if_mapped(open) else {
+            return;
+        };
+        let bytes = self.bytes_of(&open.borrow().kind);
+        if let Some(file) = self.objects.files.get(&key)
+            && let Ok(bytes) = bytes
+        {
+            // This cannot fail: the object is there.
+            let memory = &mut self.machine.core.memory;
+            let _ = memory.punch_object(file.memory, hole, bytes);
+        }
+        self.refresh_copies(key, open);
+    }
+
     /// An open file got another size: mappings end where it ends.
     pub(super) fn file_resized(&mut self, open: &Shared, old: u64) {
         if let Some(key) = self.key_if_mapped(open) {
@@ -268,6 +246,10 @@ impl Kernel {
     /// new content, and mappings end where the file ends.
     fn refresh_copies(&mut self, key: (u64, u64), open: &Shared) {
         let size = open.borrow().size().unwrap_or(0);
+        // What can no longer be read does not change.
+        let Ok(bytes) = self.bytes_of(&open.borrow().kind) else {
+            return;
+        };
         let numbers: Vec<u32> = self.all_processes().map(|p| p.number).collect();
         for number in numbers {
             let process = match self.processes.get_mut(&number) {
@@ -276,17 +258,11 @@ impl Kernel {
             };
             for (range, file) in process.layout.mappings_of(key) {
                 let length = range.end - range.start;
-                let bytes = match file.memory {
-                    Some(_) => Ok(Vec::new()),
-                    None => bytes_of(&open.borrow().kind, file.offset, length),
-                };
-                // What can no longer be read does not change.
-                let Ok(bytes) = bytes else { continue };
                 let held = size.saturating_sub(file.offset).min(length);
                 let memory = &mut self.machine.core.memory;
                 let layout = &mut process.layout;
                 memory.with_space(process.space, |memory| {
-                    refresh(memory, layout, &range, &file, held, Bytes::from_vec(bytes));
+                    refresh(memory, layout, &range, &file, held, &bytes);
                 });
             }
         }
@@ -300,14 +276,14 @@ fn refresh(
     range: &Range<u64>,
     file: &FileMapping,
     held: u64,
-    bytes: Bytes,
+    bytes: &address_space::Content,
 ) {
     let held = held.next_multiple_of(PAGE_SIZE);
     let end = range.start.saturating_add(held).min(range.end);
     for (behind, may) in layout.behind_in(&(range.start..end.max(range.start))) {
         let offset = file.offset + (behind.start - range.start);
         let _ = match file.memory {
-            None => memory.map_file(behind.clone(), may, Bytes::from_vec(Vec::new()), 0),
+            None => memory.map_file(behind.clone(), may, bytes.clone(), offset),
             Some(object) if file.is_shared => {
                 memory.map_shared(behind.clone(), may, object, offset)
             }
@@ -331,6 +307,6 @@ fn refresh(
         }
     }
     if end > range.start && file.memory.is_none() {
-        let _ = memory.change_file(range.start..end, bytes);
+        let _ = memory.change_file(range.start..end, bytes, file.offset);
     }
 }

@@ -3,14 +3,13 @@
 //! Source: Linux 6.12 `mm/mmap.c`, `mm/mprotect.c`, `mm/madvise.c`, `mm/msync.c`.
 
 use super::mapped::Content;
-use crate::address_space::{MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
+use crate::address_space::{self, MMAP_MIN_ADDR, MapError, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, seal};
 use crate::linux::observer::Event;
 use crate::load::MMAP_BASE;
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 
 const PROT_WRITE: u64 = 2;
 const MAP_SHARED: u64 = 1;
@@ -78,7 +77,7 @@ impl Kernel {
             Some(Content { file, bytes, held }) => {
                 let (range, offset) = (range.clone(), file.offset);
                 match file.memory {
-                    None => memory.map_file(range.clone(), may, bytes, 0)?,
+                    None => memory.map_file(range.clone(), may, bytes, offset)?,
                     Some(object) if file.is_shared => {
                         memory.map_shared(range.clone(), may, object, offset)?;
                     }
@@ -206,7 +205,7 @@ impl Kernel {
     /// Lets children share zeroed memory that was just mapped.
     fn share_memory(&mut self, range: Range<u64>, may: Permissions) -> Answer<()> {
         let memory = &mut self.machine.core.memory;
-        let object = memory.create_object(Bytes::from_vec(Vec::new()));
+        let object = memory.create_object(address_space::Content::empty());
         memory.set_object_size(object, range.end - range.start);
         let mapped = memory.map_shared(range, may, object, 0);
         memory.release_object(object);
@@ -238,17 +237,29 @@ impl Kernel {
     pub(super) fn sys_mprotect(&mut self, start: u64, size: u64, prot: u64) -> Answer {
         /// `PROT_READ`, `WRITE`, `EXEC`, `SEM`.
         const PROT_KNOWN: u64 = 0xf;
-        if !start.is_multiple_of(PAGE_SIZE) {
+        const GROWSDOWN: u64 = 0x0100_0000;
+        const GROWSUP: u64 = 0x0200_0000;
+        let grows = prot & (GROWSDOWN | GROWSUP);
+        let prot = prot & !grows;
+        if grows == GROWSDOWN | GROWSUP || !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
         if size == 0 {
             return Ok(0);
         }
-        // Only the stack can grow, and it has its full size already.
+        let mut range = range(start, size).map_err(|_| Errno::ENOMEM)?;
         if prot & !PROT_KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
-        let range = range(start, size).map_err(|_| Errno::ENOMEM)?;
+        match grows {
+            GROWSDOWN => range.start = self.start_of_growing(&range)?,
+            GROWSUP => {
+                self.machine.core.memory.area(start).ok_or(Errno::ENOMEM)?;
+                // Nothing grows upward on x86.
+                return Err(Errno::EINVAL);
+            }
+            _ => {}
+        }
         if range.start < MMAP_MIN_ADDR {
             return Err(Errno::ENOMEM);
         }
@@ -272,6 +283,35 @@ impl Kernel {
             again: true,
         });
         Ok(0)
+    }
+
+    /// The start of the mapping that grows downward and reaches into a range
+    /// (`PROT_GROWSDOWN`). Only the stack does, which has its full size already. Linux merges
+    /// neighbours with the same permissions.
+    ///
+    /// # Errors
+    /// `ENOMEM` if nothing is mapped there, `EINVAL` if it does not grow.
+    fn start_of_growing(&self, range: &Range<u64>) -> Answer {
+        let memory = &self.machine.core.memory;
+        let mut areas = memory.areas();
+        let found = areas.find(|(area, _)| area.end > range.start);
+        let (mut first, area) = found.ok_or(Errno::ENOMEM)?;
+        if first.start >= range.end {
+            return Err(Errno::ENOMEM);
+        }
+
+        let stack = &self.process.layout.stack;
+        if !stack.contains(&first.start) {
+            return Err(Errno::EINVAL);
+        }
+        let may = area.permissions();
+        while first.start > stack.start {
+            match memory.area(first.start - 1) {
+                Some((below, area)) if area.permissions() == may => first = below,
+                _ => break,
+            }
+        }
+        Ok(first.start)
     }
 
     /// Whole pages starting at `start`; a bad size gives `error`.

@@ -2,13 +2,12 @@
 
 use super::mapped::Content;
 use super::memory::MAP_FIXED;
-use crate::address_space::{ObjectId, PAGE_SIZE, Permissions, TASK_SIZE};
+use crate::address_space::{self, ObjectId, PAGE_SIZE, Permissions, TASK_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::Kind;
 use crate::linux::layout::FileMapping;
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
 
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
@@ -180,7 +179,7 @@ impl Kernel {
         if let Some(named) = named {
             let content = Content {
                 file: FileMapping { offset, ..named },
-                bytes: Bytes::from_vec(Vec::new()),
+                bytes: address_space::Content::empty(),
                 held,
             };
             return self.map(range, may, Some(content));
@@ -265,10 +264,13 @@ impl Kernel {
         let size = (from.end - from.start).min(to.end - to.start);
         let (mut page, mut there) = ([0; PAGE_SIZE as usize], [0; PAGE_SIZE as usize]);
         for offset in (0..size).step_by(PAGE_SIZE as usize) {
-            if self.process.layout.behind(from.start + offset).is_some() {
+            let memory = &mut self.machine.core.memory;
+            // What was never touched is what the file holds, or zero, there as well as here.
+            if !memory.has_frame(from.start + offset)
+                || self.process.layout.behind(from.start + offset).is_some()
+            {
                 continue;
             }
-            let memory = &mut self.machine.core.memory;
             memory.peek(from.start + offset, &mut page)?;
             memory.peek(to.start + offset, &mut there)?;
             if page != there {

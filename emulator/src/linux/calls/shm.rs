@@ -3,13 +3,12 @@
 //! Source: Linux 6.12 `ipc/shm.c`, `include/uapi/linux/shm.h`.
 
 use super::mapped::Content;
-use crate::address_space::{PAGE_SIZE, Permissions};
+use crate::address_space::{self, PAGE_SIZE, Permissions};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::ipc::{Owner, READ, Segment, WRITE};
 use crate::linux::layout::FileMapping;
 use std::rc::Rc;
-use unwind_sim_unwind::image::Bytes;
 
 /// Commands of `shmctl`, `semctl` and `msgctl`.
 pub(super) const IPC_RMID: u32 = 0;
@@ -56,7 +55,7 @@ impl Kernel {
             return self.not_modelled("shmget: huge pages", Errno::ENOMEM);
         }
         let memory = &mut self.machine.core.memory;
-        let object = memory.create_object(Bytes::from_vec(Vec::new()));
+        let object = memory.create_object(address_space::Content::empty());
         memory.set_object_size(object, size.next_multiple_of(PAGE_SIZE));
         let segment = Segment {
             memory: object,
@@ -124,7 +123,7 @@ impl Kernel {
         };
         let content = Content {
             file,
-            bytes: Bytes::from_vec(Vec::new()),
+            bytes: address_space::Content::empty(),
             held: size,
         };
         let start = range.start;

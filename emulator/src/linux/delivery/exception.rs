@@ -84,7 +84,8 @@ impl Kernel {
                 // always count as present.
                 let area = self.machine.core.memory.area(address);
                 let is_readable = area.is_some_and(|(_, a)| a.permissions().allow(Access::Read));
-                let is_present = is_readable || address >= TASK_SIZE;
+                let is_gone = kind == FaultKind::Gone;
+                let is_present = is_readable && !is_gone || address >= TASK_SIZE;
                 let how = match access {
                     Access::Read => 0,
                     Access::Write => 2,
@@ -93,7 +94,7 @@ impl Kernel {
                 self.process.signals.own.trap = [14, u64::from(is_present) | how | 4, address];
                 let behind = self.process.layout.behind(address);
                 let is_behind = behind.is_some_and(|may| may.allow(access));
-                let info = if kind == FaultKind::Protected && is_behind {
+                let info = if is_gone || kind == FaultKind::Protected && is_behind {
                     Info::fault(SIGBUS, BUS_ADRERR, address, Why::BehindFile { address })
                 } else if kind == FaultKind::Protected {
                     Info::fault(SIGSEGV, SEGV_ACCERR, address, why)

@@ -120,7 +120,9 @@ impl Attributes {
     }
 
     pub(super) fn of_inode(inode: &Inode) -> Attributes {
-        let size = inode.data().len() as u64;
+        // The target of a short link is in the inode itself.
+        let is_link = inode.mode & S_IFMT == S_IFLNK;
+        let blocks = if is_link { 0 } else { inode.data().blocks() };
         Attributes {
             device: inode.device,
             inode: inode.number,
@@ -129,9 +131,9 @@ impl Attributes {
             uid: inode.uid,
             gid: inode.gid,
             rdev: inode.rdev,
-            size,
+            size: inode.data().size(),
             block_size: 4096,
-            blocks: size.div_ceil(512),
+            blocks,
             accessed: inode.accessed,
             modified: inode.modified,
             changed: inode.changed,

@@ -8,7 +8,9 @@ use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
 use super::{Answer, Errno, Files, KEEP, Node, ResolvedPath, parent};
-use std::fs::Metadata;
+use crate::address_space::PAGE_SIZE;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::time::SystemTime;
 
 impl Files {
@@ -59,13 +61,12 @@ impl Files {
         let from = Attributes::of_host(seen, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
         if with_content {
-            self.budget.check(from.size)?;
-            let bytes = match is_link {
-                true => self.host.target_of(path, seen)?,
-                // It may have grown.
-                false => self.read_up_to(path, seen, self.budget.left().saturating_add(1))?,
-            };
-            inode.borrow_mut().write(0, &bytes)?;
+            let mut inode = inode.borrow_mut();
+            if is_link {
+                inode.write(0, &self.host.target_of(path, seen)?)?;
+            } else {
+                copy_content(&self.host.open(path, seen, Access::READ)?, &mut inode)?;
+            }
         }
         {
             let mut inode = inode.borrow_mut();
@@ -242,6 +243,7 @@ impl Files {
             && self.on_host(&resolved.path)
         {
             let file = self.host.open(&resolved.path, seen, Access::WRITE)?;
+            self.host_written();
             file.set_len(size)?;
             return Ok(0);
         }
@@ -264,6 +266,30 @@ pub(in crate::linux) fn become_copy(open: &Shared, identity: (u64, u64), copy: &
     };
     if is_it {
         open.borrow_mut().kind = Kind::Memory(copy.clone());
+    }
+}
+
+/// Copies a file of the host into memory; pages of zeros become holes.
+///
+/// # Errors
+/// If it cannot be read, or there is no room.
+fn copy_content(from: &File, to: &mut super::Inode) -> Answer<()> {
+    /// Read at once, bytes; whole pages.
+    const PIECE: u64 = 1 << 16;
+    let mut at = 0;
+    loop {
+        let mut piece = Vec::new();
+        // It may grow meanwhile: what counts is where it ends.
+        from.take(PIECE).read_to_end(&mut piece)?;
+        for page in piece.chunks(PAGE_SIZE as usize) {
+            if page.iter().any(|&byte| byte != 0) {
+                to.write(at, page)?;
+            }
+            at += page.len() as u64;
+        }
+        if (piece.len() as u64) < PIECE {
+            return to.resize(at);
+        }
     }
 }
 

@@ -1,126 +1,186 @@
-//! The contents of the host's files that are mapped. Mappings of the same file share them, in all
-//! processes, for as long as there is one.
+//! The host's files that are mapped, and the programs that run: a page is read when it is first
+//! needed, and kept for as long as the file is mapped anywhere, also in a snapshot. So mapping a
+//! file costs nothing, and what was seen of it once stays the same. Mappings of the same file share
+//! its pages, in all processes.
 
-use super::{Answer, Errno, Files, Inode};
-use std::collections::BTreeMap;
+use super::{Answer, Files};
+use crate::address_space::{Content, Gone, PAGE_SIZE, Source};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata};
-use std::ops::Range;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Weak};
-use unwind_sim_unwind::image::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A file of at most this size is read whole, bytes.
-const WHOLE_MAX: u64 = 64 << 20;
-
-/// What identifies a content: device, inode number, size, and when it was changed; and which of its
-/// bytes these are. Those that are not shared also have a number.
-type Key = ([u64; 3], [i64; 4], (u64, u64), u64);
-type Owner = dyn AsRef<[u8]> + Send + Sync;
+/// What identifies a content: device, inode number, size, and when it was changed; and how often
+/// programs may have written to files of the host before it was mapped.
+type Key = ([u64; 3], [i64; 4], u64);
+type Page = [u8; PAGE_SIZE as usize];
 
 /// The contents in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    all: BTreeMap<Key, Held>,
-    /// How many were not shared.
-    numbers: u64,
+    all: BTreeMap<Key, Weak<HostFile>>,
+    /// How often programs may have written to files of the host.
+    writes: u64,
+    /// The bytes of all pages that are kept.
+    kept: Arc<AtomicU64>,
 }
 
-#[derive(Clone)]
-struct Held(Weak<Owner>, u64);
+/// A file of the host of which pages are kept.
+struct HostFile {
+    file: Arc<File>,
+    pages: Mutex<HashMap<u64, Box<Page>>>,
+    /// The bytes that all files keep, and how many they may.
+    kept: Arc<AtomicU64>,
+    most: u64,
+}
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for HostFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.1)
+        write!(f, "{:?}", self.file)
     }
 }
 
-fn key(m: &Metadata, range: &Range<u64>, number: u64) -> Key {
+impl HostFile {
+    /// Reads a page of the file as it is now.
+    fn read_page(&self, number: u64) -> Result<Page, Gone> {
+        let mut page = [0; PAGE_SIZE as usize];
+        let start = number.checked_mul(PAGE_SIZE).ok_or(Gone)?;
+        let mut held = 0;
+        while held < page.len() {
+            match self.file.read_at(&mut page[held..], start + held as u64) {
+                Ok(0) => break,
+                Ok(count) => held += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Linux sends `SIGBUS` for these, too.
+                Err(_) => return Err(Gone),
+            }
+        }
+        // What was mapped was inside the file, which has become shorter.
+        if held == 0 { Err(Gone) } else { Ok(page) }
+    }
+}
+
+impl Source for HostFile {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+        let number = offset / PAGE_SIZE;
+        let in_page = (offset % PAGE_SIZE) as usize;
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(page) = pages.get(&number) {
+            to.copy_from_slice(&page[in_page..][..to.len()]);
+            return Ok(());
+        }
+
+        let page = self.read_page(number)?;
+        to.copy_from_slice(&page[in_page..][..to.len()]);
+        // Beyond the limit a page is read again whenever it is needed.
+        if self.kept.load(Ordering::Relaxed) < self.most {
+            self.kept.fetch_add(PAGE_SIZE, Ordering::Relaxed);
+            pages.insert(number, Box::new(page));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for HostFile {
+    fn drop(&mut self) {
+        let pages = self.pages.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let bytes = pages.len() as u64 * PAGE_SIZE;
+        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+fn key(m: &Metadata, writes: u64) -> Key {
     let times = [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
-    let file = [m.dev(), m.ino(), m.len()];
-    (file, times, (range.start, range.end), number)
+    ([m.dev(), m.ino(), m.len()], times, writes)
 }
 
 impl Files {
-    /// At most `size` bytes of a file of the host from `offset` on.
-    ///
-    /// # Errors
-    /// `ENOMEM` if more than `most` bytes of files would be in use.
-    pub(in crate::linux) fn content(
-        &mut self,
-        file: &File,
-        offset: u64,
-        size: u64,
-        most: u64,
-    ) -> Answer<Bytes> {
+    /// The content of a file of the host. At most `most` bytes of such files are kept.
+    pub(in crate::linux) fn content(&mut self, file: &Arc<File>, most: u64) -> Answer<Content> {
         let metadata = file.metadata()?;
-        let length = metadata.len();
-        let start = offset.min(length);
-        let wanted = start..start + (length - start).min(size);
-        let read = match length <= WHOLE_MAX {
-            true => 0..length,
-            false => wanted.clone(),
-        };
-        let part = |bytes: &Bytes| {
-            let from = (wanted.start - read.start) as usize;
-            let part = bytes.part(from..from + (wanted.end - wanted.start) as usize);
-            part.ok_or(Errno::EIO)
-        };
-        // What the program writes to the host may have the same time as what was there before.
-        self.contents.numbers += u64::from(self.allow_write);
-        let key = key(&metadata, &read, self.contents.numbers);
-        let all = &mut self.contents.all;
-        if let Some(Held(held, _)) = all.get(&key)
-            && let Some(owner) = held.upgrade()
-        {
-            let bytes = Bytes::new(owner, 0..(read.end - read.start) as usize);
-            return part(&bytes.ok_or(Errno::EIO)?);
+        let contents = &mut self.contents;
+        let key = key(&metadata, contents.writes);
+        if let Some(held) = contents.all.get(&key).and_then(Weak::upgrade) {
+            return Ok(Content::new(held, metadata.len()));
         }
-        self.contents.check(read.end - read.start, most)?;
-        let mut bytes = vec![0; (read.end - read.start) as usize];
-        file.read_exact_at(&mut bytes, read.start)?;
-        let bytes = Bytes::from_vec(bytes);
-        self.contents.hold(key, &bytes);
-        part(&bytes)
+
+        contents.all.retain(|_, held| held.strong_count() > 0);
+        let new = Arc::new(HostFile {
+            file: file.clone(),
+            pages: Mutex::default(),
+            kept: contents.kept.clone(),
+            most,
+        });
+        contents.all.insert(key, Arc::downgrade(&new));
+        Ok(Content::new(new, metadata.len()))
     }
 
-    /// At most `size` bytes of a file in memory from `offset` on.
-    ///
-    /// # Errors
-    /// Like [`Files::content`].
-    pub(in crate::linux) fn content_in_memory(
-        &mut self,
-        inode: &Inode,
-        offset: u64,
-        size: u64,
-        most: u64,
-    ) -> Answer<Bytes> {
-        let start = usize::try_from(offset).ok();
-        let data = start.and_then(|at| inode.data().get(at..));
-        let data = data.unwrap_or_default();
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let data = &data[..data.len().min(size)];
-        self.contents.check(data.len() as u64, most)?;
-        self.contents.numbers += 1;
-        let key = ([0; 3], [0; 4], (0, 0), self.contents.numbers);
-        let bytes = Bytes::from_vec(data.to_vec());
-        self.contents.hold(key, &bytes);
-        Ok(bytes)
+    /// A program may write to a file of the host: pages that are kept no longer show the file. It
+    /// may have the same time as before.
+    pub(in crate::linux) fn host_written(&mut self) {
+        self.contents.writes += 1;
     }
 }
 
-impl Contents {
-    /// Checks whether there is room for more bytes.
-    fn check(&mut self, more: u64, most: u64) -> Answer<()> {
-        self.all.retain(|_, Held(held, _)| held.strong_count() > 0);
-        let in_use: u64 = self.all.values().map(|Held(_, size)| size).sum();
-        match in_use.saturating_add(more) > most {
-            true => Err(Errno::ENOMEM),
-            false => Ok(()),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address_space::{AddressSpace, FaultKind, Permissions};
+
+    const P: u64 = PAGE_SIZE;
+
+    fn host(file: File, most: u64) -> Arc<HostFile> {
+        Arc::new(HostFile {
+            file: Arc::new(file),
+            pages: Mutex::default(),
+            kept: Arc::default(),
+            most,
+        })
     }
 
-    fn hold(&mut self, key: Key, bytes: &Bytes) {
-        let held = Held(Arc::downgrade(bytes.owner()), bytes.len() as u64);
-        self.all.insert(key, held);
+    #[test]
+    fn a_file_that_shrinks_faults_where_it_was_not_seen() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(4 * P).expect("it grows");
+        file.write_at(b"seen", P).expect("written");
+        let content = Content::new(host(file.try_clone().expect("a copy"), 1 << 20), 4 * P);
+        let mut memory = AddressSpace::default();
+        let range = 0x10000..0x10000 + 4 * P;
+        memory
+            .map_file(range.clone(), Permissions::READ_WRITE, content, 0)
+            .expect("mapped");
+        let mut seen = [0; 4];
+        memory.read(range.start + P, &mut seen).expect("there");
+
+        file.set_len(2 * P + 1).expect("it shrinks");
+        assert_eq!(memory.load_bytes::<4>(range.start + P), Some(*b"seen"));
+        assert_eq!(memory.load_bytes::<1>(range.start + 2 * P), Some([0]));
+        let gone = range.start + 3 * P;
+        let read = memory.read(gone, &mut seen).map_err(|fault| fault.kind);
+        assert_eq!(read, Err(FaultKind::Gone));
+        assert_eq!(memory.load_bytes::<1>(gone), None);
+        assert_eq!(memory.store_bytes(gone, [1]), None);
+        let across = memory.write(gone - 1, b"ab").map_err(|fault| fault.address);
+        assert_eq!(across, Err(gone));
+        assert_eq!(memory.load_bytes::<1>(gone - 1), Some([0]));
+        assert_eq!(memory.pages_in_use(), 2);
+    }
+
+    #[test]
+    fn pages_are_kept_up_to_the_limit_and_given_back() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1 << 40).expect("a sparse file");
+        let host = host(file, 2 * P);
+        let kept = host.kept.clone();
+        let mut byte = [1];
+        for page in [0, 1 << 20, 1 << 27, 1 << 20] {
+            host.read(page * P, &mut byte).expect("a hole");
+            assert_eq!(byte, [0]);
+        }
+        assert_eq!(kept.load(Ordering::Relaxed), 2 * P);
+        drop(host);
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
     }
 }

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// Linux `PIPE_BUF`.
 const PIPE_ATOMIC: usize = 4096;
@@ -49,7 +50,7 @@ pub(in crate::linux) struct Description {
 #[derive(Debug)]
 pub(in crate::linux) enum Kind {
     /// A regular file of the host.
-    Host(Rc<File>),
+    Host(Arc<File>),
     /// A file in memory.
     Memory(InodeRef),
     /// A directory; its entries once they have been read.
@@ -66,6 +67,33 @@ pub(in crate::linux) enum Kind {
     Text(Vec<u8>),
     /// An object of the kernel that is not a file: `eventfd`, `epoll` and the like.
     Object(Handle),
+}
+
+impl Kind {
+    /// The next byte, from `at` on, in a hole of a file of this size, or outside of all holes
+    /// (`SEEK_HOLE`, `SEEK_DATA`).
+    ///
+    /// # Errors
+    /// `ENXIO` if there is none before the end.
+    pub(in crate::linux) fn seek_hole(&self, at: u64, size: u64, hole: bool) -> Answer {
+        match self {
+            Kind::Memory(inode) => inode.borrow().data().seek(at, hole).ok_or(Errno::ENXIO),
+            #[cfg(target_os = "linux")]
+            Kind::Host(file) => {
+                use nix::unistd::{Whence, lseek};
+                let whence = if hole {
+                    Whence::SeekHole
+                } else {
+                    Whence::SeekData
+                };
+                // The position of the host's file is not used otherwise.
+                let found = lseek(&**file, at.cast_signed(), whence);
+                Ok(found.map_err(std::io::Error::from)?.cast_unsigned())
+            }
+            // There is data everywhere, and a hole at the end.
+            _ => Ok(if hole { size } else { at }),
+        }
+    }
 }
 
 impl Description {
@@ -155,7 +183,7 @@ impl Description {
     pub(in crate::linux) fn size(&self) -> Answer<u64> {
         Ok(match &self.kind {
             Kind::Host(file) => file.metadata()?.len(),
-            Kind::Memory(inode) => inode.borrow().data().len() as u64,
+            Kind::Memory(inode) => inode.borrow().data().size(),
             Kind::Text(text) => text.len() as u64,
             Kind::Directory(_) | Kind::Device(_) => 0,
             Kind::Path => return Err(Errno::EBADF),
@@ -271,10 +299,13 @@ impl Files {
             None => open.position,
         };
         let count = match &mut open.kind {
-            Kind::Host(file) => file.write_at(bytes, at)?,
+            Kind::Host(file) => {
+                self.host_written();
+                file.write_at(bytes, at)?
+            }
             Kind::Memory(inode) => {
                 let mut inode = inode.borrow_mut();
-                let grows = at.saturating_add(bytes.len() as u64) > inode.data().len() as u64;
+                let grows = at.saturating_add(bytes.len() as u64) > inode.data().size();
                 let forbids = seal::WRITE | seal::FUTURE_WRITE | if grows { seal::GROW } else { 0 };
                 if inode.seals & forbids != 0 && !bytes.is_empty() {
                     return Err(Errno::EPERM);

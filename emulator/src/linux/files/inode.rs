@@ -1,9 +1,11 @@
 //! Files in memory, and the limit of their total size.
 
 use super::attributes::{S_IFDIR, S_IFIFO, S_IFMT, Time};
+use super::data::Data;
 use super::pipe::{Fifo, PipeRef};
 use super::{Answer, Errno, Files, ResolvedPath};
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A file that can have several names, or none while it is open.
@@ -106,7 +108,7 @@ pub(in crate::linux) struct Inode {
     pub(in crate::linux) seals: u32,
     /// The content of a file, or the target of a link. Copies of the inode share it until it is
     /// written.
-    data: Rc<Vec<u8>>,
+    data: Data,
     budget: Budget,
     /// The pipe of a FIFO.
     pub(super) fifo: Fifo,
@@ -138,52 +140,75 @@ impl Inode {
         self.mode & S_IFMT == S_IFDIR
     }
 
-    pub(in crate::linux) fn data(&self) -> &[u8] {
+    pub(in crate::linux) fn data(&self) -> &Data {
         &self.data
     }
 
-    /// Extends the file with zeros, or truncates it.
+    /// Extends the file with a hole, or truncates it.
     ///
     /// # Errors
-    /// If the files in memory would get too large (`ENOSPC`).
+    /// If it would be larger than a file can be (`EFBIG`).
     pub(in crate::linux) fn resize(&mut self, size: u64) -> Answer<()> {
-        let old = self.data.len() as u64;
-        self.budget.check(size.saturating_sub(old))?;
-        self.budget.give(old);
-        self.budget.take(size);
-        Rc::make_mut(&mut self.data).resize(size as usize, 0);
-        Ok(())
+        self.with_kept(|data| data.resize(size))
     }
 
-    /// Writes at a position; a gap before it is filled with zeros.
+    /// Makes a hole of a range. The size stays.
+    pub(in crate::linux) fn punch(&mut self, range: Range<u64>) {
+        // This cannot fail: it keeps less than before.
+        let _ = self.with_kept(|data| {
+            data.punch(range);
+            Ok(())
+        });
+    }
+
+    /// Makes room for a range. The size stays.
     ///
     /// # Errors
-    /// Like [`Inode::resize`].
+    /// Like [`Inode::write`].
+    pub(in crate::linux) fn allocate(&mut self, range: Range<u64>) -> Answer<()> {
+        let range = Data::range(range.start, range.end - range.start)?;
+        // First, because what is needed is counted page by page.
+        let size = range.end - range.start;
+        self.budget.check(size.saturating_sub(self.data.kept()))?;
+        self.budget.check(self.data.growth(&range))?;
+        self.with_kept(|data| {
+            data.allocate(range);
+            Ok(())
+        })
+    }
+
+    /// Changes the bytes, and counts those that are kept afterwards.
+    fn with_kept(&mut self, change: impl FnOnce(&mut Data) -> Answer<()>) -> Answer<()> {
+        let old = self.data.kept();
+        let done = change(&mut self.data);
+        self.budget.give(old);
+        self.budget.take(self.data.kept());
+        done
+    }
+
+    /// Writes at a position; a gap before it becomes a hole.
+    ///
+    /// # Errors
+    /// If the files in memory would get too large (`ENOSPC`), or this one larger than a file can be
+    /// (`EFBIG`).
     pub(in crate::linux) fn write(&mut self, position: u64, bytes: &[u8]) -> Answer<()> {
-        let end = position.checked_add(bytes.len() as u64);
-        let end = end.ok_or(Errno::EFBIG)?;
-        if end > self.data.len() as u64 {
-            self.resize(end)?;
-        }
-        let to = &mut Rc::make_mut(&mut self.data)[position as usize..end as usize];
-        to.copy_from_slice(bytes);
+        let range = Data::range(position, bytes.len() as u64)?;
+        let growth = self.data.growth(&range);
+        self.budget.check(growth)?;
+        self.data.write(position, bytes)?;
+        self.budget.take(growth);
         Ok(())
     }
 
     /// Reads at a position; returns the number of bytes.
     pub(in crate::linux) fn read(&self, position: u64, buffer: &mut [u8]) -> usize {
-        let from = usize::try_from(position).ok();
-        let from = from.and_then(|from| self.data.get(from..));
-        let from = from.unwrap_or_default();
-        let count = from.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&from[..count]);
-        count
+        self.data.read(position, buffer)
     }
 }
 
 impl Drop for Inode {
     fn drop(&mut self) {
-        self.budget.give(INODE_BYTES + self.data.len() as u64);
+        self.budget.give(INODE_BYTES + self.data.kept());
     }
 }
 
@@ -228,7 +253,7 @@ impl Files {
             modified: self.now,
             changed: self.now,
             seals: seal::SEAL,
-            data: Rc::default(),
+            data: Data::default(),
             budget: self.budget.clone(),
             fifo: Fifo::default(),
         }))

@@ -5,11 +5,11 @@ use super::description::{Description, Kind, Shared};
 use super::host::Access;
 use super::special::{Special, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
+use crate::address_space::Content;
 use crate::linux::handle::Sort;
 use std::fs::Metadata;
 use std::io::Read;
-use std::rc::Rc;
-use unwind_sim_unwind::image::Bytes;
+use std::sync::Arc;
 
 /// Flags of `open` (Linux 6.12 `include/uapi/asm-generic/fcntl.h`).
 pub(in crate::linux) mod o {
@@ -163,8 +163,11 @@ impl Files {
                     writes: true,
                     truncates,
                 };
+                if truncates {
+                    self.host_written();
+                }
                 opened(
-                    Kind::Host(Rc::new(self.host.open(&path, &metadata, access)?)),
+                    Kind::Host(Arc::new(self.host.open(&path, &metadata, access)?)),
                     &path,
                 )
             }
@@ -174,7 +177,7 @@ impl Files {
             }
             Node::Host(metadata) => {
                 let file = self.host.open(&path, &metadata, Access::READ)?;
-                opened(Kind::Host(Rc::new(file)), &path)
+                opened(Kind::Host(Arc::new(file)), &path)
             }
         }
     }
@@ -220,15 +223,15 @@ impl Files {
     }
 
     /// The content of the program that was `seen` at a path of the host, shared with mappings of
-    /// it; not more than `most` bytes.
+    /// it; see [`Files::content`].
     pub(in crate::linux) fn read_program(
         &mut self,
         path: &[u8],
         seen: &Metadata,
         most: u64,
-    ) -> Answer<Bytes> {
+    ) -> Answer<Content> {
         let file = self.host.open(path, seen, Access::READ)?;
-        self.content(&file, 0, u64::MAX, most)
+        self.content(&Arc::new(file), most)
     }
 
     /// The first `most` bytes of the file that was `seen` at a path of the host.
@@ -251,7 +254,7 @@ impl Files {
         if self.on_host(path) {
             let reads = flags & o::ACCMODE != o::WRONLY;
             let file = self.host.create(path, reads, mode)?;
-            return Ok(Kind::Host(Rc::new(file)));
+            return Ok(Kind::Host(Arc::new(file)));
         }
         self.budget.check_new(path)?;
         let inode = self.new_inode(S_IFREG | mode, parent(path));

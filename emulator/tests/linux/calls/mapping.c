@@ -70,6 +70,8 @@ static void mapping(void) {
     V(SYS(mprotect, a, P, -1));
     V(SYS(mprotect, a, P, 0x40));
     V(SYS(mprotect, a, P, 0x03000001));
+    V(SYS(mprotect, a, P, 0x01000001)); V(SYS(mprotect, a, P, 0x02000001));
+    V(SYS(mprotect, a + 3 * P, P, 0x01000001)); V(SYS(mprotect, a + 3 * P, P, 0x02000001));
     V(SYS(mprotect, a, 4 * P, 1));
     V(store(a)); V(store(a + 2 * P)); V(load(a + 2 * P));
     V(SYS(mprotect, a, 3 * P, 3));
@@ -201,6 +203,24 @@ static void ending(void) {
     about = "";
 }
 
+/* The stack, as a dynamic linker makes it executable. */
+static void growing(void) {
+    char *here = (char *)((word)__builtin_frame_address(0) & -P), *below = here - 4 * P;
+    *(volatile char *)below = 1;
+    V(SYS(mprotect, below, 5 * P, 3));
+    V(SYS(mprotect, here, P, 0x01000007)); V(SYS(mprotect, here, P, 0x03000007));
+    *below = (char)0xc3;
+    /* After a signal it goes on here. */
+    caught = 0, where = below;
+    __asm__ volatile("lea 1f(%%rip), %%rax\n mov %%rax, %0\n call *%1\n 1:"
+                     : "=m"(back) : "r"(below) : "rax", "memory");
+    V(caught);
+    V(SYS(mprotect, here, P, 0x02000003)); V(SYS(mprotect, here, P, 0x01000043));
+    V(SYS(mprotect, here, P, 0x01000003));
+    V(SYS(mprotect, here, 0, 0x01000003));
+    V(store(below)); V(load(below));
+}
+
 static void cases(void) {
     on_signal(11, handler, SA_SIGINFO, 0);
     on_signal(7, handler, SA_SIGINFO, 0);
@@ -208,4 +228,5 @@ static void cases(void) {
     heap();
     moving();
     ending();
+    growing();
 }
