@@ -36,15 +36,14 @@ impl CaseLimitArgs {
     /// Checks that only a case gets limits: nothing else is run. What else uses the limit of
     /// instructions checks that one itself.
     pub(crate) fn check(self, path: &Path) -> Result<()> {
-        if let Some(option) = self.others.given()
-            && file_kind(path)? != FileKind::Case
-        {
-            bail!(
-                "{option} is for a case, whose program is run; {} is none",
-                path.printable()
-            );
-        }
-        Ok(())
+        refuse(self.others.given(), path)
+    }
+
+    /// [`CaseLimitArgs::check`], where nothing else uses the limit of instructions.
+    pub(crate) fn check_all(self, path: &Path) -> Result<()> {
+        let counts = self.max_instructions.is_some();
+        refuse(counts.then_some("--max-instructions"), path)?;
+        self.check(path)
     }
 
     /// The limits, those not given with their defaults.
@@ -54,6 +53,17 @@ impl CaseLimitArgs {
             instructions_max: self.max_instructions.unwrap_or(limits.instructions_max),
             ..limits
         }
+    }
+}
+
+/// Refuses an option that was given, if what is at `path` is no case.
+fn refuse(given: Option<&str>, path: &Path) -> Result<()> {
+    match given {
+        Some(option) if file_kind(path)? != FileKind::Case => bail!(
+            "{option} is for a case, whose program is run; {} is none",
+            path.printable()
+        ),
+        _ => Ok(()),
     }
 }
 

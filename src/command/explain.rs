@@ -93,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         case: args.case,
         kernel: args.kernel.clone(),
     };
+    input.case.check_all(&input.path)?;
     input.read(|recording| walk(args, &input, recording, &mut out))
 }
 

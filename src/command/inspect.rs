@@ -48,6 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         system_map: args.symbols.clone(),
         orc_layout: args.orc_layout,
     };
+    args.case.check_all(&args.path)?;
     let text = inspect::inspect(
         &args.path,
         args.rows.as_deref(),

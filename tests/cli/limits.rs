@@ -191,3 +191,21 @@ fn an_unwinder_that_is_too_slow_is_not_wrong() {
         assert!(stdout(&output).contains(counted), "{}", stdout(&output));
     }
 }
+
+/// An option that would do nothing is refused.
+#[test]
+fn limits_of_cases_are_for_cases() {
+    for command in ["compare", "doctor", "explain", "inspect", "replay"] {
+        for (option, value) in [
+            ("--max-instructions", "5"),
+            ("--timeout", "5"),
+            ("--max-samples", "5"),
+            ("--max-tasks", "5"),
+        ] {
+            let output = run(&[command, SEED, option, value]);
+            assert_eq!(status(&output), 2, "{command} {option}");
+            let error = stderr(&output);
+            assert!(error.contains(&format!("{option} is for ")), "{error}");
+        }
+    }
+}
