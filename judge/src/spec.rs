@@ -1,9 +1,8 @@
 //! Unwinders by name: `NAME[:PROFILE][+FALLBACK]`, `cmd:PROGRAM`.
 
 use crate::engine::Engine;
-use crate::own::{ANSWERS_MAX, CommandUnwinder, StartError};
+use crate::own::{CommandUnwinder, StartError};
 use crate::unwinders::{self, ALL, Entry};
-use std::time::Duration;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::WithFallback;
@@ -62,14 +61,8 @@ impl SpecError {
 /// # Errors
 /// If there is no such unwinder, or it cannot be started.
 pub fn engine(spec: &str) -> Result<Engine, SpecError> {
-    engine_within(spec, ANSWERS_MAX)
-}
-
-/// [`engine`], where a `cmd:` unwinder may take `answers_max` for all its answers.
-fn engine_within(spec: &str, answers_max: Duration) -> Result<Engine, SpecError> {
     if let Some(command) = spec.strip_prefix("cmd:") {
-        let own = CommandUnwinder::start(command)?.with_answers_max(answers_max);
-        return Ok(Engine::Other(Box::new(own)));
+        return Ok(Engine::Other(Box::new(CommandUnwinder::start(command)?)));
     }
     let Some((first, second)) = spec.split_once('+') else {
         return single(spec);
@@ -91,19 +84,11 @@ fn engine_within(spec: &str, answers_max: Duration) -> Result<Engine, SpecError>
 /// # Errors
 /// The first error of [`engine`].
 pub fn engines(specs: &[String]) -> Result<Vec<Engine>, SpecError> {
-    engines_within(specs, ANSWERS_MAX)
-}
-
-/// [`engines`], where each `cmd:` unwinder may take `answers_max` for all its answers.
-///
-/// # Errors
-/// The first error of [`engine`].
-pub fn engines_within(specs: &[String], answers_max: Duration) -> Result<Vec<Engine>, SpecError> {
     let names = specs.iter().flat_map(|s| match s.as_str() {
         "all" => ALL.to_vec(),
         other => vec![other],
     });
-    names.map(|name| engine_within(name, answers_max)).collect()
+    names.map(engine).collect()
 }
 
 fn single(spec: &str) -> Result<Engine, SpecError> {

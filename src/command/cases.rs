@@ -3,12 +3,11 @@
 mod quiz;
 mod show;
 
-use super::case_limits::CaseLimitArgs;
 use super::error_text::cause_text;
 use super::machine::CpuArgs;
 use super::status::{self, Status};
 use super::{output, suggest};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases::{self, carried};
@@ -46,8 +45,6 @@ pub(crate) struct Args {
     covers: Option<String>,
     #[command(flatten)]
     cpu: CpuArgs,
-    #[command(flatten)]
-    limits: CaseLimitArgs,
     /// bless: let this cell get worse.
     #[arg(long, value_name = "CASE:UNWINDER")]
     accept: Vec<String>,
@@ -95,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let has_folder = args.folder.is_dir() || is_carried;
     if let Some(path) = args.name.as_deref().map(Path::new)
         && !args.folder.is_dir()
-        && is_there(path)?
+        && path.exists()
     {
         FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
     } else if !has_folder {
@@ -109,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         );
     }
     let paths = match &args.name {
-        Some(name) if name.ends_with(".s") && is_there(Path::new(name))? => vec![name.into()],
+        Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],
         name => {
             let mut paths = cases::find(&args.folder)?;
             let name = name.as_deref().unwrap_or_default();
@@ -130,8 +127,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if let What::Show | What::Quiz = args.what {
         let path = the_one(args.name.as_deref(), &paths)?;
         let status = match args.what {
-            What::Show => show::run(path, &args.show, &args.limits.limits(), &mut out)?,
-            _ => quiz::run(path, args, &mut out)?,
+            What::Show => show::run(path, &args.show, &mut out)?,
+            _ => quiz::run(path, &args.show, &args.quiz, &mut out)?,
         };
         out.flush()?;
         return Ok(status);
@@ -146,7 +143,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     writeln!(out, "{}\n    {claim}", Printable::new(&case.name))?;
                 }
             }
-            What::Run => match cases::check_on(path, args.cpu.processor(), &args.limits.limits()) {
+            What::Run => match cases::check_on(path, args.cpu.processor()) {
                 Ok(()) => writeln!(out, "ok   {}", path.printable())?,
                 Err(error) => {
                     failed += 1;
@@ -157,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             What::Show | What::Quiz => {}
             What::Bless => {
                 let accept = accepted(path, &args.accept);
-                match cases::bless(path, &accept, &args.limits.limits()) {
+                match cases::bless(path, &accept) {
                     Ok(blessed) if blessed.changes.is_empty() => {}
                     Ok(blessed) => {
                         writeln!(
@@ -182,12 +179,6 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::Difference
     })
-}
-
-/// Whether there is such a file. That this cannot be told is an error, and not the name of a case.
-fn is_there(path: &Path) -> Result<bool> {
-    let is_there = path.try_exists();
-    is_there.with_context(|| path.printable().to_string())
 }
 
 /// The case that `name` stands for: the one of that name, or the only one that contains it.

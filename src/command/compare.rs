@@ -112,7 +112,6 @@ fn default_against(input: &Input) -> &'static str {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    args.input.case.check_all(&args.input.path)?;
     args.input.read(|input| compare(args, given, input))
 }
 

@@ -105,7 +105,6 @@ fn chain_command(args: &Args, given: &Given<'_>, time: u64) -> Option<String> {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    args.input.case.check_all(&args.input.path)?;
     let (input, only_chains) = open(&args.input)?;
     // How `explain` is asked about one stack.
     let against = match input.has_truth() {

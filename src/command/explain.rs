@@ -1,7 +1,6 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
 use super::args::{InputArgs, JudgeArgs, KernelArgs, ProgramArgs, WalkArgs};
-use super::case_limits::CaseLimitArgs;
 use super::status::Status;
 use super::stdin;
 use super::{output, suggest};
@@ -53,8 +52,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     program: ProgramArgs,
     #[command(flatten)]
-    case: CaseLimitArgs,
-    #[command(flatten)]
     walk: WalkArgs,
     #[command(flatten)]
     kernel: KernelArgs,
@@ -90,10 +87,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         time: None,
         limit: None,
         program: args.program.clone(),
-        case: args.case,
         kernel: args.kernel.clone(),
     };
-    input.case.check_all(&input.path)?;
     input.read(|recording| walk(args, &input, recording, &mut out))
 }
 

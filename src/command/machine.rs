@@ -1,6 +1,5 @@
 //! Arguments of the subcommands that run a program in the emulated machine.
 
-use super::args::seconds;
 use super::schedule::ScheduleArgs;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -266,6 +265,11 @@ impl MachineOptions {
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
+}
+
+/// A time given on the command line, saturating.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 impl MachineArgs {

@@ -15,7 +15,7 @@ use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::input::{FileKind, Input, recording_kind};
+use unwind_sim_judge::input::{Input, recording_kind};
 use unwind_sim_judge::kernel::{Agreement, Shapes};
 use unwind_sim_judge::run::{Against, Column, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
@@ -153,10 +153,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         group_by: GroupBy::Cause,
     };
     folder(args.input.symfs.as_deref())?;
-    let kind = recording_kind(&args.input.path)?;
-    if args.input.case.max_instructions.is_some() && kind != FileKind::Case && !args.confirms() {
-        bail!("--max-instructions is for --confirm, and for a case, whose program is run");
-    }
+    recording_kind(&args.input.path)?;
     if args.event.is_some() && args.format == Format::Text {
         bail!("--event works only with --format and one of a profile's formats");
     }
@@ -183,14 +180,6 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
-    /// Whether the stacks are resumed.
-    fn confirms(&self) -> bool {
-        #[cfg(feature = "machine")]
-        return self.confirm.is_wanted();
-        #[cfg(not(feature = "machine"))]
-        false
-    }
-
     /// How much of each chain text has.
     fn shown(&self) -> Shown {
         match self.all {

@@ -1,7 +1,6 @@
 //! The states that `step` and `report` show: how they are chosen, opened and indexed.
 
 use super::args::{KernelArgs, ProgramArgs, WalkArgs};
-use super::case_limits::OtherLimitArgs;
 use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
@@ -18,7 +17,6 @@ use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
 use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
-use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::timeline::{About, Builder};
 
@@ -53,8 +51,6 @@ pub(crate) struct StateArgs {
     symfs: Option<PathBuf>,
     #[command(flatten)]
     program: ProgramArgs,
-    #[command(flatten)]
-    case: OtherLimitArgs,
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
@@ -160,7 +156,7 @@ impl StateArgs {
     ) -> Result<R> {
         let first = subject.first();
         let kind = match subject.is_file {
-            true => Some(input::file_kind(first)?),
+            true => input::file_kind(first).ok(),
             false => None,
         };
         let is_case = kind == Some(FileKind::Case);
@@ -172,8 +168,7 @@ impl StateArgs {
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
         if is_case && (self.samples || self.needs_samples(first)?) {
-            let recording =
-                Input::from_trace(cases::emulated_trace_of(first, &self.case_limits())?);
+            let recording = Input::from_trace(cases::emulated_trace_of(first)?);
             return self.of_recording(recording, source, setting, show);
         }
         if is_recording {
@@ -214,19 +209,6 @@ impl StateArgs {
                 false => format!("-- {source}"),
             },
         })
-    }
-
-    /// How far a case runs of which sample points are shown.
-    fn case_limits(&self) -> CaseLimits {
-        let limits = self.case.limits();
-        match self.max_instructions {
-            // The limit of a program, which may be any: its states are shown as far as they are asked for.
-            u64::MAX => limits,
-            most => CaseLimits {
-                instructions_max: most,
-                ..limits
-            },
-        }
     }
 
     /// Calls `show` with the samples of a recording.
@@ -271,7 +253,7 @@ impl StateArgs {
             named => named.to_vec(),
         };
         Ok(Run {
-            engines: self.walks.started(&names)?,
+            engines: spec::engines(&names)?,
             variants: self.walks.variants()?,
             setting,
             against: Against::Truth,

@@ -13,7 +13,6 @@ mod step;
 mod step_over;
 mod task;
 mod threads;
-mod watchdog;
 
 pub use launch::may_trace;
 pub use options::{AfterLimit, Launch, RecorderOptions, Target};
@@ -163,10 +162,6 @@ pub enum End {
     Program,
     /// [`crate::Plan::max_instructions`] or [`crate::Plan::max_samples`] was reached.
     Limit,
-    /// [`RecorderOptions::timeout`] was reached.
-    Timeout,
-    /// [`RecorderOptions::tasks_max`] was exceeded.
-    Tasks,
     /// The recorder returned [`Next::Stop`].
     Recorder,
     /// [`crate::Plan::stop`] became true, or the recording failed.

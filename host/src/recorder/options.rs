@@ -3,7 +3,6 @@
 use crate::plan::Plan;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A program to run.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +34,7 @@ pub enum AfterLimit {
     /// It keeps running untraced, and the recorder waits for its end.
     #[default]
     LetRun,
-    /// It is killed, and every process that it has started.
+    /// It is killed.
     Kill,
 }
 
@@ -55,10 +54,6 @@ pub struct RecorderOptions {
     /// Keep the address space randomized. Without randomization, recordings can be repeated
     /// exactly.
     pub randomize: bool,
-    /// Kill the program when the recording has taken this long, also while the program waits.
-    pub timeout: Option<Duration>,
-    /// End the recording when there are more threads and processes than this at the same time.
-    pub tasks_max: usize,
     /// What happens to the program if the recording ends first.
     pub after_limit: AfterLimit,
 }
@@ -75,8 +70,6 @@ impl RecorderOptions {
             approach_max: RecorderOptions::APPROACH_MAX,
             children: true,
             randomize: false,
-            timeout: None,
-            tasks_max: usize::MAX,
             after_limit: AfterLimit::LetRun,
         }
     }

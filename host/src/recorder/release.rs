@@ -6,8 +6,6 @@ use super::{End, ProgramEnd};
 use crate::error::HostError;
 use crate::ptrace::{self, Resume, Status, Waited};
 use nix::libc;
-use nix::sys::signal;
-use nix::unistd::Pid;
 use std::time::{Duration, Instant};
 
 /// Maximum number of stops of one thread to wait for before releasing it: each is for a signal that
@@ -20,10 +18,6 @@ impl Session<'_> {
     pub(crate) fn wind_up(&mut self, failed: bool) -> Result<(), HostError> {
         self.summary.end = self.end.unwrap_or(End::Interrupted);
         self.pinned = None;
-        let is_ours = matches!(self.options.target, Target::Run(_));
-        if is_ours && (failed || self.options.after_limit == AfterLimit::Kill) {
-            return self.kill_all();
-        }
         let mut tids: Vec<i32> = self.threads.keys().copied().collect();
         // A thread that waits for its vforked child can only be stopped once that child is gone.
         tids.sort_by_key(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
@@ -51,47 +45,19 @@ impl Session<'_> {
             // It may have ended.
             let _ = ptrace::detach(tid, 0);
         }
-        if !is_ours || self.has_target_ended {
+        let is_ours = matches!(self.options.target, Target::Run(_));
+        if !is_ours || self.summary.end == End::Program {
             return Ok(());
         }
-        if self.summary.end == End::Interrupted {
+        if failed || self.options.after_limit == AfterLimit::Kill {
+            // SAFETY: the target is our child and has not been waited for.
+            unsafe { libc::kill(self.target, libc::SIGKILL) };
+        } else if self.summary.end == End::Interrupted {
             self.summary.program = program_end_soon(self.target)?;
             return Ok(());
         }
         self.summary.program = program_end(self.target)?;
         Ok(())
-    }
-
-    /// Kills the program and all processes that it has started, and waits until they are gone. Nothing
-    /// is released before: a process that starts others would go on with it.
-    fn kill_all(&mut self) -> Result<(), HostError> {
-        let leaders: Vec<i32> = self.processes.keys().copied().collect();
-        let early = std::mem::take(&mut self.early);
-        for pid in leaders.into_iter().chain(early) {
-            kill(pid);
-        }
-        for (_, thread) in std::mem::take(&mut self.threads) {
-            self.retire(&thread);
-        }
-        loop {
-            match ptrace::wait(-1, true)? {
-                Waited::NoChildren => return Ok(()),
-                Waited::Nothing => {}
-                Waited::Stopped(tid, Status::Exited(code)) if tid == self.target => {
-                    self.summary.program = ProgramEnd::Exited(code);
-                }
-                Waited::Stopped(tid, Status::Killed(signal)) if tid == self.target => {
-                    self.summary.program = ProgramEnd::Killed(signal);
-                }
-                Waited::Stopped(_, Status::Exited(_) | Status::Killed(_)) => {}
-                // A process whose start was not reported yet, or a stop on the way to the end.
-                Waited::Stopped(tid, _) => {
-                    kill(tid);
-                    // It may be gone.
-                    let _ = ptrace::resume(tid, Resume::Run, 0);
-                }
-            }
-        }
     }
 
     /// Stops `tid` at an instruction of its own; returns the signal to resume it with, or `None` if
@@ -161,11 +127,6 @@ impl Session<'_> {
         }
         ptrace::detach(tid, signal)
     }
-}
-
-/// Kills a traced process. It may have ended, but was not waited for, so that the number is its own.
-fn kill(pid: i32) {
-    let _ = signal::kill(Pid::from_raw(pid), signal::Signal::SIGKILL);
 }
 
 /// Whether a SIGTRAP is pending for the thread (`SigPnd` in `/proc/PID/status`, one bit for each

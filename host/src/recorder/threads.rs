@@ -265,14 +265,7 @@ impl Session<'_> {
                 Status::Exited(code) => ProgramEnd::Exited(code),
                 _ => ProgramEnd::RunsOn,
             };
-            let end = match self.is_too_late() {
-                true => End::Timeout,
-                false => End::Program,
-            };
-            // Its number may be another process' from here on.
-            self.watchdog = None;
-            self.has_target_ended = true;
-            self.end = Some(self.end.unwrap_or(end));
+            self.end = Some(self.end.unwrap_or(End::Program));
         }
         Ok(())
     }

@@ -30,14 +30,6 @@ impl FileProblem {
             kind,
         }
     }
-
-    /// Whether a file that was mapped is there, and could not be read. One without a name any more, such as a
-    /// memfd, cannot be looked for; and lists of generated code, which are looked for below a process's root in
-    /// /proc, were not mapped.
-    pub fn is_unread(&self) -> bool {
-        let has_name = !self.path.ends_with(" (deleted)") && !self.path.starts_with("/proc/");
-        has_name && matches!(self.kind, FileProblemKind::Io(_))
-    }
 }
 
 /// The kinds of [`FileProblem`].

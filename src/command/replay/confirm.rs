@@ -11,10 +11,7 @@ use unwind_sim_judge::run::Run;
 use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_view::{confirmation, json, text};
 
-/// The default of --max-instructions for each stack.
-const INSTRUCTIONS_MAX: u64 = 10_000_000;
-
-/// What is confirmed, and how.
+/// What is confirmed, and for how long.
 #[derive(clap::Args, Debug)]
 pub(super) struct ConfirmArgs {
     /// Resume each stack in the emulated machine, and print which frames execution returns to: the
@@ -24,6 +21,14 @@ pub(super) struct ConfirmArgs {
     /// assumed results are counted.
     #[arg(long, conflicts_with_all = ["format", "print"])]
     confirm: bool,
+    /// With --confirm: execute at most N instructions.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10_000_000,
+        requires = "confirm"
+    )]
+    max_instructions: u64,
     #[command(flatten)]
     cpu: CpuArgs,
 }
@@ -54,7 +59,7 @@ pub(super) fn run(
         if last.replace(view.number) != Some(view.number) {
             let core = source.core_at(view).map_err(|error| error.to_string());
             let cpu = args.confirm.cpu.processor();
-            let most = args.input.case.max_instructions.unwrap_or(INSTRUCTIONS_MAX);
+            let most = args.confirm.max_instructions;
             let went = core.map(|s| confirm::resume(s, cpu, most, root.path()));
             if args.json {
                 let went = went.as_ref().map_err(Clone::clone);
