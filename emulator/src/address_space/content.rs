@@ -1,7 +1,7 @@
 //! What memory holds before it is written: the bytes of a file, each page read when it is needed.
 //!
-//! Not here: which files there are, and where their pages come from ([`Source`] is implemented by
-//! those who have files).
+//! Not here: which files there are, and where their pages come from. Each kind of file implements
+//! [`Source`].
 
 use super::limits::PAGE_SIZE;
 use std::fmt;

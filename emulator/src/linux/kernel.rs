@@ -173,13 +173,18 @@ impl Kernel {
         Some((file.path.to_vec(), file.offset))
     }
 
-    /// The content of a file as the process sees it, including what it wrote in memory.
+    /// The content of a file as the process sees it, including what it wrote in memory. `None` also
+    /// if it is larger than the machine's memory: a file with holes may have any size.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
         let resolved = self.files.find(b"/", path, true).ok()?;
+        let most = self.limits.bytes();
         match &resolved.node {
-            Node::Memory(inode) => Some(inode.borrow().data().to_vec()),
-            Node::Host(metadata) if metadata.is_file() => {
-                let all = self.files.read_up_to(&resolved.path, metadata, u64::MAX);
+            Node::Memory(inode) => {
+                let inode = inode.borrow();
+                (inode.data().size() <= most).then(|| inode.data().to_vec())
+            }
+            Node::Host(metadata) if metadata.is_file() && metadata.len() <= most => {
+                let all = self.files.read_up_to(&resolved.path, metadata, most);
                 all.ok()
             }
             _ => None,

@@ -74,6 +74,22 @@ fn no_path_leads_out_of_the_root() {
     assert_eq!(copied(inside, "/proc/1/environ"), Err("open -2\n".into()));
 }
 
+/// A hole costs nothing, but reading all of the file would.
+#[test]
+fn a_file_larger_than_the_machines_memory_is_not_read_as_a_whole() {
+    let root = tempfile::tempdir().expect("a directory");
+    build("holes", root.path());
+    let options = ProcessOptions {
+        root: root.path().to_path_buf(),
+        cwd: b"/".to_vec(),
+        ..options(Path::new("holes"), &[], root.path())
+    };
+    let mut process = Kernel::start(b"/holes", options).expect("it starts");
+    assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
+    assert_eq!(process.file(b"/small"), Some(vec![0; 1 << 20]));
+    assert_eq!(process.file(b"/large"), None);
+}
+
 #[test]
 fn what_is_written_stays_in_memory_or_goes_to_the_host() {
     let (root, _outside) = root();

@@ -317,7 +317,7 @@ pub struct Fork {
 }
 
 /// The maximum number of guesses that are kept of a function.
-const GUESSES_MAX: usize = 4;
+pub(super) const GUESSES_MAX: usize = 4;
 
 /// How a function's rows turned out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -402,9 +402,8 @@ impl FunctionVerdict {
         self.guesses.sort_by_key(|guess| guess.pc);
     }
 
-    /// Adds a guess, unless one is known for the same register on the same way, and the doubt that it is.
-    pub fn guess(&mut self, guess: Guess) {
-        self.doubt(Doubt::Guessed, guess.pc);
+    /// Adds a guess, unless one is known for the same register on the same way.
+    pub(super) fn guess(&mut self, guess: Guess) {
         let key = |guess: &Guess| {
             let claim = guess.claim.as_ref();
             claim.map(|claim| (claim.table, claim.subject))

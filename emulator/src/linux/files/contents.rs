@@ -1,7 +1,8 @@
 //! The host's files that are mapped, and the programs that run: a page is read when it is first
 //! needed, and kept for as long as the file is mapped anywhere, also in a snapshot. So mapping a
 //! file costs nothing, and what was seen of it once stays the same. Mappings of the same file share
-//! its pages, in all processes.
+//! its pages, in all processes. Each such file is open on the host, which has a limit: where many
+//! are mapped, the next ones are read at once.
 
 use super::{Answer, Files};
 use crate::address_space::{Content, Gone, PAGE_SIZE, Source};
@@ -17,6 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 type Key = ([u64; 3], [i64; 4], u64);
 type Page = [u8; PAGE_SIZE as usize];
 
+/// The maximum number of mapped files that stay open. Hosts often let a process open 1,024.
+const OPEN_MAX: usize = 256;
+
 /// The contents in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
@@ -29,7 +33,8 @@ pub(super) struct Contents {
 
 /// A file of the host of which pages are kept.
 struct HostFile {
-    file: Arc<File>,
+    /// None if all of its pages are kept.
+    file: Option<Arc<File>>,
     pages: Mutex<HashMap<u64, Box<Page>>>,
     /// The bytes that all files keep, and how many they may.
     kept: Arc<AtomicU64>,
@@ -47,9 +52,10 @@ impl HostFile {
     fn read_page(&self, number: u64) -> Result<Page, Gone> {
         let mut page = [0; PAGE_SIZE as usize];
         let start = number.checked_mul(PAGE_SIZE).ok_or(Gone)?;
+        let file = self.file.as_ref().ok_or(Gone)?;
         let mut held = 0;
         while held < page.len() {
-            match self.file.read_at(&mut page[held..], start + held as u64) {
+            match file.read_at(&mut page[held..], start + held as u64) {
                 Ok(0) => break,
                 Ok(count) => held += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -59,6 +65,23 @@ impl HostFile {
         }
         // What was mapped was inside the file, which has become shorter.
         if held == 0 { Err(Gone) } else { Ok(page) }
+    }
+
+    /// Reads all pages of a file of `size` bytes, and closes it, if they may be kept.
+    fn keep_all(mut self, size: u64) -> HostFile {
+        let count = size.div_ceil(PAGE_SIZE);
+        let bytes = count.saturating_mul(PAGE_SIZE);
+        if self.kept.load(Ordering::Relaxed).saturating_add(bytes) > self.most {
+            return self;
+        }
+        // Where one cannot be read, the file has become shorter.
+        let pages =
+            (0..count).map_while(|number| Some((number, Box::new(self.read_page(number).ok()?))));
+        let pages: HashMap<u64, Box<Page>> = pages.collect();
+        self.kept
+            .fetch_add(pages.len() as u64 * PAGE_SIZE, Ordering::Relaxed);
+        (self.pages, self.file) = (Mutex::new(pages), None);
+        self
     }
 }
 
@@ -96,25 +119,36 @@ fn key(m: &Metadata, writes: u64) -> Key {
     ([m.dev(), m.ino(), m.len()], times, writes)
 }
 
+impl Contents {
+    fn hold(&mut self, file: &Arc<File>, metadata: &Metadata, most: u64) -> Arc<HostFile> {
+        let key = key(metadata, self.writes);
+        if let Some(held) = self.all.get(&key).and_then(Weak::upgrade) {
+            return held;
+        }
+
+        self.all.retain(|_, held| held.strong_count() > 0);
+        let new = HostFile {
+            file: Some(file.clone()),
+            pages: Mutex::default(),
+            kept: self.kept.clone(),
+            most,
+        };
+        let new = Arc::new(if self.all.len() < OPEN_MAX {
+            new
+        } else {
+            new.keep_all(metadata.len())
+        });
+        self.all.insert(key, Arc::downgrade(&new));
+        new
+    }
+}
+
 impl Files {
     /// The content of a file of the host. At most `most` bytes of such files are kept.
     pub(in crate::linux) fn content(&mut self, file: &Arc<File>, most: u64) -> Answer<Content> {
         let metadata = file.metadata()?;
-        let contents = &mut self.contents;
-        let key = key(&metadata, contents.writes);
-        if let Some(held) = contents.all.get(&key).and_then(Weak::upgrade) {
-            return Ok(Content::new(held, metadata.len()));
-        }
-
-        contents.all.retain(|_, held| held.strong_count() > 0);
-        let new = Arc::new(HostFile {
-            file: file.clone(),
-            pages: Mutex::default(),
-            kept: contents.kept.clone(),
-            most,
-        });
-        contents.all.insert(key, Arc::downgrade(&new));
-        Ok(Content::new(new, metadata.len()))
+        let held = self.contents.hold(file, &metadata, most);
+        Ok(Content::new(held, metadata.len()))
     }
 
     /// A program may write to a file of the host: pages that are kept no longer show the file. It
@@ -133,7 +167,7 @@ mod tests {
 
     fn host(file: File, most: u64) -> Arc<HostFile> {
         Arc::new(HostFile {
-            file: Arc::new(file),
+            file: Some(Arc::new(file)),
             pages: Mutex::default(),
             kept: Arc::default(),
             most,
@@ -166,6 +200,35 @@ mod tests {
         assert_eq!(across, Err(gone));
         assert_eq!(memory.load_bytes::<1>(gone - 1), Some([0]));
         assert_eq!(memory.pages_in_use(), 2);
+    }
+
+    /// The number of open files is limited, and what is mapped beyond that is the same.
+    #[test]
+    fn of_many_files_the_last_ones_are_closed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut contents = Contents::default();
+        let mut hold = |number: usize, most: u64| {
+            let path = folder.path().join(number.to_string());
+            std::fs::write(&path, vec![number as u8; 5000]).expect("written");
+            let file = Arc::new(File::open(&path).expect("open"));
+            let metadata = file.metadata().expect("a file");
+            contents.hold(&file, &metadata, most)
+        };
+        let held: Vec<_> = (0..OPEN_MAX + 3).map(|n| hold(n, 1 << 20)).collect();
+        let open = held.iter().filter(|held| held.file.is_some()).count();
+        assert_eq!(open, OPEN_MAX);
+        for (number, held) in held.iter().enumerate().skip(OPEN_MAX - 1) {
+            let mut read = [1; 8];
+            held.read(4996, &mut read).expect("there");
+            let byte = number as u8;
+            assert_eq!(read, [byte, byte, byte, byte, 0, 0, 0, 0]);
+            assert_eq!(held.read(2 * P, &mut read), Err(Gone));
+        }
+        // What may not be kept stays open.
+        let last = hold(OPEN_MAX + 3, P);
+        assert!(last.file.is_some());
+        drop((held, last));
+        assert_eq!(contents.kept.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Data {
         held as usize
     }
 
-    /// All bytes.
+    /// All bytes, of which the caller limits the number.
     pub(in crate::linux) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.size as usize];
         self.read(0, &mut bytes);
@@ -165,15 +165,9 @@ impl Data {
         }
         let first = at / PAGE_SIZE;
         let found = if hole {
-            let held = self.pages.range(first..).map(|(&number, _)| number);
-            let mut next = first;
-            for number in held
-                .take_while(|&number| number == next)
-                .collect::<Vec<_>>()
-            {
-                next = number + 1;
-            }
-            next
+            let held = self.pages.range(first..).zip(first..);
+            let run = held.take_while(|&((&number, _), expected)| number == expected);
+            first + run.count() as u64
         } else {
             *self.pages.range(first..).next()?.0
         };

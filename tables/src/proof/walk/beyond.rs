@@ -4,6 +4,7 @@
 //! tail call to a function that has no FDE, as hand-written assembly often has none; padding and data
 //! are not reached.
 
+use super::guesses::Guesses;
 use super::rows::{Rows, path};
 use super::{Part, Walker};
 use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
@@ -248,6 +249,7 @@ impl<'p> Walker<'p, '_> {
             body,
             verdict: FunctionVerdict::default(),
             missing,
+            guesses: Guesses::default(),
         });
     }
 

@@ -1,18 +1,65 @@
-//! Shows a claim that is wrong only on a way that may not exist: that way, and where it parts from others.
+//! Claims that are wrong only on a way that may not exist: that way, and where it parts from others.
 
-use super::rows::Rows;
-use super::{Part, Walker};
+use super::rows::{Rows, path};
+use super::{Jump, Part, Walker};
 use crate::file::File;
 use crate::proof::claim::Subject;
 use crate::proof::exec::GuessedStore;
 use crate::proof::value::Value;
-use crate::proof::verdict::{Fork, Guess};
+use crate::proof::verdict::{Fork, GUESSES_MAX, Guess, GuessedClaim};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{self, Base};
 
 /// The maximum number of instructions of a way that are looked at.
 const WAY_MAX: usize = 1 << 16;
+
+/// What was found in a part: the first of each register on each way.
+#[derive(Default)]
+pub(super) struct Guesses(Vec<Seen>);
+
+/// A claim where it was found to be wrong.
+struct Seen {
+    /// `None` if the frame does not fit the row at all.
+    claim: Option<GuessedClaim>,
+    pc: u64,
+    trail: Option<u32>,
+    /// The instruction behind the trail that may trap, and the landing pad.
+    trap: Option<(u64, u64)>,
+}
+
+impl Guesses {
+    /// A claim that is wrong at `pc` (svma).
+    pub(super) fn add(&mut self, claim: GuessedClaim, pc: u64, trail: Option<u32>) {
+        let is_same = |seen: &Seen| {
+            let same_claim =
+                |c: &GuessedClaim| (c.table, c.subject) == (claim.table, claim.subject);
+            seen.trail == trail
+                && seen.trap.is_none()
+                && seen.claim.as_ref().is_some_and(same_claim)
+        };
+        if self.0.len() < GUESSES_MAX && !self.0.iter().any(is_same) {
+            self.0.push(Seen {
+                claim: Some(claim),
+                pc,
+                trail,
+                trap: None,
+            });
+        }
+    }
+
+    /// The instruction at `from` may trap, but the frame does not fit at `pad` (svma).
+    pub(super) fn add_trap(&mut self, from: u64, pad: u64, trail: Option<u32>) {
+        if self.0.len() < GUESSES_MAX {
+            self.0.push(Seen {
+                claim: None,
+                pc: pad,
+                trail,
+                trap: Some((from, pad)),
+            });
+        }
+    }
+}
 
 impl Walker<'_, '_> {
     /// Finds for each guess what would overwrite the slot, and where its way parts from others.
@@ -22,19 +69,32 @@ impl Walker<'_, '_> {
         };
         let (file, stores) = (self.program.file, &self.machine.guessed_stores);
         for part in &mut self.parts {
-            let mut guesses = std::mem::take(&mut part.verdict.guesses);
-            for guess in &mut guesses {
-                explain(file, entry, guess, slot(part, guess), stores);
+            for seen in std::mem::take(&mut part.guesses).0 {
+                let slot = seen.claim.as_ref().and_then(|claim| slot(part, claim));
+                let guess = explain(file, entry, seen.of(&self.jumps), slot, stores);
+                part.verdict.guess(guess);
             }
-            part.verdict.guesses = guesses;
         }
     }
 }
 
-/// The slot (an offset from rsp at entry, bytes) that the row names for the guess's claim, if it is in the
+impl Seen {
+    fn of(self, jumps: &[Jump]) -> Guess {
+        let mut path = path(jumps, self.trail);
+        path.extend(self.trap);
+        Guess {
+            claim: self.claim,
+            pc: self.pc,
+            path,
+            store: None,
+            fork: None,
+        }
+    }
+}
+
+/// The slot (an offset from rsp at entry, bytes) that the row names for the claim, if it is in the
 /// frame at a known distance.
-fn slot(part: &Part<'_>, guess: &Guess) -> Option<i32> {
-    let claim = guess.claim.as_ref()?;
+fn slot(part: &Part<'_>, claim: &GuessedClaim) -> Option<i32> {
     let of_table = |rows: &&Rows<'_>| rows.table.kind() == claim.table;
     let rows = &part.rows.iter().find(of_table)?.rows;
     let rule = rows.iter().find(|row| row.start == claim.row)?.rule;
@@ -55,18 +115,20 @@ fn slot(part: &Part<'_>, guess: &Guess) -> Option<i32> {
     }
 }
 
-fn explain(file: &File, entry: u64, guess: &mut Guess, slot: Option<i32>, stores: &[GuessedStore]) {
+fn explain(
+    file: &File,
+    entry: u64,
+    mut guess: Guess,
+    slot: Option<i32>,
+    stores: &[GuessedStore],
+) -> Guess {
     let is_overwritten = matches!(&guess.claim, Some(claim) if claim.found == Value::Guessed);
     let mut last = None;
-    for (insn, fork) in way(file, entry, guess) {
-        match fork {
-            // The address of an indirect jump, and what traps, is what was guessed.
-            Some(fork)
-                if is_overwritten || insn.flow_control() != FlowControl::ConditionalBranch =>
-            {
-                last = Some(fork);
-            }
-            _ => {}
+    for (insn, fork) in way(file, entry, &guess) {
+        // The address of an indirect jump, and what traps, is what was guessed.
+        let is_condition = insn.flow_control() == FlowControl::ConditionalBranch;
+        if fork.is_some() && (is_overwritten || !is_condition) {
+            last = fork;
         }
         if is_overwritten && stores.iter().any(|store| store.may_be(insn.ip(), slot)) {
             (guess.store, guess.fork) = (Some(insn.ip()), last);
@@ -75,6 +137,7 @@ fn explain(file: &File, entry: u64, guess: &mut Guess, slot: Option<i32>, stores
     if !is_overwritten {
         guess.fork = last;
     }
+    guess
 }
 
 /// The instructions on the guess's way from `entry` (svma), each with the fork that it is. Nothing if they do

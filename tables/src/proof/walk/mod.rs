@@ -28,6 +28,7 @@ use super::verdict::{Assumption, Doubt, FunctionVerdict};
 use super::ways::{Way, not_taken, taken};
 use beyond::Missing;
 pub(crate) use beyond::tests_a_bound;
+use guesses::Guesses;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 use meet::{Meetings, News};
@@ -124,6 +125,7 @@ struct Part<'p> {
     /// Bit n: at the instruction at byte n, a proven slot lies below rsp.
     below_sp: Bits,
     missing: Missing,
+    guesses: Guesses,
 }
 
 /// A way that is still to be followed.

@@ -1,6 +1,7 @@
 //! Opens the code of functions, with their rows, so that it can be followed.
 
 use super::beyond::Missing;
+use super::guesses::Guesses;
 use super::rows::Rows;
 use super::{Part, Walker};
 use crate::proof::args_size::args_sizes;
@@ -64,6 +65,7 @@ impl<'p> Walker<'p, '_> {
             is_listed: true,
             is_signal: unit.entry == Entry::Signal,
             missing: Missing::of(program, &rows, unit),
+            guesses: Guesses::default(),
             convention,
             rows,
             sites,

@@ -1,6 +1,7 @@
 //! Holds rows against the state at an instruction, and keeps what was found.
 
 use super::beyond::unwinder;
+use super::guesses::Guesses;
 use super::outermost::Outermost;
 use super::{Jump, Part};
 use crate::proof::claim::{self, Outcome, Subject, Usual};
@@ -10,9 +11,7 @@ use crate::proof::program::Program;
 use crate::proof::signal;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
-use crate::proof::verdict::{
-    Assumption, Contradiction, Doubt, FunctionVerdict, Guess, GuessedClaim,
-};
+use crate::proof::verdict::{Assumption, Contradiction, Doubt, FunctionVerdict, GuessedClaim};
 use crate::table::{Row, Table};
 use std::ops::Range;
 use unwind_sim_unwind::regs::Reg;
@@ -137,16 +136,26 @@ impl<'p> Rows<'p> {
         (index, pc): (usize, u64),
         state: &State,
         anchors: &[Anchor],
-        path: impl Fn() -> Vec<(u64, u64)>,
+        (guesses, jumps, trail): (&mut Guesses, &[Jump], Option<u32>),
     ) {
         let (table, row) = (self.table, self.rows[index]);
         let marks = &mut self.marks[index];
         let lies_below = &mut self.below_sp;
+        let mut guessed = |subject, found| {
+            let claim = GuessedClaim {
+                table: table.kind(),
+                row: row.start,
+                subject,
+                found,
+            };
+            guesses.add(claim, pc, trail);
+        };
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => *lies_below |= below_sp,
             Outcome::Guessed => {
                 *marks |= 2;
-                guess(verdict, (table, &row, pc), (subject, Value::Guessed), &path);
+                verdict.doubt(Doubt::Guessed, pc);
+                guessed(subject, Value::Guessed);
             }
             Outcome::ByCallee => {
                 *marks |= 2;
@@ -158,12 +167,14 @@ impl<'p> Rows<'p> {
             }
             Outcome::Contradicted { found } if state.is_guessed => {
                 *marks |= 2;
-                guess(verdict, (table, &row, pc), (subject, found), &path);
+                verdict.doubt(Doubt::Guessed, pc);
+                guessed(subject, found);
             }
             Outcome::Contradicted { found } => {
                 *marks |= 1;
                 if !verdict.contradicts(table.kind(), &row, subject) {
-                    contradict(verdict, (table, &row, pc), state, (subject, found), &path());
+                    let path = path(jumps, trail);
+                    contradict(verdict, (table, &row, pc), state, (subject, found), &path);
                 }
             }
             Outcome::Unproven => {
@@ -255,9 +266,8 @@ pub(super) fn judge(
             }
             _ => {}
         }
-        rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, || {
-            path(jumps, trail)
-        });
+        let way = (&mut part.guesses, jumps, trail);
+        rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, way);
         is_below_sp |= rows.below_sp;
     }
     if missing != 0
@@ -297,9 +307,8 @@ pub(super) fn judge_call(
         if rows.proven(index, state).is_none() {
             // What is judged next is judged by its own.
             rows.judged = None;
-            rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, || {
-                path(jumps, trail)
-            });
+            let way = (&mut part.guesses, jumps, trail);
+            rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, way);
         }
     }
 }
@@ -347,29 +356,6 @@ pub(super) fn path(jumps: &[Jump], mut trail: Option<u32>) -> Vec<(u64, u64)> {
     }
     path.reverse();
     path
-}
-
-/// Adds a claim that is wrong at an address on the way `path`, which may not exist.
-#[cold]
-fn guess(
-    verdict: &mut FunctionVerdict,
-    (table, row, pc): (&Table, &Row<'_>, u64),
-    (subject, found): (Subject, Value),
-    path: &dyn Fn() -> Vec<(u64, u64)>,
-) {
-    let claim = GuessedClaim {
-        table: table.kind(),
-        row: row.start,
-        subject,
-        found,
-    };
-    verdict.guess(Guess {
-        claim: Some(claim),
-        pc,
-        path: path(),
-        store: None,
-        fork: None,
-    });
 }
 
 /// Adds a contradiction of a row at an address, in a state reached by `path`.

@@ -2,9 +2,8 @@
 //! (GCC manual, "Code Gen Options"). A landing pad to which no call leads is one of these.
 
 use super::Walker;
-use super::rows::path;
 use crate::proof::state::State;
-use crate::proof::verdict::{Assumption, Guess};
+use crate::proof::verdict::{Assumption, Doubt};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use unwind_sim_unwind::regs::RegMask;
 
@@ -66,15 +65,8 @@ impl Walker<'_, '_> {
         if let Some(to) = self.part_at(pad)
             && self.is_misfit(to, pc, pad, &state, trail)
         {
-            let mut path = path(&self.jumps, trail);
-            path.push((pc, pad));
-            self.parts[to].verdict.guess(Guess {
-                claim: None,
-                pc: pad,
-                path,
-                store: None,
-                fork: None,
-            });
+            self.parts[to].verdict.doubt(Doubt::Guessed, pad);
+            self.parts[to].guesses.add_trap(pc, pad, trail);
             return;
         }
         self.job(part, pc, pad, &state, trail);
