@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_judge::check_dir::CheckError;
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::Input;
-use unwind_sim_judge::own::CommandUnwinder;
+use unwind_sim_judge::own::{AnswersLimit, CommandUnwinder};
 use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::{check_dir, run::Column, spec};
 use unwind_sim_recordings::convert::OpenOptions;
@@ -226,6 +226,27 @@ fn one_stack_takes_its_time_at_most() {
     let (_, fault, took) = misbehave(&script);
     assert_eq!(fault, "it did not end a stack in 2 s");
     assert!(took < SOON, "{took:?}");
+}
+
+/// An option is named only where there is one.
+#[test]
+fn all_answers_take_their_time_at_most() {
+    let max = Duration::from_millis(100);
+    for (raised_by, said) in [
+        (None, "its answers took 0.1 s in all, the limit; "),
+        (
+            Some("--time"),
+            "its answers took 0.1 s in all, the limit, which --time raises; ",
+        ),
+    ] {
+        let own = CommandUnwinder::start("sleep 60").expect("it starts");
+        let own = own.with_answers_limit(AnswersLimit { max, raised_by });
+        let chains = chains(&trace("seed-004.bin"), &own, true);
+        let fault = own.fault().expect("a fault");
+        assert!(fault.starts_with(said), "{fault}");
+        assert!(own.is_out_of_time());
+        assert!(chains.iter().all(|chain| chain.frames.is_empty()));
+    }
 }
 
 #[test]

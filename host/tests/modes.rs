@@ -306,6 +306,64 @@ fn attaching_from_a_place_knows_its_caller() {
     assert_eq!(tell_to_end(child), Some(7));
 }
 
+#[test]
+fn a_timeout_ends_a_program_that_the_recorder_waits_for() {
+    if !may_trace("a_timeout_ends_a_program_that_the_recorder_waits_for") {
+        return;
+    }
+    let (_built, mut options) = waits(&["x"]);
+    // It never gets there, so that nothing but its end wakes the recorder.
+    options.plan = unwind_sim_host::Plan::new(points(&["probed"]));
+    options.timeout = Some(Duration::from_millis(300));
+    let (keeper, summary) = recorded(&options);
+    assert_eq!(
+        (summary.end, summary.program),
+        (End::Timeout, ProgramEnd::Killed(9))
+    );
+    assert!(keeper.samples.is_empty());
+}
+
+#[test]
+fn a_program_with_too_many_processes_is_killed_with_all_of_them() {
+    if !may_trace("a_program_with_too_many_processes_is_killed_with_all_of_them") {
+        return;
+    }
+    // In no other command line.
+    let seconds = (1_000_000 + u64::from(std::process::id())).to_string();
+    let program = Launch {
+        path: "/bin/sh".into(),
+        args: ["-c", "while :; do sleep $0 & done", &seconds]
+            .map(Into::into)
+            .to_vec(),
+        quiet: true,
+        ..Launch::default()
+    };
+    let mut options = RecorderOptions::new(Target::Run(program), At::Syscall);
+    options.tasks_max = 8;
+    options.timeout = Some(Duration::from_secs(60));
+    options.after_limit = AfterLimit::Kill;
+    // Another child of this thread is none of the program's, and goes on.
+    let mut other = Command::new("cat")
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let (_, summary) = recorded(&options);
+    assert_eq!(other.try_wait().expect("a child"), None);
+    drop(other.stdin.take());
+    assert!(other.wait().expect("it ends").success());
+    assert_eq!(
+        (summary.end, summary.program),
+        (End::Tasks, ProgramEnd::Killed(9))
+    );
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let left = processes.filter_map(|entry| {
+        let text = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        text.contains(&seconds).then_some(text)
+    });
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+}
+
 static STOP: AtomicBool = AtomicBool::new(false);
 
 #[test]

@@ -275,8 +275,17 @@ impl Engine {
                     Engine::Table(finder) => walk_in(&**finder, &stack, &memory, cache, room),
                     _ => self.walk(&stack, cache),
                 };
-                judged(view, &stack, variant, chain, self.finder(), cache)
+                let outcome = judged(view, &stack, variant, chain, self.finder(), cache);
+                in_time(outcome, self.is_out_of_time())
             }
+        }
+    }
+
+    /// Whether its time for all its answers is over.
+    fn is_out_of_time(&self) -> bool {
+        match self {
+            Engine::Other(unwinder) => unwinder.is_out_of_time(),
+            Engine::Table(_) | Engine::Kernel(_) => false,
         }
     }
 }
@@ -297,7 +306,9 @@ impl Engine {
             Ok(start) => {
                 let stack = stack_of(view, &start, memory, setting);
                 let chain = self.walk(&stack, cache);
-                judged_over(view, memory, &stack, variant, (chain, self.finder()), cache)
+                let walked = (chain, self.finder());
+                let outcome = judged_over(view, memory, &stack, variant, walked, cache);
+                in_time(outcome, self.is_out_of_time())
             }
         }
     }
@@ -319,8 +330,25 @@ pub fn examine(
         Ok(start) => {
             let stack = stack_of(view, &start, &memory, setting);
             let chain = unwinder.walk(&stack, cache);
-            judged(view, &stack, variant, chain, None, cache)
+            let outcome = judged(view, &stack, variant, chain, None, cache);
+            in_time(outcome, unwinder.is_out_of_time())
         }
+    }
+}
+
+/// `outcome` without a judgement if the unwinder's time is over: it was not asked, or its answer was
+/// cut off.
+fn in_time(outcome: Outcome, is_out_of_time: bool) -> Outcome {
+    if !is_out_of_time {
+        return outcome;
+    }
+    Outcome {
+        verdict: Verdict::Unjudged,
+        ground: Ground::default(),
+        unjudged: Some(Unjudged::OutOfTime),
+        diagnosis: None,
+        whole: None,
+        ..outcome
     }
 }
 

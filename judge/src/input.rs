@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::branches::Stitching;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::{self, WrongKind};
@@ -108,8 +109,8 @@ pub fn recording_kind(path: &Path) -> Result<FileKind, InputError> {
 /// # Errors
 /// If the case does not build or run.
 #[cfg(feature = "machine")]
-pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
-    Ok(crate::cases::trace_of(path)?)
+pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, InputError> {
+    Ok(crate::cases::trace_of(path, limits)?)
 }
 
 /// The recording of a case, which this build cannot run.
@@ -117,7 +118,7 @@ pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "machine"))]
-pub fn trace_of(path: &Path) -> Result<Trace, InputError> {
+pub fn trace_of(path: &Path, _: &CaseLimits) -> Result<Trace, InputError> {
     let path = path.into();
     Err(InputError::NoMachine { path })
 }
@@ -135,7 +136,7 @@ impl Input {
     /// If the file cannot be read, cannot be replayed, or is damaged before its first sample.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
         let recording = match recording_kind(path)? {
-            FileKind::Case => trace_of(path)?.into(),
+            FileKind::Case => trace_of(path, &options.case_limits)?.into(),
             kind => Recording::open(path, kind, options)?,
         };
         let symfs = options.symfs.clone();

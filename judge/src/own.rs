@@ -32,6 +32,27 @@ use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// How long we wait for the end of one stack.
 pub const STACK_MAX: Duration = Duration::from_secs(60);
+/// How long all stacks of a run may take together.
+pub const ANSWERS_MAX: Duration = Duration::from_secs(3600);
+
+/// The limit of the time that all stacks of a run take together.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswersLimit {
+    /// The time.
+    pub max: Duration,
+    /// The option that raises it, where there is one.
+    pub raised_by: Option<&'static str>,
+}
+
+impl Default for AnswersLimit {
+    fn default() -> AnswersLimit {
+        AnswersLimit {
+            max: ANSWERS_MAX,
+            raised_by: None,
+        }
+    }
+}
+
 /// The maximum number of lines in transit to and from the process.
 const LINES_MAX: usize = 64;
 /// How often we check whether a process that is behind has read a line.
@@ -159,6 +180,10 @@ struct Process {
     told: Receiver<()>,
     silence_max: Duration,
     stack_max: Duration,
+    answers: AnswersLimit,
+    /// How long the stacks before this one took.
+    spent: Duration,
+    is_out_of_time: bool,
     fault: Option<String>,
     files: ImageFiles,
     /// While it runs.
@@ -215,6 +240,9 @@ impl CommandUnwinder {
             told: messages(errors),
             silence_max: SILENCE_MAX,
             stack_max: STACK_MAX,
+            answers: AnswersLimit::default(),
+            spent: Duration::ZERO,
+            is_out_of_time: false,
             guard: Some(guard),
             fault: None,
             files: ImageFiles::default(),
@@ -236,6 +264,13 @@ impl CommandUnwinder {
     #[must_use]
     pub fn with_stack_max(self, stack_max: Duration) -> Self {
         self.process().stack_max = stack_max;
+        self
+    }
+
+    /// Sets how long all stacks may take together, instead of [`ANSWERS_MAX`].
+    #[must_use]
+    pub fn with_answers_limit(self, answers: AnswersLimit) -> Self {
+        self.process().answers = answers;
         self
     }
 
@@ -328,9 +363,32 @@ impl Process {
         }
     }
 
-    fn receive(&mut self) -> Result<Answer, String> {
-        let line = match self.lines.recv_timeout(self.silence_max) {
+    /// How long the rest of the answers may take, if this one began at `since`.
+    fn left(&self, since: Instant) -> Duration {
+        let spent = self.spent.saturating_add(since.elapsed());
+        self.answers.max.saturating_sub(spent)
+    }
+
+    /// Notes that the time for all answers is over, and says so.
+    fn out_of_time(&mut self) -> String {
+        self.is_out_of_time = true;
+        let seconds = self.answers.max.as_secs_f32();
+        let raised_by = self.answers.raised_by;
+        let option = raised_by.map(|option| format!(", which {option} raises"));
+        format!(
+            "its answers took {seconds} s in all, the limit{}; stacks without its answer are not \
+             judged",
+            option.unwrap_or_default()
+        )
+    }
+
+    fn receive(&mut self, since: Instant) -> Result<Answer, String> {
+        let left = self.left(since);
+        let line = match self.lines.recv_timeout(self.silence_max.min(left)) {
             Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) if left <= self.silence_max => {
+                return Err(self.out_of_time());
+            }
             Err(RecvTimeoutError::Timeout) => {
                 let seconds = self.silence_max.as_secs_f32();
                 return Err(format!("it sent nothing for {seconds} s"));
@@ -356,14 +414,31 @@ impl Process {
     }
 
     fn unwind(&mut self, stack: &Stack<'_>, chain: &mut Chain) -> Result<(), String> {
-        self.send(&unwind_request(stack))?;
         let since = Instant::now();
+        let answered = self.answer(stack, chain, since);
+        self.spent = self.spent.saturating_add(since.elapsed());
+        answered
+    }
+
+    fn answer(
+        &mut self,
+        stack: &Stack<'_>,
+        chain: &mut Chain,
+        since: Instant,
+    ) -> Result<(), String> {
+        if self.left(since).is_zero() {
+            return Err(self.out_of_time());
+        }
+        self.send(&unwind_request(stack))?;
         for _ in 0..REQUESTS_MAX {
             if since.elapsed() >= self.stack_max {
                 let seconds = self.stack_max.as_secs_f32();
                 return Err(format!("it did not end a stack in {seconds} s"));
             }
-            match self.receive()? {
+            if self.left(since).is_zero() {
+                return Err(self.out_of_time());
+            }
+            match self.receive(since)? {
                 Answer::Read {
                     address: Hex(at),
                     length,
@@ -478,6 +553,10 @@ impl Unwinder for CommandUnwinder {
 
     fn carries(&self) -> RegMask {
         RegMask::CALLEE_SAVED
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.process().is_out_of_time
     }
 
     fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {

@@ -334,6 +334,9 @@ impl Run {
 
     /// Judges again if not by truth.
     fn judge(&self, view: &View<'_>, column: Column, outcome: &mut Outcome, cache: &mut Cache) {
+        if outcome.unjudged == Some(Unjudged::OutOfTime) {
+            return;
+        }
         let variant = column.variant_for(view);
         let found = || -> Vec<u64> {
             let frames = outcome.chain.frames.iter();

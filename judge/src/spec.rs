@@ -1,7 +1,7 @@
 //! Unwinders by name: `NAME[:PROFILE][+FALLBACK]`, `cmd:PROGRAM`.
 
 use crate::engine::Engine;
-use crate::own::{CommandUnwinder, StartError};
+use crate::own::{AnswersLimit, CommandUnwinder, StartError};
 use crate::unwinders::{self, ALL, Entry};
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_unwind::start::Variant;
@@ -61,8 +61,14 @@ impl SpecError {
 /// # Errors
 /// If there is no such unwinder, or it cannot be started.
 pub fn engine(spec: &str) -> Result<Engine, SpecError> {
+    engine_within(spec, AnswersLimit::default())
+}
+
+/// [`engine`], where a `cmd:` unwinder has the limit `answers`.
+fn engine_within(spec: &str, answers: AnswersLimit) -> Result<Engine, SpecError> {
     if let Some(command) = spec.strip_prefix("cmd:") {
-        return Ok(Engine::Other(Box::new(CommandUnwinder::start(command)?)));
+        let own = CommandUnwinder::start(command)?.with_answers_limit(answers);
+        return Ok(Engine::Other(Box::new(own)));
     }
     let Some((first, second)) = spec.split_once('+') else {
         return single(spec);
@@ -84,11 +90,19 @@ pub fn engine(spec: &str) -> Result<Engine, SpecError> {
 /// # Errors
 /// The first error of [`engine`].
 pub fn engines(specs: &[String]) -> Result<Vec<Engine>, SpecError> {
+    engines_within(specs, AnswersLimit::default())
+}
+
+/// [`engines`], where each `cmd:` unwinder has the limit `answers`.
+///
+/// # Errors
+/// The first error of [`engine`].
+pub fn engines_within(specs: &[String], answers: AnswersLimit) -> Result<Vec<Engine>, SpecError> {
     let names = specs.iter().flat_map(|s| match s.as_str() {
         "all" => ALL.to_vec(),
         other => vec![other],
     });
-    names.map(engine).collect()
+    names.map(|name| engine_within(name, answers)).collect()
 }
 
 fn single(spec: &str) -> Result<Engine, SpecError> {

@@ -31,6 +31,8 @@ pub enum Unjudged {
     GuessedByKernel,
     /// The kernel recorded nothing for this unwinder.
     NotRecorded,
+    /// The unwinder's time for all its answers is over.
+    OutOfTime,
 }
 
 impl Unjudged {
@@ -58,6 +60,7 @@ impl Unjudged {
             Unjudged::ChainCut => "chain-cut",
             Unjudged::GuessedByKernel => "guessed-by-kernel",
             Unjudged::NotRecorded => "not-recorded",
+            Unjudged::OutOfTime => "out-of-time",
         }
     }
 
@@ -86,6 +89,7 @@ impl fmt::Display for Unjudged {
             Unjudged::ChainCut => "perf's chain may have been cut at its limit",
             Unjudged::GuessedByKernel => "the recorded kernel guesses, and this unwinder does not",
             Unjudged::NotRecorded => "the kernel recorded nothing for this unwinder",
+            Unjudged::OutOfTime => "the unwinder's time for all its answers is over",
         })
     }
 }

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
+use unwind_sim_recordings::files::{FileProblem, FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_recordings::model::{self, ImageIndex};
 use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::{TraceWriter, WriteError};
@@ -56,6 +56,12 @@ pub struct TraceRecorder<'a, W: Write> {
 }
 
 impl<'a, W: Write> TraceRecorder<'a, W> {
+    /// The first image file that is there but could not be read: without it, places are missing.
+    pub fn unread(&self) -> Option<&FileProblem> {
+        let mut problems = self.finder.problems().iter();
+        problems.find(|problem| problem.is_unread())
+    }
+
     /// Records to `writer`. `options` tell where to find image files.
     pub fn new(writer: &'a mut TraceWriter<W>, options: FinderOptions) -> Self {
         TraceRecorder {

@@ -1,6 +1,7 @@
 //! Converts imports to traces: reads a perf.data or core once, as a stream, and writes a temporary
 //! or named trace.
 
+use crate::case_limits::CaseLimits;
 use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
 use crate::leftovers::TemporaryFile;
@@ -40,6 +41,8 @@ pub struct OpenOptions {
     /// Report files without recorded build ID that were changed later than the recording; of cores, they
     /// always are.
     pub check_age: bool,
+    /// How far a case runs.
+    pub case_limits: CaseLimits,
     /// Struct member offsets in a dump's kernel, bytes, by `STRUCT.MEMBER`.
     pub offsets: BTreeMap<String, u64>,
 }

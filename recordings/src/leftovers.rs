@@ -37,9 +37,17 @@ pub struct Guard(usize);
 /// A temporary folder. It goes when this is dropped.
 #[derive(Debug)]
 pub struct TemporaryFolder {
-    // Dropped first, so that a signal removes what is still there.
     folder: TempDir,
     _guard: Guard,
+}
+
+impl Drop for TemporaryFolder {
+    /// Removes the folder, also if that fails once. The guard goes afterwards, so that a signal removes
+    /// what is still there.
+    fn drop(&mut self) {
+        self.folder.disable_cleanup(true);
+        Leftover::Folder(self.path().into()).remove();
+    }
 }
 
 impl TemporaryFolder {

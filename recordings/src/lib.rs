@@ -11,6 +11,7 @@
 //! - [`view`] is one sample together with its process's mappings.
 
 pub mod branches;
+pub mod case_limits;
 pub mod convert;
 pub mod counted;
 pub mod crash;

@@ -1,18 +1,22 @@
 //! Arguments shared by several subcommands.
 
+use super::case_limits::CaseLimitArgs;
 use super::{output, stdin, suggest};
 use crate::command::output::tell;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 #[cfg(feature = "machine")]
 use unwind_sim_judge::cases;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::kernel;
+use unwind_sim_judge::own::AnswersLimit;
 use unwind_sim_judge::shell::quoted_path;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
@@ -50,6 +54,8 @@ pub(crate) struct InputArgs {
     pub(crate) limit: Option<u64>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) case: CaseLimitArgs,
     #[command(flatten)]
     pub(crate) kernel: KernelArgs,
 }
@@ -159,6 +165,7 @@ impl KernelArgs {
                 orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
+            case_limits: CaseLimits::default(),
             chains: false,
             check_age: false,
             force: self.force,
@@ -204,6 +211,8 @@ impl InputArgs {
     pub(crate) fn options(&self) -> Result<OpenOptions> {
         let mut options = self.kernel.options(self.symfs.clone())?;
         self.program.set(&mut options)?;
+        self.case.check(&self.path)?;
+        options.case_limits = self.case.limits();
         Ok(options)
     }
 
@@ -316,6 +325,10 @@ pub(crate) struct WalkArgs {
     /// NAME[:PROFILE][+FALLBACK].
     #[arg(long, short, value_name = "U[,U..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::unwinders())]
     pub(crate) unwinder: Vec<String>,
+    /// Let each cmd: unwinder take this many seconds for all its answers. The default is 3600. Then it
+    /// is ended, and stacks without its answer are not judged.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) unwinder_timeout: Option<f64>,
     /// Registers to start from: hw, fake:v5.1, fake:v3-2019, fake:v5.2 (also: fake) or
     /// fake:always-ip. By default each sample starts from the registers it was taken with.
     #[arg(long, value_name = "R[,R..]", value_delimiter = ',', hide_possible_values = true, value_parser = suggest::starts())]
@@ -350,7 +363,20 @@ impl WalkArgs {
                 .collect(),
             None => specs,
         };
-        Ok(spec::engines(&specs)?)
+        self.started(&specs)
+    }
+
+    /// The unwinders in a list of names, with the time that each has.
+    pub(crate) fn started(&self, specs: &[String]) -> Result<Vec<Engine>> {
+        if self.unwinder_timeout.is_some() && !specs.iter().any(|spec| spec.starts_with("cmd:")) {
+            bail!("--unwinder-timeout is for --unwinder cmd:PROGRAM");
+        }
+        let defaults = AnswersLimit::default();
+        let answers = AnswersLimit {
+            max: self.unwinder_timeout.map_or(defaults.max, seconds),
+            raised_by: Some("--unwinder-timeout SECONDS"),
+        };
+        Ok(spec::engines_within(specs, answers)?)
     }
 
     /// The start variants given; empty if each sample starts from the registers it was taken with.
@@ -429,4 +455,9 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
         Ok(threads) if threads <= THREADS_MAX => Ok(threads),
         _ => Err(format!("not a number from 0 to {THREADS_MAX}")),
     }
+}
+
+/// A time given on the command line, saturating.
+pub(crate) fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

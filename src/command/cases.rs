@@ -3,11 +3,12 @@
 mod quiz;
 mod show;
 
+use super::case_limits::CaseLimitArgs;
 use super::error_text::cause_text;
 use super::machine::CpuArgs;
 use super::status::{self, Status};
 use super::{output, suggest};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases::{self, carried};
@@ -45,6 +46,8 @@ pub(crate) struct Args {
     covers: Option<String>,
     #[command(flatten)]
     cpu: CpuArgs,
+    #[command(flatten)]
+    limits: CaseLimitArgs,
     /// bless: let this cell get worse.
     #[arg(long, value_name = "CASE:UNWINDER")]
     accept: Vec<String>,
@@ -72,6 +75,9 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if args.what != What::Run && args.cpu.is_given() {
         bail!("--cpu is for `cases run`; cases are blessed on the default processor");
     }
+    if let Some(option) = args.limits.given().filter(|_| args.what == What::List) {
+        bail!("{option} is for the commands that run a case; `cases list` runs none");
+    }
     let is_shown = matches!(args.what, What::Show | What::Quiz);
     if !is_shown && args.show.is_given() {
         bail!(
@@ -92,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let has_folder = args.folder.is_dir() || is_carried;
     if let Some(path) = args.name.as_deref().map(Path::new)
         && !args.folder.is_dir()
-        && path.exists()
+        && is_there(path)?
     {
         FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
     } else if !has_folder {
@@ -106,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         );
     }
     let paths = match &args.name {
-        Some(name) if name.ends_with(".s") && Path::new(name).is_file() => vec![name.into()],
+        Some(name) if name.ends_with(".s") && is_there(Path::new(name))? => vec![name.into()],
         name => {
             let mut paths = cases::find(&args.folder)?;
             let name = name.as_deref().unwrap_or_default();
@@ -127,8 +133,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if let What::Show | What::Quiz = args.what {
         let path = the_one(args.name.as_deref(), &paths)?;
         let status = match args.what {
-            What::Show => show::run(path, &args.show, &mut out)?,
-            _ => quiz::run(path, &args.show, &args.quiz, &mut out)?,
+            What::Show => show::run(path, &args.show, &args.limits.limits(), &mut out)?,
+            _ => quiz::run(path, args, &mut out)?,
         };
         out.flush()?;
         return Ok(status);
@@ -143,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                     writeln!(out, "{}\n    {claim}", Printable::new(&case.name))?;
                 }
             }
-            What::Run => match cases::check_on(path, args.cpu.processor()) {
+            What::Run => match cases::check_on(path, args.cpu.processor(), &args.limits.limits()) {
                 Ok(()) => writeln!(out, "ok   {}", path.printable())?,
                 Err(error) => {
                     failed += 1;
@@ -154,7 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             What::Show | What::Quiz => {}
             What::Bless => {
                 let accept = accepted(path, &args.accept);
-                match cases::bless(path, &accept) {
+                match cases::bless(path, &accept, &args.limits.limits()) {
                     Ok(blessed) if blessed.changes.is_empty() => {}
                     Ok(blessed) => {
                         writeln!(
@@ -179,6 +185,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::Difference
     })
+}
+
+/// Whether there is such a file. That this cannot be told is an error, and not the name of a case.
+fn is_there(path: &Path) -> Result<bool> {
+    let is_there = path.try_exists();
+    is_there.with_context(|| path.printable().to_string())
 }
 
 /// The case that `name` stands for: the one of that name, or the only one that contains it.

@@ -1,6 +1,7 @@
 //! `explain`: a reason code's page, or one walk step by step.
 
 use super::args::{InputArgs, JudgeArgs, KernelArgs, ProgramArgs, WalkArgs};
+use super::case_limits::CaseLimitArgs;
 use super::status::Status;
 use super::stdin;
 use super::{output, suggest};
@@ -52,6 +53,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     program: ProgramArgs,
     #[command(flatten)]
+    case: CaseLimitArgs,
+    #[command(flatten)]
     walk: WalkArgs,
     #[command(flatten)]
     kernel: KernelArgs,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         time: None,
         limit: None,
         program: args.program.clone(),
+        case: args.case,
         kernel: args.kernel.clone(),
     };
     input.read(|recording| walk(args, &input, recording, &mut out))

@@ -1,6 +1,7 @@
 //! `extract`: one sample, or all, as a separate trace or case.
 
 use super::args::open;
+use super::case_limits::CaseLimitArgs;
 use super::status::Status;
 use super::stdin;
 use super::suggest;
@@ -37,10 +38,17 @@ pub(crate) struct Args {
     /// Zero what no unwinder reads: the rest of the stack, and unused registers.
     #[arg(long)]
     scrub: bool,
+    #[command(flatten)]
+    case: CaseLimitArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let input = open(&args.path, &OpenOptions::default())?;
+    args.case.check(&args.path)?;
+    let options = OpenOptions {
+        case_limits: args.case.limits(),
+        ..OpenOptions::default()
+    };
+    let input = open(&args.path, &options)?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
         bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");

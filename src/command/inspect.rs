@@ -1,6 +1,7 @@
 //! `inspect`: shows what is in a file.
 
 use super::args::text_file;
+use super::case_limits::CaseLimitArgs;
 use super::output;
 use super::status::Status;
 use super::stdin;
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     /// kernel that had it: 4.14, 5.12, 6.3, 6.4 or 7.1. One that the entries do not have is refused.
     #[arg(long, value_name = "LAYOUT", value_parser = layout, conflicts_with = "rows")]
     orc_layout: Option<ToldLayout>,
+    #[command(flatten)]
+    case: CaseLimitArgs,
 }
 
 fn layout(name: &str) -> Result<ToldLayout, String> {
@@ -41,11 +44,17 @@ fn layout(name: &str) -> Result<ToldLayout, String> {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     text_file(args.symbols.as_deref())?;
+    args.case.check(&args.path)?;
     let kernel = OpenOptions {
         system_map: args.symbols.clone(),
         orc_layout: args.orc_layout,
     };
-    let text = inspect::inspect(&args.path, args.rows.as_deref(), &kernel)?;
+    let text = inspect::inspect(
+        &args.path,
+        args.rows.as_deref(),
+        &kernel,
+        &args.case.limits(),
+    )?;
     let mut out = output::stdout();
     write!(out, "{text}")?;
     out.flush()?;

@@ -1,5 +1,6 @@
 //! Arguments of the subcommands that run a program in the emulated machine.
 
+use super::args::seconds;
 use super::schedule::ScheduleArgs;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -265,11 +266,6 @@ impl MachineOptions {
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
-}
-
-/// A time given on the command line, saturating.
-pub(crate) fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 impl MachineArgs {

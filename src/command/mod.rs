@@ -5,6 +5,7 @@ mod again;
 mod args;
 #[cfg(feature = "machine")]
 mod carried;
+mod case_limits;
 #[cfg(feature = "machine")]
 mod cases;
 #[cfg(feature = "machine")]

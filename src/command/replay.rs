@@ -15,7 +15,7 @@ use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::input::{Input, recording_kind};
+use unwind_sim_judge::input::{FileKind, Input, recording_kind};
 use unwind_sim_judge::kernel::{Agreement, Shapes};
 use unwind_sim_judge::run::{Against, Column, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
@@ -153,7 +153,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         group_by: GroupBy::Cause,
     };
     folder(args.input.symfs.as_deref())?;
-    recording_kind(&args.input.path)?;
+    let kind = recording_kind(&args.input.path)?;
+    if args.input.case.max_instructions.is_some() && kind != FileKind::Case && !args.confirms() {
+        bail!("--max-instructions is for --confirm, and for a case, whose program is run");
+    }
     if args.event.is_some() && args.format == Format::Text {
         bail!("--event works only with --format and one of a profile's formats");
     }
@@ -162,7 +165,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Format::Text => output::to_text_file_or(path, output::stdout(), |out| match args.print {
             #[cfg(feature = "machine")]
             _ if args.confirm.is_wanted() => {
-                (args.input).read(|input| confirm::run(args, &run, input, out))
+                let input = args.confirmed(kind);
+                input.read(|input| confirm::run(args, &run, input, out))
             }
             None => (args.input).read(|input| chains(args, &run, input, out)),
             Some(Print::Perf) => (args.input).read(|input| as_perf(args, &run, input, out)),
@@ -180,6 +184,24 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 impl Args {
+    /// Whether the stacks are resumed.
+    fn confirms(&self) -> bool {
+        #[cfg(feature = "machine")]
+        return self.confirm.is_wanted();
+        #[cfg(not(feature = "machine"))]
+        false
+    }
+
+    /// The recording whose stacks are resumed. Their number of instructions is no limit of a case.
+    #[cfg(feature = "machine")]
+    fn confirmed(&self, kind: FileKind) -> InputArgs {
+        let mut input = self.input.clone();
+        if kind != FileKind::Case {
+            input.case.max_instructions = None;
+        }
+        input
+    }
+
     /// How much of each chain text has.
     fn shown(&self) -> Shown {
         match self.all {

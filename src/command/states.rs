@@ -1,6 +1,7 @@
 //! The states that `step` and `report` show: how they are chosen, opened and indexed.
 
 use super::args::{KernelArgs, ProgramArgs, WalkArgs};
+use super::case_limits::OtherLimitArgs;
 use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
@@ -17,6 +18,7 @@ use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
 use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::timeline::{About, Builder};
 
@@ -51,6 +53,8 @@ pub(crate) struct StateArgs {
     symfs: Option<PathBuf>,
     #[command(flatten)]
     program: ProgramArgs,
+    #[command(flatten)]
+    case: OtherLimitArgs,
     #[command(flatten)]
     kernel: KernelArgs,
     #[command(flatten)]
@@ -156,7 +160,7 @@ impl StateArgs {
     ) -> Result<R> {
         let first = subject.first();
         let kind = match subject.is_file {
-            true => input::file_kind(first).ok(),
+            true => Some(input::file_kind(first)?),
             false => None,
         };
         let is_case = kind == Some(FileKind::Case);
@@ -168,8 +172,12 @@ impl StateArgs {
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
         if is_case && (self.samples || self.needs_samples(first)?) {
-            let recording = Input::from_trace(cases::emulated_trace_of(first)?);
+            let recording =
+                Input::from_trace(cases::emulated_trace_of(first, &self.case_limits())?);
             return self.of_recording(recording, source, setting, show);
+        }
+        if let Some(option) = self.case.given() {
+            bail!("{option} is for the sample points of a case (--samples)");
         }
         if is_recording {
             let mut options = self.kernel.options(self.symfs.clone())?;
@@ -209,6 +217,19 @@ impl StateArgs {
                 false => format!("-- {source}"),
             },
         })
+    }
+
+    /// How far a case runs of which sample points are shown.
+    fn case_limits(&self) -> CaseLimits {
+        let limits = self.case.limits();
+        match self.max_instructions {
+            // The limit of a program, which may be any: its states are shown as far as they are asked for.
+            u64::MAX => limits,
+            most => CaseLimits {
+                instructions_max: most,
+                ..limits
+            },
+        }
     }
 
     /// Calls `show` with the samples of a recording.
@@ -253,7 +274,7 @@ impl StateArgs {
             named => named.to_vec(),
         };
         Ok(Run {
-            engines: spec::engines(&names)?,
+            engines: self.walks.started(&names)?,
             variants: self.walks.variants()?,
             setting,
             against: Against::Truth,

@@ -5,6 +5,7 @@ use std::path::Path;
 use unwind_sim_judge::case::Cell;
 use unwind_sim_judge::cases;
 use unwind_sim_judge::extract::Recorded;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -30,7 +31,8 @@ fn a_sample_becomes_a_case_that_holds() {
             case.header.right.iter().any(|c| c.unwinder == "dwarf"),
             "{sample}"
         );
-        cases::bless(&path, &[]).unwrap_or_else(|e| panic!("{sample}: {e}"));
+        cases::bless(&path, &[], &CaseLimits::default())
+            .unwrap_or_else(|e| panic!("{sample}: {e}"));
         cases::check(&path).unwrap_or_else(|e| panic!("{sample}: {e}"));
         let blessed = cases::read(&path).expect("a sound case");
         let matrix = blessed.expected.expect("it was blessed");

@@ -70,6 +70,11 @@ pub trait Unwinder: Send + Sync {
         false
     }
 
+    /// Whether its time is over, so that what it gave last and gives from now on is not judged.
+    fn is_out_of_time(&self) -> bool {
+        false
+    }
+
     /// Walks `stack`. `cache` is used by this unwinder only and lives as long as the caller likes.
     /// An unwinder with its own kind of cache ignores it.
     ///

@@ -17,6 +17,7 @@ mod vmcore;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::input::{FileKind, InputError, file_kind, trace_of};
 use unwind_sim_perf_data::PerfError;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
 use unwind_sim_recordings::kernel::{KernelError, OpenOptions, ToldLayout, is_module, is_vmlinux};
@@ -159,6 +160,7 @@ pub fn inspect(
     path: &Path,
     rows: Option<&str>,
     kernel: &OpenOptions,
+    case_limits: &CaseLimits,
 ) -> Result<String, InspectError> {
     let kind = file_kind(path)?;
     let owned = || path.to_path_buf();
@@ -190,7 +192,7 @@ pub fn inspect(
         (FileKind::Kernel, None) => kernel::show(path, kernel),
         (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
         (FileKind::Case, None) => {
-            let trace = trace_of(path)?;
+            let trace = trace_of(path, case_limits)?;
             Ok(trace::show(&trace, None))
         }
         (FileKind::PerfData, None) => perf_data::show(path),

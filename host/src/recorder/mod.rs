@@ -3,6 +3,7 @@
 mod approach;
 mod breakpoints;
 mod code;
+mod kill;
 mod launch;
 mod options;
 mod places;
@@ -13,6 +14,7 @@ mod step;
 mod step_over;
 mod task;
 mod threads;
+mod watchdog;
 
 pub use launch::may_trace;
 pub use options::{AfterLimit, Launch, RecorderOptions, Target};
@@ -162,6 +164,10 @@ pub enum End {
     Program,
     /// [`crate::Plan::max_instructions`] or [`crate::Plan::max_samples`] was reached.
     Limit,
+    /// [`RecorderOptions::timeout`] was reached.
+    Timeout,
+    /// [`RecorderOptions::tasks_max`] was exceeded.
+    Tasks,
     /// The recorder returned [`Next::Stop`].
     Recorder,
     /// [`crate::Plan::stop`] became true, or the recording failed.

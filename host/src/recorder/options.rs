@@ -3,6 +3,7 @@
 use crate::plan::Plan;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A program to run.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,7 @@ pub enum AfterLimit {
     /// It keeps running untraced, and the recorder waits for its end.
     #[default]
     LetRun,
-    /// It is killed.
+    /// It is killed, and every process that it has started.
     Kill,
 }
 
@@ -54,6 +55,10 @@ pub struct RecorderOptions {
     /// Keep the address space randomized. Without randomization, recordings can be repeated
     /// exactly.
     pub randomize: bool,
+    /// Kill the program when the recording has taken this long, also while the program waits.
+    pub timeout: Option<Duration>,
+    /// End the recording when there are more threads and processes than this at the same time.
+    pub tasks_max: usize,
     /// What happens to the program if the recording ends first.
     pub after_limit: AfterLimit,
 }
@@ -70,6 +75,8 @@ impl RecorderOptions {
             approach_max: RecorderOptions::APPROACH_MAX,
             children: true,
             randomize: false,
+            timeout: None,
+            tasks_max: usize::MAX,
             after_limit: AfterLimit::LetRun,
         }
     }

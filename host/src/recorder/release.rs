@@ -18,6 +18,12 @@ impl Session<'_> {
     pub(crate) fn wind_up(&mut self, failed: bool) -> Result<(), HostError> {
         self.summary.end = self.end.unwrap_or(End::Interrupted);
         self.pinned = None;
+        let is_ours = matches!(self.options.target, Target::Run(_));
+        let is_killed =
+            self.summary.end == End::Timeout || self.options.after_limit == AfterLimit::Kill;
+        if is_ours && (failed || is_killed) {
+            return self.kill_all();
+        }
         let mut tids: Vec<i32> = self.threads.keys().copied().collect();
         // A thread that waits for its vforked child can only be stopped once that child is gone.
         tids.sort_by_key(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
@@ -45,14 +51,10 @@ impl Session<'_> {
             // It may have ended.
             let _ = ptrace::detach(tid, 0);
         }
-        let is_ours = matches!(self.options.target, Target::Run(_));
-        if !is_ours || self.summary.end == End::Program {
+        if !is_ours || self.has_target_ended {
             return Ok(());
         }
-        if failed || self.options.after_limit == AfterLimit::Kill {
-            // SAFETY: the target is our child and has not been waited for.
-            unsafe { libc::kill(self.target, libc::SIGKILL) };
-        } else if self.summary.end == End::Interrupted {
+        if self.summary.end == End::Interrupted {
             self.summary.program = program_end_soon(self.target)?;
             return Ok(());
         }

@@ -5,6 +5,7 @@ use super::options::{RecorderOptions, Target};
 use super::places::names;
 use super::step::Stepped;
 use super::task::{Mode, Name, Phase, Process, Thread};
+use super::watchdog::Watchdog;
 use super::{End, ProgramEnd, Recorder, Summary};
 use crate::error::HostError;
 use crate::pin::Pinned;
@@ -38,6 +39,10 @@ pub(crate) struct Session<'a> {
     /// The process whose end ends the recording.
     pub(crate) target: i32,
     next_tick: Instant,
+    /// Whether the target was waited for, so that its number is no longer its own.
+    pub(crate) has_target_ended: bool,
+    /// Until the target has ended.
+    pub(crate) watchdog: Option<Watchdog>,
 }
 
 /// Records what `options` say into `recorder`.
@@ -77,6 +82,8 @@ pub fn record(
         began: Instant::now(),
         target,
         next_tick: Instant::now(),
+        has_target_ended: false,
+        watchdog: None,
     };
     // Even after a panic, the program's code must be restored.
     let ran = catch_unwind(AssertUnwindSafe(|| session.run()));
@@ -106,12 +113,29 @@ impl Session<'_> {
             Target::Run(_) => {
                 self.add_process(self.target, self.first_phase());
                 self.threads.insert(self.target, Thread::new(self.target));
+                if let Some(timeout) = self.options.timeout {
+                    let started = Watchdog::start(self.target, timeout);
+                    let failed = |error| HostError::System {
+                        call: "starting a thread for the timeout",
+                        tid: self.target,
+                        error,
+                    };
+                    self.watchdog = Some(started.map_err(failed)?);
+                }
             }
             Target::Attach(pid) => self.attach(pid)?,
         }
         while self.end.is_none() {
             if self.options.plan.is_stopped() {
                 self.end = Some(End::Interrupted);
+                break;
+            }
+            if self.is_too_late() {
+                self.end = Some(End::Timeout);
+                break;
+            }
+            if self.threads.len() > self.options.tasks_max {
+                self.end = Some(End::Tasks);
                 break;
             }
             match self.next_event()? {
@@ -124,6 +148,11 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the time of the recording is over.
+    pub(crate) fn is_too_late(&self) -> bool {
+        self.watchdog.as_ref().is_some_and(Watchdog::is_over)
     }
 
     pub(crate) fn add_process(&mut self, pid: i32, phase: Phase) {

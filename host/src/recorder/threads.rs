@@ -265,7 +265,14 @@ impl Session<'_> {
                 Status::Exited(code) => ProgramEnd::Exited(code),
                 _ => ProgramEnd::RunsOn,
             };
-            self.end = Some(self.end.unwrap_or(End::Program));
+            let end = match self.is_too_late() {
+                true => End::Timeout,
+                false => End::Program,
+            };
+            // Its number may be another process' from here on.
+            self.watchdog = None;
+            self.has_target_ended = true;
+            self.end = Some(self.end.unwrap_or(end));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::failure::CaseFailure;
 use super::{claims, engines, expectation_of, matrix, matrix_of};
 use crate::case::Cell;
 use std::path::Path;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::output_file;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -23,8 +24,8 @@ pub struct Blessed {
 ///
 /// # Errors
 /// If the case cannot be run, authorities or claims disagree, or a cell would get worse.
-pub fn bless(path: &Path, accept: &[String]) -> Result<Blessed, CaseFailure> {
-    let built = Built::without_defect(path)?;
+pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Blessed, CaseFailure> {
+    let built = Built::without_defect(path, limits)?;
     let case = &built.case;
     let first = built.engines()[0];
     let recorded = built.record(first)?;

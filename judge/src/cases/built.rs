@@ -6,6 +6,7 @@ use super::failure::CaseFailure;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::open;
 
 /// Maximum size of the source of a case, bytes.
@@ -65,6 +66,8 @@ pub struct Built {
     pub(super) defect: Option<BuiltCase>,
     /// The processor that is emulated.
     pub processor: Processor,
+    /// How far it runs.
+    pub limits: CaseLimits,
 }
 
 impl Built {
@@ -73,14 +76,14 @@ impl Built {
     /// # Errors
     /// If the case is malformed, or the tools fail.
     pub fn new(path: &Path) -> Result<Built, CaseFailure> {
-        let mut built = Built::without_defect(path)?;
+        let mut built = Built::without_defect(path, &CaseLimits::default())?;
         if built.case.header.inject.is_some() {
             built.defect = Some(build::build(&built.case, path, true)?);
         }
         Ok(built)
     }
 
-    pub(super) fn without_defect(path: &Path) -> Result<Built, CaseFailure> {
+    pub(super) fn without_defect(path: &Path, limits: &CaseLimits) -> Result<Built, CaseFailure> {
         let case = read(path)?;
         let program = build::build(&case, path, false)?;
         Ok(Built {
@@ -89,6 +92,7 @@ impl Built {
             program,
             defect: None,
             processor: Processor::default(),
+            limits: *limits,
         })
     }
 

@@ -4,18 +4,21 @@
 //! given by its symbols. User mode starts at `_start`; `hlt` ends the run.
 
 use super::failure::CaseFailure;
-use super::run::INSTRUCTIONS_MAX;
+use super::limits::Reached;
 use super::sample::Point;
 use crate::case::{Case, Chain, Delivery, PointKey, SamplePoint};
 use object::{Object, ObjectSegment, ObjectSymbol};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, Permissions, Processor};
 use unwind_sim_record::registers::live_registers;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::model::{self, ImageIndex, KernelSample, Region, RegionRole, Sample};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::elf;
@@ -45,8 +48,35 @@ struct Kernel<'a> {
     symbols: BTreeMap<String, u64>,
     image: Arc<Image>,
     world: World,
+    budget: Budget,
     /// For each `each` sample line: the address range it covers, and its index.
     each: Vec<(Range<u64>, usize)>,
+}
+
+/// How far the kernel may still run, with the handlers of all its interrupts.
+struct Budget {
+    limits: CaseLimits,
+    began: Instant,
+    instructions: Cell<u64>,
+}
+
+impl Budget {
+    /// Number of instructions between looks at the clock.
+    const LOOK_EVERY: u64 = 1 << 10;
+
+    /// Takes an instruction from the budget.
+    fn take(&self) -> Result<(), Reached> {
+        let executed = self.instructions.get();
+        if executed >= self.limits.instructions_max {
+            return Err(Reached::Instructions(self.limits.instructions_max));
+        }
+        let looks = executed.is_multiple_of(Self::LOOK_EVERY);
+        if looks && self.began.elapsed() >= self.limits.timeout {
+            return Err(Reached::Time(self.limits.timeout));
+        }
+        self.instructions.set(executed + 1);
+        Ok(())
+    }
 }
 
 /// A fake start whose unwinder has not started yet.
@@ -61,14 +91,16 @@ pub(super) fn run(
     case: &Case,
     program: &Path,
     processor: Processor,
+    limits: &CaseLimits,
 ) -> Result<Vec<Point>, CaseFailure> {
     let fail = |what: String| CaseFailure::run(case, what);
-    let (kernel, mut ring0) = Kernel::load(case, program, processor)?;
+    let (kernel, mut ring0) = Kernel::load(case, program, processor, limits)?;
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
     let mut delivered = BTreeSet::new();
-    for time in 0..INSTRUCTIONS_MAX {
+    let mut time = 0;
+    loop {
         for (event, delivery) in [
             (Event::Interrupt, &case.header.interrupt),
             (Event::Nmi, &case.header.nmi),
@@ -113,6 +145,7 @@ pub(super) fn run(
                 found.insert((index.unwrap_or_default(), 0), point);
             }
         }
+        kernel.take()?;
         match ring0.step() {
             Step::Done => {}
             Step::Halted => {
@@ -128,8 +161,8 @@ pub(super) fn run(
         if ring0.unknown() > case.header.truth_unknown_max {
             return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
         }
+        time += 1;
     }
-    Err(fail("it does not end".to_owned()))
 }
 
 impl<'a> Kernel<'a> {
@@ -137,6 +170,7 @@ impl<'a> Kernel<'a> {
         case: &'a Case,
         program: &Path,
         processor: Processor,
+        limits: &CaseLimits,
     ) -> Result<(Kernel<'a>, Ring0), CaseFailure> {
         let fail = |what: String| CaseFailure::run(case, what);
         let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
@@ -165,6 +199,11 @@ impl<'a> Kernel<'a> {
             symbols,
             image,
             world: World::new(),
+            budget: Budget {
+                limits: *limits,
+                began: Instant::now(),
+                instructions: Cell::new(0),
+            },
             each: Vec::new(),
         };
         kernel.world.apply(
@@ -196,6 +235,12 @@ impl<'a> Kernel<'a> {
             nmi_stack: end("nmi_stack")?,
         };
         Ok((kernel, Ring0::new(core, gates)))
+    }
+
+    /// Takes an instruction from the budget.
+    fn take(&self) -> Result<(), CaseFailure> {
+        let taken = self.budget.take();
+        taken.map_err(|reached| CaseFailure::run(self.case, reached))
     }
 
     fn symbol(&self, name: &str) -> Result<u64, CaseFailure> {
@@ -270,10 +315,11 @@ impl<'a> Kernel<'a> {
             )
         };
         let before = registers(here);
-        for _ in 0..INSTRUCTIONS_MAX {
+        loop {
             if sampled.is_none() && ring0.machine.core.state.rip == label {
                 sampled = Some(ring0.clone());
             }
+            self.take()?;
             match ring0.step() {
                 Step::Done => {}
                 other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
@@ -286,7 +332,6 @@ impl<'a> Kernel<'a> {
                 return Ok(Some((chain, sampled)));
             }
         }
-        Err(fail(format!("{}: the handler does not return", line.key)))
     }
 
     /// The registers that `perf_arch_fetch_caller_regs` makes here.

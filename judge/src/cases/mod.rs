@@ -16,6 +16,7 @@ mod engines;
 mod failure;
 mod inject;
 mod kernel;
+mod limits;
 mod matrix;
 mod native;
 mod run;
@@ -32,6 +33,7 @@ use crate::case::{Machine, Matrix};
 use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::file_kind::is_case;
 use unwind_sim_recordings::trace::Trace;
 
@@ -147,8 +149,8 @@ impl Built {
 ///
 /// # Errors
 /// If it cannot be built, run or sampled.
-pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
-    let built = Built::without_defect(path)?;
+pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, CaseFailure> {
+    let built = Built::without_defect(path, limits)?;
     built.record(built.engines()[0])?.to_trace()
 }
 
@@ -157,8 +159,8 @@ pub fn trace_of(path: &Path) -> Result<Trace, CaseFailure> {
 ///
 /// # Errors
 /// See [`trace_of`].
-pub fn emulated_trace_of(path: &Path) -> Result<Trace, CaseFailure> {
-    in_machine(&Built::without_defect(path)?)?.to_trace()
+pub fn emulated_trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, CaseFailure> {
+    in_machine(&Built::without_defect(path, limits)?)?.to_trace()
 }
 
 fn in_machine(built: &Built) -> Result<Recorded, CaseFailure> {
@@ -170,8 +172,8 @@ fn in_machine(built: &Built) -> Result<Recorded, CaseFailure> {
 ///
 /// # Errors
 /// If the case cannot be built or run, or its chains are not as stated.
-pub fn emulate(path: &Path) -> Result<Recorded, CaseFailure> {
-    let built = Built::without_defect(path)?;
+pub fn emulate(path: &Path, limits: &CaseLimits) -> Result<Recorded, CaseFailure> {
+    let built = Built::without_defect(path, limits)?;
     let recorded = in_machine(&built)?;
     let differences = recorded.truth_differences();
     match differences.is_empty() {
@@ -185,7 +187,7 @@ pub fn emulate(path: &Path) -> Result<Recorded, CaseFailure> {
 /// # Errors
 /// See [`emulate`].
 pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
-    Ok(matrix_of(&emulate(path)?))
+    Ok(matrix_of(&emulate(path, &CaseLimits::default())?))
 }
 
 /// Runs the case at `path` on every engine of this machine that it can run on, and compares
@@ -194,16 +196,17 @@ pub fn matrix(path: &Path) -> Result<Matrix, CaseFailure> {
 /// # Errors
 /// Everything that differs from the file or between engines.
 pub fn check(path: &Path) -> Result<(), CaseFailure> {
-    check_on(path, Processor::default())
+    check_on(path, Processor::default(), &CaseLimits::default())
 }
 
-/// Like [`check`], with `processor` as the emulated processor.
+/// Like [`check`], with `processor` as the emulated processor, and each run within `limits`.
 ///
 /// # Errors
 /// Like [`check`].
-pub fn check_on(path: &Path, processor: Processor) -> Result<(), CaseFailure> {
+pub fn check_on(path: &Path, processor: Processor, limits: &CaseLimits) -> Result<(), CaseFailure> {
     let mut built = Built::new(path)?;
     built.processor = processor;
+    built.limits = *limits;
     let mut first: Option<Recorded> = None;
     for &engine in built.engines() {
         let recorded = built.check(engine)?;

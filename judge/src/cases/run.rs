@@ -3,6 +3,7 @@
 
 use super::built::Engine;
 use super::failure::CaseFailure;
+use super::limits::Reached;
 use super::sample::{Point, Recorded};
 use crate::case::{Case, PointKey};
 use crate::extract::samples::write_samples;
@@ -10,12 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_emulator::Processor;
 use unwind_sim_record::{At, Plan};
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::names::file_name;
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit, Trace, TraceWriter};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 
-/// The maximum number of instructions of a case; one that executes more hangs.
-pub(super) const INSTRUCTIONS_MAX: u64 = 20_000_000;
 /// How many bytes of stack are recorded, which is more than any case has. A case's `view` may limit
 /// what walks see.
 pub(super) const STACK_BYTES: u64 = 64 << 20;
@@ -79,11 +79,12 @@ fn from(case: &Case) -> Option<String> {
 }
 
 /// The plan for recording a case at its points.
-pub(super) fn plan(case: &Case, at: At) -> Plan {
+pub(super) fn plan(case: &Case, at: At, limits: &CaseLimits) -> Plan {
     Plan {
         truth: true,
         from: from(case),
-        max_instructions: Some(INSTRUCTIONS_MAX),
+        max_instructions: Some(limits.instructions_max),
+        max_samples: Some(limits.samples_max),
         stack_bytes: STACK_BYTES,
         ..Plan::new(at)
     }
@@ -97,6 +98,8 @@ pub(super) struct Taken {
     pub(super) points: Vec<Option<usize>>,
     /// The number of instructions at which the truth was not known.
     pub(super) unknown: u64,
+    /// The limit that it reached.
+    pub(super) reached: Option<Reached>,
     /// How the program ended, if it did not exit with 0.
     pub(super) ended: Option<String>,
 }
@@ -107,16 +110,20 @@ pub(super) fn run(
     program: &Path,
     engine: Engine,
     processor: Processor,
+    limits: &CaseLimits,
 ) -> Result<Run, CaseFailure> {
     let points = points(case);
     let at = unwind_sim_record::At::Points(points.clone());
     let taken = match engine {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Engine::Ptrace => super::native::run(case, program, at)?,
+        Engine::Ptrace => super::native::run(case, program, at, limits)?,
         #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Engine::Ptrace => return Err(CaseFailure::run(case, "ptrace is not available here")),
-        Engine::Emulator => super::emulated::run(case, program, at, processor)?,
+        Engine::Emulator => super::emulated::run(case, program, at, processor, limits)?,
     };
+    if let Some(reached) = &taken.reached {
+        return Err(CaseFailure::run(case, reached));
+    }
     if let Some(ended) = &taken.ended {
         return Err(CaseFailure::run(
             case,

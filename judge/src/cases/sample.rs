@@ -51,7 +51,7 @@ impl Recorded {
         };
         let mut points = Vec::new();
         if case.header.machine == Machine::Kernel {
-            points = kernel::run(case, &program.path, built.processor)?;
+            points = kernel::run(case, &program.path, built.processor, &built.limits)?;
             for point in &mut points {
                 let corrupted = corrupt(case, &program.path, point);
                 corrupted.map_err(|e| CaseFailure::run(case, e))?;
@@ -61,7 +61,7 @@ impl Recorded {
                 points,
             });
         }
-        let run = run::run(case, &program.path, engine, built.processor)?;
+        let run = run::run(case, &program.path, engine, built.processor, &built.limits)?;
         for stated in &case.samples {
             let Some(number) = run.number_of(&stated.key) else {
                 return Err(CaseFailure::run(

@@ -43,6 +43,7 @@ use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_record::jit::Jit;
+use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{self, ImageId};
@@ -261,6 +262,11 @@ impl<'a> Checker<'a> {
     pub fn keeping_each(mut self) -> Self {
         self.findings.keep_each();
         self
+    }
+
+    /// The first file of the program that could not be read.
+    pub(crate) fn unread(&self) -> Option<&FileProblem> {
+        self.images.unread()
     }
 
     /// The results, and the images that are mapped at the end.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_emulator::linux::MappedFile;
 use unwind_sim_emulator::{Access, Permissions};
-use unwind_sim_recordings::files::{FinderOptions, ImageFinder, MappingRequest};
+use unwind_sim_recordings::files::{FileProblem, FinderOptions, ImageFinder, MappingRequest};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping, SectionKind};
 
 /// Finds images.
@@ -21,7 +21,8 @@ impl Images {
     pub fn new(root: Option<PathBuf>) -> Images {
         let options = FinderOptions {
             symfs: root,
-            live: true,
+            // JIT maps and /proc on this machine belong to its own processes.
+            jit_dir: None,
             ..FinderOptions::system()
         };
         Images {
@@ -35,6 +36,12 @@ impl Images {
     /// made by another tool.
     pub fn replace_tables(&mut self, program: Vec<u8>, tables: Arc<Image>) {
         self.tables = Some((program, tables));
+    }
+
+    /// The first file that is there but could not be read: without it, rows seem to be missing.
+    pub(crate) fn unread(&self) -> Option<&FileProblem> {
+        let mut problems = self.finder.problems().iter();
+        problems.find(|problem| problem.is_unread())
     }
 
     /// The mapping of a file.

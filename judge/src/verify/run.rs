@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_record::program::{End, RunningProgram};
+use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::address::Lookup;
@@ -65,6 +66,9 @@ pub enum VerifyError {
     /// The program cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// A file that the program maps cannot be read, so that its rows are not known.
+    #[error("a file of the program: {0}")]
+    Image(FileProblem),
     /// The file with tables cannot be read.
     #[error("{}: {what}", path.printable())]
     Tables {
@@ -82,7 +86,7 @@ const SLICE: u64 = 1 << 20;
 /// instructions.
 ///
 /// # Errors
-/// If the program cannot be started, or the other tables cannot be read.
+/// If the program cannot be started, or a file of it or the other tables cannot be read.
 pub fn run(
     program: RunningProgram,
     request: &Request<'_>,
@@ -120,6 +124,9 @@ pub fn run(
         End::Outcome(Outcome::Blocked { .. }) => checker.deadlock(&mut process),
         _ => Vec::new(),
     };
+    if let Some(problem) = checker.unread() {
+        return Err(VerifyError::Image(problem.clone()));
+    }
     checker.name_generated(&mut |path| process.file(path));
     let (mut results, space) = checker.finish();
     results.memory.decoded = process.machine.code_bytes();

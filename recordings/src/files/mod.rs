@@ -325,7 +325,16 @@ impl ImageFinder {
                     Err(mismatch) => seen = mismatch,
                 },
                 Err(FileProblemKind::NotFound) => {}
-                Err(other) if seen == FileProblemKind::NotFound => seen = other,
+                // That /proc of another process is closed says less than what the path itself gives.
+                Err(other)
+                    if matches!(
+                        seen,
+                        FileProblemKind::NotFound
+                            | FileProblemKind::Io(std::io::ErrorKind::PermissionDenied)
+                    ) =>
+                {
+                    seen = other;
+                }
                 Err(_) => {}
             }
         }

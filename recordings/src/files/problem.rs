@@ -1,5 +1,6 @@
 //! Problems with the files of mappings.
 
+use super::candidates::DELETED;
 use crate::jitdump;
 use crate::open::NotAFile;
 use crate::printable::PrintableName as _;
@@ -22,6 +23,12 @@ pub struct FileProblem {
 }
 
 impl FileProblem {
+    /// Whether the file is there but could not be read. One that was removed, such as a memfd, is not
+    /// there: it can only be read through `/proc`, which may be closed.
+    pub fn is_unread(&self) -> bool {
+        matches!(self.kind, FileProblemKind::Io(_)) && !self.path.ends_with(DELETED)
+    }
+
     /// A problem with the file at `path`, which had this build ID when it was recorded.
     pub fn new(path: &str, build_id: &[u8], kind: FileProblemKind) -> FileProblem {
         FileProblem {

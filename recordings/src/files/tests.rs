@@ -570,3 +570,12 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     assert_eq!(ours.address, eh_frame.address);
     assert!(ours.data.starts_with(&eh_frame.data));
 }
+
+#[test]
+fn a_removed_file_is_not_one_that_cannot_be_read() {
+    let denied = FileProblemKind::Io(std::io::ErrorKind::PermissionDenied);
+    let problem = |path, kind| FileProblem::new(path, &[], kind);
+    assert!(problem("/usr/bin/git", denied.clone()).is_unread());
+    assert!(!problem("/memfd:code (deleted)", denied).is_unread());
+    assert!(!problem("/usr/bin/git", FileProblemKind::NotFound).is_unread());
+}

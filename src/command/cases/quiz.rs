@@ -1,6 +1,6 @@
 //! `cases quiz`: shows a case without its answer, and judges the reader's chain.
 
-use super::show::{self, ShowArgs};
+use super::show;
 use crate::command::status::Status;
 use anyhow::{Context as _, Result, bail};
 use std::io::{IsTerminal as _, Read as _, Write};
@@ -32,13 +32,9 @@ impl QuizArgs {
     }
 }
 
-pub(super) fn run(
-    path: &Path,
-    shown: &ShowArgs,
-    args: &QuizArgs,
-    out: &mut dyn Write,
-) -> Result<Status> {
-    let recorded = cases::emulate(path)?;
+pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result<Status> {
+    let (shown, args) = (&all.show, &all.quiz);
+    let recorded = cases::emulate(path, &all.limits.limits())?;
     let case = &recorded.case;
     let index = shown.point(&recorded)?;
     let setting = cases::setting_of(case);

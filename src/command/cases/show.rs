@@ -8,6 +8,7 @@ use unwind_sim_judge::case::{Case, PointKey};
 use unwind_sim_judge::cases::{self, Recorded};
 use unwind_sim_judge::engine::{Engine, Outcome};
 use unwind_sim_judge::spec;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
@@ -119,8 +120,13 @@ pub(super) fn points(recorded: &Recorded) -> Vec<String> {
     names
 }
 
-pub(super) fn run(path: &Path, args: &ShowArgs, out: &mut dyn Write) -> Result<Status> {
-    let recorded = cases::emulate(path)?;
+pub(super) fn run(
+    path: &Path,
+    args: &ShowArgs,
+    limits: &CaseLimits,
+    out: &mut dyn Write,
+) -> Result<Status> {
+    let recorded = cases::emulate(path, limits)?;
     let case = &recorded.case;
     let index = args.point(&recorded)?;
     if !args.chains {

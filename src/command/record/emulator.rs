@@ -4,8 +4,8 @@ use super::super::output;
 use super::super::status::Status;
 use super::environment::tell_left_out;
 use super::{Args, Ended, LbrStorage, StatusOf, Told};
+use crate::command::args::seconds;
 use crate::command::emulate::CHAINS;
-use crate::command::machine::seconds;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
@@ -66,6 +66,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let mut recorder = TraceRecorder::new(writer, finder);
         let summary = emulator::record(program.program, &options, &mut recorder)?;
         recorder.write_text()?;
+        if let Some(problem) = recorder.unread() {
+            output::tell_files(std::slice::from_ref(problem), 1);
+        }
         meta.truth = args.truth_text(summary.instructions);
         meta.instructions = summary.instructions;
         meta.unknown_instructions = summary.unknown;

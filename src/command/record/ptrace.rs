@@ -68,6 +68,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let mut recorder = TraceRecorder::new(writer, ptrace::finder_options());
         let summary = host::record(&options, &mut recorder)?;
         recorder.write_text()?;
+        if let Some(problem) = recorder.unread() {
+            output::tell_files(std::slice::from_ref(problem), 1);
+        }
         if args.truth {
             meta.truth = args.truth_text(summary.instructions);
         }

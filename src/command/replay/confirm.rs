@@ -11,24 +11,19 @@ use unwind_sim_judge::run::Run;
 use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_view::{confirmation, json, text};
 
-/// What is confirmed, and for how long.
+/// The default of --max-instructions for each stack.
+const INSTRUCTIONS_MAX: u64 = 10_000_000;
+
+/// What is confirmed, and how.
 #[derive(clap::Args, Debug)]
 pub(super) struct ConfirmArgs {
     /// Resume each stack in the emulated machine, and print which frames execution returns to: the
     /// only truth that an import can have. From an ELF core all memory is used; from other
     /// recordings the stacks, with the code from the image files. System calls are answered as for
     /// a process without files or other threads, and calls that would block are interrupted; such
-    /// assumed results are counted.
+    /// assumed results are counted. --max-instructions holds for each stack, too; without it 10000000.
     #[arg(long, conflicts_with_all = ["format", "print"])]
     confirm: bool,
-    /// With --confirm: execute at most N instructions.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10_000_000,
-        requires = "confirm"
-    )]
-    max_instructions: u64,
     #[command(flatten)]
     cpu: CpuArgs,
 }
@@ -59,7 +54,7 @@ pub(super) fn run(
         if last.replace(view.number) != Some(view.number) {
             let core = source.core_at(view).map_err(|error| error.to_string());
             let cpu = args.confirm.cpu.processor();
-            let most = args.confirm.max_instructions;
+            let most = args.input.case.max_instructions.unwrap_or(INSTRUCTIONS_MAX);
             let went = core.map(|s| confirm::resume(s, cpu, most, root.path()));
             if args.json {
                 let went = went.as_ref().map_err(Clone::clone);

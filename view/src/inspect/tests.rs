@@ -2,6 +2,7 @@
 //! file, and reports damage.
 
 use super::*;
+use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_unwind::image::SectionKind;
 
 fn corpus(path: &str) -> PathBuf {
@@ -23,7 +24,7 @@ fn number(text: &str, heading: &str, key: &str) -> u64 {
 fn a_trace_is_counted_as_its_reader_counts_it() {
     let path = corpus("traces/seed-004.bin");
     let trace = Trace::open(&path).unwrap();
-    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap();
     assert!(text.contains(&format!(
         "\n{} samples, {} events\n",
         trace.len(),
@@ -47,7 +48,13 @@ fn a_trace_is_counted_as_its_reader_counts_it() {
 fn sframe_is_counted_as_objdump_counts_it() {
     let listing = std::fs::read_to_string(corpus("sframe/v3flex.objdump.txt")).unwrap();
     let functions = listing.matches("func idx").count() as u64;
-    let text = inspect(&corpus("sframe/v3flex"), None, &OpenOptions::default()).unwrap();
+    let text = inspect(
+        &corpus("sframe/v3flex"),
+        None,
+        &OpenOptions::default(),
+        &CaseLimits::default(),
+    )
+    .unwrap();
     assert_eq!(number(&text, "\n.sframe:", "FDEs"), functions);
     assert!(text.contains("\n.sframe: 108 bytes, version 3\n"), "{text}");
 }
@@ -70,7 +77,7 @@ fn concatenated_tables_and_objects_are_noticed() {
     bytes[at + 8..at + 12].copy_from_slice(&0u32.to_le_bytes());
     bytes[at + 16..at + 20].copy_from_slice(&(header.fre_len - 8).to_le_bytes());
     std::fs::write(&path, &bytes).unwrap();
-    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap();
     assert!(
         text.contains("as in concatenated sections; no reader finds them"),
         "{text}"
@@ -78,7 +85,7 @@ fn concatenated_tables_and_objects_are_noticed() {
 
     bytes[16] = 1;
     std::fs::write(&path, &bytes).unwrap();
-    let error = inspect(&path, None, &OpenOptions::default()).unwrap_err();
+    let error = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap_err();
     assert!(
         error
             .to_string()
@@ -100,7 +107,7 @@ fn an_empty_table_is_noticed() {
     // Program headers, which supply what sections lack, lead to both.
     bytes[56..58].copy_from_slice(&0u16.to_le_bytes());
     std::fs::write(&path, &bytes).unwrap();
-    let text = inspect(&path, None, &OpenOptions::default()).unwrap();
+    let text = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap();
     for name in [".sframe", ".eh_frame"] {
         let line = format!("\n{name}: 0 bytes, an empty table of no function\n");
         assert!(text.contains(&line), "{name}:\n{text}");
@@ -125,16 +132,29 @@ fn section_header(bytes: &[u8], name: &str) -> usize {
 #[test]
 fn rows_of_a_function_stand_side_by_side() {
     let path = corpus("sframe/v3flex");
-    let text = inspect(&path, Some("_start"), &OpenOptions::default()).unwrap();
+    let text = inspect(
+        &path,
+        Some("_start"),
+        &OpenOptions::default(),
+        &CaseLimits::default(),
+    )
+    .unwrap();
     for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
         assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
     }
-    let error = inspect(&path, Some("no_such_function"), &OpenOptions::default()).unwrap_err();
+    let error = inspect(
+        &path,
+        Some("no_such_function"),
+        &OpenOptions::default(),
+        &CaseLimits::default(),
+    )
+    .unwrap_err();
     assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
     let error = inspect(
         &corpus("traces/seed-004.bin"),
         Some("main"),
         &OpenOptions::default(),
+        &CaseLimits::default(),
     )
     .unwrap_err();
     assert!(matches!(error, InspectError::NoTables { .. }), "{error}");
@@ -154,10 +174,17 @@ fn damaged_files_are_withstood() {
         let path = folder.path().join("damaged");
         let try_it = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            if let Err(error) = inspect(&path, None, &OpenOptions::default()) {
+            if let Err(error) =
+                inspect(&path, None, &OpenOptions::default(), &CaseLimits::default())
+            {
                 assert!(!error.to_string().is_empty());
             }
-            let _ = inspect(&path, Some("_start"), &OpenOptions::default());
+            let _ = inspect(
+                &path,
+                Some("_start"),
+                &OpenOptions::default(),
+                &CaseLimits::default(),
+            );
         };
         let step = (whole.len() / 40).max(1);
         for cut in (0..whole.len()).step_by(step) {
@@ -176,7 +203,15 @@ fn damaged_files_are_withstood() {
 #[test]
 fn dumps_say_what_they_hold() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/vmcore");
-    let text = |name| inspect(&folder.join(name), None, &OpenOptions::default()).unwrap();
+    let text = |name| {
+        inspect(
+            &folder.join(name),
+            None,
+            &OpenOptions::default(),
+            &CaseLimits::default(),
+        )
+        .unwrap()
+    };
     let (cr3, info) = (text("cr3"), text("info"));
     assert!(cr3.starts_with("a kernel's dump\n"), "{cr3}");
     assert!(cr3.contains("given by the processors"), "{cr3}");
@@ -226,7 +261,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
 
 /// Whether `--rows` finds anything malformed in a table. The summary must agree.
 fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
-    let text = inspect(path, None, &OpenOptions::default()).unwrap();
+    let text = inspect(path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap();
     let heading = format!("\n{}: ", kind.as_str());
     let part = text.split(&heading).nth(1).expect("the section's part");
     let part = part.split("\n\n").next().unwrap();
