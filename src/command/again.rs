@@ -47,6 +47,12 @@ pub(crate) const CHAIN: Printed = Printed {
         "sample",
         "unwinder",
         "regs",
+        // No program of a case is run, and no unwinder asked.
+        "max_instructions",
+        "timeout",
+        "max_samples",
+        "max_tasks",
+        "unwinder_timeout",
         // The chain is printed as it was recorded.
         "exe",
         "force",
