@@ -327,7 +327,7 @@ pub(crate) struct WalkArgs {
     pub(crate) unwinder: Vec<String>,
     /// Let each cmd: unwinder take this many seconds for all its answers. The default is 3600. Then it
     /// is ended, and stacks without its answer are not judged.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) unwinder_timeout: Option<f64>,
     /// Registers to start from: hw, fake:v5.1, fake:v3-2019, fake:v5.2 (also: fake) or
     /// fake:always-ip. By default each sample starts from the registers it was taken with.
@@ -454,6 +454,14 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads) if threads <= THREADS_MAX => Ok(threads),
         _ => Err(format!("not a number from 0 to {THREADS_MAX}")),
+    }
+}
+
+/// Seconds of a time limit: a number that is not negative. `inf` is no limit.
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds >= 0.0 => Ok(seconds),
+        _ => Err("not a number of seconds, which is 0 or more".to_owned()),
     }
 }
 

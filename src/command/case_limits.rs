@@ -1,6 +1,6 @@
 //! Options for how far the program of a case runs.
 
-use super::args::seconds;
+use super::args::{parse_seconds, seconds};
 use anyhow::{Result, bail};
 use std::path::Path;
 use unwind_sim_judge::input::{FileKind, file_kind};
@@ -21,7 +21,7 @@ pub(crate) struct CaseLimitArgs {
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct OtherLimitArgs {
     /// Of a case: stop its program after this many seconds. The default is 60.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     timeout: Option<f64>,
     /// Of a case: stop its program after N visits of its sample points. The default is 100000.
     #[arg(long, value_name = "N")]

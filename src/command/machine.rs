@@ -1,6 +1,6 @@
 //! Arguments of the subcommands that run a program in the emulated machine.
 
-use super::args::seconds;
+use super::args::{parse_seconds, seconds};
 use super::schedule::ScheduleArgs;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -117,7 +117,7 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     pub(crate) max_instructions: u64,
     /// Stop after this many seconds.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     timeout: Option<f64>,
     /// Assemble the case with the defect in its header.
     #[arg(long)]

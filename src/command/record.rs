@@ -7,7 +7,7 @@ mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 
-use super::args::KernelArgs;
+use super::args::{KernelArgs, parse_seconds};
 use super::children::ChildrenArgs;
 use super::machine::MachineOptions;
 use super::output::{self, tell};
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "recording")]
     status: StatusOf,
     /// emulator: stop after this many seconds.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     timeout: Option<f64>,
     /// emulator: record branches in call-stack mode (LBR), in rings of these depths: 8, 16, 32.
     #[arg(long, value_name = "DEPTH[,..]", value_delimiter = ',')]

@@ -175,6 +175,9 @@ pub fn cause(file: &File, start: u64, wrong: &Contradiction) -> Cause {
 
 /// The cause of a contradiction with this code around it.
 pub fn cause_of(file: &File, wrong: &Contradiction, around: &Around) -> Cause {
+    if wrong.subject == Subject::Row {
+        return Cause::NoRow;
+    }
     let section = file.code_at(wrong.pc).map_or("", |code| &code.name);
     if section.starts_with(".plt") || section == ".iplt" {
         return Cause::Plt;
@@ -183,7 +186,7 @@ pub fn cause_of(file: &File, wrong: &Contradiction, around: &Around) -> Cause {
         Subject::Cfa | Subject::Sp => of_cfa(wrong, around),
         Subject::Register(reg) => of_register(file, wrong, reg, around),
         Subject::ReturnAddress => Cause::ReturnAddress,
-        Subject::Row => return Cause::NoRow,
+        Subject::Row => Cause::NoRow,
     };
     match around.is_jump_target && !matches!(cause, Cause::Early | Cause::Changed) {
         true => Cause::Way,

@@ -229,3 +229,29 @@ fn an_unwinder_that_is_too_slow_is_not_wrong() {
         assert!(stdout(&output).contains(counted), "{}", stdout(&output));
     }
 }
+
+/// A negative number and none at all were taken for no limit.
+#[test]
+fn a_time_limit_is_a_number_of_seconds() {
+    for limit in ["-1", "nan", "soon"] {
+        for args in [
+            &["emulate", "--timeout", limit, "--", "/bin/true"][..],
+            &["compare", SEED, "--unwinder-timeout", limit],
+            &["cases", "run", "--timeout", limit],
+            &[
+                "record",
+                "--engine",
+                "emulator",
+                "--timeout",
+                limit,
+                "--",
+                "/bin/true",
+            ],
+        ] {
+            let output = run(args);
+            assert_eq!(status(&output), 2, "{args:?}");
+            let wanted = format!("invalid value '{limit}' for '--");
+            assert!(stderr(&output).contains(&wanted), "{}", stderr(&output));
+        }
+    }
+}

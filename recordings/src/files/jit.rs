@@ -106,23 +106,22 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
 /// was written later is gone, since memory is reused for whole functions. One that only reaches into a
 /// later one stays: lists of one moment nest a stub in the code around it.
 fn latest(symbols: Vec<Symbol>) -> Vec<Symbol> {
-    // Merged ranges of later symbols: start and end.
+    // Merged ranges of later symbols: the first and the last address, which may be the highest there is.
     let mut later: BTreeMap<u64, u64> = BTreeMap::new();
     let mut kept = Vec::new();
     for symbol in symbols.into_iter().rev() {
         let start = symbol.address;
-        let end = start.saturating_add(symbol.size.max(1));
+        let mut last = start.saturating_add(symbol.size.saturating_sub(1));
         let before = later.range(..=start).next_back();
-        if before.is_some_and(|(_, &end)| start < end) {
+        if before.is_some_and(|(_, &last)| start <= last) {
             continue;
         }
 
-        let mut end = end;
-        while let Some((&next, &next_end)) = later.range(start..end).next() {
+        while let Some((&next, &next_last)) = later.range(start..=last).next() {
             later.remove(&next);
-            end = end.max(next_end);
+            last = last.max(next_last);
         }
-        later.insert(start, end);
+        later.insert(start, last);
         kept.push(symbol);
     }
     kept.sort_by_key(|symbol: &Symbol| symbol.address);

@@ -62,6 +62,8 @@ pub enum Flaw {
     SframeUnsorted,
     /// A search ends at an FDE that does not have the address that was searched.
     SframeHidden,
+    /// Two FDEs of `.sframe` begin at the same address and do not say the same.
+    SframeDouble,
     /// An FDE of `.sframe` behind those that the header counts.
     SframeUncounted,
     /// A relocation of `.sframe` that is not at the address of an FDE.
@@ -72,7 +74,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Flaw; 23] = [
+    pub const ALL: [Flaw; 24] = [
         Flaw::HdrUnreadable,
         Flaw::HdrNoTable,
         Flaw::HdrCut,
@@ -93,6 +95,7 @@ impl Flaw {
         Flaw::OrcLookup,
         Flaw::SframeUnsorted,
         Flaw::SframeHidden,
+        Flaw::SframeDouble,
         Flaw::SframeUncounted,
         Flaw::SframeMisplaced,
         Flaw::SframeUnrelocated,
@@ -121,6 +124,7 @@ impl Flaw {
             Flaw::OrcLookup => "orc-lookup",
             Flaw::SframeUnsorted => "sframe-unsorted",
             Flaw::SframeHidden => "sframe-hidden",
+            Flaw::SframeDouble => "sframe-double",
             Flaw::SframeUncounted => "sframe-uncounted",
             Flaw::SframeMisplaced => "sframe-misplaced-relocation",
             Flaw::SframeUnrelocated => "sframe-no-relocation",
@@ -192,6 +196,10 @@ impl Flaw {
             }
             Flaw::SframeHidden => {
                 "a search for this code ends at another FDE, which does not have it"
+            }
+            Flaw::SframeDouble => {
+                "two FDEs for this address, which do not say the same: which one is used depends \
+                 on how a reader searches"
             }
             Flaw::SframeUncounted => {
                 "an FDE behind those that the header counts: readers find no row for its code"

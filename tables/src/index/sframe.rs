@@ -42,10 +42,14 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
         let code = Some(range(&fde)).filter(|code| file.code_at(code.start).is_some());
         out.add(finding(Flaw::SframeUncounted, fde.offset, code, 1));
     }
+    let fdes: Vec<sframe::Fde> = read.fdes().filter_map(Result::ok).collect();
+    for second in doubles(file, &read, &fdes) {
+        let code = Some(range(&second));
+        out.add(finding(Flaw::SframeDouble, second.offset, code, 1));
+    }
     if !read.header().has(sframe::FLAG_FDE_SORTED) {
         return;
     }
-    let fdes: Vec<sframe::Fde> = read.fdes().filter_map(Result::ok).collect();
     let is_lost = |fde: &&sframe::Fde| {
         let is_code = fde.size > 0 && file.code_at(fde.start).is_some();
         is_code && !matches!(read.find(fde.start, None), Ok(Some(_)))
@@ -59,6 +63,29 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     for fde in lost {
         out.add(finding(Flaw::SframeHidden, fde.offset, Some(range(fde)), 1));
     }
+}
+
+/// The FDEs that begin at the address of one before them, and do not say the same. Equal ones, as of code
+/// that a linker folded, are one.
+fn doubles(file: &File, read: &sframe::Table<'_>, fdes: &[sframe::Fde]) -> Vec<sframe::Fde> {
+    let is_code = |fde: &&sframe::Fde| fde.size > 0 && file.code_at(fde.start).is_some();
+    let mut sorted: Vec<&sframe::Fde> = fdes.iter().filter(is_code).collect();
+    sorted.sort_by_key(|fde| (fde.start, fde.index));
+
+    let rows = |fde: &sframe::Fde| -> Vec<_> {
+        let rows = read
+            .rows(fde)
+            .map(|row| row.map(|row| (row.start, row.rule)));
+        rows.collect()
+    };
+    let differ = |two: &&[&sframe::Fde]| {
+        let [first, second] = two else {
+            return false;
+        };
+        first.start == second.start && (first.size != second.size || rows(first) != rows(second))
+    };
+    let pairs = sorted.windows(2).filter(differ);
+    pairs.map(|two| *two[1]).collect()
 }
 
 /// The FDEs for which there is room before the rows, and which the header does not count. All known

@@ -2,8 +2,8 @@
 //!
 //! - [`value`], [`state`]: what is known before an instruction;
 //! - [`exec`], [`access`]: what an instruction does to that;
-//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`], [`no_throw`]: where
-//!   they lead;
+//! - [`body`]: a function's instructions; [`jump_table`], [`lsda`], [`args_size`], [`plt`], [`no_return`], [`returning`],
+//!   [`no_throw`]: where they lead;
 //! - [`claim`], [`claims`], [`expression`], [`signal`]: what a row says, and whether it is so; [`mod@derive`]: what it should
 //!   say;
 //! - [`walk`]: follows a function along all its ways; [`ways`]: what it shares with other walkers; [`program`]: what functions know of each
@@ -28,6 +28,7 @@ pub mod no_throw;
 mod packed;
 pub mod plt;
 pub mod program;
+pub mod returning;
 pub mod signal;
 pub mod state;
 pub mod swizzle;

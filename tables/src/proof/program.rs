@@ -8,6 +8,7 @@ use super::claims::{Choice, Claims};
 use super::entry::entry;
 use super::functions::{Shared, by_symbols, listed};
 use super::no_return;
+use super::returning;
 pub use super::without_code::WithoutCode;
 use crate::file::File;
 use crate::gopclntab;
@@ -374,9 +375,10 @@ impl<'f> Program<'f> {
         self.edges.as_ref()
     }
 
-    /// Whether a call of `target` (svma) surely may return.
+    /// Whether a call of `target` (svma) surely may return, as its code or its name says.
     pub fn surely_returns(&self, target: u64) -> bool {
         self.returns(target) == Returns::Surely
+            || self.file.names_at(target).any(returning::is_known)
     }
 
     /// Remembers whether function `index` returns. Returns whether that is news.

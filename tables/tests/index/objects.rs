@@ -88,6 +88,20 @@ fn an_empty_fde_that_a_search_finds_instead_hides_the_function() {
     assert_eq!(found(&linked(SORTED | PCREL, &found_first)), []);
 }
 
+#[test]
+fn two_fdes_of_one_function_say_the_same() {
+    let size = FUNCTION.len() as u32;
+    let equal = [(start(0), size), (start(0), size), (start(1), size)];
+    let shorter = [(start(0), size), (start(0), size - 1), (start(1), size)];
+
+    for flags in [PCREL, SORTED | PCREL] {
+        assert_eq!(found(&linked(flags, &equal)), []);
+
+        let flaw = (Flaw::SframeDouble, NAME, HEADER + FDE);
+        assert_eq!(found(&linked(flags, &shorter)), [flaw]);
+    }
+}
+
 /// An object with relocations at these offsets of `.sframe`.
 fn object(places: &[u64]) -> Made {
     let size = FUNCTION.len() as u32;

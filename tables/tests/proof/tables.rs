@@ -352,3 +352,59 @@ returns:
     }
     assert!(count >= 9, "{count}");
 }
+
+/// SFrame V2 cannot say that the return address is in rdx, so the function has two FDEs; and the second one
+/// ends an instruction too early.
+#[test]
+fn an_fde_of_sframe_behind_a_hole_that_ends_too_early_is_found() {
+    const MOVED: &str = "
+	.text
+	.type moved, @function
+moved:
+	.cfi_startproc
+	pop %rdx
+	.cfi_def_cfa_offset 0
+	.cfi_register %rip, %rdx
+	lea (%rdi,%rsi), %rax
+	push %rdx
+	.cfi_def_cfa_offset 8
+	.cfi_offset %rip, -8
+	inc %eax
+	ret
+	.cfi_endproc
+	.size moved, .-moved
+	.section .note.GNU-stack, \"\", @progbits
+";
+    /// Offset of the second FDE's first address from the function's, and its length, bytes.
+    const SECOND: (u64, u32) = (6, 3);
+    let scratch = Scratch::new("hole-in-sframe");
+    let path = link(&scratch, &[MOVED], &[]).expect("cc");
+    let data = std::fs::read(&path).expect("the linked file");
+    let mut data = with_sframe(&path, &data, &[TableKind::EhFrame]);
+    let whole = check(&file(&path, data.clone()), &Options::default());
+    assert_eq!(contradictions(&whole, &data, "moved"), []);
+
+    let (place, start) = (section_offset(&data, ".sframe"), address(&data, "moved"));
+    let image = file(&path, data.clone()).image().clone();
+    let section = image.section(SectionKind::Sframe).expect(".sframe");
+    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
+    let second = start + SECOND.0;
+    let fde = table
+        .find(second, table.order().as_ref())
+        .expect("readable");
+    let fde = fde.expect("the second FDE");
+    assert_eq!((fde.start, fde.size), (second, SECOND.1));
+    let at = place + fde.offset as usize + FUNC_SIZE;
+    data[at..at + 4].copy_from_slice(&(SECOND.1 - 1).to_le_bytes());
+
+    let report = check(&file(&path, data.clone()), &Options::default());
+    let [missing] = contradictions(&report, &data, "moved") else {
+        panic!("one contradiction: {report:?}");
+    };
+    assert_eq!(
+        (missing.subject, missing.table, missing.row_offset),
+        (Subject::Row, TableKind::Sframe, fde.offset)
+    );
+    let last = second + u64::from(SECOND.1) - 1;
+    assert_eq!(missing.row, last..last + 1);
+}

@@ -60,3 +60,12 @@ fn a_symbol_without_a_size_reaches_to_the_next() {
     let sizes: Vec<u64> = symbols.iter().map(|s| s.size).collect();
     assert_eq!(sizes, [0x80, 8, 0xe70]);
 }
+
+#[test]
+fn the_highest_address_belongs_to_the_symbol_that_was_written_last() {
+    let top = "ffffffffffffffff 8 first\nfffffffffffffff0 10 second\nffffffffffffffff third\n";
+    let symbols = perf_map(top.as_bytes());
+
+    let names: Vec<&str> = symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    assert_eq!(names, ["second", "third"]);
+}

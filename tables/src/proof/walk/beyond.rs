@@ -5,6 +5,7 @@
 //! are not reached.
 
 use super::guesses::Guesses;
+use super::holes;
 use super::rows::{Rows, path};
 use super::{Part, Walker};
 use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
@@ -71,6 +72,8 @@ struct Arrival {
 pub(super) struct Missing {
     /// The unwinders that have rows where the function starts, so that it must have them everywhere.
     pub(super) expected: u8,
+    /// Where (svma) SFrame has no row and should, although it has none at the function's start or elsewhere.
+    holes: Vec<Range<u64>>,
     /// For each of [`UNWINDERS`]: the offsets of instructions that were reached without a row.
     at: [Bits; 2],
     arrivals: HashMap<u64, Arrival>,
@@ -88,9 +91,23 @@ impl Missing {
                 expected |= bit;
             }
         }
+        let holes = match expected & SFRAME {
+            0 => holes::unexplained(program, rows, &unit.range),
+            _ => Vec::new(),
+        };
         Missing {
             expected,
+            holes,
             ..Missing::default()
+        }
+    }
+
+    /// The unwinders that must have a row at `pc` (svma).
+    pub(super) fn expected_at(&self, pc: u64) -> u8 {
+        let is_hole = !self.holes.is_empty() && self.holes.iter().any(|hole| hole.contains(&pc));
+        match is_hole {
+            true => self.expected | SFRAME,
+            false => self.expected,
         }
     }
 
@@ -531,7 +548,9 @@ fn contradiction(
     let mut tables = tables.filter(|table| unwinder(table.kind()) == unwinder_bit);
     let (table, fde) = tables.find_map(|table| {
         let rows = table.rows_in(range);
-        Some((table, fde(table, &rows, range)?))
+        let before = rows.iter().rfind(|row| row.start <= run.start);
+        let before = before.and_then(|row| table.function_at(row.start));
+        Some((table, before.or_else(|| fde(table, &rows, range))?))
     })?;
     let first = missing.arrivals.get(&run.start);
     Some(Contradiction {

@@ -2,12 +2,13 @@
 //! the code has done on that way.
 //!
 //! `calls` and `jumps` say where a way goes on; `meet` keeps what is known where ways meet, and which
-//! of them are to be followed next; `open` reads functions and their rows, `rows` judges; `outermost` and
-//! `beyond` find rows that deny a caller, and code without a row.
+//! of them are to be followed next; `open` reads functions and their rows, `rows` judges; `outermost`,
+//! `beyond` and `holes` find rows that deny a caller, and code without a row.
 
 mod beyond;
 mod calls;
 mod guesses;
+mod holes;
 mod jumps;
 mod kernel;
 pub(crate) mod meet;

@@ -8,10 +8,11 @@ use super::{Part, Walker};
 use crate::proof::claim::Subject;
 use crate::proof::derive;
 use crate::proof::program::Entry;
+use crate::proof::returning;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::Contradiction;
-use iced_x86::{FlowControl, OpKind};
+use iced_x86::{FlowControl, Instruction, OpKind};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, RuleKind};
 
@@ -177,6 +178,16 @@ impl Walker<'_, '_> {
         }
     }
 
+    /// The name of another file's function that `insn`, a call, goes to.
+    fn called_name(&self, insn: &Instruction) -> Option<&str> {
+        let file = self.program.file;
+
+        match insn.is_ip_rel_memory_operand() {
+            true => file.import(insn.ip_rel_memory_address()),
+            false => self.imported(insn),
+        }
+    }
+
     /// Whether all functions surely return that are called on the way from `entry` to `pc` (svma).
     fn all_return(&mut self, entry: u64, pc: u64, trail: Option<u32>) -> bool {
         let program = self.program;
@@ -188,18 +199,23 @@ impl Walker<'_, '_> {
             let Some(part) = self.part_at(first) else {
                 return false;
             };
-            let body = &mut self.parts[part].body;
             let mut at = first;
             while at < last {
+                let body = &mut self.parts[part].body;
                 let insn = body.offset(at).and_then(|o| body.insn(program.file, o));
                 let Some(insn) = insn else {
                     return false;
                 };
                 match insn.flow_control() {
-                    FlowControl::Call if insn.op0_kind() == OpKind::NearBranch64 => {
-                        callees.push(insn.near_branch64());
+                    FlowControl::Call | FlowControl::IndirectCall => {
+                        match self.called_name(&insn) {
+                            Some(name) if returning::is_known(name) => {}
+                            None if insn.op0_kind() == OpKind::NearBranch64 => {
+                                callees.push(insn.near_branch64());
+                            }
+                            _ => return false,
+                        }
                     }
-                    FlowControl::Call | FlowControl::IndirectCall => return false,
                     _ => {}
                 }
                 at = insn.next_ip();

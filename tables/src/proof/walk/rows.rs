@@ -225,7 +225,7 @@ pub(super) fn judge(
     let same_state = *judged == Some(state.version());
     *judged = Some(state.version());
     let mut is_below_sp = false;
-    let mut missing = part.missing.expected;
+    let mut missing = part.missing.expected_at(pc);
     for rows in &mut part.rows {
         let Some(index) = rows.find(pc) else {
             rows.judged = None;
