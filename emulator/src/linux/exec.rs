@@ -184,8 +184,10 @@ impl Kernel {
         let filters = std::mem::take(&mut self.process.thread.filters);
         let executed = self.executed();
         self.system.schedule.renumbered(number, executed);
+        let scheduling = self.process.thread.scheduling;
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.process.thread.filters = filters;
+        self.process.thread.scheduling = scheduling;
         self.process.thread.time = time;
         self.keep_time(ended);
         self.files.own.program = prepared.path;

@@ -42,11 +42,11 @@ pub(super) use saved::Saved;
 pub(super) use special::{Device, RELEASE, Special, Text};
 pub(super) use table::Table;
 
-use super::PID;
 use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
+use super::{INIT, PID};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -227,7 +227,7 @@ impl Files {
     /// The numbers of all processes, also of those that have ended.
     pub(super) fn processes(&self) -> BTreeSet<u32> {
         let others = self.others.keys().chain(&self.ended).copied();
-        others.chain([self.own.process]).collect()
+        others.chain([self.own.process, INIT]).collect()
     }
 
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {

@@ -124,6 +124,11 @@ impl Identity {
         self.user.effective == 0
     }
 
+    /// Whether its permitted capabilities are all; else it has none.
+    pub(super) fn permits_all(&self) -> bool {
+        self.user.has(0)
+    }
+
     /// Whether it bypasses file permissions.
     pub(super) fn is_capable_with_files(&self) -> bool {
         self.user.file == 0
@@ -164,14 +169,6 @@ pub(super) struct Settings {
     pub(super) no_huge_pages: bool,
     /// The commands of `membarrier` that it has registered for.
     pub(super) barriers: u32,
-    /// The policy of `sched_setscheduler`.
-    pub(super) policy: u32,
-    /// The real-time priority; 0 for none.
-    pub(super) priority: u32,
-    /// -20 to 19.
-    pub(super) nice: i32,
-    /// `ioprio_set`.
-    pub(super) io_priority: u32,
 }
 
 /// Default for the timer slack, nanoseconds.
@@ -187,10 +184,6 @@ impl Default for Settings {
             personality: 0,
             no_huge_pages: false,
             barriers: 0,
-            policy: 0,
-            priority: 0,
-            nice: 0,
-            io_priority: 0,
         }
     }
 }

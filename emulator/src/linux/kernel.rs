@@ -14,7 +14,7 @@ use super::resources;
 use super::share::Schedule;
 use super::streams::{Patience, Streams};
 use super::system::{KernelState, System};
-use super::{PARENT_PID, PID};
+use super::{INIT, PID};
 use crate::address_space::AddressSpace;
 use crate::core::Core;
 use crate::machine::Machine;
@@ -123,16 +123,15 @@ impl Kernel {
         core.seed = options.seed;
         Kernel {
             deadline: options.deadline,
-            process: Process::new(PID, PARENT_PID, space, resources),
+            process: Process::new(PID, INIT, space, resources),
             machine: Machine::new(core),
             files,
             objects: Objects::new(),
             processes: BTreeMap::new(),
-            system: System::new(Schedule::new(
-                options.seed,
-                options.schedule,
-                options.keeps_schedule,
-            )),
+            system: System::new(
+                Schedule::new(options.seed, options.schedule, options.keeps_schedule),
+                resources,
+            ),
             clock,
             limits: options.limits,
             observed: options.observed,

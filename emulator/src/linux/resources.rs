@@ -24,7 +24,8 @@ pub(super) const RLIMIT_MEMLOCK: usize = 8;
 pub(super) const RLIMIT_AS: usize = 9;
 /// Limit of queued signals.
 pub(super) const RLIMIT_SIGPENDING: usize = 11;
-const RLIMIT_NICE: usize = 13;
+/// Limit of nice values, as 20 less the value.
+pub(super) const RLIMIT_NICE: usize = 13;
 /// Limit of real-time priorities.
 pub(super) const RLIMIT_RTPRIO: usize = 14;
 const RLIM_INFINITY: u64 = u64::MAX;

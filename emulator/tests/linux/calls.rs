@@ -230,6 +230,16 @@ fn what_a_process_says_of_itself_is_as_on_linux() {
     compare("self");
 }
 
+#[test]
+fn calls_about_other_threads_and_processes_are_as_on_linux() {
+    compare("others");
+}
+
+#[test]
+fn texts_of_proc_and_sizes_of_pipes_are_as_on_linux() {
+    compare("texts");
+}
+
 /// The calls that the machine answers: those that leave no notice of a missing call.
 fn answered() -> BTreeSet<u64> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -269,6 +279,8 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "time",
         "control",
         "self",
+        "others",
+        "texts",
     ];
     let compared: BTreeSet<u64> = programs
         .into_iter()

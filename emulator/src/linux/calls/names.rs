@@ -8,7 +8,7 @@ use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
     Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
-    Special, Time, is_removed, o,
+    Special, Text, Time, is_removed, o,
 };
 use crate::linux::objects::event;
 
@@ -91,6 +91,8 @@ impl Kernel {
         };
         let writes = flags as u32 & (o::ACCMODE | o::TRUNC) != 0;
         let text = match resolved.node {
+            Node::Special(Special::Text(Text::Comm, task)) => self.text(Text::Comm, task),
+            Node::Special(Special::Text(Text::Uuid, _)) => self.new_uuid(),
             Node::Special(Special::Text(..)) if writes && flags as u32 & o::PATH == 0 => {
                 // Java sets what a core dump would hold; there is none.
                 if resolved.path.ends_with(b"/coredump_filter") {

@@ -67,9 +67,8 @@ impl Kernel {
     /// Whether `poll` waits for anything on this file: others are always ready.
     pub(super) fn can_poll(open: &Shared) -> bool {
         match &open.borrow().kind {
-            Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Text(_) | Kind::Path => {
-                false
-            }
+            Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Path => false,
+            Kind::Text(_) | Kind::ThreadName(..) => false,
             Kind::Device(device) => *device == Device::Random,
             _ => true,
         }

@@ -211,6 +211,7 @@ impl Copies {
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
             Kind::Text(text) => Kind::Text(text.clone()),
+            Kind::ThreadName(task, text) => Kind::ThreadName(*task, text.clone()),
             Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };
         let copy = Description {
