@@ -100,6 +100,8 @@ pub(super) struct OwnFiles {
     pub(super) table: Table,
     /// The working directory.
     pub(super) cwd: Vec<u8>,
+    /// Where its paths begin (`chroot`), in the machine's root.
+    pub(super) root: Vec<u8>,
     /// The program's path.
     pub(super) program: Vec<u8>,
     pub(super) umask: u32,
@@ -110,6 +112,21 @@ pub(super) struct OwnFiles {
     pub(super) threads: BTreeSet<u32>,
     /// The ends of FIFOs for which threads wait that open them, by thread.
     pub(super) opening: BTreeMap<u32, Shared>,
+}
+
+impl OwnFiles {
+    /// A path as the process sees it from its root.
+    pub(super) fn seen(&self, path: &[u8]) -> Vec<u8> {
+        if self.root == b"/" {
+            return path.to_vec();
+        }
+        match path.strip_prefix(&self.root[..]) {
+            Some(b"") => b"/".to_vec(),
+            Some(rest) if rest[0] == b'/' => rest.to_vec(),
+            // As Linux says it of what lies outside of the root.
+            _ => [b"(unreachable)", path].concat(),
+        }
+    }
 }
 
 /// The state of all files.
@@ -172,6 +189,7 @@ impl Files {
             own: OwnFiles {
                 table: Table::default(),
                 cwd: b"/".to_vec(),
+                root: b"/".to_vec(),
                 program: Vec::new(),
                 umask: 0o022,
                 identity: options.identity.clone(),
@@ -321,6 +339,17 @@ impl Files {
     /// # Errors
     /// Like Linux' `path_lookupat`.
     pub(super) fn resolve(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
+        self.resolve_below(&self.own.root, base, path, follow)
+    }
+
+    /// Resolves a path for a process with this root.
+    fn resolve_below(
+        &self,
+        root: &[u8],
+        base: &[u8],
+        path: &[u8],
+        follow: bool,
+    ) -> Answer<ResolvedPath> {
         if path.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -328,7 +357,7 @@ impl Files {
             return Err(Errno::ENAMETOOLONG);
         }
         let mut at = match path.first() {
-            Some(b'/') => b"/".to_vec(),
+            Some(b'/') => root.to_vec(),
             _ => base.to_vec(),
         };
         let mut node = self.node(&at);
@@ -350,6 +379,7 @@ impl Files {
             }
             match &name[..] {
                 b"." => continue,
+                b".." if at == root => continue,
                 b".." => {
                     at = parent(&at).to_vec();
                     node = self.node(&at);
@@ -381,7 +411,7 @@ impl Files {
                     }
                     let target = target?;
                     if target.starts_with(b"/") {
-                        at = b"/".to_vec();
+                        at = root.to_vec();
                     }
                     node = self.node(&at);
                     todo.extend(components(&target));
@@ -431,6 +461,16 @@ impl Files {
     /// Like [`Files::resolve`], for a file that must exist.
     pub(super) fn find(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
         let resolved = self.resolve(base, path, follow)?;
+        match resolved.node {
+            Node::Missing => Err(Errno::ENOENT),
+            _ => Ok(resolved),
+        }
+    }
+
+    /// Like [`Files::find`], of a path that the kernel knows: it begins at the machine's root, whatever
+    /// that of the process is.
+    pub(super) fn find_known(&self, path: &[u8], follow: bool) -> Answer<ResolvedPath> {
+        let resolved = self.resolve_below(b"/", b"/", path, follow)?;
         match resolved.node {
             Node::Missing => Err(Errno::ENOENT),
             _ => Ok(resolved),

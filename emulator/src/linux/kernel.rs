@@ -175,7 +175,7 @@ impl Kernel {
     /// The content of a file as the process sees it, including what it wrote in memory. `None` also
     /// if it is larger than the machine's memory: a file with holes may have any size.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let resolved = self.files.find(b"/", path, true).ok()?;
+        let resolved = self.files.find_known(path, true).ok()?;
         let most = self.limits.bytes();
         match &resolved.node {
             Node::Memory(inode) => {

@@ -68,8 +68,9 @@ impl Kernel {
         let ids = [a, b, c].map(|id| id as u32);
         let capable = self.files.own.identity.is_capable();
         let identity = &mut self.files.own.identity;
+        let old = identity.user;
         let (user, group) = (&mut identity.user, &mut identity.group);
-        Some(match number {
+        let answer = match number {
             nr::getuid => Ok(user.real.into()),
             nr::geteuid => Ok(user.effective.into()),
             nr::getgid => Ok(group.real.into()),
@@ -93,7 +94,15 @@ impl Kernel {
             nr::getgroups => self.sys_getgroups(a, b),
             nr::setgroups => self.sys_setgroups(a, b),
             _ => return None,
-        })
+        };
+
+        let identity = &mut self.files.own.identity;
+        match number {
+            nr::setuid | nr::setreuid | nr::setresuid => identity.users_changed(old),
+            nr::setfsuid => identity.file_user_changed(old.file),
+            _ => {}
+        }
+        Some(answer)
     }
 
     fn put_ids(&mut self, ids: [u32; 3], to: [u64; 3]) -> Answer {

@@ -266,7 +266,7 @@ impl Kernel {
 
     /// Device and inode number of the file at a path.
     fn object_of(&self, path: &[u8]) -> (u64, u64) {
-        let found = self.files.find(b"/", path, false);
+        let found = self.files.find_known(path, false);
         found.map_or((0, 0), |found| {
             let attributes = self.files.attributes(&found);
             (attributes.device, attributes.inode)

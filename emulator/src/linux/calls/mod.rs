@@ -2,6 +2,7 @@
 
 mod at;
 mod clock_set;
+mod compare;
 mod connect;
 mod control;
 mod copying;
@@ -9,6 +10,7 @@ mod descriptors;
 mod epoll;
 mod fifo;
 mod futex;
+mod futex_waitv;
 mod identity;
 mod inotify;
 mod internet;
@@ -52,7 +54,8 @@ mod time;
 mod transfer;
 mod xattr;
 
-use at::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
+pub(super) use at::AT_FDCWD;
+use at::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
 
 use super::errno::{Answer, Errno};
 use super::files::o;
@@ -187,6 +190,7 @@ impl Kernel {
             nr::readlinkat => self.sys_readlink(a, b, c, d),
             nr::getcwd => self.sys_getcwd(a, b),
             nr::chdir => self.sys_chdir(a),
+            nr::chroot => self.sys_chroot(a),
             nr::fchdir => self.sys_fchdir(a),
             nr::mkdir => self.sys_mkdir(AT_FDCWD, a, b),
             nr::mkdirat => self.sys_mkdir(a, b, c),
@@ -284,6 +288,7 @@ impl Kernel {
                 Ok(0)
             }
             nr::execve => self.execve(a, b, c),
+            nr::execveat => self.sys_execveat(args),
             nr::clone => self.sys_clone(args),
             nr::clone3 => self.sys_clone3(a, b),
             nr::unshare => self.sys_unshare(a),
@@ -293,6 +298,10 @@ impl Kernel {
             nr::wait4 => self.sys_wait4(a, b, c, d),
             nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),
+            nr::futex_waitv => self.sys_futex_waitv(args),
+            nr::kcmp => self.sys_kcmp(args),
+            nr::name_to_handle_at => self.sys_name_to_handle(args),
+            nr::open_by_handle_at => self.sys_open_by_handle(a, b),
             _ => match self.answer_about_itself(number, args) {
                 Some(answer) => answer,
                 None if nr::is_of_sockets(number) => self.answer_socket(number, args),

@@ -19,9 +19,9 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 impl Kernel {
     /// The directory in which a relative path starts.
-    fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
+    pub(in crate::linux) fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
         if path.starts_with(b"/") {
-            return Ok(b"/".to_vec());
+            return Ok(self.files.own.root.clone());
         }
         if fd as u32 == AT_FDCWD as u32 {
             return Ok(self.files.own.cwd.clone());
@@ -56,7 +56,7 @@ impl Kernel {
     }
 
     /// Like [`Process::path_of_open`], also for a file opened with `O_PATH`.
-    fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
+    pub(in crate::linux) fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
         self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
@@ -82,7 +82,9 @@ impl Kernel {
             return self.opened(open?, flags);
         }
         let (path, base) = self.path_and_base(fd, path)?;
-        let resolved = match self.files.opened_already(&path) {
+        let is_rooted = self.files.own.root == b"/";
+        let already = is_rooted.then(|| self.files.opened_already(&path));
+        let resolved = match already.flatten() {
             Some(opened) if flags as u32 & o::PATH == 0 => match opened? {
                 Opened::Stream(open) => return self.add_open(open, flags),
                 Opened::File(resolved) => resolved,
@@ -174,10 +176,10 @@ impl Kernel {
     }
 
     pub(super) fn sys_getcwd(&mut self, to: u64, size: u64) -> Answer {
-        let mut path = self.files.own.cwd.clone();
-        if is_removed(&path) {
+        if is_removed(&self.files.own.cwd) {
             return Err(Errno::ENOENT);
         }
+        let mut path = self.files.own.seen(&self.files.own.cwd);
         path.push(0);
         if path.len() as u64 > size {
             return Err(Errno::ERANGE);
@@ -189,6 +191,22 @@ impl Kernel {
     pub(super) fn sys_chdir(&mut self, path: u64) -> Answer {
         let resolved = self.find(AT_FDCWD, path, true)?;
         self.change_directory(resolved)
+    }
+
+    /// `chroot`, for which the process needs a capability.
+    pub(super) fn sys_chroot(&mut self, path: u64) -> Answer {
+        let resolved = self.find(AT_FDCWD, path, true)?;
+        if !resolved.node.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if !self.files.allows(&self.files.attributes(&resolved), 1) {
+            return Err(Errno::EACCES);
+        }
+        if !self.files.own.identity.is_capable() {
+            return Err(Errno::EPERM);
+        }
+        self.files.own.root = resolved.path;
+        Ok(0)
     }
 
     pub(super) fn sys_fchdir(&mut self, fd: u64) -> Answer {

@@ -174,11 +174,9 @@ impl Kernel {
         let (size, resident) = (size * 4, resident * 4);
         let groups: String = identity.groups.iter().map(|g| format!("{g} ")).collect();
         let (ignored, caught) = actions(&process.signals);
-        let capabilities = if identity.is_capable() {
-            (1_u64 << 41) - 1
-        } else {
-            0
-        };
+        let set = |has: bool| if has { (1_u64 << 41) - 1 } else { 0 };
+        let permitted = set(identity.capabilities.permitted);
+        let effective = set(identity.capabilities.effective);
         let (number, thread) = (process.number, task.thread);
         let stack = process.layout.stack.end - process.layout.stack.start;
         let (own, shared) = process.signals.pending_sets(subject.signals);
@@ -193,8 +191,8 @@ impl Kernel {
              VmExe:\t{:8} kB\nVmLib:\t{:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB\n\
              CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{}\nSigQ:\t{queued}/1024\n\
              SigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ignored:016x}\n\
-             SigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{capabilities:016x}\n\
-             CapEff:\t{capabilities:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\n\
+             SigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{permitted:016x}\n\
+             CapEff:\t{effective:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\n\
              Seccomp:\t0\nSeccomp_filters:\t0\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n\
              Mems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
              nonvoluntary_ctxt_switches:\t0\n",

@@ -180,6 +180,7 @@ impl Copies {
         OwnFiles {
             table: own.table.copy(|open| self.open(open)),
             cwd: own.cwd.clone(),
+            root: own.root.clone(),
             program: own.program.clone(),
             umask: own.umask,
             identity: own.identity.clone(),

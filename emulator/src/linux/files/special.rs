@@ -99,6 +99,7 @@ enum Made {
     Link(&'static str),
     Program,
     WorkingDirectory,
+    Root,
     Descriptors,
     DescriptorTexts,
     Threads,
@@ -129,7 +130,7 @@ const PROCESS: [(&str, Made); 34] = [
     ("oom_score_adj", Made::Text(Text::Fixed("0\n"))),
     ("personality", Made::Text(Text::Fixed("00000000\n"))),
     ("projid_map", Made::Text(Text::IdMap)),
-    ("root", Made::Link("/")),
+    ("root", Made::Root),
     ("schedstat", Made::Text(Text::Schedstat)),
     ("sessionid", Made::Text(Text::Fixed("4294967295"))),
     ("setgroups", Made::Text(Text::Fixed("allow\n"))),
@@ -444,6 +445,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             Made::Device(device) => Special::Device(*device),
             Made::Link(target) => Special::Link(target.as_bytes().to_vec()),
             Made::Program => Special::Link(of?.program.clone()),
+            Made::Root => Special::Link(of?.root.clone()),
             Made::WorkingDirectory => Special::Link(of?.cwd.clone()),
             Made::Descriptors => descriptors(LINK),
             Made::DescriptorTexts => descriptors(FILE),
@@ -491,7 +493,7 @@ impl Made {
         match self {
             Made::Text(_) => FILE,
             Made::Device(_) => 2,
-            Made::Link(_) | Made::Program | Made::WorkingDirectory => LINK,
+            Made::Link(_) | Made::Program | Made::WorkingDirectory | Made::Root => LINK,
             Made::Descriptors | Made::DescriptorTexts | Made::Threads => DIRECTORY,
         }
     }
