@@ -32,6 +32,7 @@ mod kernel;
 mod layout;
 mod limit;
 mod locks;
+mod message_queues;
 mod numbers;
 mod objects;
 mod observer;

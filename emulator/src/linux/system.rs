@@ -6,6 +6,7 @@ use super::clock::Clock;
 use super::files;
 use super::ipc::Ipc;
 use super::locks::Locks;
+use super::message_queues::MessageQueues;
 use super::objects::Objects;
 use super::observer::Event;
 use super::others::Init;
@@ -34,6 +35,7 @@ pub(super) struct System {
     /// The threads that wait for futexes, those that have waited longest first.
     pub(super) futexes: VecDeque<Waiter>,
     pub(super) ipc: Ipc,
+    pub(super) message_queues: MessageQueues,
     pub(super) locks: Locks,
     /// Increased whenever something happens that a thread may wait for.
     pub(super) changes: u64,
@@ -59,6 +61,7 @@ impl System {
             schedule,
             futexes: VecDeque::new(),
             ipc: Ipc::default(),
+            message_queues: MessageQueues::default(),
             locks: Locks::default(),
             changes: 0,
             events: Vec::new(),

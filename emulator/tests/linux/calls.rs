@@ -248,20 +248,31 @@ fn programs_by_descriptor_other_roots_and_kept_capabilities_are_as_on_linux() {
     compare("executes");
 }
 
-/// Whether the kernel lacks calls of `compared.c`, or a filter forbids them; skips the test if so.
-fn lacks_calls(test: &str) -> bool {
+/// Whether the kernel lacks the calls of a program, or a filter forbids them; skips the test if so.
+fn lacks_calls(test: &str, name: &str) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
-    let program = build("calls/compared", directory.path());
+    let program = build(&format!("calls/{name}"), directory.path());
     let asked = native(&program, &["only", "ask"], directory.path());
     if !asked.status.success() {
-        skip(test, "this kernel lacks futex_waitv or kcmp");
+        skip(
+            test,
+            "this kernel lacks futex_waitv, kcmp or message queues",
+        );
     }
     !asked.status.success()
 }
 
 #[test]
+fn message_queues_are_as_on_linux() {
+    if !lacks_calls("message_queues_are_as_on_linux", "queues") {
+        compare("queues");
+    }
+}
+
+#[test]
 fn several_futexes_what_is_shared_and_handles_are_as_on_linux() {
-    if !lacks_calls("several_futexes_what_is_shared_and_handles_are_as_on_linux") {
+    let test = "several_futexes_what_is_shared_and_handles_are_as_on_linux";
+    if !lacks_calls(test, "compared") {
         compare("compared");
     }
 }
@@ -284,7 +295,7 @@ fn answered() -> BTreeSet<u64> {
 #[test]
 fn every_call_that_is_answered_is_compared_with_linux() {
     let test = "every_call_that_is_answered_is_compared_with_linux";
-    if lacks_folders(test) || lacks_calls(test) {
+    if lacks_folders(test) || lacks_calls(test, "compared") || lacks_calls(test, "queues") {
         return;
     }
     let programs = [
@@ -310,6 +321,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "texts",
         "executes",
         "compared",
+        "queues",
     ];
     let compared: BTreeSet<u64> = programs
         .into_iter()

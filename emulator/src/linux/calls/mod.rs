@@ -9,6 +9,7 @@ mod copying;
 mod descriptors;
 mod epoll;
 mod fifo;
+mod folders;
 mod futex;
 mod futex_waitv;
 mod identity;
@@ -20,6 +21,7 @@ mod mapped;
 mod maps;
 mod memory;
 mod messages;
+mod mq;
 mod msg;
 mod msgctl;
 mod names;
@@ -280,6 +282,14 @@ impl Kernel {
             nr::msgsnd => self.sys_msgsnd(a, b, c, d),
             nr::msgrcv => self.sys_msgrcv(args),
             nr::msgctl => self.sys_msgctl(a, b, c),
+
+            // POSIX message queues.
+            nr::mq_open => self.sys_mq_open(a, b, c, d),
+            nr::mq_unlink => self.sys_mq_unlink(a),
+            nr::mq_timedsend => self.sys_mq_send(args),
+            nr::mq_timedreceive => self.sys_mq_receive(args),
+            nr::mq_notify => self.sys_mq_notify(a, b),
+            nr::mq_getsetattr => self.sys_mq_attributes(a, b, c),
 
             // The process.
             nr::exit => self.sys_exit(a),

@@ -49,6 +49,7 @@ impl Kernel {
             Object::Socket(socket) => self.socket_events(socket),
             Object::Inotify(inotify) if inotify.is_empty() => 0,
             Object::Inotify(_) => ev::READABLE,
+            Object::Queue { queue } => self.queue_events(*queue),
             Object::Terminal(end) => self.terminal_events(*end),
             Object::Epoll(epoll) => {
                 let is_ready = depth > 0

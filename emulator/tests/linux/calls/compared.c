@@ -59,17 +59,18 @@ static void futexes(void) {
     }
     /* The woken one is no longer waited for, nor are the others. */
     V(SYS(futex, &words[0], 1 | PRIVATE, 9)); V(SYS(futex, &words[1], 1 | PRIVATE, 9)); V(SYS(futex, &words[2], 1 | PRIVATE, 9));
-    /* A signal ends it. */
+    /* A signal ends it; it comes again if it came too early. */
     int status = 0;
     flush();
     long child = SYS(fork, 0);
     if (child == 0) {
-        struct { word interval[2], value[2]; } timer = { { 0, 0 }, { 0, 1000 } };
+        struct { word interval[2], value[2]; } timer = { { 0, 1000 }, { 0, 1000 } }, off = { { 0, 0 }, { 0, 0 } };
         on_signal(14, (void *)1, 0, 0);
         on_signal(14, (void *)wait_for_end, 0, 0);
         ended = 0;
         SYS(setitimer, 0, &timer, 0);
         long result = SYS(futex_waitv, list, 2, 0, 0, 1);
+        SYS(setitimer, 0, &off, 0);
         V(result); V(SYS(futex, &words[1], 1 | PRIVATE, 9));
         flush();
         SYS(exit_group, 5);
