@@ -120,11 +120,11 @@ impl Kernel {
     pub(super) fn sys_open_by_handle(&mut self, fd: u64, handle: u64) -> Answer {
         /// `MAX_HANDLE_SZ`.
         const SIZE_MAX: u32 = 128;
+        if fd as u32 != AT_FDCWD as u32 {
+            self.files.own.table.get(fd)?;
+        }
         if !self.files.own.identity.is_capable_with_files() {
             return Err(Errno::EPERM);
-        }
-        if fd as u32 != AT_FDCWD as u32 {
-            self.files.own.table.get_named(fd)?;
         }
         let size = self.bytes::<8>(handle)?;
         let size = u32::from_le_bytes(std::array::from_fn(|index| size[index]));
