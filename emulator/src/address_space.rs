@@ -32,7 +32,7 @@ mod table;
 mod tests;
 mod watch;
 
-pub use area::Area;
+pub use area::{Area, PagesInUse};
 pub use content::{Content, Gone, Source};
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};

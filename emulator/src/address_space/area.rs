@@ -72,6 +72,17 @@ impl Area {
     }
 }
 
+/// The pages of an area that are in use.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PagesInUse {
+    /// Pages that only this area has, or that are shared since a fork.
+    pub own: usize,
+    /// Pages of the object that is mapped there.
+    pub shown: usize,
+    /// The number of areas, of all spaces, that map that object.
+    pub mappings: usize,
+}
+
 /// The areas of a space, by first address. Copies share them until one changes.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Areas(Arc<BTreeMap<u64, Area>>);

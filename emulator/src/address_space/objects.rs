@@ -68,6 +68,18 @@ impl Objects {
         self.0.get(&id).is_some_and(|object| object.mappings > 0)
     }
 
+    /// The number of areas that map an object.
+    pub(super) fn mappings(&self, id: ObjectId) -> usize {
+        self.0.get(&id).map_or(0, |object| object.mappings)
+    }
+
+    /// Calls `f` with the pages of a range of an object that are in use.
+    pub(super) fn each(&self, id: ObjectId, pages: &Range<u64>, mut f: impl FnMut(u64)) {
+        if let Some(object) = self.0.get(&id) {
+            object.table.each(pages, |page, _| f(page));
+        }
+    }
+
     /// Counts a new area, if it maps an object.
     pub(super) fn map(&mut self, id: Option<ObjectId>) {
         if let Some(object) = id.and_then(|id| self.0.get_mut(&id)) {

@@ -1,6 +1,6 @@
 //! One space: its areas, its page table, and its changes. Not here: which space runs.
 
-use super::area::{Area, Areas, Backing};
+use super::area::{Area, Areas, Backing, PagesInUse};
 use super::content::Gone;
 use super::fault::{Access, Fault, FaultKind};
 use super::frames::Frames;
@@ -72,6 +72,37 @@ impl Space {
         let all = 0..TASK_SIZE / PAGE_SIZE;
         self.table.each(&all, |_, _| count += 1);
         count
+    }
+
+    /// The pages of an area that are in use.
+    pub(super) fn pages_in(
+        &self,
+        range: &Range<u64>,
+        area: &Area,
+        objects: &Objects,
+    ) -> PagesInUse {
+        let first = range.start / PAGE_SIZE;
+        let mut own = 0;
+        self.table
+            .each(&(first..range.end / PAGE_SIZE), |_, _| own += 1);
+        let Some((object, start)) = area.object().zip(area.offset_at(range.start)) else {
+            return PagesInUse {
+                own,
+                ..PagesInUse::default()
+            };
+        };
+
+        let offsets = start / PAGE_SIZE..(start + (range.end - range.start)) / PAGE_SIZE;
+        let mut shown = 0;
+        objects.each(object, &offsets, |page| {
+            let is_own = self.table.get(first + page - offsets.start).is_some();
+            shown += usize::from(!is_own);
+        });
+        PagesInUse {
+            own,
+            shown,
+            mappings: objects.mappings(object),
+        }
     }
 
     pub(super) fn release(self, frames: &mut Frames, objects: &mut Objects) {

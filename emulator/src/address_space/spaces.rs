@@ -1,7 +1,7 @@
 //! The spaces of a memory: one for each process. One runs, the others rest.
 
 use super::AddressSpace;
-use super::area::Area;
+use super::area::{Area, PagesInUse};
 use super::fault::{Access, Fault, FaultKind};
 use super::ids::SpaceId;
 use super::limits::MMAP_MIN_ADDR;
@@ -110,6 +110,17 @@ impl AddressSpace {
             false => self.resting.get(&id),
         };
         space.into_iter().flat_map(|space| space.areas.iter())
+    }
+
+    /// The pages of an area of a space that are in use.
+    pub fn pages_in(&self, id: SpaceId, range: &Range<u64>, area: &Area) -> PagesInUse {
+        let space = match id == self.id {
+            true => Some(&self.own),
+            false => self.resting.get(&id),
+        };
+        space.map_or_else(PagesInUse::default, |space| {
+            space.pages_in(range, area, &self.objects)
+        })
     }
 
     /// Like [`AddressSpace::peek`], in any space.

@@ -103,9 +103,8 @@ impl Kernel {
     }
 
     /// Follows the limit of processor time of the running process.
-    pub(super) fn limit_time(&mut self) {
-        let number = self.process.number;
-        let resource = self.process.resources[RLIMIT_CPU];
+    pub(super) fn limit_time(&mut self, number: u32) {
+        let resource = self.resources(number)[RLIMIT_CPU];
         let is_other =
             |t: &Timer| t.process != number || !LIMITS.map(Owner::Interval).contains(&t.owner);
         self.clock.timers.retain(is_other);

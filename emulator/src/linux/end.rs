@@ -109,6 +109,10 @@ impl Kernel {
         self.adopt_children();
         self.system.changes += 1;
         let (parent, group) = (self.process.parent, self.process.group);
+        let first = Task {
+            process: number,
+            thread: number,
+        };
         let ended = Ended {
             number,
             parent,
@@ -119,6 +123,9 @@ impl Kernel {
             begun: self.process.begun,
             status,
             usage,
+            identity: self.files.own.identity.clone(),
+            scheduling: *self.scheduling(first),
+            resources: self.process.resources,
         };
         let news = News {
             number,

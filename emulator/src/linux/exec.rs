@@ -2,6 +2,7 @@
 //!
 //! Source: Linux 6.12 `fs/exec.c`, `fs/binfmt_script.c`, `fs/binfmt_elf.c`.
 
+use super::calls::AT_FDCWD;
 use super::clock::{Owner, Timer};
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
@@ -117,24 +118,28 @@ impl Kernel {
                 return Err(StartError { path: cwd, what });
             }
         };
-        process.exec(path, args, env)?;
+        process.exec(path, None, args, env)?;
         Ok(process)
     }
 
-    /// Replaces the running program.
+    /// Replaces the running program by the one at a path, or by one that was found under that name.
     ///
     /// # Errors
     /// If the program cannot be started; then nothing has changed.
     pub(super) fn exec(
         &mut self,
         path: &[u8],
+        found: Option<ResolvedPath>,
         args: Vec<Vec<u8>>,
         env: Vec<Vec<u8>>,
     ) -> Result<(), StartError> {
         let (mut file, mut args) = (path.to_vec(), args);
-        let mut scripts = 0;
+        let (mut scripts, mut found) = (0, found);
         let (resolved, program) = loop {
-            let (resolved, program) = self.program(&file)?;
+            let (resolved, program) = match found.take() {
+                Some(resolved) => self.read_executable(&file, resolved)?,
+                None => self.program(&file)?,
+            };
             let Some((interpreter, argument)) = script(&program) else {
                 break (resolved, program);
             };
@@ -184,8 +189,10 @@ impl Kernel {
         let filters = std::mem::take(&mut self.process.thread.filters);
         let executed = self.executed();
         self.system.schedule.renumbered(number, executed);
+        let scheduling = self.process.thread.scheduling;
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.process.thread.filters = filters;
+        self.process.thread.scheduling = scheduling;
         self.process.thread.time = time;
         self.keep_time(ended);
         self.files.own.program = prepared.path;
@@ -217,6 +224,19 @@ impl Kernel {
             let refused = self.files.last_refused();
             error(refused.map_or(StartErrorKind::NotFound, StartErrorKind::Refused))
         })?;
+        self.read_executable(path, resolved)
+    }
+
+    /// The content of an executable file, which messages call `path`.
+    fn read_executable(
+        &mut self,
+        path: &[u8],
+        resolved: ResolvedPath,
+    ) -> Result<(ResolvedPath, Content), StartError> {
+        let error = |what| StartError {
+            path: path.to_vec(),
+            what,
+        };
         let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
         let is_other = attributes.uid != self.files.own.identity.user.effective;
@@ -332,7 +352,71 @@ impl Kernel {
         let (args, env) = (self.strings(args)?, self.strings(env)?);
         // Errors in the path come first; others are found when the program is started.
         self.files.find(&self.files.own.cwd, &path, true)?;
-        match self.exec(&path, args, env) {
+        let done = self.exec(&path, None, args, env);
+        Kernel::executed_as(done)
+    }
+
+    /// `execveat`: a program by its path, its path in a folder, or its descriptor.
+    pub(super) fn sys_execveat(&mut self, args: [u64; 6]) -> Answer {
+        const NOFOLLOW: u32 = 0x100;
+        const EMPTY_PATH: u32 = 0x1000;
+        let [fd, path, args, env, flags, _] = args;
+        let (flags, path) = (flags as u32, self.path_at(path)?);
+        if path.is_empty() && flags & EMPTY_PATH == 0 {
+            return Err(Errno::ENOENT);
+        }
+        let (args, env) = (self.strings(args)?, self.strings(env)?);
+        if flags & !(NOFOLLOW | EMPTY_PATH) != 0 {
+            return Err(Errno::EINVAL);
+        }
+
+        let is_plain = path.starts_with(b"/") || fd as u32 == AT_FDCWD as u32;
+        let found = match path.is_empty() {
+            true if is_plain => return Err(Errno::EACCES),
+            true => self.path_of_named(fd)?,
+            false => {
+                let base = self.base(fd, &path)?;
+                self.files.find(&base, &path, flags & NOFOLLOW == 0)?
+            }
+        };
+        if found.node.link(&self.files, &found.path).is_some() {
+            return Err(Errno::ELOOP);
+        }
+        if is_plain {
+            let done = self.exec(&path, Some(found), args, env);
+            return Kernel::executed_as(done);
+        }
+
+        // The program's name is a path to the descriptor, which a script's interpreter opens.
+        let number = (fd as u32).to_string();
+        let mut name = [b"/dev/fd/", number.as_bytes()].concat();
+        if !path.is_empty() {
+            name = [&name[..], b"/", &path].concat();
+        }
+        if self.files.own.table.slot(fd)?.close_on_exec && self.is_script(&found) {
+            return Err(Errno::ENOENT);
+        }
+        let done = self.exec(&name, Some(found), args, env);
+        Kernel::executed_as(done)
+    }
+
+    /// Whether an executable file begins with `#!`.
+    fn is_script(&mut self, found: &ResolvedPath) -> bool {
+        let again = ResolvedPath {
+            path: found.path.clone(),
+            node: match &found.node {
+                Node::Memory(inode) => Node::Memory(inode.clone()),
+                Node::Host(metadata) => Node::Host(metadata.clone()),
+                _ => return false,
+            },
+        };
+        let content = self.read_executable(&found.path, again);
+        content.is_ok_and(|(_, content)| script(&content).is_some())
+    }
+
+    /// What `execve` returns.
+    fn executed_as(done: Result<(), StartError>) -> Answer {
+        match done {
             Ok(()) => Ok(0),
             Err(error) => Err(match error.what {
                 StartErrorKind::Load(LoadError {

@@ -21,6 +21,7 @@ mod names;
 mod open;
 mod pipe;
 mod pts;
+mod resolve;
 mod saved;
 mod special;
 mod table;
@@ -42,11 +43,11 @@ pub(super) use saved::Saved;
 pub(super) use special::{Device, RELEASE, Special, Text};
 pub(super) use table::Table;
 
-use super::PID;
 use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
 use super::random::Random;
 use super::streams::Streams;
+use super::{INIT, PID};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -100,6 +101,8 @@ pub(super) struct OwnFiles {
     pub(super) table: Table,
     /// The working directory.
     pub(super) cwd: Vec<u8>,
+    /// Where its paths begin (`chroot`), in the machine's root.
+    pub(super) root: Vec<u8>,
     /// The program's path.
     pub(super) program: Vec<u8>,
     pub(super) umask: u32,
@@ -110,6 +113,21 @@ pub(super) struct OwnFiles {
     pub(super) threads: BTreeSet<u32>,
     /// The ends of FIFOs for which threads wait that open them, by thread.
     pub(super) opening: BTreeMap<u32, Shared>,
+}
+
+impl OwnFiles {
+    /// A path as the process sees it from its root.
+    pub(super) fn seen(&self, path: &[u8]) -> Vec<u8> {
+        if self.root == b"/" {
+            return path.to_vec();
+        }
+        match path.strip_prefix(&self.root[..]) {
+            Some(b"") => b"/".to_vec(),
+            Some(rest) if rest[0] == b'/' => rest.to_vec(),
+            // As Linux says it of what lies outside of the root.
+            _ => [b"(unreachable)", path].concat(),
+        }
+    }
 }
 
 /// The state of all files.
@@ -172,6 +190,7 @@ impl Files {
             own: OwnFiles {
                 table: Table::default(),
                 cwd: b"/".to_vec(),
+                root: b"/".to_vec(),
                 program: Vec::new(),
                 umask: 0o022,
                 identity: options.identity.clone(),
@@ -227,7 +246,7 @@ impl Files {
     /// The numbers of all processes, also of those that have ended.
     pub(super) fn processes(&self) -> BTreeSet<u32> {
         let others = self.others.keys().chain(&self.ended).copied();
-        others.chain([self.own.process]).collect()
+        others.chain([self.own.process, INIT]).collect()
     }
 
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {
@@ -313,128 +332,6 @@ impl Files {
             }
         }
         true
-    }
-
-    /// Resolves a path that starts in the directory `base`. The last component need not exist; if
-    /// it is a symbolic link, it is followed only if `follow`.
-    ///
-    /// # Errors
-    /// Like Linux' `path_lookupat`.
-    pub(super) fn resolve(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
-        if path.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        if path.len() >= PATH_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let mut at = match path.first() {
-            Some(b'/') => b"/".to_vec(),
-            _ => base.to_vec(),
-        };
-        let mut node = self.node(&at);
-        let mut todo: Vec<Vec<u8>> = components(path);
-        let wants_directory = path.ends_with(b"/");
-        let mut links = 0;
-        while let Some(name) = todo.pop() {
-            match &node {
-                Node::Missing => {
-                    let rest = todo.iter().rev().map(|name| &name[..]);
-                    let all = [&at[..], &name].into_iter().chain(rest);
-                    self.note_missing(&all.collect::<Vec<_>>().join(&b'/'));
-                    return Err(Errno::ENOENT);
-                }
-                Node::Refused => return Err(Errno::EACCES),
-                node if !node.is_directory() => return Err(Errno::ENOTDIR),
-                node if !self.may_search(&at, node) => return Err(Errno::EACCES),
-                _ => {}
-            }
-            match &name[..] {
-                b"." => continue,
-                b".." => {
-                    at = parent(&at).to_vec();
-                    node = self.node(&at);
-                    continue;
-                }
-                name if name.len() > NAME_MAX => return Err(Errno::ENAMETOOLONG),
-                _ => {}
-            }
-            let next = join(&at, &name);
-            let found = self.node(&next);
-            let last = todo.is_empty() && !wants_directory;
-            match found.link(self, &next) {
-                Some(target) if !last || follow => {
-                    links += 1;
-                    if links > SYMLINKS_MAX {
-                        return Err(Errno::ELOOP);
-                    }
-                    // These lead to the open file itself, whatever their text says.
-                    match self.opened_already(&next) {
-                        Some(Ok(Opened::Stream(open))) => {
-                            (at, node) = (next, Node::Open(open));
-                            continue;
-                        }
-                        Some(Ok(Opened::File(resolved))) => {
-                            (at, node) = (resolved.path, resolved.node);
-                            continue;
-                        }
-                        _ => {}
-                    }
-                    let target = target?;
-                    if target.starts_with(b"/") {
-                        at = b"/".to_vec();
-                    }
-                    node = self.node(&at);
-                    todo.extend(components(&target));
-                    if todo.len() > PATH_MAX {
-                        return Err(Errno::ENAMETOOLONG);
-                    }
-                }
-                _ => (at, node) = (next, found),
-            }
-        }
-        if matches!(node, Node::Refused) {
-            return Err(Errno::EACCES);
-        }
-        let is_missing = matches!(node, Node::Missing);
-        if is_missing {
-            self.note_missing(&at);
-        }
-        if wants_directory && !is_missing && !node.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
-        Ok(ResolvedPath { path: at, node })
-    }
-
-    /// Remembers that there is nothing at a path where every Linux has something.
-    fn note_missing(&self, path: &[u8]) {
-        if let Some(what) = special::not_modelled(self, path) {
-            self.missed.set(Some(what));
-        }
-    }
-
-    /// What was missing since the last call, although every Linux has it.
-    pub(super) fn take_missed(&self) -> Option<&'static str> {
-        self.missed.take()
-    }
-
-    fn may_search(&self, path: &[u8], node: &Node) -> bool {
-        let attributes = match node {
-            Node::Special(_) => return true,
-            Node::Host(metadata) => Attributes::of_host(metadata, self.owners),
-            Node::Memory(inode) => Attributes::of_inode(&inode.borrow()),
-            Node::Missing | Node::Open(_) | Node::Refused => return false,
-        };
-        debug_assert!(path.starts_with(b"/"));
-        self.allows(&attributes, 1)
-    }
-
-    /// Like [`Files::resolve`], for a file that must exist.
-    pub(super) fn find(&self, base: &[u8], path: &[u8], follow: bool) -> Answer<ResolvedPath> {
-        let resolved = self.resolve(base, path, follow)?;
-        match resolved.node {
-            Node::Missing => Err(Errno::ENOENT),
-            _ => Ok(resolved),
-        }
     }
 
     fn list_host(&self, path: &[u8], names: &mut BTreeMap<Vec<u8>, u8>) -> Answer<()> {

@@ -41,6 +41,8 @@ pub(super) enum Sort {
     Socket,
     /// `inotify_init`.
     Inotify,
+    /// A POSIX message queue.
+    Queue,
     /// A pseudo-terminal: its master, or what `/dev/pts/N` opens.
     Terminal,
     /// What an open file has locks by, or is watched by.
@@ -59,6 +61,7 @@ impl Sort {
             Sort::Epoll => "anon_inode:[eventpoll]",
             Sort::Socket => "socket:",
             Sort::Inotify => "anon_inode:inotify",
+            Sort::Queue => "mqueue:",
             Sort::Terminal => "terminal",
             Sort::Lock => "",
         }

@@ -1,7 +1,8 @@
 //! The identity of a process for permissions, and other properties that it may set and get.
 //!
-//! Only user 0 has capabilities: all of them while the effective user is 0, those for files while
-//! the file-system user is.
+//! A process has all capabilities or none: user 0 has them while the effective user is 0, and those for
+//! files while the file-system user is, unless it has given them up (`capset`) or keeps them without user
+//! 0 (`PR_SET_KEEPCAPS`).
 //!
 //! Source: Linux 6.12 `kernel/sys.c`, `security/commoncap.c`.
 
@@ -101,6 +102,17 @@ impl Ids {
     }
 }
 
+/// The capabilities of a process: of each set all or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Capabilities {
+    pub(super) permitted: bool,
+    pub(super) effective: bool,
+    /// The effective ones for files.
+    pub(super) files: bool,
+    /// `PR_SET_KEEPCAPS`: it keeps the permitted ones without a user 0.
+    pub(super) keeps: bool,
+}
+
 /// The identity of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
@@ -108,6 +120,7 @@ pub(super) struct Identity {
     pub(super) group: Ids,
     /// Supplementary groups.
     pub(super) groups: Rc<[u32]>,
+    pub(super) capabilities: Capabilities,
 }
 
 impl Identity {
@@ -116,17 +129,28 @@ impl Identity {
             user: Ids::all(uid),
             group: Ids::all(gid),
             groups: Rc::from([]),
+            capabilities: Capabilities {
+                permitted: uid == 0,
+                effective: uid == 0,
+                files: uid == 0,
+                keeps: false,
+            },
         }
     }
 
     /// Whether it has the superuser's capabilities, except those for files.
     pub(super) fn is_capable(&self) -> bool {
-        self.user.effective == 0
+        self.capabilities.effective
+    }
+
+    /// Whether its permitted capabilities are all; else it has none.
+    pub(super) fn permits_all(&self) -> bool {
+        self.capabilities.permitted
     }
 
     /// Whether it bypasses file permissions.
     pub(super) fn is_capable_with_files(&self) -> bool {
-        self.user.file == 0
+        self.capabilities.files
     }
 
     /// Whether it is in this group, for file permissions.
@@ -139,7 +163,34 @@ impl Identity {
         let mut real = self.clone();
         real.user.file = real.user.real;
         real.group.file = real.group.real;
+        real.capabilities.files = real.user.real == 0 && real.capabilities.permitted;
         real
+    }
+
+    /// Applies a change of the users to the capabilities (`cap_task_fix_setuid`).
+    pub(super) fn users_changed(&mut self, old: Ids) {
+        let (new, capabilities) = (self.user, &mut self.capabilities);
+        if old.has(0) && !new.has(0) && !capabilities.keeps {
+            capabilities.permitted = false;
+        }
+        match (old.effective == 0, new.effective == 0) {
+            (true, false) => capabilities.effective = false,
+            (false, true) => capabilities.effective = capabilities.permitted,
+            _ => {}
+        }
+        capabilities.effective &= capabilities.permitted;
+        if (old.effective == 0) != (new.effective == 0) || !capabilities.effective {
+            capabilities.files = capabilities.effective;
+        }
+    }
+
+    /// Applies `setfsuid` to the capabilities for files.
+    pub(super) fn file_user_changed(&mut self, old: u32) {
+        match (old == 0, self.user.file == 0) {
+            (true, false) => self.capabilities.files = false,
+            (false, true) => self.capabilities.files = self.capabilities.permitted,
+            _ => {}
+        }
     }
 
     /// Applies `execve`.
@@ -147,6 +198,13 @@ impl Identity {
         for ids in [&mut self.user, &mut self.group] {
             (ids.saved, ids.file) = (ids.effective, ids.effective);
         }
+        let is_root = self.user.effective == 0;
+        self.capabilities = Capabilities {
+            permitted: is_root || self.user.real == 0,
+            effective: is_root,
+            files: is_root,
+            keeps: false,
+        };
     }
 }
 
@@ -164,14 +222,6 @@ pub(super) struct Settings {
     pub(super) no_huge_pages: bool,
     /// The commands of `membarrier` that it has registered for.
     pub(super) barriers: u32,
-    /// The policy of `sched_setscheduler`.
-    pub(super) policy: u32,
-    /// The real-time priority; 0 for none.
-    pub(super) priority: u32,
-    /// -20 to 19.
-    pub(super) nice: i32,
-    /// `ioprio_set`.
-    pub(super) io_priority: u32,
 }
 
 /// Default for the timer slack, nanoseconds.
@@ -187,10 +237,6 @@ impl Default for Settings {
             personality: 0,
             no_huge_pages: false,
             barriers: 0,
-            policy: 0,
-            priority: 0,
-            nice: 0,
-            io_priority: 0,
         }
     }
 }

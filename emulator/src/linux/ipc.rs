@@ -284,3 +284,10 @@ pub(super) struct Ipc {
     /// The semaphores that threads wait for: the set, the semaphore, and whether it has to be 0.
     pub(super) waiting: BTreeMap<Task, (u32, usize, bool)>,
 }
+
+impl Ipc {
+    /// Whether something is added to semaphores when a process ends.
+    pub(super) fn undoes(&self, process: u32) -> bool {
+        self.undo.keys().any(|(number, _)| *number == process)
+    }
+}

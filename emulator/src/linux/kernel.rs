@@ -14,7 +14,7 @@ use super::resources;
 use super::share::Schedule;
 use super::streams::{Patience, Streams};
 use super::system::{KernelState, System};
-use super::{PARENT_PID, PID};
+use super::{INIT, PID};
 use crate::address_space::AddressSpace;
 use crate::core::Core;
 use crate::machine::Machine;
@@ -123,16 +123,15 @@ impl Kernel {
         core.seed = options.seed;
         Kernel {
             deadline: options.deadline,
-            process: Process::new(PID, PARENT_PID, space, resources),
+            process: Process::new(PID, INIT, space, resources),
             machine: Machine::new(core),
             files,
             objects: Objects::new(),
             processes: BTreeMap::new(),
-            system: System::new(Schedule::new(
-                options.seed,
-                options.schedule,
-                options.keeps_schedule,
-            )),
+            system: System::new(
+                Schedule::new(options.seed, options.schedule, options.keeps_schedule),
+                resources,
+            ),
             clock,
             limits: options.limits,
             observed: options.observed,
@@ -176,7 +175,7 @@ impl Kernel {
     /// The content of a file as the process sees it, including what it wrote in memory. `None` also
     /// if it is larger than the machine's memory: a file with holes may have any size.
     pub fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let resolved = self.files.find(b"/", path, true).ok()?;
+        let resolved = self.files.find_known(path, true).ok()?;
         let most = self.limits.bytes();
         match &resolved.node {
             Node::Memory(inode) => {

@@ -32,10 +32,12 @@ mod kernel;
 mod layout;
 mod limit;
 mod locks;
+mod message_queues;
 mod numbers;
 mod objects;
 mod observer;
 mod options;
+mod others;
 mod outcome;
 mod process;
 mod quota;
@@ -44,6 +46,7 @@ mod resources;
 mod rseq;
 mod run;
 mod schedule;
+mod scheduling;
 mod share;
 mod signals;
 mod snapshot;
@@ -80,9 +83,8 @@ pub use waiting::{MappedCode, Owner, OwnerKnown, WaitFile, Waiting, WaitsFor};
 
 /// The number of the process and of its thread.
 pub(crate) const PID: u32 = 1000;
-/// The number of the parent process.
-const PARENT_PID: u32 = 1;
 /// The size of the memory that the machine claims to have, bytes.
 const MEMORY: u64 = 4 << 30;
-/// The number of the process that adopts those whose parent has ended.
+/// The number of the process that started the first one, as it starts services, and that adopts those
+/// whose parent has ended.
 const INIT: u32 = 1;

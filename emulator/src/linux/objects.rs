@@ -59,6 +59,10 @@ pub(super) enum Object {
     Epoll(Epoll),
     Socket(Box<Socket>),
     Inotify(Inotify),
+    /// An open file of a POSIX message queue, by number.
+    Queue {
+        queue: u64,
+    },
     /// An open file of a pseudo-terminal.
     Terminal(TerminalEnd),
     /// What an open file has locks by, or is watched by.
@@ -182,6 +186,7 @@ impl Objects {
             Object::Epoll(_) => Sort::Epoll,
             Object::Socket(_) => Sort::Socket,
             Object::Inotify(_) => Sort::Inotify,
+            Object::Queue { .. } => Sort::Queue,
             Object::Terminal(_) => Sort::Terminal,
             Object::Lock => Sort::Lock,
         };

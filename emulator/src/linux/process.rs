@@ -3,10 +3,11 @@
 //! processes (`calls::tasks`, `end`).
 
 use super::clock::{SECOND, UP};
-use super::identity::Settings;
+use super::identity::{Identity, Settings};
 use super::kernel::Kernel;
 use super::layout::Layout;
 use super::resources::RESOURCES;
+use super::scheduling::Scheduling;
 use super::signals::{SIGCHLD, Signals};
 use super::task::Task;
 use super::threads::{Parked, Thread};
@@ -37,6 +38,8 @@ pub(super) struct Process {
     pub(super) borrows: bool,
     /// Whether it has called `execve`.
     pub(super) has_executed: bool,
+    /// Another process has changed its limit of the stack since it ran.
+    pub(super) stack_to_fit: bool,
     /// The signal that stopped it.
     pub(super) stopped: Option<u8>,
     /// Whether its parent has to be told that it was stopped or continued.
@@ -84,6 +87,7 @@ impl Process {
             space,
             borrows: false,
             has_executed: false,
+            stack_to_fit: false,
             stopped: None,
             untold: false,
             layout: Layout::default(),
@@ -120,6 +124,7 @@ impl Process {
             },
             thread: Thread {
                 filters: self.thread.filters.clone(),
+                scheduling: self.thread.scheduling.child(),
                 ..Thread::new(number, self.thread.name.clone())
             },
             others: BTreeMap::new(),
@@ -153,6 +158,10 @@ pub(super) struct Ended {
     pub(super) begun: u64,
     /// As `wait4` returns it.
     pub(super) status: u32,
+    pub(super) identity: Identity,
+    /// Those of its first thread.
+    pub(super) scheduling: Scheduling,
+    pub(super) resources: [[u64; 2]; RESOURCES],
     /// What it and its children have used.
     pub(super) usage: Usage,
 }
@@ -176,6 +185,9 @@ impl Kernel {
         std::mem::swap(&mut self.machine.core.state, &mut other.state);
         self.files.switch(number);
         std::mem::swap(&mut self.process, &mut other.process);
+        if std::mem::take(&mut self.process.stack_to_fit) {
+            self.fit_stack();
+        }
         match other.process.has_ended {
             true => {
                 self.release(other.process.space);

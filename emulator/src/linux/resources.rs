@@ -24,7 +24,10 @@ pub(super) const RLIMIT_MEMLOCK: usize = 8;
 pub(super) const RLIMIT_AS: usize = 9;
 /// Limit of queued signals.
 pub(super) const RLIMIT_SIGPENDING: usize = 11;
-const RLIMIT_NICE: usize = 13;
+/// Limit of the POSIX message queues of a user, bytes.
+pub(super) const RLIMIT_MSGQUEUE: usize = 12;
+/// Limit of nice values, as 20 less the value.
+pub(super) const RLIMIT_NICE: usize = 13;
 /// Limit of real-time priorities.
 pub(super) const RLIMIT_RTPRIO: usize = 14;
 const RLIM_INFINITY: u64 = u64::MAX;
@@ -45,6 +48,8 @@ pub(super) fn resources(limits: &Limits) -> [[u64; 2]; RESOURCES] {
     all[RLIMIT_NOFILE] = [1024, DESCRIPTORS_MAX];
     all[RLIMIT_MEMLOCK] = [8 << 20; 2];
     all[RLIMIT_SIGPENDING] = [PENDING_MAX as u64; 2];
+    // `MQ_BYTES_MAX`.
+    all[RLIMIT_MSGQUEUE] = [819_200; 2];
     all[RLIMIT_NICE] = [0; 2];
     all[RLIMIT_RTPRIO] = [0; 2];
     all

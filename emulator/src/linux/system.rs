@@ -6,10 +6,14 @@ use super::clock::Clock;
 use super::files;
 use super::ipc::Ipc;
 use super::locks::Locks;
+use super::message_queues::MessageQueues;
 use super::objects::Objects;
 use super::observer::Event;
+use super::others::Init;
 use super::outcome::Outcome;
 use super::process::{Ended, ParkedProcess, Process};
+use super::resources::RESOURCES;
+use super::scheduling::Scheduling;
 use super::share::Schedule;
 use super::task::Task;
 use super::waiter::Waiter;
@@ -20,6 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct System {
     /// The processes that have ended, until their parents wait for them.
     pub(super) ended: Vec<Ended>,
+    pub(super) init: Init,
     /// The number of the next thread or process.
     pub(super) next_number: u32,
     /// The thread that the observer knows to run.
@@ -30,6 +35,7 @@ pub(super) struct System {
     /// The threads that wait for futexes, those that have waited longest first.
     pub(super) futexes: VecDeque<Waiter>,
     pub(super) ipc: Ipc,
+    pub(super) message_queues: MessageQueues,
     pub(super) locks: Locks,
     /// Increased whenever something happens that a thread may wait for.
     pub(super) changes: u64,
@@ -42,15 +48,20 @@ pub(super) struct System {
 }
 
 impl System {
-    pub(super) fn new(schedule: Schedule) -> System {
+    pub(super) fn new(schedule: Schedule, resources: [[u64; 2]; RESOURCES]) -> System {
         System {
             ended: Vec::new(),
+            init: Init {
+                scheduling: Scheduling::default(),
+                resources,
+            },
             next_number: PID + 1,
             told: Task::FIRST,
             told_observed: true,
             schedule,
             futexes: VecDeque::new(),
             ipc: Ipc::default(),
+            message_queues: MessageQueues::default(),
             locks: Locks::default(),
             changes: 0,
             events: Vec::new(),

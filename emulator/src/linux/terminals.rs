@@ -8,7 +8,7 @@ use super::handle::ev;
 use super::kernel::Kernel;
 use super::process::Process;
 use super::signals::{Info, SIG_IGN, SIGCONT, SIGHUP, SIGTTIN, bit};
-use super::{PARENT_PID, PID};
+use super::{INIT, PID};
 
 impl Kernel {
     /// Sends a signal of the kernel to a process group; 0 is none.
@@ -21,13 +21,6 @@ impl Kernel {
         let numbers: Vec<u32> = its.map(|process| process.number).collect();
         for number in numbers {
             self.send_to(number, None, Info::from_kernel(signal));
-        }
-    }
-
-    fn process_mut(&mut self, number: u32) -> Option<&mut Process> {
-        match number == self.process.number {
-            true => Some(&mut self.process),
-            false => Some(&mut self.processes.get_mut(&number)?.process),
         }
     }
 
@@ -65,7 +58,7 @@ impl Kernel {
             match parents.find(|parent| parent.number == process.parent) {
                 Some(parent) => parent.group != group && parent.session == process.session,
                 // The first process has been started by a shell.
-                None => process.number == PID && process.session == PARENT_PID,
+                None => process.number == PID && process.session == INIT,
             }
         };
         let mut members = self.all_processes().filter(counts);

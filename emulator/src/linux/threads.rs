@@ -6,6 +6,7 @@ use super::filter::Filter;
 use super::kernel::Kernel;
 use super::process::Process;
 use super::rseq::Registered;
+use super::scheduling::Scheduling;
 use super::signals::{OwnSignals, Signals};
 use super::task::Task;
 use crate::state::State;
@@ -59,6 +60,7 @@ pub(super) struct Thread {
     pub(super) robust_list: u64,
     /// Its restartable sequences, if it has registered.
     pub(super) rseq: Option<Registered>,
+    pub(super) scheduling: Scheduling,
     /// What it lets through of its system calls, the oldest first.
     pub(super) filters: Vec<Filter>,
     /// The call that is being answered.
@@ -78,6 +80,7 @@ impl Thread {
             cleared_at_exit: 0,
             robust_list: 0,
             rseq: None,
+            scheduling: Scheduling::default(),
             filters: Vec::new(),
             made: None,
             wait: None,

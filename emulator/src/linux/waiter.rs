@@ -10,6 +10,8 @@ pub(super) struct Waiter {
     pub(super) place: Place,
     pub(super) bits: u32,
     pub(super) thread: u32,
+    /// The place of the futex in the list of `futex_waitv`.
+    pub(super) index: u32,
 }
 
 impl Waiter {

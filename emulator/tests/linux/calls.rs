@@ -2,7 +2,7 @@
 //! each call with good, odd and bad arguments, in the machine and natively, and must print the
 //! same, line by line. `calls/cases.h` hides by name what may differ.
 
-use super::{INSTRUCTIONS_MAX, build, options, same_as_native_but, start};
+use super::{INSTRUCTIONS_MAX, build, native, options, same_as_native_but, start};
 use crate::skip::skip;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -73,8 +73,8 @@ fn compare(name: &str) -> Seen {
 /// Whether this process may become any user: it is root with the necessary capabilities, and other
 /// users exist.
 pub(super) fn is_privileged() -> bool {
-    /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETGID, CAP_SETUID.
-    const NEEDED: u64 = 0b1100_1111;
+    /// CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_SETGID, CAP_SETUID, CAP_SYS_CHROOT.
+    const NEEDED: u64 = 0b1100_1111 | 1 << 18;
     const USERS: u64 = 65536;
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let status = read("/proc/self/status");
@@ -230,6 +230,53 @@ fn what_a_process_says_of_itself_is_as_on_linux() {
     compare("self");
 }
 
+#[test]
+fn calls_about_other_threads_and_processes_are_as_on_linux() {
+    compare("others");
+}
+
+#[test]
+fn texts_of_proc_and_sizes_of_pipes_are_as_on_linux() {
+    compare("texts");
+}
+
+#[test]
+fn programs_by_descriptor_other_roots_and_kept_capabilities_are_as_on_linux() {
+    if lacks_folders("programs_by_descriptor_other_roots_and_kept_capabilities_are_as_on_linux") {
+        return;
+    }
+    compare("executes");
+}
+
+/// Whether the kernel lacks the calls of a program, or a filter forbids them; skips the test if so.
+fn lacks_calls(test: &str, name: &str) -> bool {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build(&format!("calls/{name}"), directory.path());
+    let asked = native(&program, &["only", "ask"], directory.path());
+    if !asked.status.success() {
+        skip(
+            test,
+            "this kernel lacks futex_waitv, kcmp or message queues",
+        );
+    }
+    !asked.status.success()
+}
+
+#[test]
+fn message_queues_are_as_on_linux() {
+    if !lacks_calls("message_queues_are_as_on_linux", "queues") {
+        compare("queues");
+    }
+}
+
+#[test]
+fn several_futexes_what_is_shared_and_handles_are_as_on_linux() {
+    let test = "several_futexes_what_is_shared_and_handles_are_as_on_linux";
+    if !lacks_calls(test, "compared") {
+        compare("compared");
+    }
+}
+
 /// The calls that the machine answers: those that leave no notice of a missing call.
 fn answered() -> BTreeSet<u64> {
     let directory = tempfile::tempdir().expect("a directory");
@@ -247,7 +294,8 @@ fn answered() -> BTreeSet<u64> {
 
 #[test]
 fn every_call_that_is_answered_is_compared_with_linux() {
-    if lacks_folders("every_call_that_is_answered_is_compared_with_linux") {
+    let test = "every_call_that_is_answered_is_compared_with_linux";
+    if lacks_folders(test) || lacks_calls(test, "compared") || lacks_calls(test, "queues") {
         return;
     }
     let programs = [
@@ -269,6 +317,11 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "time",
         "control",
         "self",
+        "others",
+        "texts",
+        "executes",
+        "compared",
+        "queues",
     ];
     let compared: BTreeSet<u64> = programs
         .into_iter()

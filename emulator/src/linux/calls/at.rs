@@ -2,7 +2,7 @@
 //! `include/uapi/linux/fcntl.h`).
 
 /// The working directory instead of a descriptor.
-pub(super) const AT_FDCWD: u64 = -100i64 as u64;
+pub(in crate::linux) const AT_FDCWD: u64 = -100i64 as u64;
 pub(super) const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 pub(super) const AT_REMOVEDIR: u64 = 0x200;
 pub(super) const AT_SYMLINK_FOLLOW: u64 = 0x400;

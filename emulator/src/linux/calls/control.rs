@@ -37,8 +37,13 @@ impl Kernel {
                 name.resize(16, 0);
                 self.put(arg, &name)?;
             }
-            // PR_GET_KEEPCAPS, PR_GET_SECUREBITS.
-            7 | 27 => {}
+            // PR_GET_KEEPCAPS, PR_SET_KEEPCAPS.
+            7 => return Ok(self.files.own.identity.capabilities.keeps.into()),
+            8 if arg > 1 => return Err(Errno::EINVAL),
+            8 => self.files.own.identity.capabilities.keeps = arg == 1,
+            // PR_GET_SECUREBITS: SECBIT_KEEP_CAPS.
+            27 if self.files.own.identity.capabilities.keeps => return Ok(1 << 4),
+            27 => {}
             // PR_GET_SECCOMP, PR_SET_SECCOMP.
             21 if self.process.thread.filters.is_empty() => {}
             21 => return Ok(2),

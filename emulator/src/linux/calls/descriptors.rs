@@ -5,11 +5,10 @@
 
 use super::locks::{GETLK, OFD_GETLK, OFD_SETLK, OFD_SETLKW, SETLK, SETLKW};
 use super::mapped::same_file;
+use super::pipe_size::{GET_PIPE_SIZE, SET_PIPE_SIZE};
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::files::{
-    DEVICE, Description, Kind, PIPE_SIZE, PipeEnd, S_IFREG, Shared, o, seal,
-};
+use crate::linux::files::{DEVICE, Description, Kind, PipeEnd, S_IFREG, Shared, o, seal};
 use crate::linux::objects::{Object, event};
 use crate::linux::resources::RLIMIT_NOFILE;
 use std::ops::Range;
@@ -127,14 +126,7 @@ impl Kernel {
             GET_SEALS | ADD_SEALS => self.fcntl_seals(&open, command, arg),
             // F_GETLEASE: F_UNLCK.
             1025 if is_regular(&open.borrow().kind) => Ok(2),
-            1031 | 1032 => match &open.borrow().kind {
-                Kind::Pipe(_) if command == 1032 => Ok(PIPE_SIZE as u64),
-                Kind::Pipe(_) if arg == PIPE_SIZE as u64 => Ok(arg),
-                Kind::Pipe(_) => {
-                    self.not_modelled("fcntl: changing the size of a pipe", Errno::EBUSY)
-                }
-                _ => Err(Errno::EBADF),
-            },
+            SET_PIPE_SIZE | GET_PIPE_SIZE => self.fcntl_pipe(&open, command, arg),
             SET_OWNER | 10..=17 | 1024..=1040 => {
                 self.not_modelled("fcntl: owners, leases, notification, seals", Errno::EINVAL)
             }
@@ -362,6 +354,8 @@ impl Kernel {
                 let old = open.borrow().size()?;
                 self.may_resize(old, size)?;
             }
+            // It has no size to change.
+            Kind::ThreadName(..) => return Ok(0),
             _ => return Err(Errno::EINVAL),
         }
         match &open.borrow().kind {

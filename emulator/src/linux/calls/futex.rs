@@ -94,7 +94,7 @@ impl Kernel {
     }
 
     /// Checks that a futex can be at an address.
-    fn futex_key(&self, at: u64, is_private: bool) -> Answer<()> {
+    pub(super) fn futex_key(&self, at: u64, is_private: bool) -> Answer<()> {
         if !at.is_multiple_of(4) {
             return Err(Errno::EINVAL);
         }
@@ -107,7 +107,7 @@ impl Kernel {
     }
 
     /// What identifies the futex at an address.
-    fn futex_place(&self, at: u64) -> Place {
+    pub(super) fn futex_place(&self, at: u64) -> Place {
         let memory = &self.machine.core.memory;
         memory.place(at).unwrap_or(Place::Private {
             space: memory.id(),
@@ -169,6 +169,7 @@ impl Kernel {
                         place: self.futex_place(at),
                         bits,
                         thread,
+                        index: 0,
                     };
                     self.system.futexes.push_back(waiter);
                 }
@@ -176,9 +177,7 @@ impl Kernel {
             }
         };
         let process = self.process.number;
-        self.system
-            .futexes
-            .retain(|waiter| !waiter.is(process, thread));
+        self.forget_futexes(process, thread);
         Err(ended)
     }
 

@@ -1,20 +1,15 @@
 //! Calls by which a process gets and sets its own properties.
 //!
-//! Source: Linux 6.12 `kernel/sys.c`, `kernel/sched/syscalls.c`, `block/ioprio.c`,
-//! `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
+//! Source: Linux 6.12 `kernel/sys.c`, `arch/x86/kernel/process_64.c`, `drivers/char/random.c`.
 
 use crate::address_space::TASK_SIZE;
-use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::identity::KEEP;
 use crate::linux::numbers as nr;
 use crate::linux::process::Process;
-use crate::linux::resources::RLIMIT_RTPRIO;
+use crate::linux::{INIT, Kernel};
 use crate::state::reg;
 use std::rc::Rc;
-
-/// Size of the processor set, bytes; there is one processor.
-const PROCESSORS: u64 = 8;
 
 impl Kernel {
     /// Answers calls that need only a line or two; `None` for any other call.
@@ -30,8 +25,8 @@ impl Kernel {
             }
             nr::getppid => Ok(self.process.parent.into()),
             nr::getpgrp => Ok(self.process.group.into()),
-            nr::getpgid => self.named(a).map(|process| process.group.into()),
-            nr::getsid => self.named(a).map(|process| process.session.into()),
+            nr::getpgid => self.group_and_session(a).map(|(group, _)| group.into()),
+            nr::getsid => self.group_and_session(a).map(|(_, session)| session.into()),
             nr::setpgid => self.set_group(a, b),
             nr::setsid => self.set_session(),
             nr::umask => Ok(std::mem::replace(&mut self.files.own.umask, a as u32 & 0o777).into()),
@@ -40,10 +35,6 @@ impl Kernel {
                 Ok(0)
             }
             nr::set_robust_list => Err(Errno::EINVAL),
-            nr::sched_yield => {
-                self.system.schedule.give_way();
-                Ok(0)
-            }
             nr::get_robust_list => self.sys_get_robust_list(a, b, c),
             nr::rseq => self.sys_rseq(a, b, c, d),
             nr::membarrier => self.sys_membarrier(a, b, c),
@@ -56,40 +47,18 @@ impl Kernel {
             nr::personality => Ok(self.sys_personality(a as u32)),
             nr::getrandom => self.sys_getrandom(a, b, c),
             nr::getcpu => self.sys_getcpu(a, b),
-            nr::sched_getaffinity => self.sys_getaffinity(a, b, c),
-            nr::sched_setaffinity => self.sys_setaffinity(a, b, c),
-            nr::sched_getscheduler => self
-                .scheduled(a)
-                .map(|()| self.process.settings.policy.into()),
-            nr::sched_setscheduler if (b as i32) < 0 => Err(Errno::EINVAL),
-            nr::sched_setscheduler => self.set_scheduler(a, Some(b as u32), c),
-            nr::sched_setparam => self.set_scheduler(a, None, b),
-            nr::sched_rr_get_interval => self.sys_rr_interval(a, b),
-            nr::sched_get_priority_min => priority_limit(a, 1),
-            nr::sched_get_priority_max => priority_limit(a, 99),
-            nr::sched_getparam if b == 0 => Err(Errno::EINVAL),
-            nr::sched_getparam => self
-                .scheduled(a)
-                .and_then(|()| self.put_u32(b, self.process.settings.priority).map(|()| 0)),
-            nr::getpriority => self
-                .whose(a, b)
-                .map(|()| (20 - self.process.settings.nice) as u64),
-            nr::setpriority => self.sys_setpriority(a, b, c),
-            nr::ioprio_get => self
-                .io_whose(a, b)
-                .map(|()| self.process.settings.io_priority.into()),
-            nr::ioprio_set => self.sys_ioprio_set(a, b, c),
             nr::capget => self.sys_capget(a, b),
             nr::capset => self.sys_capset(a, b),
-            nr::sched_setattr => self.sys_sched_setattr(a, b, c),
-            nr::sched_getattr => self.sys_sched_getattr(a, b, c, d),
             nr::uname => self.sys_uname(a),
             nr::sysinfo => self.sys_sysinfo(a),
             nr::getrusage => self.sys_getrusage(a, b),
             nr::getrlimit => self.sys_getrlimit(a, b),
             nr::setrlimit => self.sys_setrlimit(a, b),
-            nr::prlimit64 => self.is_itself(a).and_then(|()| self.sys_prlimit(b, c, d)),
-            _ => return self.answer_about_users(number, args),
+            nr::prlimit64 => self.sys_prlimit(a, b, c, d),
+            _ => {
+                let answer = self.answer_about_scheduling(number, args);
+                return answer.or_else(|| self.answer_about_users(number, args));
+            }
         })
     }
 
@@ -99,8 +68,9 @@ impl Kernel {
         let ids = [a, b, c].map(|id| id as u32);
         let capable = self.files.own.identity.is_capable();
         let identity = &mut self.files.own.identity;
+        let old = identity.user;
         let (user, group) = (&mut identity.user, &mut identity.group);
-        Some(match number {
+        let answer = match number {
             nr::getuid => Ok(user.real.into()),
             nr::geteuid => Ok(user.effective.into()),
             nr::getgid => Ok(group.real.into()),
@@ -124,7 +94,15 @@ impl Kernel {
             nr::getgroups => self.sys_getgroups(a, b),
             nr::setgroups => self.sys_setgroups(a, b),
             _ => return None,
-        })
+        };
+
+        let identity = &mut self.files.own.identity;
+        match number {
+            nr::setuid | nr::setreuid | nr::setresuid => identity.users_changed(old),
+            nr::setfsuid => identity.file_user_changed(old.file),
+            _ => {}
+        }
+        Some(answer)
     }
 
     fn put_ids(&mut self, ids: [u32; 3], to: [u64; 3]) -> Answer {
@@ -250,139 +228,6 @@ impl Kernel {
         Ok(0)
     }
 
-    fn sys_getaffinity(&mut self, pid: u64, size: u64, to: u64) -> Answer {
-        let size = u64::from(size as u32);
-        if size < PROCESSORS || !size.is_multiple_of(8) {
-            return Err(Errno::EINVAL);
-        }
-        self.is_itself(pid)?;
-        self.put_u64(to, 1)?;
-        Ok(PROCESSORS)
-    }
-
-    fn sys_setaffinity(&mut self, pid: u64, size: u64, from: u64) -> Answer {
-        let mut set = [0; PROCESSORS as usize];
-        let size = u64::from(size as u32).min(PROCESSORS) as usize;
-        self.get(from, &mut set[..size])?;
-        self.is_itself(pid)?;
-        match set[0] & 1 {
-            0 => Err(Errno::EINVAL),
-            _ => Ok(0),
-        }
-    }
-
-    /// Policies and priorities change nothing here: threads take turns, as they also may on several
-    /// processors.
-    fn set_scheduler(&mut self, pid: u64, policy: Option<u32>, at: u64) -> Answer {
-        /// `SCHED_RESET_ON_FORK`.
-        const RESET: u32 = 0x4000_0000;
-        if at == 0 || (pid as i32) < 0 {
-            return Err(Errno::EINVAL);
-        }
-        let priority = self.u32_at(at)?;
-        self.scheduled(pid)?;
-        let policy = policy.map_or(self.process.settings.policy, |policy| policy & !RESET);
-        match (policy, priority) {
-            // SCHED_OTHER, SCHED_BATCH, SCHED_IDLE.
-            (0 | 3 | 5, 0) => {}
-            // SCHED_FIFO, SCHED_RR.
-            (1 | 2, 1..=99) => self.may_be_real_time(policy, priority)?,
-            _ => return Err(Errno::EINVAL),
-        }
-        (self.process.settings.policy, self.process.settings.priority) = (policy, priority);
-        Ok(0)
-    }
-
-    /// Checks whether the process may have a real-time priority: with a limit, or one that it has.
-    fn may_be_real_time(&self, policy: u32, priority: u32) -> Answer<()> {
-        let settings = &self.process.settings;
-        let limit = self.process.resources[RLIMIT_RTPRIO][0];
-        let is_real_time = matches!(settings.policy, 1 | 2);
-        let may = u64::from(priority) <= limit && (limit > 0 || policy == settings.policy);
-        let keeps = is_real_time && priority <= settings.priority;
-        match may || keeps || self.files.own.identity.is_capable() {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
-        }
-    }
-
-    /// `sched_setattr`: policy and priority in a `struct sched_attr`.
-    fn sys_sched_setattr(&mut self, pid: u64, at: u64, flags: u64) -> Answer {
-        const SIZE_MIN: u32 = 48;
-        /// `SCHED_FLAG_RESET_ON_FORK`.
-        const RESET: u64 = 1;
-        const DEADLINE: u32 = 6;
-        if at == 0 || (pid as i32) < 0 || flags as u32 != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let size = self.u32_at(at)?;
-        let size = if size == 0 { SIZE_MIN } else { size };
-        if !(SIZE_MIN..=4096).contains(&size) {
-            self.put_u32(at, 56)?;
-            return Err(Errno::E2BIG);
-        }
-        let bytes = self.bytes::<48>(at)?;
-        let half = |from: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[from + i]));
-        let (policy, nice, priority) = (half(4), half(16).cast_signed(), half(20));
-        let wanted = u64::from(half(8)) | u64::from(half(12)) << 32;
-        if policy.cast_signed() < 0 {
-            return Err(Errno::EINVAL);
-        }
-        self.scheduled(pid)?;
-        if policy == DEADLINE || wanted & !RESET != 0 {
-            return self.not_modelled("deadlines and clamps of scheduling", Errno::EPERM);
-        }
-        match (policy, priority) {
-            (0 | 3 | 5, 0) => {
-                let nice = nice.clamp(-20, 19);
-                if nice < self.process.settings.nice && !self.files.own.identity.is_capable() {
-                    return Err(Errno::EPERM);
-                }
-                self.process.settings.nice = nice;
-            }
-            (1 | 2, 1..=99) => self.may_be_real_time(policy, priority)?,
-            _ => return Err(Errno::EINVAL),
-        }
-        (self.process.settings.policy, self.process.settings.priority) = (policy, priority);
-        Ok(0)
-    }
-
-    fn sys_sched_getattr(&mut self, pid: u64, to: u64, size: u64, flags: u64) -> Answer {
-        const SIZE: u32 = 56;
-        /// The share of a thread, nanoseconds (`sysctl_sched_base_slice`).
-        const SLICE: u32 = 750_000;
-        let size = size as u32;
-        let is_wrong = to == 0 || (pid as i32) < 0 || flags as u32 != 0;
-        if is_wrong || !(48..=4096).contains(&size) {
-            return Err(Errno::EINVAL);
-        }
-        self.scheduled(pid)?;
-        let size = size.min(SIZE);
-        let settings = &self.process.settings;
-        let nice = match settings.policy {
-            0 | 3 => settings.nice.cast_unsigned(),
-            _ => 0,
-        };
-        let mut halves = [0; 14];
-        halves[..6].copy_from_slice(&[size, settings.policy, 0, 0, nice, settings.priority]);
-        if matches!(settings.policy, 0 | 3) {
-            halves[6] = SLICE;
-        }
-        // sched_util_min and sched_util_max.
-        halves[13] = 1024;
-        let bytes = halves.map(u32::to_le_bytes);
-        self.put(to, &bytes.as_flattened()[..size as usize])?;
-        Ok(0)
-    }
-
-    /// The share of a thread in `SCHED_OTHER`, as a `struct timespec`.
-    fn sys_rr_interval(&mut self, pid: u64, to: u64) -> Answer {
-        const SHARE: u64 = 3_000_000;
-        self.scheduled(pid)?;
-        self.put_words(to, &[0, SHARE])?;
-        Ok(0)
-    }
-
     fn sys_get_robust_list(&mut self, pid: u64, head: u64, size: u64) -> Answer {
         const SIZE: u64 = 24;
         let number = match pid as u32 {
@@ -395,30 +240,6 @@ impl Kernel {
             .map_or(0, |t| t.robust_list);
         self.put_u64(size, SIZE)?;
         self.put_u64(head, list)?;
-        Ok(0)
-    }
-
-    fn sys_setpriority(&mut self, which: u64, who: u64, nice: u64) -> Answer {
-        self.whose(which, who)?;
-        let nice = (nice as i32).clamp(-20, 19);
-        // RLIMIT_NICE is 0 for an unprivileged process.
-        if nice < self.process.settings.nice && !self.files.own.identity.is_capable() {
-            return Err(Errno::EACCES);
-        }
-        self.process.settings.nice = nice;
-        Ok(0)
-    }
-
-    fn sys_ioprio_set(&mut self, which: u64, who: u64, priority: u64) -> Answer {
-        let priority = priority as u32;
-        match priority >> 13 {
-            0 if priority & 7 != 0 => return Err(Errno::EINVAL),
-            1 if !self.files.own.identity.is_capable() => return Err(Errno::EPERM),
-            0..=3 => {}
-            _ => return Err(Errno::EINVAL),
-        }
-        self.io_whose(which, who)?;
-        self.process.settings.io_priority = priority;
         Ok(0)
     }
 }
@@ -436,21 +257,16 @@ impl Kernel {
             .ok_or(Errno::ESRCH)
     }
 
-    /// Checks that a number is that of the process or of one of its threads, or 0.
-    fn is_itself(&self, pid: u64) -> Answer<()> {
-        match pid as u32 {
-            0 => Ok(()),
-            _ if self.has_thread(pid) => Ok(()),
-            _ => Err(Errno::ESRCH),
+    /// The group and the session of a thread.
+    fn group_and_session(&self, number: u64) -> Answer<(u32, u32)> {
+        let task = self.task_of(number)?;
+        if let Some(process) = self.process(task.process) {
+            return Ok((process.group, process.session));
         }
-    }
-
-    /// Like `is_itself`, but a negative number is malformed.
-    fn scheduled(&self, pid: u64) -> Answer<()> {
-        match pid as i32 {
-            ..0 => Err(Errno::EINVAL),
-            _ => self.is_itself(pid),
-        }
+        let mut ended = self.system.ended.iter();
+        let ended = ended.find(|ended| ended.number == task.process);
+        // `init` leads a session.
+        Ok(ended.map_or((INIT, INIT), |ended| (ended.group, ended.session)))
     }
 
     /// `setpgid`, of itself or of a child that has not called `execve`.
@@ -500,36 +316,5 @@ impl Kernel {
         (self.process.session, self.process.group) = (number, number);
         self.process.terminal = None;
         Ok(number.into())
-    }
-
-    /// Checks the target of `getpriority`: a process, its group, or its user. Each stands for this
-    /// one process.
-    fn whose(&self, which: u64, who: u64) -> Answer<()> {
-        match which as i32 {
-            0 => self.is_itself(who),
-            1 if who as u32 == self.process.group => Ok(()),
-            1 => self.is_itself(who),
-            2 => Ok(()),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// Checks the target of `ioprio_get`.
-    fn io_whose(&self, which: u64, who: u64) -> Answer<()> {
-        match which as i32 {
-            1 | 2 => self.whose(which - 1, who),
-            3 => Ok(()),
-            _ => Err(Errno::EINVAL),
-        }
-    }
-}
-
-/// `sched_get_priority_min` and `max`: `limit` for policies with priorities.
-fn priority_limit(policy: u64, limit: u64) -> Answer {
-    match policy as i32 {
-        1 | 2 => Ok(limit),
-        // SCHED_OTHER, BATCH, IDLE, DEADLINE, EXT.
-        0 | 3 | 5..=7 => Ok(0),
-        _ => Err(Errno::EINVAL),
     }
 }

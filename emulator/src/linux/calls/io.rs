@@ -43,6 +43,7 @@ impl Kernel {
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
+        self.refresh_name(open);
         // Only a file is read up to the last byte requested.
         let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
@@ -79,6 +80,9 @@ impl Kernel {
         let open = self.open_at(fd, to)?;
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
+        }
+        if to.is_some() && matches!(open.borrow().kind, Kind::ThreadName(..)) {
+            return Err(Errno::ESPIPE);
         }
         self.accessible(at, count)?;
         if is_object(&open) {
@@ -152,6 +156,9 @@ impl Kernel {
     ) -> Answer<Option<usize>> {
         if self.is_socket(open) {
             return self.send_bytes(open, bytes);
+        }
+        if let Kind::ThreadName(task, _) = open.borrow().kind {
+            return self.rename_thread(task, bytes).map(Some);
         }
         let bytes = &bytes[..self.may_write(open, to, bytes.len())?];
         let written = self.files.write(open, to, bytes);
@@ -346,7 +353,7 @@ fn is_object(open: &Shared) -> bool {
 fn is_file(kind: &Kind) -> bool {
     matches!(
         kind,
-        Kind::Host(_) | Kind::Memory(_) | Kind::Text(_) | Kind::Device(_)
+        Kind::Host(_) | Kind::Memory(_) | Kind::Text(_) | Kind::ThreadName(..) | Kind::Device(_)
     )
 }
 

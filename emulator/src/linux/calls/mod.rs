@@ -2,21 +2,26 @@
 
 mod at;
 mod clock_set;
+mod compare;
 mod connect;
 mod control;
 mod copying;
 mod descriptors;
 mod epoll;
 mod fifo;
+mod folders;
 mod futex;
+mod futex_waitv;
 mod identity;
 mod inotify;
 mod internet;
 mod io;
 mod locks;
 mod mapped;
+mod maps;
 mod memory;
 mod messages;
+mod mq;
 mod msg;
 mod msgctl;
 mod names;
@@ -24,11 +29,14 @@ mod netlink;
 mod objects;
 mod others_memory;
 mod pidfd;
+mod pipe_size;
 mod poll;
+mod priority;
 mod privileges;
 mod proc;
 mod ready;
 mod remap;
+mod scheduling;
 mod seccomp;
 mod sem;
 mod shm;
@@ -43,11 +51,13 @@ mod tasks;
 mod terminal;
 mod terminal_control;
 mod text;
+mod thread_names;
 mod time;
 mod transfer;
 mod xattr;
 
-use at::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
+pub(super) use at::AT_FDCWD;
+use at::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW};
 
 use super::errno::{Answer, Errno};
 use super::files::o;
@@ -182,6 +192,7 @@ impl Kernel {
             nr::readlinkat => self.sys_readlink(a, b, c, d),
             nr::getcwd => self.sys_getcwd(a, b),
             nr::chdir => self.sys_chdir(a),
+            nr::chroot => self.sys_chroot(a),
             nr::fchdir => self.sys_fchdir(a),
             nr::mkdir => self.sys_mkdir(AT_FDCWD, a, b),
             nr::mkdirat => self.sys_mkdir(a, b, c),
@@ -272,6 +283,14 @@ impl Kernel {
             nr::msgrcv => self.sys_msgrcv(args),
             nr::msgctl => self.sys_msgctl(a, b, c),
 
+            // POSIX message queues.
+            nr::mq_open => self.sys_mq_open(a, b, c, d),
+            nr::mq_unlink => self.sys_mq_unlink(a),
+            nr::mq_timedsend => self.sys_mq_send(args),
+            nr::mq_timedreceive => self.sys_mq_receive(args),
+            nr::mq_notify => self.sys_mq_notify(a, b),
+            nr::mq_getsetattr => self.sys_mq_attributes(a, b, c),
+
             // The process.
             nr::exit => self.sys_exit(a),
             nr::exit_group => {
@@ -279,6 +298,7 @@ impl Kernel {
                 Ok(0)
             }
             nr::execve => self.execve(a, b, c),
+            nr::execveat => self.sys_execveat(args),
             nr::clone => self.sys_clone(args),
             nr::clone3 => self.sys_clone3(a, b),
             nr::unshare => self.sys_unshare(a),
@@ -288,6 +308,10 @@ impl Kernel {
             nr::wait4 => self.sys_wait4(a, b, c, d),
             nr::waitid => self.sys_waitid(args),
             nr::futex => self.sys_futex(args),
+            nr::futex_waitv => self.sys_futex_waitv(args),
+            nr::kcmp => self.sys_kcmp(args),
+            nr::name_to_handle_at => self.sys_name_to_handle(args),
+            nr::open_by_handle_at => self.sys_open_by_handle(a, b),
             _ => match self.answer_about_itself(number, args) {
                 Some(answer) => answer,
                 None if nr::is_of_sockets(number) => self.answer_socket(number, args),

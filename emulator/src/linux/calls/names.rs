@@ -8,7 +8,7 @@ use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
     Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
-    Special, Time, is_removed, o,
+    Special, Text, Time, o,
 };
 use crate::linux::objects::event;
 
@@ -19,9 +19,9 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 impl Kernel {
     /// The directory in which a relative path starts.
-    fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
+    pub(in crate::linux) fn base(&self, fd: u64, path: &[u8]) -> Answer<Vec<u8>> {
         if path.starts_with(b"/") {
-            return Ok(b"/".to_vec());
+            return Ok(self.files.own.root.clone());
         }
         if fd as u32 == AT_FDCWD as u32 {
             return Ok(self.files.own.cwd.clone());
@@ -56,11 +56,11 @@ impl Kernel {
     }
 
     /// Like [`Process::path_of_open`], also for a file opened with `O_PATH`.
-    fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
+    pub(in crate::linux) fn path_of_named(&self, fd: u64) -> Answer<ResolvedPath> {
         self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
-    fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
+    pub(super) fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
         let open = shared.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
@@ -82,7 +82,9 @@ impl Kernel {
             return self.opened(open?, flags);
         }
         let (path, base) = self.path_and_base(fd, path)?;
-        let resolved = match self.files.opened_already(&path) {
+        let is_rooted = self.files.own.root == b"/";
+        let already = is_rooted.then(|| self.files.opened_already(&path));
+        let resolved = match already.flatten() {
             Some(opened) if flags as u32 & o::PATH == 0 => match opened? {
                 Opened::Stream(open) => return self.add_open(open, flags),
                 Opened::File(resolved) => resolved,
@@ -91,6 +93,8 @@ impl Kernel {
         };
         let writes = flags as u32 & (o::ACCMODE | o::TRUNC) != 0;
         let text = match resolved.node {
+            Node::Special(Special::Text(Text::Comm, task)) => self.text(Text::Comm, task),
+            Node::Special(Special::Text(Text::Uuid, _)) => self.new_uuid(),
             Node::Special(Special::Text(..)) if writes && flags as u32 & o::PATH == 0 => {
                 // Java sets what a core dump would hold; there is none.
                 if resolved.path.ends_with(b"/coredump_filter") {
@@ -169,44 +173,6 @@ impl Kernel {
         let count = target.len().min(size as usize);
         self.put(to, &target[..count])?;
         Ok(count as u64)
-    }
-
-    pub(super) fn sys_getcwd(&mut self, to: u64, size: u64) -> Answer {
-        let mut path = self.files.own.cwd.clone();
-        if is_removed(&path) {
-            return Err(Errno::ENOENT);
-        }
-        path.push(0);
-        if path.len() as u64 > size {
-            return Err(Errno::ERANGE);
-        }
-        self.put(to, &path)?;
-        Ok(path.len() as u64)
-    }
-
-    pub(super) fn sys_chdir(&mut self, path: u64) -> Answer {
-        let resolved = self.find(AT_FDCWD, path, true)?;
-        self.change_directory(resolved)
-    }
-
-    pub(super) fn sys_fchdir(&mut self, fd: u64) -> Answer {
-        let open = self.files.own.table.get_named(fd)?;
-        let is_directory = matches!(open.borrow().kind, Kind::Directory(_) | Kind::Path);
-        if !is_directory {
-            return Err(Errno::ENOTDIR);
-        }
-        self.change_directory(self.path_of(&open)?)
-    }
-
-    fn change_directory(&mut self, resolved: ResolvedPath) -> Answer {
-        if !resolved.node.is_directory() {
-            return Err(Errno::ENOTDIR);
-        }
-        if !self.files.allows(&self.files.attributes(&resolved), 1) {
-            return Err(Errno::EACCES);
-        }
-        self.files.own.cwd = resolved.path;
-        Ok(0)
     }
 
     pub(super) fn sys_mkdir(&mut self, fd: u64, path: u64, mode: u64) -> Answer {

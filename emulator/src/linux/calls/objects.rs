@@ -70,6 +70,7 @@ impl Kernel {
             Sort::Socket => self
                 .receive(open, vectors, 0)
                 .map(|incoming| incoming.count),
+            Sort::Queue => self.not_modelled("reading the state of a message queue", Errno::EINVAL),
             Sort::Process | Sort::Epoll | Sort::Pipe | Sort::Lock => Err(Errno::EINVAL),
         }
     }

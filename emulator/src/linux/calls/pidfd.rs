@@ -3,16 +3,19 @@
 //! Source: Linux 6.12 `kernel/pid.c`, `kernel/signal.c`, `kernel/fork.c` (`pidfd_prepare`).
 
 use super::signal::{SI_USER, signal};
-use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
 use crate::linux::handle::ev;
 use crate::linux::objects::Object;
 use crate::linux::signals::Info;
+use crate::linux::{INIT, Kernel};
 
 impl Kernel {
     /// Whether a process has ended; `None` if there is none of this number, or not any more.
     pub(super) fn has_ended(&self, number: u32) -> Option<bool> {
+        if number == INIT {
+            return Some(false);
+        }
         if self.system.ended.iter().any(|ended| ended.number == number) {
             return Some(true);
         }
@@ -113,6 +116,7 @@ impl Kernel {
         if self.has_ended(target).is_none() {
             return Err(Errno::ESRCH);
         }
+        self.may_signal(target, signal)?;
         if let Some(signal) = signal {
             let info = match given {
                 Some(bytes) => Info::given(signal, bytes),
@@ -132,7 +136,7 @@ impl Kernel {
         if self.has_ended(target) != Some(false) {
             return Err(Errno::ESRCH);
         }
-        let files = self.files.of_process(target).ok_or(Errno::ESRCH)?;
+        let files = self.files.of_process(target).ok_or(Errno::EPERM)?;
         let open: Shared = files.table.get_named(other)?;
         self.add_open(open, o::CLOEXEC.into())
     }

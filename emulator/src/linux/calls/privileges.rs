@@ -1,4 +1,4 @@
-//! Capabilities: those of user 0, or none.
+//! Capabilities: all of them, or none.
 //!
 //! Source: Linux 6.12 `kernel/capability.c`, `security/commoncap.c`.
 
@@ -30,10 +30,9 @@ impl Kernel {
     /// The effective and permitted capabilities of a process.
     fn capabilities(&self, process: u32) -> Answer<[u64; 2]> {
         let files = self.files.of_process(process).ok_or(Errno::ESRCH)?;
-        let user = files.identity.user;
+        let has = files.identity.capabilities;
         let all = |has| if has { CAPABILITIES } else { 0 };
-        let is_root = [user.real, user.effective, user.saved].contains(&0);
-        Ok([all(user.effective == 0), all(is_root)])
+        Ok([all(has.effective), all(has.permitted)])
     }
 
     pub(super) fn sys_capget(&mut self, header: u64, data: u64) -> Answer {
@@ -79,8 +78,15 @@ impl Kernel {
         if takes_more || inheritable & !old_permitted != 0 {
             return Err(Errno::EPERM);
         }
-        if [effective, permitted, inheritable] != [old_effective, old_permitted, 0] {
-            return self.not_modelled("capabilities of single processes", Errno::EPERM);
+        let is_whole = |set: u64| set == 0 || set == CAPABILITIES;
+        if !is_whole(effective) || !is_whole(permitted) || inheritable != 0 {
+            return self.not_modelled("single capabilities", Errno::EPERM);
+        }
+
+        let has = &mut self.files.own.identity.capabilities;
+        (has.effective, has.permitted) = (effective != 0, permitted != 0);
+        if effective != old_effective {
+            has.files = has.effective;
         }
         Ok(0)
     }

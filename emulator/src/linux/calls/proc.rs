@@ -1,17 +1,18 @@
 //! The content of the text files in `/proc/PID`.
 //!
-//! Source: Linux 6.12 `fs/proc/array.c`, `fs/proc/base.c`, `fs/proc/task_mmu.c`, `fs/proc/fd.c`.
+//! Source: Linux 6.12 `fs/proc/array.c`, `fs/proc/base.c`, `fs/proc/fd.c`.
 
 use super::text::TICK;
-use crate::address_space::{Access, PAGE_SIZE};
+use crate::address_space::PAGE_SIZE;
 use crate::linux::Kernel;
 use crate::linux::files::{OwnFiles, Text, terminal_device};
 use crate::linux::identity::Ids;
+use crate::linux::others::Init;
 use crate::linux::process::{Ended, Process};
+use crate::linux::scheduling::Scheduling;
 use crate::linux::signals::{OwnSignals, SIG_DFL, SIG_IGN, SIGNALS, Signals, bit};
 use crate::linux::task::Task;
 use crate::linux::threads::Thread;
-use std::fmt::Write;
 
 /// A thread, with what its process has.
 struct Subject<'a> {
@@ -40,6 +41,9 @@ impl Kernel {
 
     pub(super) fn process_text(&self, text: Text, task: Task) -> Vec<u8> {
         let list = |all: &[Vec<u8>]| all.iter().flat_map(|t| [&t[..], b"\0"].concat()).collect();
+        if task == Init::TASK {
+            return init_text(text, &self.system.init.scheduling);
+        }
         let Some(subject) = self.subject(task) else {
             let mut ended = self.system.ended.iter();
             let ended = ended.find(|ended| ended.number == task.process);
@@ -52,6 +56,8 @@ impl Kernel {
             Text::Environ => list(&process.env),
             Text::Comm => [&subject.thread.name[..], b"\n"].concat(),
             Text::Maps => self.maps(process),
+            Text::Smaps => self.smaps(process),
+            Text::SmapsRollup => self.smaps_rollup(process),
             Text::Stat => self.stat(&subject, task).into_bytes(),
             Text::Status => self.status(&subject, task),
             Text::Statm => {
@@ -82,7 +88,7 @@ impl Kernel {
         let memory = &self.machine.core.memory;
         let areas = memory.areas_in(process.space);
         let mapped: u64 = areas.map(|(range, _)| range.end - range.start).sum();
-        (mapped / PAGE_SIZE, memory.resident_in(process.space) as u64)
+        (mapped / PAGE_SIZE, self.resident(process) / PAGE_SIZE)
     }
 
     /// The state of a thread: its letter and its name.
@@ -112,8 +118,18 @@ impl Kernel {
             false => self.usage(process).time,
         };
         let (time, children) = (time / TICK, process.children.time / TICK);
-        let nice = process.settings.nice;
-        let (priority, threads) = (20 + nice, process.others.len() + 1);
+        let Scheduling {
+            policy,
+            priority: real_time,
+            nice,
+            ..
+        } = subject.thread.scheduling;
+        // As `task_prio` counts.
+        let priority = match real_time {
+            0 => 20 + nice,
+            priority => -1 - priority.cast_signed(),
+        };
+        let threads = process.others.len() + 1;
         let (begun, limit) = (process.begun / TICK, u64::MAX);
         let (size, resident) = self.sizes(process);
         let size = size * PAGE_SIZE;
@@ -121,7 +137,7 @@ impl Kernel {
         let pending = process.signals.pending_sets(subject.signals).0;
         let (ignored, caught) = actions(&process.signals);
         let blocked = subject.signals.blocked;
-        let (policy, exit_signal) = (process.settings.policy, process.exit_signal);
+        let exit_signal = process.exit_signal;
         // The terminal, and its foreground.
         let (device, foreground) = match process.terminal {
             Some(number) => {
@@ -134,7 +150,7 @@ impl Kernel {
         format!(
             "{} ({name}) {state} {parent} {group} {session} {device} {foreground} 4194304 0 0 0 0 {time} 0 \
              {children} 0 {priority} {nice} {threads} 0 {begun} {size} {resident} {limit} 0 0 \
-             {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 {exit_signal} 0 0 {policy} 0 0 0 0 0 \
+             {stack} 0 0 {pending} {blocked} {ignored} {caught} 0 0 0 {exit_signal} 0 {real_time} {policy} 0 0 0 0 0 \
              {heap} 0 0 0 0 0\n",
             task.thread,
         )
@@ -158,11 +174,9 @@ impl Kernel {
         let (size, resident) = (size * 4, resident * 4);
         let groups: String = identity.groups.iter().map(|g| format!("{g} ")).collect();
         let (ignored, caught) = actions(&process.signals);
-        let capabilities = if identity.is_capable() {
-            (1_u64 << 41) - 1
-        } else {
-            0
-        };
+        let set = |has: bool| if has { (1_u64 << 41) - 1 } else { 0 };
+        let permitted = set(identity.capabilities.permitted);
+        let effective = set(identity.capabilities.effective);
         let (number, thread) = (process.number, task.thread);
         let stack = process.layout.stack.end - process.layout.stack.start;
         let (own, shared) = process.signals.pending_sets(subject.signals);
@@ -177,8 +191,8 @@ impl Kernel {
              VmExe:\t{:8} kB\nVmLib:\t{:8} kB\nVmPTE:\t{:8} kB\nVmSwap:\t{:8} kB\n\
              CoreDumping:\t0\nTHP_enabled:\t1\nThreads:\t{}\nSigQ:\t{queued}/1024\n\
              SigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{ignored:016x}\n\
-             SigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{capabilities:016x}\n\
-             CapEff:\t{capabilities:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\n\
+             SigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{permitted:016x}\n\
+             CapEff:\t{effective:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\n\
              Seccomp:\t0\nSeccomp_filters:\t0\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n\
              Mems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
              nonvoluntary_ctxt_switches:\t0\n",
@@ -207,59 +221,6 @@ impl Kernel {
         );
         text.into_bytes()
     }
-
-    /// `/proc/PID/maps`.
-    fn maps(&self, process: &Process) -> Vec<u8> {
-        let layout = &process.layout;
-        let mut out = Vec::new();
-        for (range, area) in self.machine.core.memory.areas_in(process.space) {
-            let permissions = layout.behind(range.start).unwrap_or(area.permissions());
-            let may = |access, letter| match permissions.allow(access) {
-                true => letter,
-                false => '-',
-            };
-            let file = layout.file_at(range.start);
-            let is_shared = area.is_shared() || file.as_ref().is_some_and(|file| file.is_shared);
-            let shared = if is_shared { 's' } else { 'p' };
-            let mut line = String::new();
-            let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
-            let execute = may(Access::Execute, 'x');
-            let offset = file.as_ref().map_or(0, |file| file.offset);
-            let (device, inode) = file.as_ref().map_or((0, 0), |file| {
-                file.object.unwrap_or_else(|| self.object_of(&file.path))
-            });
-            let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
-            // Writing to a string cannot fail.
-            let _ = write!(
-                line,
-                "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} \
-                 {major:02x}:{minor:02x} {inode}",
-                range.start, range.end
-            );
-            let name: &[u8] = match &file {
-                Some(file) => &file.path,
-                None if layout.stack.contains(&range.start) => b"[stack]",
-                None if (layout.heap..layout.brk).contains(&range.start) => b"[heap]",
-                None => b"",
-            };
-            if !name.is_empty() {
-                line = format!("{line:<72} ");
-            }
-            out.extend_from_slice(line.as_bytes());
-            out.extend_from_slice(name);
-            out.push(b'\n');
-        }
-        out
-    }
-
-    /// Device and inode number of the file at a path.
-    fn object_of(&self, path: &[u8]) -> (u64, u64) {
-        let found = self.files.find(b"/", path, false);
-        found.map_or((0, 0), |found| {
-            let attributes = self.files.attributes(&found);
-            (attributes.device, attributes.inode)
-        })
-    }
 }
 
 /// The sets of ignored and of handled signals.
@@ -287,6 +248,7 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
         begun,
         usage,
         status,
+        ..
     } = ended;
     let name = String::from_utf8_lossy(name);
     let (time, begun) = (usage.time / TICK, begun / TICK);
@@ -304,6 +266,31 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
         Text::Status => format!(
             "Name:\t{name}\nState:\tZ (zombie)\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\n\
              PPid:\t{parent}\nTracerPid:\t0\nThreads:\t1\n"
+        ),
+        _ => String::new(),
+    }
+    .into_bytes()
+}
+
+/// What there is to say of `init`, which has no memory and no files.
+fn init_text(text: Text, scheduling: &Scheduling) -> Vec<u8> {
+    let (name, nice) = (Init::NAME, scheduling.nice);
+    // As an unknown user is shown (`overflowuid`).
+    let uid = 65534;
+    match text {
+        Text::Comm => format!("{name}\n"),
+        Text::Statm => "0 0 0 0 0 0 0\n".into(),
+        Text::Stat => {
+            let zeros = [" 0".repeat(12), " 17".into(), " 0".repeat(14)].concat();
+            format!(
+                "1 ({name}) S 0 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 {} {nice} 1 0 0 0 0 {}{zeros}\n",
+                20 + nice,
+                u64::MAX
+            )
+        }
+        Text::Status => format!(
+            "Name:\t{name}\nUmask:\t0000\nState:\tS (sleeping)\nTgid:\t1\nNgid:\t0\nPid:\t1\nPPid:\t0\n\
+             TracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\nFDSize:\t64\nGroups:\t \nThreads:\t1\n"
         ),
         _ => String::new(),
     }

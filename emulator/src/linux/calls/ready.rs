@@ -49,6 +49,7 @@ impl Kernel {
             Object::Socket(socket) => self.socket_events(socket),
             Object::Inotify(inotify) if inotify.is_empty() => 0,
             Object::Inotify(_) => ev::READABLE,
+            Object::Queue { queue } => self.queue_events(*queue),
             Object::Terminal(end) => self.terminal_events(*end),
             Object::Epoll(epoll) => {
                 let is_ready = depth > 0
@@ -67,9 +68,8 @@ impl Kernel {
     /// Whether `poll` waits for anything on this file: others are always ready.
     pub(super) fn can_poll(open: &Shared) -> bool {
         match &open.borrow().kind {
-            Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Text(_) | Kind::Path => {
-                false
-            }
+            Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Path => false,
+            Kind::Text(_) | Kind::ThreadName(..) => false,
             Kind::Device(device) => *device == Device::Random,
             _ => true,
         }

@@ -91,7 +91,7 @@ impl Kernel {
         if count == 0 || count > INSTRUCTIONS_MAX {
             return Err(Errno::EINVAL);
         }
-        let is_root = self.files.own.identity.user.effective == 0;
+        let is_root = self.files.own.identity.is_capable();
         if !self.process.settings.no_new_privileges && !is_root {
             return Err(Errno::EACCES);
         }

@@ -1,6 +1,5 @@
 //! Signals: actions, masks, sending, waiting.
 
-use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::process::{Ended, Process};
 use crate::linux::signals::{
@@ -8,6 +7,7 @@ use crate::linux::signals::{
     Signals, UNBLOCKABLE,
 };
 use crate::linux::threads::For;
+use crate::linux::{INIT, Kernel};
 use crate::state::reg;
 
 pub(super) const SI_USER: i32 = 0;
@@ -165,6 +165,7 @@ impl Kernel {
             -1 => self.numbers_where(|process| process.number != own),
             0 => self.numbers_where(|process| process.group == group),
             group @ ..0 => self.numbers_where(|process| process.group == group.unsigned_abs()),
+            number if number.cast_unsigned() == INIT => return self.signal_init(),
             number => self.numbers_where(|process| process.number == number.cast_unsigned()),
         };
         if targets.is_empty() {
@@ -179,13 +180,41 @@ impl Kernel {
             };
         }
         let uid = self.files.own.identity.user.real;
-        if let Some(signal) = signal {
-            for target in targets {
+        let mut answer = Err(Errno::EPERM);
+        for target in targets {
+            if self.may_signal(target, signal).is_err() {
+                continue;
+            }
+            answer = Ok(0);
+            if let Some(signal) = signal {
                 let info = Info::from_process(signal, SI_USER, own, uid);
                 self.send_to(target, None, info);
             }
         }
-        Ok(0)
+        // What is sent to all counts as sent, whoever may have it.
+        if pid as i32 == -1 { Ok(0) } else { answer }
+    }
+
+    /// Checks whether a process may get a signal from the running one (`kill_ok_by_cred`); 0, which
+    /// only asks, is `None`.
+    pub(super) fn may_signal(&self, process: u32, signal: Option<u8>) -> Answer<()> {
+        let own = &self.files.own.identity;
+        if process == self.process.number || self.is_capable_over(process) {
+            return Ok(());
+        }
+        let of = self.identity_of(process).user;
+        let users = [own.user.real, own.user.effective];
+        let session = self.process(process).map(|process| process.session);
+        let is_continued = signal == Some(SIGCONT) && session == Some(self.process.session);
+        match is_continued || users.iter().any(|id| [of.real, of.saved].contains(id)) {
+            true => Ok(()),
+            false => Err(Errno::EPERM),
+        }
+    }
+
+    /// A signal to `init`, which ignores all.
+    fn signal_init(&self) -> Answer {
+        self.may_signal(INIT, None).map(|()| 0)
     }
 
     fn numbers_where(&self, is_it: impl Fn(&Process) -> bool) -> Vec<u32> {
@@ -224,12 +253,15 @@ impl Kernel {
     }
 
     pub(super) fn sys_tkill(&mut self, thread: u64, number: u64) -> Answer {
-        let process = self.process_of(thread).unwrap_or(0);
+        let process = self.process_of(thread).unwrap_or(match thread as u32 {
+            INIT => INIT,
+            _ => 0,
+        });
         self.sys_tgkill(process.into(), thread, number)
     }
 
     /// The process of a thread.
-    pub(super) fn process_of(&self, thread: u64) -> Option<u32> {
+    pub(in crate::linux) fn process_of(&self, thread: u64) -> Option<u32> {
         let thread = thread as u32;
         let has_it = |process: &&Process| {
             process.thread.number == thread || process.others.contains_key(&thread)
@@ -244,6 +276,9 @@ impl Kernel {
         if (group as i32) < 0 || (thread as i32) <= 0 {
             return Err(Errno::EINVAL);
         }
+        if thread as u32 == INIT && group as u32 == INIT {
+            return Ok((INIT, None));
+        }
         match self.process_of(thread) {
             Some(process) if process == group as u32 => Ok((process, Some(thread as u32))),
             _ => Err(Errno::ESRCH),
@@ -255,7 +290,9 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let (process, thread) = self.target(group, thread)?;
-        if let Some(signal) = signal(number)? {
+        let signal = signal(number)?;
+        self.may_signal(process, signal)?;
+        if let Some(signal) = signal {
             let uid = self.files.own.identity.user.real;
             let info = Info::from_process(signal, SI_TKILL, self.process.number, uid);
             self.send_to(process, thread, info);
@@ -276,7 +313,9 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let (process, thread) = self.target(group, thread)?;
-        if let Some(signal) = signal(number)? {
+        let signal = signal(number)?;
+        self.may_signal(process, signal)?;
+        if let Some(signal) = signal {
             if signal >= SIGRTMIN {
                 self.may_queue_signal()?;
             }
@@ -288,10 +327,12 @@ impl Kernel {
     pub(super) fn sys_sigqueue(&mut self, pid: u64, number: u64, info: u64) -> Answer {
         let bytes = self.bytes(info)?;
         let process = pid as u32;
-        if self.signals_of(process).is_none() {
+        if self.signals_of(process).is_none() && process != INIT {
             return Err(Errno::ESRCH);
         }
-        if let Some(signal) = signal(number)? {
+        let signal = signal(number)?;
+        self.may_signal(process, signal)?;
+        if let Some(signal) = signal {
             if signal >= SIGRTMIN {
                 self.may_queue_signal()?;
             }

@@ -103,7 +103,7 @@ impl Kernel {
             };
             match end.lacks_reader() {
                 true => None,
-                false => Some(PIPE_SIZE.saturating_sub(end.len())),
+                false => Some(end.room()),
             }
         };
         match room {

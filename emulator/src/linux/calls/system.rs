@@ -5,6 +5,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::RELEASE;
+use crate::linux::identity::Ids;
 use crate::linux::resources::{
     DESCRIPTORS_MAX, RESOURCES, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_STACK,
 };
@@ -13,24 +14,19 @@ use crate::load::STACK_TOP;
 use crate::state::reg;
 
 impl Kernel {
-    pub(super) fn sys_prlimit(&mut self, which: u64, new: u64, old: u64) -> Answer {
+    pub(super) fn sys_prlimit(&mut self, pid: u64, which: u64, new: u64, old: u64) -> Answer {
+        let wanted = match new {
+            0 => None,
+            at => Some([self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?]),
+        };
+        let process = self.task_of(pid)?.process;
+        self.may_limit(process)?;
+
         let which = Some(which as u32 as usize).filter(|&w| w < RESOURCES);
         let which = which.ok_or(Errno::EINVAL)?;
-        let now = self.process.resources[which];
-        if new != 0 {
-            let (soft, hard) = (self.u64_at(new)?, self.u64_at(new.wrapping_add(8))?);
-            if soft > hard || which == RLIMIT_NOFILE && hard > DESCRIPTORS_MAX {
-                return Err(Errno::EINVAL);
-            }
-            if hard > now[1] {
-                return Err(Errno::EPERM);
-            }
-            self.process.resources[which] = [soft, hard];
-            match which {
-                RLIMIT_CPU => self.limit_time(),
-                RLIMIT_STACK => self.fit_stack(),
-                _ => {}
-            }
+        let now = self.resources(process)[which];
+        if let Some(wanted) = wanted {
+            self.set_limit(process, which, wanted)?;
         }
         if old != 0 {
             self.put_words(old, &now)?;
@@ -38,9 +34,49 @@ impl Kernel {
         Ok(0)
     }
 
+    /// Checks whether the limits of a process may be read and changed: those of its own, of one that
+    /// is the same user and group in every way, or with a capability (`check_prlimit_permission`).
+    fn may_limit(&self, process: u32) -> Answer<()> {
+        let own = &self.files.own.identity;
+        if process == self.process.number || self.is_capable_over(process) {
+            return Ok(());
+        }
+        let of = self.identity_of(process);
+        let is_same = |own: u32, of: &Ids| [of.real, of.effective, of.saved] == [own; 3];
+        match is_same(own.user.real, &of.user) && is_same(own.group.real, &of.group) {
+            true => Ok(()),
+            false => Err(Errno::EPERM),
+        }
+    }
+
+    fn set_limit(&mut self, process: u32, which: usize, [soft, hard]: [u64; 2]) -> Answer<()> {
+        let now = self.resources(process)[which];
+        if soft > hard {
+            return Err(Errno::EINVAL);
+        }
+        let is_capable = self.files.own.identity.is_capable();
+        if which == RLIMIT_NOFILE && hard > DESCRIPTORS_MAX || hard > now[1] && !is_capable {
+            return Err(Errno::EPERM);
+        }
+
+        self.resources(process)[which] = [soft, hard];
+        let is_own = process == self.process.number;
+        match which {
+            RLIMIT_CPU if self.process(process).is_some() => self.limit_time(process),
+            RLIMIT_STACK if is_own => self.fit_stack(),
+            RLIMIT_STACK => {
+                if let Some(other) = self.process_mut(process) {
+                    other.stack_to_fit = true;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Gives the stack of a program that runs the size that the limit allows. It shrinks only as far
     /// as the program has not used it.
-    fn fit_stack(&mut self) {
+    pub(in crate::linux) fn fit_stack(&mut self) {
         let stack = self.process.layout.stack.clone();
         let start = stack.end.saturating_sub(self.stack_max());
         if stack.end != STACK_TOP {
@@ -73,7 +109,7 @@ impl Kernel {
     /// `setrlimit`: the address must be valid.
     pub(super) fn sys_setrlimit(&mut self, which: u64, from: u64) -> Answer {
         self.bytes::<16>(from)?;
-        self.sys_prlimit(which, from, 0)
+        self.sys_prlimit(0, which, from, 0)
     }
 
     /// `struct new_utsname`.

@@ -292,6 +292,7 @@ impl Kernel {
         let state = self.child_state(wanted);
         let mut thread = Thread::new(number, self.process.thread.name.clone());
         thread.filters.clone_from(&self.process.thread.filters);
+        thread.scheduling = self.process.thread.scheduling.child();
         if wanted.has(CLONE_CHILD_CLEARTID) {
             thread.cleared_at_exit = wanted.child_number;
         }

@@ -99,7 +99,7 @@ impl Kernel {
     /// `TIOCGPTPEER`: opens the terminal of a master.
     pub(super) fn open_peer(&mut self, number: u32, flags: u32) -> Answer {
         let path = terminal_path(number);
-        let resolved = self.files.find(b"/", &path, false)?;
+        let resolved = self.files.find_known(&path, false)?;
         let file = TerminalFile::Number(number);
         let kept = flags & (o::ACCMODE | o::NONBLOCK | NOCTTY);
         let open = self.open_terminal(file, &resolved, kept)?;

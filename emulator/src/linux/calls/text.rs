@@ -5,6 +5,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::cpuinfo::cpuinfo;
 use crate::linux::files::{RELEASE, Text};
+use crate::linux::random::Random;
 use crate::linux::task::Task;
 
 /// Memory size that is reported, bytes.
@@ -16,6 +17,11 @@ pub(super) const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 pub(super) const TICK: u64 = SECOND / 100;
 
 impl Kernel {
+    /// The content of `/proc/sys/kernel/random/uuid`.
+    pub(super) fn new_uuid(&mut self) -> Vec<u8> {
+        uuid(&mut self.files.random).into_bytes()
+    }
+
     /// The content of a text, about a thread if it is not about the system.
     pub(super) fn text(&self, text: Text, task: Task) -> Vec<u8> {
         let up = self.clock.up();
@@ -23,6 +29,7 @@ impl Kernel {
         let seconds = |time: u64| format!("{}.{:02}", time / SECOND, time % SECOND / TICK);
         let words = match text {
             Text::Fixed(text) => text.to_owned(),
+            Text::BootId => uuid(&mut Random::new(!self.machine.core.seed)),
             Text::Cpuinfo => cpuinfo(&self.machine.core.processor()),
             Text::Filesystems => "nodev\tproc\nnodev\ttmpfs\n\text4\n".into(),
             Text::Loadavg => {
@@ -48,6 +55,23 @@ impl Kernel {
         };
         words.into_bytes()
     }
+}
+
+/// A random UUID, of version 4 (RFC 9562, section 5.4).
+fn uuid(random: &mut Random) -> String {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text + "\n"
 }
 
 /// `/proc/meminfo`, with `used` KiB in use (`fs/proc/meminfo.c`).

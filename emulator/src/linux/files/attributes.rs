@@ -171,6 +171,7 @@ impl Attributes {
         match special {
             Special::Directory(_) => Attributes::made_up(S_IFDIR | 0o555, path, 0),
             Special::Link(_) => Attributes::made_up(S_IFLNK | 0o777, path, 0),
+            Special::Text(super::Text::Comm, _) => Attributes::made_up(S_IFREG | 0o644, path, 0),
             Special::Text(..) => Attributes::made_up(S_IFREG | 0o444, path, 0),
             Special::Device(device) => {
                 let (major, minor) = device.numbers();
@@ -233,6 +234,7 @@ impl Files {
                 Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
             }
             Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
+            Kind::ThreadName(..) => Attributes::made_up(S_IFREG | 0o644, &open.path, 0),
             Kind::Object(handle) if handle.sort == Sort::Socket => {
                 Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)
             }

@@ -281,7 +281,7 @@ impl Files {
     /// create anything in it.
     fn directory_is_gone(&mut self, path: &[u8], inode: Option<InodeRef>) {
         let mut all = self.others.values().chain([&self.own]);
-        let is_cwd = all.any(|files| files.cwd == path);
+        let is_cwd = all.any(|files| files.cwd == path || files.root == path);
         drop(all);
         if !is_cwd && !self.all_open().any(|open| open.borrow().path == path) {
             return;
@@ -312,7 +312,7 @@ impl Files {
             }
         }
         for files in self.others.values_mut().chain([&mut self.own]) {
-            for path in [&mut files.cwd, &mut files.program] {
+            for path in [&mut files.cwd, &mut files.root, &mut files.program] {
                 if let Some(moved) = below(path) {
                     *path = moved;
                 }

@@ -3,9 +3,10 @@
 use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, Kind, Shared};
 use super::host::Access;
-use super::special::{Special, of_descriptor};
+use super::special::{Special, Text, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use crate::address_space::Content;
+use crate::linux::INIT;
 use crate::linux::handle::Sort;
 use std::fs::Metadata;
 use std::io::Read;
@@ -141,6 +142,9 @@ impl Files {
             // The caller answers these.
             Node::Open(open) => Ok(open),
             Node::Special(Special::Device(device)) => opened(Kind::Device(device), &path),
+            Node::Special(Special::Text(Text::Comm, task)) => {
+                opened(Kind::ThreadName(task, text), &path)
+            }
             Node::Special(_) if writes => Err(Errno::EACCES),
             Node::Special(_) => opened(Kind::Text(text), &path),
             Node::Memory(inode) => {
@@ -192,6 +196,12 @@ impl Files {
             o::WRONLY => 2,
             _ => 6,
         };
+        if let Node::Special(Special::Text(text, task)) = &resolved.node
+            && task.process == INIT
+            && !text.is_public()
+        {
+            return Err(Errno::EACCES);
+        }
         let wanted = access | if flags & o::TRUNC != 0 { 2 } else { 0 };
         let is_missing = matches!(resolved.node, Node::Missing);
         match is_missing || self.allows(&self.attributes(resolved), wanted) {

@@ -8,16 +8,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 
-/// Capacity of a pipe, bytes.
+/// Capacity of a new pipe, bytes.
 pub(in crate::linux) const PIPE_SIZE: usize = 65536;
 
 /// The events that may begin when an end is opened or closed.
 const ALL: u32 = ev::READABLE | ev::WRITABLE | ev::HUP | ev::ERR;
 
 /// A pipe, or an open FIFO.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::linux) struct Pipe {
     pub(in crate::linux) bytes: VecDeque<u8>,
+    /// Bytes that it can hold.
+    pub(in crate::linux) capacity: usize,
     /// The number of a pipe without a name.
     pub(super) number: u32,
     /// The permissions that `fchmod` gave a pipe without a name.
@@ -28,6 +30,20 @@ pub(in crate::linux) struct Pipe {
     pub(in crate::linux) opened: [u64; 2],
     /// The objects of its ends.
     ids: BTreeSet<u32>,
+}
+
+impl Default for Pipe {
+    fn default() -> Self {
+        Pipe {
+            bytes: VecDeque::new(),
+            capacity: PIPE_SIZE,
+            number: 0,
+            mode: None,
+            open: [0; 2],
+            opened: [0; 2],
+            ids: BTreeSet::new(),
+        }
+    }
 }
 
 /// The ends of a pipe share it.
@@ -132,6 +148,12 @@ impl<F> PipeEnd<F> {
         self.pipe.borrow().bytes.len()
     }
 
+    /// Bytes that can be written without waiting.
+    pub(in crate::linux) fn room(&self) -> usize {
+        let pipe = self.pipe.borrow();
+        pipe.capacity.saturating_sub(pipe.bytes.len())
+    }
+
     pub(in crate::linux) fn is_same(&self, other: &PipeEnd<F>) -> bool {
         Rc::ptr_eq(&self.pipe, &other.pipe)
     }
@@ -151,7 +173,7 @@ impl<F> PipeEnd<F> {
             events |= if has_hung_up { ev::HUP } else { 0 };
         }
         if self.writes() {
-            events |= if pipe.bytes.len() < PIPE_SIZE {
+            events |= if pipe.bytes.len() < pipe.capacity {
                 ev::WRITABLE
             } else {
                 0
@@ -206,6 +228,7 @@ pub(super) fn copy(pipe: &PipeRef) -> PipeRef {
     let pipe = pipe.borrow();
     Rc::new(RefCell::new(Pipe {
         bytes: pipe.bytes.clone(),
+        capacity: pipe.capacity,
         number: pipe.number,
         mode: pipe.mode,
         opened: pipe.opened,

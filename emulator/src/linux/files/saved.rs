@@ -180,6 +180,7 @@ impl Copies {
         OwnFiles {
             table: own.table.copy(|open| self.open(open)),
             cwd: own.cwd.clone(),
+            root: own.root.clone(),
             program: own.program.clone(),
             umask: own.umask,
             identity: own.identity.clone(),
@@ -211,6 +212,7 @@ impl Copies {
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
             Kind::Text(text) => Kind::Text(text.clone()),
+            Kind::ThreadName(task, text) => Kind::ThreadName(*task, text.clone()),
             Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };
         let copy = Description {

@@ -5,6 +5,7 @@
 
 use super::description::Kind;
 use super::{Files, join};
+use crate::linux::INIT;
 use crate::linux::handle::Sort;
 use crate::linux::task::Task;
 
@@ -63,10 +64,13 @@ pub(in crate::linux) enum Text {
     Mountinfo,
     Mounts,
     Schedstat,
+    Smaps,
+    SmapsRollup,
     Stat,
     Statm,
     Status,
     // Of the system.
+    BootId,
     Cpuinfo,
     Filesystems,
     Loadavg,
@@ -74,9 +78,19 @@ pub(in crate::linux) enum Text {
     Meminfo,
     SystemStat,
     Uptime,
+    /// Another one each time.
+    Uuid,
     Version,
     /// The same for all.
     Fixed(&'static str),
+}
+
+impl Text {
+    /// Whether everybody may read it of a process that they may not trace.
+    pub(super) fn is_public(self) -> bool {
+        use Text::{Auxv, Environ, Io, Maps, Smaps, SmapsRollup};
+        !matches!(self, Auxv | Environ | Io | Maps | Smaps | SmapsRollup)
+    }
 }
 
 enum Made {
@@ -85,13 +99,14 @@ enum Made {
     Link(&'static str),
     Program,
     WorkingDirectory,
+    Root,
     Descriptors,
     DescriptorTexts,
     Threads,
 }
 
 /// What a process has in `/proc/PID`, and a thread except `task` in `/proc/PID/task/TID`.
-const PROCESS: [(&str, Made); 32] = [
+const PROCESS: [(&str, Made); 34] = [
     ("auxv", Made::Text(Text::Auxv)),
     ("cgroup", Made::Text(Text::Cgroup)),
     ("cmdline", Made::Text(Text::Cmdline)),
@@ -115,10 +130,12 @@ const PROCESS: [(&str, Made); 32] = [
     ("oom_score_adj", Made::Text(Text::Fixed("0\n"))),
     ("personality", Made::Text(Text::Fixed("00000000\n"))),
     ("projid_map", Made::Text(Text::IdMap)),
-    ("root", Made::Link("/")),
+    ("root", Made::Root),
     ("schedstat", Made::Text(Text::Schedstat)),
     ("sessionid", Made::Text(Text::Fixed("4294967295"))),
     ("setgroups", Made::Text(Text::Fixed("allow\n"))),
+    ("smaps", Made::Text(Text::Smaps)),
+    ("smaps_rollup", Made::Text(Text::SmapsRollup)),
     ("stat", Made::Text(Text::Stat)),
     ("statm", Made::Text(Text::Statm)),
     ("status", Made::Text(Text::Status)),
@@ -128,7 +145,7 @@ const PROCESS: [(&str, Made); 32] = [
 ];
 
 /// All other generated files by path, which imply the directories.
-const SYSTEM: [(&str, Made); 36] = [
+const SYSTEM: [(&str, Made); 46] = [
     ("/dev/fd", Made::Link("/proc/self/fd")),
     ("/dev/full", Made::Device(Device::Full)),
     ("/dev/null", Made::Device(Device::Null)),
@@ -166,6 +183,26 @@ const SYSTEM: [(&str, Made); 36] = [
     ),
     ("/proc/sys/fs/nr_open", Made::Text(Text::Fixed("1048576\n"))),
     (
+        "/proc/sys/fs/mqueue/msg_default",
+        Made::Text(Text::Fixed("10\n")),
+    ),
+    (
+        "/proc/sys/fs/mqueue/msg_max",
+        Made::Text(Text::Fixed("10\n")),
+    ),
+    (
+        "/proc/sys/fs/mqueue/msgsize_default",
+        Made::Text(Text::Fixed("8192\n")),
+    ),
+    (
+        "/proc/sys/fs/mqueue/msgsize_max",
+        Made::Text(Text::Fixed("8192\n")),
+    ),
+    (
+        "/proc/sys/fs/mqueue/queues_max",
+        Made::Text(Text::Fixed("256\n")),
+    ),
+    (
         "/proc/sys/fs/pipe-max-size",
         Made::Text(Text::Fixed("1048576\n")),
     ),
@@ -192,6 +229,20 @@ const SYSTEM: [(&str, Made); 36] = [
     (
         "/proc/sys/kernel/pid_max",
         Made::Text(Text::Fixed("4194304\n")),
+    ),
+    ("/proc/sys/kernel/random/boot_id", Made::Text(Text::BootId)),
+    (
+        "/proc/sys/kernel/random/entropy_avail",
+        Made::Text(Text::Fixed("256\n")),
+    ),
+    (
+        "/proc/sys/kernel/random/poolsize",
+        Made::Text(Text::Fixed("256\n")),
+    ),
+    ("/proc/sys/kernel/random/uuid", Made::Text(Text::Uuid)),
+    (
+        "/proc/sys/net/core/somaxconn",
+        Made::Text(Text::Fixed("4096\n")),
     ),
     (
         "/proc/sys/vm/overcommit_memory",
@@ -220,7 +271,7 @@ const RELEASE_LINE: &str = "6.12.0-unwind-sim\n";
 /// What a path leads to on every Linux, but not here; `None` if not every Linux has something there.
 pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
     /// What each process has, however the kernel was configured.
-    const PROCESS: [&str; 15] = [
+    const PROCESS: [&str; 13] = [
         "attr",
         "clear_refs",
         "coredump_filter",
@@ -231,8 +282,6 @@ pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
         "ns",
         "pagemap",
         "sched",
-        "smaps",
-        "smaps_rollup",
         "stack",
         "syscall",
         "timers",
@@ -323,7 +372,10 @@ pub(super) fn of_process(path: &[u8]) -> Option<(Task, &[u8])> {
 fn exists(files: &Files, task: Task) -> bool {
     match files.of_process(task.process) {
         Some(of) => of.threads.contains(&task.thread) || task.process == task.thread,
-        None => files.ended.contains(&task.process) && task.process == task.thread,
+        None => {
+            let has_ended = files.ended.contains(&task.process) || task.process == INIT;
+            has_ended && task.process == task.thread
+        }
     }
 }
 
@@ -393,6 +445,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             Made::Device(device) => Special::Device(*device),
             Made::Link(target) => Special::Link(target.as_bytes().to_vec()),
             Made::Program => Special::Link(of?.program.clone()),
+            Made::Root => Special::Link(of?.root.clone()),
             Made::WorkingDirectory => Special::Link(of?.cwd.clone()),
             Made::Descriptors => descriptors(LINK),
             Made::DescriptorTexts => descriptors(FILE),
@@ -440,7 +493,7 @@ impl Made {
         match self {
             Made::Text(_) => FILE,
             Made::Device(_) => 2,
-            Made::Link(_) | Made::Program | Made::WorkingDirectory => LINK,
+            Made::Link(_) | Made::Program | Made::WorkingDirectory | Made::Root => LINK,
             Made::Descriptors | Made::DescriptorTexts | Made::Threads => DIRECTORY,
         }
     }

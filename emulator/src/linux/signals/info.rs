@@ -5,6 +5,7 @@ use super::super::outcome::Why;
 /// Sent by the kernel.
 pub(in crate::linux) const SI_KERNEL: i32 = 0x80;
 const SI_TIMER: i32 = -2;
+const SI_MESGQ: i32 = -3;
 
 /// A pending signal.
 #[derive(Clone, Debug)]
@@ -63,6 +64,13 @@ impl Info {
         let ids = u64::from(number) | u64::from(overruns) << 32;
         let payload = [ids, value].map(u64::to_le_bytes);
         Info::new(signal, SI_TIMER, payload.as_flattened(), Why::Sent)
+    }
+
+    /// The signal that a message has come: who sent it, and the receiver's value.
+    pub(in crate::linux) fn of_message(signal: u8, process: u32, uid: u32, value: u64) -> Info {
+        let sender = u64::from(process) | u64::from(uid) << 32;
+        let payload = [sender, value].map(u64::to_le_bytes);
+        Info::new(signal, SI_MESGQ, payload.as_flattened(), Why::Sent)
     }
 
     /// Whether it is the signal of this timer.
