@@ -24,6 +24,8 @@ const EARLIER: &[u8] = b"what was here before\n";
 /// A name that a terminal must not get.
 const HOSTILE: &[u8] = b"in/\x1b]0;x\x07 \xe2\x80\xae\xff name";
 
+/// The saved inputs of this target, which are not files of a run: a new one would change all runs.
+const OWN: &str = "corpus/command_line";
 /// The end of that name if a message shows it without escapes.
 pub(super) const LOST: &str = "\u{fffd} name";
 /// A copy of a run's first file, which is also its standard input.
@@ -69,6 +71,9 @@ fn collect(
         let path = entry?.path();
         // Links into the corpora are followed; none leads back.
         let found = fs::metadata(&path)?;
+        if path.ends_with(OWN) {
+            continue;
+        }
         if found.is_dir() {
             collect(&path, path.file_name().unwrap_or(kind), kinds)?;
         } else if found.len() <= BYTES_MAX && path.extension() != Some(OsStr::new("s")) {
