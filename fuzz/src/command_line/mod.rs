@@ -146,7 +146,7 @@ impl Runs {
     /// The bytes that run the seed `seed`. Every second run has an argument that is wanted; these go
     /// through all arguments of all commands.
     pub fn of_seed(&self, seed: u64) -> Vec<u8> {
-        let is_free = (seed % 2 == 0) as u16;
+        let is_free = u16::from(seed.is_multiple_of(2));
         let pair = (seed / 2 % self.pairs() as u64) as u16;
         let first = [1 - is_free, pair].map(u16::to_le_bytes).concat();
         // A free run has no second number.

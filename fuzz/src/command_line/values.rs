@@ -117,7 +117,9 @@ pub(super) fn value(
     let named = arg.get_possible_values();
     let is_path = arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
     // Names that a shell offers beside files are drawn beside files.
-    if !named.is_empty() && !(is_path && choices.one_in(2) || choices.rarely(8)) {
+    let is_named = !named.is_empty();
+    let is_other = is_named && (is_path && choices.one_in(2) || choices.rarely(8));
+    if is_named && !is_other {
         let mut text = choices.one_of(&named).get_name().to_owned();
         while template(arg).contains("[,") && choices.one_in(3) {
             text = text + "," + choices.one_of(&named).get_name();
