@@ -1,14 +1,12 @@
 //! unwind-sim: records stacks, unwinds them with every unwinder, and judges and explains the
 //! results.
 //!
-//! This crate is the command line: each subcommand is a file in `command/`. The work is done by the
-//! packages below it (`ARCHITECTURE.md`).
+//! This is the program. What it does is in the library beside it, so that tests can run many command
+//! lines in one process.
 #![forbid(unsafe_code)]
-
-mod command;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    command::run()
+    unwind_sim::run(std::env::args_os().collect()).into()
 }

@@ -24,6 +24,8 @@ mod ground;
 mod kernel_boot;
 mod kernel_tables;
 mod kernel_traces;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod large;
 mod lbr;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod lockstep;

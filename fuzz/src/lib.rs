@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+pub mod command_line;
 mod conversions;
 mod files;
 mod generated;
@@ -22,6 +23,7 @@ mod texts;
 mod walks;
 
 pub use captures::capture;
+pub use command_line::command_line;
 pub use conversions::convert;
 pub use files::{core, elf, loader, perfdata, trace, vmcore};
 pub use generated::{gdb_jit, jitdump, perf_map};

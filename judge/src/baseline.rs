@@ -75,7 +75,10 @@ pub struct Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     /// The file cannot be read.
-    #[error("--baseline {path}: {source}; make one with `{command} > {path}`")]
+    #[error(
+        "--baseline {path}: {source}; make one with `{command} > {path}`",
+        path = path.printable()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,

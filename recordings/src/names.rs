@@ -1,10 +1,16 @@
 //! Names of code addresses: symbol, offset and image, demangled.
 
+use std::fmt;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, is_sigreturn};
 use unwind_sim_unwind::kernel::Generated;
 use unwind_sim_unwind::printable::Printable;
+
+/// Bytes of a demangled C++ name; a longer one is shown as it is in the file. Each part of a name may be
+/// twice the part before it, so that 300 bytes can stand for gigabytes. rustc_demangle has such a limit,
+/// and stops there.
+const DEMANGLED_MAX: usize = 256 << 10;
 
 /// A readable function name: Rust and C++ names are demangled, versions and hashes removed. The name of
 /// an entry of a procedure linkage table keeps its `@plt`.
@@ -22,11 +28,32 @@ pub fn demangle_or_keep(plain: &str) -> String {
     }
     if plain.starts_with("_Z")
         && let Ok(symbol) = cpp_demangle::Symbol::new(plain)
-        && let Ok(text) = symbol.demangle()
+        && let Some(text) = demangled(&symbol)
     {
         return as_others_do(&text);
     }
     plain.to_owned()
+}
+
+/// The text of a C++ name; `None` if it is too long, or contradicts itself.
+fn demangled(symbol: &cpp_demangle::Symbol<&str>) -> Option<String> {
+    let mut text = Bounded(String::new());
+    let options = cpp_demangle::DemangleOptions::new();
+    symbol.structured_demangle(&mut text, &options).ok()?;
+    Some(text.0)
+}
+
+/// Text that fails to grow beyond [`DEMANGLED_MAX`].
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > DEMANGLED_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
 }
 
 /// Writes a demangled C++ name as binutils and LLVM do: no comma before an empty parameter pack,
@@ -323,6 +350,27 @@ mod tests {
         assert_eq!(demangle("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(demangle("memcpy@@GLIBC_2.14"), "memcpy");
         assert_eq!(demangle("main"), "main");
+    }
+
+    /// Each parameter is twice as long as the one before it.
+    fn doubling(levels: usize) -> String {
+        let number = |n: usize| match n {
+            0..10 => n.to_string(),
+            _ => char::from(b'A' + (n - 10) as u8).to_string(),
+        };
+        let mut name = "_Z1f1aIiE".to_owned();
+        for level in 0..levels {
+            let n = number(2 * level);
+            name += &format!("1bIS{n}_S{n}_E");
+        }
+        name
+    }
+
+    #[test]
+    fn a_name_that_becomes_too_long_is_kept() {
+        assert_eq!(demangle(&doubling(1)), "f(a<int>, b<a<int>, a<int> >)");
+        assert!(demangle(&doubling(10)).len() > 10_000);
+        assert_eq!(demangle(&doubling(18)), doubling(18));
     }
 
     /// The expected names are those of GNU's c++filt.

@@ -17,8 +17,10 @@ static REMEMBERS: AtomicBool = AtomicBool::new(false);
 static INPUTS: Mutex<Option<HashSet<Identity>>> = Mutex::new(None);
 
 /// From now on, no file that this process opens here is overwritten by
-/// [`OutputFile::create`](crate::output_file::OutputFile::create): for a program that runs one command.
+/// [`OutputFile::create`](crate::output_file::OutputFile::create): for a program that runs one command
+/// after the other. What an earlier command opened is forgotten.
 pub fn remember_inputs() {
+    *INPUTS.lock().unwrap_or_else(PoisonError::into_inner) = None;
     REMEMBERS.store(true, Ordering::Relaxed);
 }
 

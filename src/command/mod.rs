@@ -54,6 +54,7 @@ mod tables;
 mod unwinders;
 #[cfg(feature = "machine")]
 mod verify;
+mod words;
 
 use again::Given;
 use anyhow::Result;
@@ -61,7 +62,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::{tell, tell_text};
 use status::{FAILED, Status};
 use std::ffi::OsString;
-use std::process::ExitCode;
 use unwind_sim_recordings::{mapped, open};
 
 /// Compare stack unwinders with the true call chain, and explain where they are wrong.
@@ -124,14 +124,27 @@ enum Command {
     Generate(generate::Args),
 }
 
-/// Runs the command line of this process.
-pub(crate) fn run() -> ExitCode {
-    #[cfg(feature = "machine")]
-    unwind_sim_judge::cases::carried::carry(carried::load);
+/// The definition of the command line: all subcommands and options.
+pub fn definition() -> clap::Command {
     let mut tool = statuses::described(absent::named(Cli::command()));
     // Propagates the global options to the subcommands.
     tool.build();
-    let words: Vec<OsString> = std::env::args_os().collect();
+    tool
+}
+
+/// Runs the command line `words`, of which the first is the program's name, and returns the exit
+/// status.
+///
+/// It writes to standard output and standard error. Another one can be run afterwards, but not at the
+/// same time.
+pub fn run(words: Vec<OsString>) -> u8 {
+    #[cfg(feature = "machine")]
+    unwind_sim_judge::cases::carried::carry(carried::load);
+    words::begin(words.clone());
+    status::begin();
+    // Errors of the command line are told before what it says of colours is known.
+    output::Color::Auto.apply();
+    let tool = definition();
     let parsed = tool
         .clone()
         .try_get_matches_from(dashes::with_dashes(&tool, words.clone()));
@@ -142,11 +155,11 @@ pub(crate) fn run() -> ExitCode {
             #[cfg(feature = "perf")]
             if let Some(text) = perf::not_supported(&words, &error) {
                 tell!("unwind-sim: {text}");
-                return ExitCode::from(FAILED);
+                return FAILED;
             }
             if !error.use_stderr() {
                 let _ = error.print();
-                return ExitCode::SUCCESS;
+                return Status::AsExpected.into();
             }
             let words = dashes::with_dashes(&tool, words);
             let parse = |words: Vec<String>| {
@@ -154,7 +167,7 @@ pub(crate) fn run() -> ExitCode {
                 parsed.and_then(|matches| Cli::from_arg_matches(&matches))
             };
             error_text::tell_usage(&words, error, |words| parse(words).err());
-            return ExitCode::from(FAILED);
+            return FAILED;
         }
     };
     cli.color.apply();
@@ -186,7 +199,7 @@ pub(crate) fn run() -> ExitCode {
                      path leads anywhere; was it deleted? Change to one that exists"
                 );
             }
-            ExitCode::from(FAILED)
+            FAILED
         }
     }
 }

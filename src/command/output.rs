@@ -1,6 +1,7 @@
 //! Output: data goes to stdout, everything else to stderr, and a closed pipe is not an error.
 
 use super::escape::Escaper;
+use super::words;
 use anyhow::{Context, Result};
 #[cfg(feature = "machine")]
 use std::fmt::Display;
@@ -113,12 +114,12 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The command that reproduces this output: the command line of this process, quoted for a shell
-/// where needed.
+/// The command that reproduces this output: the command line that runs, quoted for a shell where
+/// needed.
 pub(crate) fn command_line() -> String {
-    let args = std::env::args_os().skip(1);
+    let args = words::given();
     std::iter::once("unwind-sim".to_owned())
-        .chain(args.map(quoted))
+        .chain(args.into_iter().map(quoted))
         .collect::<Vec<_>>()
         .join(" ")
 }

@@ -12,6 +12,7 @@ use super::children::ChildrenArgs;
 use super::machine::MachineOptions;
 use super::output::{self, tell};
 use super::status::Status;
+use super::words;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -262,7 +263,7 @@ impl Args {
         Meta {
             // The bare name, not the path of this executable.
             command: std::iter::once("unwind-sim".to_owned())
-                .chain(std::env::args_os().skip(1).map(|a| text(&a)))
+                .chain(words::given().iter().map(|a| text(a)))
                 .collect(),
             program: self.program.iter().map(|a| text(a)).collect(),
             ..Meta::default()

@@ -1,6 +1,5 @@
 //! The exit status.
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::Notice;
@@ -21,6 +20,11 @@ pub(crate) enum Status {
 
 /// Whether a difference was found before everything was judged or printed.
 static FOUND: AtomicBool = AtomicBool::new(false);
+
+/// A command starts, which has found nothing.
+pub(crate) fn begin() {
+    FOUND.store(false, Ordering::Relaxed);
+}
 
 /// A difference was found, whatever follows.
 pub(crate) fn found() {
@@ -60,15 +64,15 @@ impl Status {
     }
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> ExitCode {
-        ExitCode::from(match status {
+impl From<Status> for u8 {
+    fn from(status: Status) -> u8 {
+        match status {
             Status::AsExpected => 0,
             Status::Difference => 1,
             Status::NothingJudged => 3,
             #[cfg(feature = "machine")]
             Status::Program(code) => code,
-        })
+        }
     }
 }
 

@@ -10,8 +10,10 @@ use crate::common::skip::skip;
 use crate::common::tools::{has_no_terminals, is_missing};
 use files::Files;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_unwind::printable::is_printable;
@@ -207,4 +209,28 @@ fn every_command_is_given_hostile_text() {
         })
         .collect();
     assert!(missing.is_empty(), "give them hostile text: {missing:?}");
+}
+
+/// A message that loses a byte of a name does not say which file is meant.
+#[test]
+fn no_byte_of_a_name_is_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(OsStr::from_bytes(b"a\xffb"));
+    fs::write(&path, b"\x7fELF\x01\x01\x01").expect("the folder is writable");
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+    for words in [
+        "tables dump",
+        "tables check",
+        "tables diff",
+        "tables merge -o /dev/null",
+        "tables convert --to sframe-v3 -o /dev/null",
+        "emulate --",
+        "verify --",
+        "record --engine emulator -o /dev/null --",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let output = tool(&words).arg(&path).output().expect("the tool runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(r"/a\xffb"), "{words:?}: {said}");
+    }
 }

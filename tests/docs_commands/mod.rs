@@ -19,10 +19,11 @@ use steps::{matches, steps, with_output};
 
 /// Commands that are not run here. `.ci/run` or another test runs the first ones; the others would
 /// rebuild everything or need the network.
-const NOT_RUN: [&str; 11] = [
+const NOT_RUN: [&str; 12] = [
     ".ci/run",
     "cargo test",
     "cargo run --example frame_pointer",
+    "cargo run --release -p unwind-sim-fuzz",
     "cargo bench",
     "cargo build",
     "cargo install",

@@ -23,6 +23,7 @@ use crate::state::State;
 use crate::state::reg;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use unwind_sim_unwind::printable::Printable;
 
 /// Bytes of a script that are read (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE_MAX: u64 = 256;
@@ -35,7 +36,7 @@ const PROGRAM_MAX: u64 = 1 << 30;
 
 /// Why a program could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}: {what}", String::from_utf8_lossy(.path))]
+#[error("{}: {what}", Printable::new(.path))]
 pub struct StartError {
     /// The file, as a path below the root.
     pub path: Vec<u8>,

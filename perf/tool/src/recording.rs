@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::image::Owner;
 
 /// A recording.
@@ -28,7 +29,7 @@ impl Recording {
         })?;
         let modified = std::fs::metadata(path).and_then(|data| data.modified());
         Ok(Self {
-            name: path.display().to_string(),
+            name: path.printable().to_string(),
             owner,
             written: modified.ok(),
             is_file: true,

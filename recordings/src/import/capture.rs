@@ -17,6 +17,7 @@ use super::item::{ImportOptions, Imported, Output, Sink};
 use crate::files::ImageFinder;
 use crate::kernel::{self, KernelImage};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
+use crate::printable::PrintableName as _;
 use json::Object;
 pub use json::Problem;
 use parts::{
@@ -177,7 +178,7 @@ impl Capture<'_, '_> {
         (self.image, self.bias) = (Some(image.image.clone()), bias);
         self.steps = Steps::new(root, self.image.clone(), bias)?;
         self.encoding = image.encoding;
-        let name = path.display().to_string();
+        let name = path.printable().to_string();
         if self
             .map(name, image.range.clone(), bias, image.image)
             .is_break()

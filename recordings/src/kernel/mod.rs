@@ -34,6 +34,7 @@ pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
 pub use user::user_memory;
 
 use crate::mapped::map_file;
+use crate::printable::PrintableName as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,7 +90,7 @@ pub struct KernelImage {
 /// # Errors
 /// If it cannot be read, is neither of these, or is damaged, or if the System.map is invalid.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
-    from_bytes(&path.to_string_lossy(), map(path)?, options)
+    from_bytes(&path.printable().to_string(), map(path)?, options)
 }
 
 /// Opens a kernel from its System.map alone: symbols, and the range of its code. That is all that
@@ -98,7 +99,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelErr
 /// # Errors
 /// If it cannot be read, is not a System.map, or does not tell where the kernel's code is.
 pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
-    let name = path.to_string_lossy();
+    let name = path.printable().to_string();
     let symbols = map_symbols(path)?;
     let text = symbols.range("_stext", "_etext");
     let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
@@ -112,7 +113,7 @@ pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
         .unwrap_or_default();
     let version = file.strip_prefix("System.map-").map(str::to_owned);
     let image = Image::new(ImageParts {
-        name: name.into_owned(),
+        name,
         symbols: symbols.code(&text),
         text,
         ..ImageParts::default()
@@ -152,7 +153,7 @@ pub fn from_bytes(
             let text = &vmlinux.elf.parts.text;
             let inside = |s: KernelSymbol<'_>| text.iter().any(|r| r.contains(&s.address));
             if !symbols.iter().any(inside) {
-                return Err(KernelErrorKind::MapForeign.of(&path.to_string_lossy()));
+                return Err(KernelErrorKind::MapForeign.of(&path.printable().to_string()));
             }
             (symbols, Some(SymbolSource::SystemMap), None)
         }
@@ -230,13 +231,13 @@ fn own_symbols(vmlinux: &Vmlinux) -> (KernelSymbols, Option<SymbolSource>, Optio
 
 fn map_symbols(path: &Path) -> Result<KernelSymbols, KernelError> {
     let bytes = map(path)?;
-    system_map::read(&bytes).map_err(|what| what.of(&path.to_string_lossy()))
+    system_map::read(&bytes).map_err(|what| what.of(&path.printable().to_string()))
 }
 
 /// Memory-maps the file at `path`.
 fn map(path: &Path) -> Result<Bytes, KernelError> {
-    let owner =
-        map_file(path).map_err(|error| KernelErrorKind::from(error).of(&path.to_string_lossy()))?;
+    let owner = map_file(path)
+        .map_err(|error| KernelErrorKind::from(error).of(&path.printable().to_string()))?;
     let len = (*owner).as_ref().len();
     let whole = Bytes::new(owner, 0..len);
     Ok(whole.unwrap_or_else(|| Bytes::from_vec(Vec::new())))

@@ -6,7 +6,7 @@ use crate::image::{Bytes, Section, SectionKind};
 use std::io::Read;
 use std::vec::Vec;
 
-/// Maximum unpacked size, bytes.
+/// Maximum unpacked size of a section, and of all sections of a file together, bytes.
 pub const UNPACKED_MAX: u64 = 1 << 30;
 /// Maximum zstd window, as a power of two.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
@@ -18,8 +18,8 @@ pub enum UnpackErrorKind {
     /// The data are damaged.
     #[error("cannot be unpacked: {0}")]
     Data(std::io::ErrorKind),
-    /// They unpack to more than [`UNPACKED_MAX`] bytes.
-    #[error("unpacks to more than {UNPACKED_MAX} bytes")]
+    /// They unpack to more than [`UNPACKED_MAX`] bytes, with the sections before them.
+    #[error("unpacks to more than {UNPACKED_MAX} bytes, with what else of the file is compressed")]
     Limit,
 }
 
@@ -40,10 +40,15 @@ pub struct UnpackError {
 /// # Errors
 /// If the data are damaged or too long.
 pub fn read_to_end(reader: impl Read) -> Result<Vec<u8>, UnpackErrorKind> {
+    read_at_most(reader, UNPACKED_MAX)
+}
+
+/// [`read_to_end`] with another limit.
+fn read_at_most(reader: impl Read, max: u64) -> Result<Vec<u8>, UnpackErrorKind> {
     let mut out = Vec::new();
-    let read = reader.take(UNPACKED_MAX + 1).read_to_end(&mut out);
+    let read = reader.take(max + 1).read_to_end(&mut out);
     read.map_err(|error| UnpackErrorKind::Data(error.kind()))?;
-    match out.len() as u64 > UNPACKED_MAX {
+    match out.len() as u64 > max {
         true => Err(UnpackErrorKind::Limit),
         false => Ok(out),
     }
@@ -54,13 +59,22 @@ pub fn read_to_end(reader: impl Read) -> Result<Vec<u8>, UnpackErrorKind> {
 /// # Errors
 /// If they are damaged or too long.
 pub fn unpack(compression: Compression, data: &[u8]) -> Result<Vec<u8>, UnpackErrorKind> {
+    unpack_at_most(compression, data, UNPACKED_MAX)
+}
+
+/// [`unpack`] with another limit.
+fn unpack_at_most(
+    compression: Compression,
+    data: &[u8],
+    max: u64,
+) -> Result<Vec<u8>, UnpackErrorKind> {
     match compression {
-        Compression::Zlib => read_to_end(flate2::read::ZlibDecoder::new(data)),
+        Compression::Zlib => read_at_most(flate2::read::ZlibDecoder::new(data), max),
         Compression::Zstd => {
             let io = |error: std::io::Error| UnpackErrorKind::Data(error.kind());
             let mut reader = zstd::stream::read::Decoder::with_buffer(data).map_err(io)?;
             reader.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(io)?;
-            read_to_end(reader)
+            read_at_most(reader, max)
         }
     }
 }
@@ -71,7 +85,12 @@ impl Compressed {
     /// # Errors
     /// If they are damaged or too long.
     pub fn unpacked(&self) -> Result<Section, UnpackError> {
-        let unpacked = unpack(self.compression, &self.data);
+        self.unpacked_at_most(UNPACKED_MAX)
+    }
+
+    /// [`unpacked`](Compressed::unpacked) with another limit.
+    fn unpacked_at_most(&self, max: u64) -> Result<Section, UnpackError> {
+        let unpacked = unpack_at_most(self.compression, &self.data, max);
         let data = unpacked.map_err(|what| UnpackError {
             section: self.kind,
             offset: self.offset,
@@ -88,10 +107,19 @@ impl Compressed {
 impl Elf {
     /// Moves the compressed sections into the parts of the image. Returns what could not be unpacked.
     pub fn unpack(&mut self) -> Vec<UnpackError> {
-        let mut errors = Vec::new();
+        self.unpack_at_most(UNPACKED_MAX)
+    }
+
+    /// [`unpack`](Elf::unpack) with another limit. It is for all sections together: of sections that each
+    /// are just small enough a file may have a thousand.
+    fn unpack_at_most(&mut self, max: u64) -> Vec<UnpackError> {
+        let (mut errors, mut left) = (Vec::new(), max);
         for section in std::mem::take(&mut self.compressed) {
-            match section.unpacked() {
-                Ok(section) => self.parts.sections.push(section),
+            match section.unpacked_at_most(left) {
+                Ok(section) => {
+                    left -= section.data.len() as u64;
+                    self.parts.sections.push(section);
+                }
                 Err(error) => errors.push(error),
             }
         }
@@ -120,31 +148,38 @@ mod tests {
         }
     }
 
-    /// A damaged section is named, and the others are used.
-    #[test]
-    fn compressed_sections_become_parts_of_the_image() {
-        let packed = |kind, data: Vec<u8>| Compressed {
+    fn packed(kind: SectionKind, data: Vec<u8>) -> Compressed {
+        Compressed {
             kind,
             address: 0,
             compression: Compression::Zstd,
             size: 0,
             offset: 0x40,
             data: Bytes::from_vec(data),
-        };
-        let rows = zstd::encode_all(&[1, 2, 3][..], 1).expect("packed");
-        let mut elf = Elf {
+        }
+    }
+
+    fn elf(compressed: Vec<Compressed>) -> Elf {
+        Elf {
             empty: Vec::new(),
             parts: ImageParts::default(),
             segments: Vec::new(),
-            compressed: vec![
-                packed(SectionKind::EhFrame, b"damaged".to_vec()),
-                packed(SectionKind::DebugFrame, rows),
-            ],
+            compressed,
             debug_link: None,
             debug_data: None,
             has_symtab: false,
             problems: Vec::new(),
-        };
+        }
+    }
+
+    /// A damaged section is named, and the others are used.
+    #[test]
+    fn compressed_sections_become_parts_of_the_image() {
+        let rows = zstd::encode_all(&[1, 2, 3][..], 1).expect("packed");
+        let mut elf = elf(vec![
+            packed(SectionKind::EhFrame, b"damaged".to_vec()),
+            packed(SectionKind::DebugFrame, rows),
+        ]);
         let errors = elf.unpack();
         let places: Vec<_> = errors.iter().map(|e| (e.section, e.offset)).collect();
         assert_eq!(places, [(SectionKind::EhFrame, 0x40)]);
@@ -152,6 +187,20 @@ mod tests {
         let sections = elf.parts.sections.iter();
         let sections: Vec<_> = sections.map(|s| (s.kind, s.data.to_vec())).collect();
         assert_eq!(sections, [(SectionKind::DebugFrame, vec![1, 2, 3])]);
+    }
+
+    /// The limit is for all together, and what no longer fits is named.
+    #[test]
+    fn many_sections_unpack_to_no_more_than_one() {
+        let bytes = zstd::encode_all(&[0; 100][..], 1).expect("packed");
+        let all = vec![packed(SectionKind::DebugFrame, bytes); 5];
+        for (max, fit) in [(500, 5), (499, 4), (100, 1), (99, 0)] {
+            let mut elf = elf(all.clone());
+            let errors = elf.unpack_at_most(max);
+            assert_eq!(elf.parts.sections.len(), fit, "of {max} bytes");
+            assert_eq!(errors.len(), 5 - fit);
+            assert!(errors.iter().all(|e| e.what == UnpackErrorKind::Limit));
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::item::{ImportOptions, Imported, Output, Sink};
 use crate::files::ImageFinder;
 use crate::kernel::{self, KernelImage, PageTables, user_memory};
 use crate::model::{Event, Item, KernelSample, Region, RegionRole, Sample};
+use crate::printable::PrintableName as _;
 use dump::{Cpu, Dump};
 use layout::Layout;
 pub use modules::LoadedCode;
@@ -70,7 +71,7 @@ pub(super) fn import(
         release: release.map(str::to_owned),
     })?;
     let image = kernel::open(path, &options.kernel_files)?;
-    let name = path.display().to_string();
+    let name = path.printable().to_string();
     import_dump(&dump, &image, name, options, output)
 }
 

@@ -1,0 +1,275 @@
+//! Inputs that are large or hostile in one respect, through the commands that read them, in bounded
+//! memory: small ones always, the large ones of `docs/performance.md` with `UNWIND_SIM_SLOW=1`.
+//!
+//! A limit of address space is the oracle: it does not depend on how fast or busy the machine is.
+
+mod core;
+mod elf;
+mod perfdata;
+
+use crate::common::compiler::Scratch;
+use crate::common::skip::skip;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// What the program, its libraries and one thread need of address space, MiB.
+const PROGRAM: u64 = 160;
+
+/// How large the inputs are.
+#[derive(Clone, Copy)]
+struct Sizes {
+    functions: u64,
+    mappings: u64,
+    samples: u64,
+    name_bytes: usize,
+    expressions: u64,
+}
+
+const SMALL: Sizes = Sizes {
+    functions: 100_000,
+    mappings: 2_000,
+    samples: 5_000,
+    name_bytes: 10_000,
+    expressions: 30,
+};
+const LARGE: Sizes = Sizes {
+    // Ten times as many need 20 GB for `tables check`.
+    functions: 1_000_000,
+    mappings: 100_000,
+    samples: 1_000_000,
+    // Names of more than 64 KiB are not read.
+    name_bytes: 30_000,
+    expressions: 3_000,
+};
+
+/// Runs a command in so many MiB of address space above what the program needs. It may end with any
+/// status of its own but 2.
+fn run(command: &str, file: &Path, memory: u64) {
+    let start = Instant::now();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
+        .arg(((PROGRAM + memory) << 10).to_string())
+        .arg(env!("CARGO_BIN_EXE_unwind-sim"))
+        .args(command.split(' '))
+        .arg(file)
+        // One arena of the C library: each takes 64 MiB of address space for itself.
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .expect("sh runs");
+    println!("{command} {}: {:.1?}", file.display(), start.elapsed());
+    let status = output.status.code();
+    assert!(
+        matches!(status, Some(0 | 1 | 3)),
+        "{command} {} in {memory} MiB: {:?}: {}",
+        file.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The MiB of a file.
+fn size(path: &Path) -> u64 {
+    path.metadata().expect("it was made").len() >> 20
+}
+
+/// A made file, which is removed when `with` is done.
+fn with_file(scratch: &Scratch, name: &str, make: impl FnOnce(&Path), with: impl FnOnce(&Path)) {
+    let path: PathBuf = scratch.path(name);
+    make(&path);
+    with(&path);
+    std::fs::remove_file(path).expect("it was made");
+}
+
+/// Symbols and FDEs. The bytes for each function are those of the bounds in `docs/performance.md`.
+fn functions(sizes: Sizes, scratch: &Scratch) {
+    let mib = |bytes: u64| bytes * sizes.functions >> 20;
+    with_file(
+        scratch,
+        "functions",
+        |path| elf::write(path, elf::functions(sizes.functions)).expect("a file"),
+        |path| {
+            run("inspect", path, size(path) + mib(INSPECTED));
+            run("tables dump", path, size(path) + mib(INSPECTED));
+            run("tables check --threads 1", path, size(path) + mib(CHECKED));
+        },
+    );
+}
+
+/// Bytes that commands which show a file use for each of its functions.
+const INSPECTED: u64 = 512;
+/// Bytes that `tables check` uses for each.
+const CHECKED: u64 = 2048;
+
+fn mappings(sizes: Sizes, scratch: &Scratch) {
+    with_file(
+        scratch,
+        "mappings",
+        |path| core::write(path, sizes.mappings, Path::new("/missing")).expect("a file"),
+        |path| {
+            for command in ["inspect", "replay", "doctor"] {
+                run(
+                    command,
+                    path,
+                    size(path) + (1024 * sizes.mappings >> 20) + 16,
+                );
+            }
+        },
+    );
+}
+
+fn samples(sizes: Sizes, scratch: &Scratch) {
+    let program = scratch.path("program");
+    elf::write(&program, elf::functions(1000)).expect("a file");
+    with_file(
+        scratch,
+        "samples",
+        |path| perfdata::write(path, sizes.samples, &program, 1000).expect("a file"),
+        |path| {
+            // A recording is read as it is walked: memory does not depend on its length.
+            let inspected = size(path) + 64;
+            for command in [
+                "inspect",
+                "replay --threads 1",
+                "compare --threads 1",
+                "doctor",
+                "perf script",
+            ] {
+                run(command, path, inspected);
+            }
+            let trace = scratch.path("trace");
+            run(&format!("import -o {}", trace.display()), path, inspected);
+            for command in ["replay --threads 1", "compare --threads 1", "doctor"] {
+                run(command, &trace, size(&trace) + 64);
+            }
+        },
+    );
+}
+
+/// Names that nest as deep as they are long, in the manglings of C++ and Rust.
+fn names(sizes: Sizes, scratch: &Scratch) {
+    let n = sizes.name_bytes;
+    let all = [
+        format!("_ZN{}E", "1a".repeat(n)),
+        format!("_Z1f{}i", "P".repeat(n)),
+        format!("_Z1f{}{}", "1aI".repeat(n), "E".repeat(n)),
+        format!("_Z1fI{}E", "XadL_Z".repeat(n)),
+        format!("_Z1f{}iE", "DpT_".repeat(n)),
+        format!("_ZN{}17h0123456789abcdefE", "3$LT$".repeat(n)),
+        format!("_R{}C1a", "Nv".repeat(n)),
+        format!("_RNvC{}1a", "1b".repeat(n)),
+        format!("_RINvC1a1b{}lE", "R".repeat(n)),
+    ];
+    let all = [&all[..], &[doubling()]].concat();
+    let mut sections = elf::symbols(all.iter().cloned().zip(0..));
+    sections.extend(elf::frames(all.len() as u64, |_| Vec::new()));
+    with_file(
+        scratch,
+        "names",
+        |path| elf::write(path, sections).expect("a file"),
+        |path| {
+            for command in ["inspect", "tables dump", "tables check --threads 1"] {
+                run(command, path, 4 * size(path) + 64);
+            }
+            let samples = scratch.path("of-names");
+            perfdata::write(&samples, 20, path, all.len() as u64).expect("a file");
+            for command in ["replay --threads 1", "doctor", "perf script"] {
+                run(command, &samples, 4 * size(path) + 64);
+            }
+        },
+    );
+}
+
+/// A name of which each parameter is twice as long as the one before it: 20 GB when it is demangled.
+fn doubling() -> String {
+    let digit = |n: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]);
+    let number = |n: usize| match n {
+        0..36 => digit(n).to_string(),
+        _ => format!("{}{}", digit(n / 36), digit(n % 36)),
+    };
+    let levels = (0..30).map(|level| {
+        let n = number(2 * level);
+        format!("1bIS{n}_S{n}_E")
+    });
+    "_Z1f1aIiE".to_owned() + &levels.collect::<String>()
+}
+
+/// Expressions that are long, do not end, and pile up values.
+fn expressions(sizes: Sizes, scratch: &Scratch) {
+    let long = [vec![0x77, 8], [0x23, 0].repeat(30_000)].concat();
+    // `DW_OP_breg7 8; DW_OP_skip -3`
+    let endless = vec![0x77, 8, 0x2f, 0xfd, 0xff];
+    let deep = [0x30].repeat(60_000);
+    let all = [long, endless, deep];
+    let row = |number: u64| {
+        let expression = &all[number as usize % all.len()];
+        let len = expression.len();
+        // `DW_CFA_def_cfa_expression` and a length in LEB128.
+        let head = [
+            0x0f,
+            len as u8 | 0x80,
+            (len >> 7) as u8 | 0x80,
+            (len >> 14) as u8,
+        ];
+        [&head[..], expression].concat()
+    };
+    let functions = (0..sizes.expressions).map(|number| (format!("f{number}"), number));
+    let mut sections = elf::symbols(functions);
+    sections.extend(elf::frames(sizes.expressions, row));
+    with_file(
+        scratch,
+        "expressions",
+        |path| elf::write(path, sections).expect("a file"),
+        |path| {
+            for command in ["inspect", "tables dump", "tables check --threads 1"] {
+                run(command, path, size(path) + 64);
+            }
+        },
+    );
+}
+
+/// Compressed sections that claim to be larger than they are.
+fn claims(scratch: &Scratch) {
+    let section = |number: u64| {
+        let mut bytes = (1 + number as u32 % 2).to_le_bytes().to_vec();
+        bytes.extend([0; 4]);
+        bytes.extend((1u64 << 62).to_le_bytes());
+        bytes.extend(8u64.to_le_bytes());
+        bytes.extend(*b"none");
+        elf::Section::debug(".debug_frame", elf::SHF_COMPRESSED, bytes)
+    };
+    let mut sections = elf::functions(10);
+    sections.extend((0..100).map(section));
+    with_file(
+        scratch,
+        "claims",
+        |path| elf::write(path, sections).expect("a file"),
+        |path| {
+            run("inspect", path, 64);
+            run("tables check --threads 1", path, 64);
+        },
+    );
+}
+
+fn all(sizes: Sizes) {
+    let scratch = Scratch::new();
+    functions(sizes, &scratch);
+    mappings(sizes, &scratch);
+    samples(sizes, &scratch);
+    names(sizes, &scratch);
+    expressions(sizes, &scratch);
+    claims(&scratch);
+}
+
+#[test]
+fn inputs_that_are_a_little_large() {
+    all(SMALL);
+}
+
+#[test]
+fn inputs_that_are_large() {
+    if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
+        return skip("inputs_that_are_large", "slow; set UNWIND_SIM_SLOW=1");
+    }
+    all(LARGE);
+}
