@@ -114,22 +114,24 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Whether it is known that the function had a caller to return to. A call on the way may never have
-    /// returned, as in the first function of a thread; then something has to call the function.
+    /// Whether it is known that the function had a caller to return to. A call on the way, or what it jumps
+    /// to at its end, may never return, as in the first function of a thread; then something has to call
+    /// the function.
     fn surely_had_caller(&mut self, way: &Return) -> bool {
         let program = self.program;
         let entry = program.functions[self.parts[0].function].range.start;
-        if let Some(target) = way
-            .through
-            .filter(|&target| !program.surely_returns(target))
-        {
+        let is_called = program.references().has_call(entry)
+            || program.file.names_at(entry).any(|name| name == "main");
+        if is_called {
+            return true;
+        }
+
+        let through = way.through;
+        if let Some(target) = through.filter(|&target| !program.surely_returns(target)) {
             self.wait_for(vec![target]);
             return false;
         }
-        !way.has_called
-            || program.file.names_at(entry).any(|name| name == "main")
-            || program.references().has_call(entry)
-            || self.all_return(entry, way.pc, way.trail)
+        !way.has_called || self.all_return(entry, way.pc, way.trail)
     }
 
     /// What is not known of these functions (svma) yet may be known in the next round.
