@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Owner;
 
-pub use crate::shrunk::{Shrunk, check};
+pub use crate::shrunk::{Shrunk, check, forget};
 
 /// Maps a file for reading. An empty file yields no bytes. A directory of `perf record --threads` is
 /// read as one perf.data file.

@@ -64,6 +64,15 @@ pub struct Shrunk {
     pub found: u64,
 }
 
+/// Forgets what was found of files that are no longer mapped, before another command in this process.
+pub fn forget() {
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    files.cut = None;
+    if files.paths.len() == files.free.len() {
+        ANY.store(false, Ordering::Release);
+    }
+}
+
 /// Fails if a file that was mapped has become shorter while it was read: whatever was made of it is
 /// then worth nothing.
 ///

@@ -141,6 +141,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     #[cfg(feature = "machine")]
     unwind_sim_judge::cases::carried::carry(carried::load);
     words::begin(words.clone());
+    unwind_sim_recordings::mapped::forget();
     status::begin();
     // Errors of the command line are told before what it says of colours is known.
     output::Color::Auto.apply();

@@ -108,7 +108,7 @@ pub struct Compressed {
     pub address: u64,
     /// The compression method.
     pub compression: Compression,
-    /// Uncompressed size according to the header, bytes; not checked.
+    /// Uncompressed size according to the header, bytes. No more is unpacked.
     pub size: u64,
     /// Offset of the compressed bytes in the file.
     pub offset: u64,

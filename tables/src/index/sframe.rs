@@ -72,17 +72,22 @@ fn doubles(file: &File, read: &sframe::Table<'_>, fdes: &[sframe::Fde]) -> Vec<s
     let mut sorted: Vec<&sframe::Fde> = fdes.iter().filter(is_code).collect();
     sorted.sort_by_key(|fde| (fde.start, fde.index));
 
-    let rows = |fde: &sframe::Fde| -> Vec<_> {
-        let rows = read
-            .rows(fde)
-            .map(|row| row.map(|row| (row.start, row.rule)));
-        rows.collect()
+    let rows = |fde: sframe::Fde| {
+        let rows = read.rows(&fde);
+        rows.map(|row| row.map(|row| (row.start, row.rule)))
+    };
+    let has_same_rows = |a: &sframe::Fde, b: &sframe::Fde| {
+        let key = |fde: &sframe::Fde| {
+            let kind = (fde.fre_type, fde.rep_size, fde.flex, fde.signal);
+            (fde.fres, fde.num_fres, kind)
+        };
+        key(a) == key(b) || rows(*a).eq(rows(*b))
     };
     let differ = |two: &&[&sframe::Fde]| {
         let [first, second] = two else {
             return false;
         };
-        first.start == second.start && (first.size != second.size || rows(first) != rows(second))
+        first.start == second.start && (first.size != second.size || !has_same_rows(first, second))
     };
     let pairs = sorted.windows(2).filter(differ);
     pairs.map(|two| *two[1]).collect()

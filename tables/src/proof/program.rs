@@ -375,10 +375,12 @@ impl<'f> Program<'f> {
         self.edges.as_ref()
     }
 
-    /// Whether a call of `target` (svma) surely may return, as its code or its name says.
+    /// Whether a call of `target` (svma) surely may return, as its code says or, of the stub of a function
+    /// of another file, its name. A function of this file with such a name is what its code is.
     pub fn surely_returns(&self, target: u64) -> bool {
-        self.returns(target) == Returns::Surely
-            || self.file.names_at(target).any(returning::is_known)
+        let is_known = |name: &str| name.ends_with("@plt") && returning::is_known(name);
+
+        self.returns(target) == Returns::Surely || self.file.names_at(target).any(is_known)
     }
 
     /// Remembers whether function `index` returns. Returns whether that is news.

@@ -8,6 +8,8 @@ use std::vec::Vec;
 
 /// Maximum unpacked size of a section, and of all sections of a file together, bytes.
 pub const UNPACKED_MAX: u64 = 1 << 30;
+/// Of sections that cannot be unpacked, as many times [`UNPACKED_MAX`] bytes are tried.
+const TRIES: u64 = 4;
 /// Maximum zstd window, as a power of two.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
@@ -88,13 +90,22 @@ impl Compressed {
         self.unpacked_at_most(UNPACKED_MAX)
     }
 
-    /// [`unpacked`](Compressed::unpacked) with another limit.
+    /// [`unpacked`](Compressed::unpacked) with another limit. No more is unpacked than the section's header
+    /// says.
     fn unpacked_at_most(&self, max: u64) -> Result<Section, UnpackError> {
-        let unpacked = unpack_at_most(self.compression, &self.data, max);
-        let data = unpacked.map_err(|what| UnpackError {
+        let fail = |what| UnpackError {
             section: self.kind,
             offset: self.offset,
             what,
+        };
+        if self.size > max {
+            return Err(fail(UnpackErrorKind::Limit));
+        }
+
+        let unpacked = unpack_at_most(self.compression, &self.data, self.size);
+        let data = unpacked.map_err(|what| match what {
+            UnpackErrorKind::Limit => fail(UnpackErrorKind::Data(std::io::ErrorKind::InvalidData)),
+            what => fail(what),
         })?;
         Ok(Section {
             kind: self.kind,
@@ -114,13 +125,20 @@ impl Elf {
     /// are just small enough a file may have a thousand.
     fn unpack_at_most(&mut self, max: u64) -> Vec<UnpackError> {
         let (mut errors, mut left) = (Vec::new(), max);
+        // What is damaged at its end was unpacked up to there.
+        let mut tries = max.saturating_mul(TRIES);
         for section in std::mem::take(&mut self.compressed) {
-            match section.unpacked_at_most(left) {
+            match section.unpacked_at_most(left.min(tries)) {
                 Ok(section) => {
                     left -= section.data.len() as u64;
                     self.parts.sections.push(section);
                 }
-                Err(error) => errors.push(error),
+                Err(error) => {
+                    if matches!(error.what, UnpackErrorKind::Data(_)) {
+                        tries -= section.size;
+                    }
+                    errors.push(error);
+                }
             }
         }
         errors
@@ -148,12 +166,12 @@ mod tests {
         }
     }
 
-    fn packed(kind: SectionKind, data: Vec<u8>) -> Compressed {
+    fn packed(kind: SectionKind, size: u64, data: Vec<u8>) -> Compressed {
         Compressed {
             kind,
             address: 0,
             compression: Compression::Zstd,
-            size: 0,
+            size,
             offset: 0x40,
             data: Bytes::from_vec(data),
         }
@@ -177,8 +195,8 @@ mod tests {
     fn compressed_sections_become_parts_of_the_image() {
         let rows = zstd::encode_all(&[1, 2, 3][..], 1).expect("packed");
         let mut elf = elf(vec![
-            packed(SectionKind::EhFrame, b"damaged".to_vec()),
-            packed(SectionKind::DebugFrame, rows),
+            packed(SectionKind::EhFrame, 9, b"damaged".to_vec()),
+            packed(SectionKind::DebugFrame, 3, rows),
         ]);
         let errors = elf.unpack();
         let places: Vec<_> = errors.iter().map(|e| (e.section, e.offset)).collect();
@@ -193,7 +211,7 @@ mod tests {
     #[test]
     fn many_sections_unpack_to_no_more_than_one() {
         let bytes = zstd::encode_all(&[0; 100][..], 1).expect("packed");
-        let all = vec![packed(SectionKind::DebugFrame, bytes); 5];
+        let all = vec![packed(SectionKind::DebugFrame, 100, bytes); 5];
         for (max, fit) in [(500, 5), (499, 4), (100, 1), (99, 0)] {
             let mut elf = elf(all.clone());
             let errors = elf.unpack_at_most(max);
@@ -201,6 +219,26 @@ mod tests {
             assert_eq!(errors.len(), 5 - fit);
             assert!(errors.iter().all(|e| e.what == UnpackErrorKind::Limit));
         }
+    }
+
+    /// Sections that are damaged cost what was unpacked of them, and those that lie about their size are.
+    #[test]
+    fn damaged_sections_are_tried_up_to_a_limit() {
+        let bytes = zstd::encode_all(&[0; 101][..], 1).expect("packed");
+        let mut all = vec![packed(SectionKind::EhFrame, 100, bytes); 5];
+        let good = zstd::encode_all(&[0; 100][..], 1).expect("packed");
+        all.push(packed(SectionKind::DebugFrame, 100, good.clone()));
+
+        let mut elf = elf(all.clone());
+        let errors = elf.unpack_at_most(100);
+        let kinds: Vec<_> = errors.iter().map(|e| e.what).collect();
+        let damaged = UnpackErrorKind::Data(std::io::ErrorKind::InvalidData);
+        let limit = UnpackErrorKind::Limit;
+        assert_eq!(kinds, [damaged, damaged, damaged, damaged, limit, limit]);
+
+        let mut elf = self::elf(all.split_off(3));
+        assert_eq!(elf.unpack_at_most(100).len(), 2);
+        assert_eq!(elf.parts.sections.len(), 1);
     }
 
     #[test]

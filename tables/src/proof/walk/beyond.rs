@@ -104,8 +104,11 @@ impl Missing {
 
     /// The unwinders that must have a row at `pc` (svma).
     pub(super) fn expected_at(&self, pc: u64) -> u8 {
-        let is_hole = !self.holes.is_empty() && self.holes.iter().any(|hole| hole.contains(&pc));
-        match is_hole {
+        if self.holes.is_empty() {
+            return self.expected;
+        }
+        let at = self.holes.partition_point(|hole| hole.end <= pc);
+        match self.holes.get(at).is_some_and(|hole| hole.start <= pc) {
             true => self.expected | SFRAME,
             false => self.expected,
         }

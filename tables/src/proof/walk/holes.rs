@@ -44,7 +44,9 @@ pub(super) fn unexplained(
         let hole = from..covered.start;
         from = from.max(covered.end);
 
-        for row in &dwarf.rows {
+        let first = dwarf.rows.partition_point(|row| row.end <= hole.start);
+        let inside = dwarf.rows[first..].iter();
+        for row in inside.take_while(|row| row.start < hole.end) {
             let part = row.start.max(hole.start)..row.end.min(hole.end);
             let can_be_said = row.rule.kind == RuleKind::Call
                 && expressible(&simplify(row.rule, dwarf.table.section()), target);
@@ -64,9 +66,9 @@ fn target(table: &Table) -> Option<Target> {
 
 /// Whether all FDEs of `table` in `range` (svma) can be read.
 fn is_understood(table: &Table, range: &Range<u64>) -> bool {
-    let mut inside = table
-        .functions()
-        .iter()
-        .filter(|f| f.range.start < range.end && range.start < f.range.end);
-    inside.all(|f| f.error.is_none())
+    let functions = table.functions();
+    let after = functions.partition_point(|f| f.range.start <= range.start);
+    let inside = functions[after.saturating_sub(1)..].iter();
+    let mut inside = inside.take_while(|f| f.range.start < range.end);
+    inside.all(|f| f.error.is_none() || f.range.end <= range.start)
 }
