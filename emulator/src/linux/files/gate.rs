@@ -5,7 +5,9 @@
 //! nothing depends on names: neither a mount at another path nor one that another process makes in
 //! between changes the answer. Not here: what is behind which file system (`file_systems`).
 
-use super::file_systems::{Behind, FileSystem, Refusal};
+#[cfg(target_os = "linux")]
+use super::file_systems::Behind;
+use super::file_systems::{FileSystem, Refusal};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
