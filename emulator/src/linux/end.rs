@@ -84,6 +84,12 @@ impl Kernel {
             self.outcome = self.system.first_outcome.take();
             return;
         }
+        // Of the first thread, which may be one of the others.
+        let first = Task {
+            process: number,
+            thread: number,
+        };
+        let scheduling = *self.scheduling(first);
         self.release_futexes();
         for (thread, _) in std::mem::take(&mut self.process.others) {
             self.system.events.push(Event::ThreadEnded(Task {
@@ -109,10 +115,6 @@ impl Kernel {
         self.adopt_children();
         self.system.changes += 1;
         let (parent, group) = (self.process.parent, self.process.group);
-        let first = Task {
-            process: number,
-            thread: number,
-        };
         let ended = Ended {
             number,
             parent,
@@ -124,7 +126,7 @@ impl Kernel {
             status,
             usage,
             identity: self.files.own.identity.clone(),
-            scheduling: *self.scheduling(first),
+            scheduling,
             resources: self.process.resources,
         };
         let news = News {

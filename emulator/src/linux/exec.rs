@@ -6,7 +6,7 @@ use super::calls::AT_FDCWD;
 use super::clock::{Owner, Timer};
 use super::delivery::frame;
 use super::errno::{Answer, Errno};
-use super::files::{Attributes, Node, Refusal, ResolvedPath, S_IFMT, S_IFREG};
+use super::files::{Attributes, Kind, Node, Refusal, ResolvedPath, S_IFMT, S_IFREG};
 use super::kernel::Kernel;
 use super::layout::{FileMapping, Layout};
 use super::observer::Event;
@@ -250,6 +250,14 @@ impl Kernel {
         let program = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
             Node::Memory(inode) => Ok(inode.borrow().data().content()),
+            // A descriptor runs what it has open.
+            Node::Open(open) => {
+                let most = self.limits.bytes();
+                match &open.borrow().kind {
+                    Kind::Host(file) => self.files.content(file, most),
+                    _ => Err(Errno::EACCES),
+                }
+            }
             Node::Host(seen) => {
                 let most = self.limits.bytes();
                 self.files.read_program(&resolved.path, seen, most)
@@ -350,9 +358,11 @@ impl Kernel {
     /// `execve`.
     pub(super) fn execve(&mut self, path: u64, args: u64, env: u64) -> Answer {
         let path = self.path_at(path)?;
+        // Since Linux 6.8 the file is opened before the arguments are read; what is wrong with its
+        // content is found later.
+        let found = self.files.find(&self.files.own.cwd, &path, true)?;
+        self.may_execute(&found)?;
         let (args, env) = (self.strings(args)?, self.strings(env)?);
-        // Errors in the path come first; others are found when the program is started.
-        self.files.find(&self.files.own.cwd, &path, true)?;
         let done = self.exec(&path, None, args, env);
         Kernel::executed_as(done)
     }
@@ -366,7 +376,6 @@ impl Kernel {
         if path.is_empty() && flags & EMPTY_PATH == 0 {
             return Err(Errno::ENOENT);
         }
-        let (args, env) = (self.strings(args)?, self.strings(env)?);
         if flags & !(NOFOLLOW | EMPTY_PATH) != 0 {
             return Err(Errno::EINVAL);
         }
@@ -374,7 +383,7 @@ impl Kernel {
         let is_plain = path.starts_with(b"/") || fd as u32 == AT_FDCWD as u32;
         let found = match path.is_empty() {
             true if is_plain => return Err(Errno::EACCES),
-            true => self.path_of_named(fd)?,
+            true => self.opened_program(fd)?,
             false => {
                 let base = self.base(fd, &path)?;
                 self.files.find(&base, &path, flags & NOFOLLOW == 0)?
@@ -383,6 +392,8 @@ impl Kernel {
         if found.node.link(&self.files, &found.path).is_some() {
             return Err(Errno::ELOOP);
         }
+        self.may_execute(&found)?;
+        let (args, env) = (self.strings(args)?, self.strings(env)?);
         if is_plain {
             let done = self.exec(&path, Some(found), args, env);
             return Kernel::executed_as(done);
@@ -401,6 +412,30 @@ impl Kernel {
         Kernel::executed_as(done)
     }
 
+    /// The program that a descriptor has open, whatever its name leads to now.
+    fn opened_program(&self, fd: u64) -> Answer<ResolvedPath> {
+        let open = self.files.own.table.get_named(fd)?;
+        let path = match &open.borrow().kind {
+            Kind::Host(_) => open.borrow().path.clone(),
+            _ => return self.path_of(&open),
+        };
+        let node = Node::Open(open);
+        Ok(ResolvedPath { path, node })
+    }
+
+    /// Checks whether a file is one that may be executed, before its content is read.
+    ///
+    /// # Errors
+    /// `EACCES`.
+    fn may_execute(&self, found: &ResolvedPath) -> Answer<()> {
+        let attributes = self.files.attributes(found);
+        let is_file = attributes.mode & S_IFMT == S_IFREG;
+        match is_file && self.files.allows(&attributes, 1) {
+            true => Ok(()),
+            false => Err(Errno::EACCES),
+        }
+    }
+
     /// Whether an executable file begins with `#!`.
     fn is_script(&mut self, found: &ResolvedPath) -> bool {
         let again = ResolvedPath {
@@ -408,6 +443,7 @@ impl Kernel {
             node: match &found.node {
                 Node::Memory(inode) => Node::Memory(inode.clone()),
                 Node::Host(metadata) => Node::Host(metadata.clone()),
+                Node::Open(open) => Node::Open(open.clone()),
                 _ => return false,
             },
         };

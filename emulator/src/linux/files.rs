@@ -143,6 +143,8 @@ pub(super) struct Files {
     /// Of these, the files that were copied during the call that is answered.
     pub(super) newly_copied: Vec<((u64, u64), InodeRef)>,
     pub(super) budget: Budget,
+    /// The memory that is not taken by texts of the kernel which open files keep.
+    pub(super) texts: Budget,
     inodes: u64,
     /// Those of the running process.
     pub(super) own: OwnFiles,
@@ -171,6 +173,8 @@ pub(super) struct FilesOptions {
     pub(super) identity: Identity,
     /// Limit of the bytes of all files in memory.
     pub(super) bytes_max: u64,
+    /// The size of the machine's memory, bytes.
+    pub(super) memory: u64,
     pub(super) now: Time,
     pub(super) streams: Streams,
     pub(super) random: Random,
@@ -186,6 +190,7 @@ impl Files {
             copied: BTreeMap::new(),
             newly_copied: Vec::new(),
             budget: Budget::new(options.bytes_max),
+            texts: Budget::new(options.memory),
             inodes: 0,
             own: OwnFiles {
                 table: Table::default(),

@@ -103,6 +103,7 @@ impl Kernel {
             allow_fs: options.allow_fs,
             identity: Identity::new(options.uid, options.gid),
             bytes_max: options.limits.file_bytes,
+            memory: options.limits.bytes(),
             now: clock.time(),
             streams: Streams::new(
                 options.stdin,

@@ -133,7 +133,8 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Threads and processes, including those that have ended and were not waited for.
     pub tasks: usize,
-    /// Objects besides files that descriptors refer to: pipe ends, sockets, timers, `epoll`.
+    /// Objects besides files that descriptors refer to: pipe ends, sockets, timers, `epoll`. Also
+    /// the number of POSIX timers and queued signals, which are counted apart from these.
     pub objects: usize,
 }
 

@@ -74,6 +74,18 @@ impl Kernel {
         Ok(())
     }
 
+    /// Checks whether there is memory for a text of the kernel that an open file keeps.
+    ///
+    /// # Errors
+    /// `ENOMEM` at the machine's limit. Linux keeps no more than a page of such a text.
+    pub(super) fn may_keep_text(&mut self, bytes: usize) -> Answer<()> {
+        let pages = self.machine.core.memory.pages_in_use() as u64 * PAGE_SIZE;
+        if pages.saturating_add(bytes as u64) > self.files.texts.left() && bytes > 0 {
+            return self.refuse(Limit::Memory, Errno::ENOMEM);
+        }
+        Ok(())
+    }
+
     /// Checks whether the process may map so many more bytes.
     ///
     /// # Errors
@@ -167,8 +179,9 @@ impl Kernel {
     /// Checks whether another signal may be queued, or a timer made that queues one.
     ///
     /// # Errors
-    /// `EAGAIN` beyond `RLIMIT_SIGPENDING`.
-    pub(super) fn may_queue_signal(&self) -> Answer<()> {
+    /// `EAGAIN` beyond `RLIMIT_SIGPENDING`, or at the machine's limit: a privileged process may raise
+    /// its own.
+    pub(super) fn may_queue_signal(&mut self) -> Answer<()> {
         let queued = |process: &super::process::Process| {
             let others = process.others.values();
             let others: usize = others.map(|other| other.signals.queued()).sum();
@@ -177,11 +190,14 @@ impl Kernel {
         let queued: usize = self.all_processes().map(queued).sum();
         let timers = self.clock.timers.iter();
         let timers = timers.filter(|t| matches!(t.owner, super::clock::Owner::Posix(_)));
-        let all = (queued + timers.count()) as u64;
-        match all >= self.soft(RLIMIT_SIGPENDING) {
-            true => Err(Errno::EAGAIN),
-            false => Ok(()),
+        let all = queued + timers.count();
+        if all as u64 >= self.soft(RLIMIT_SIGPENDING) {
+            return Err(Errno::EAGAIN);
         }
+        if all >= self.limits.objects {
+            return self.refuse(Limit::Objects, Errno::EAGAIN);
+        }
+        Ok(())
     }
 
     /// Checks whether so many more bytes may be locked, which no memory is yet.

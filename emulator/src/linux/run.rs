@@ -195,6 +195,7 @@ impl Kernel {
         self.system.changes += 1;
         self.follow_copies();
         self.release_closed_locks();
+        self.forget_closed_queues();
         self.settle_objects();
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {

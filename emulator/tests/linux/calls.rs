@@ -6,7 +6,7 @@ use super::{INSTRUCTIONS_MAX, build, native, options, same_as_native_but, start}
 use crate::skip::skip;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use unwind_sim_emulator::linux::{Notice, ProcessObserver, SystemCall, system_call_name};
+use unwind_sim_emulator::linux::{Notice, Outcome, ProcessObserver, SystemCall, system_call_name};
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::{Core, Observer};
 
@@ -246,6 +246,20 @@ fn programs_by_descriptor_other_roots_and_kept_capabilities_are_as_on_linux() {
         return;
     }
     compare("executes");
+}
+
+/// Not compared with Linux: before 6.8 the arguments were read first.
+#[test]
+fn a_program_is_found_before_its_arguments_are_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("order", directory.path());
+    let mut process = start(&program, options(&program, &[], directory.path()));
+    let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
+    assert_eq!(outcome, Outcome::Exited(0));
+    let said = String::from_utf8_lossy(process.stdout()).into_owned();
+    let expected = "missing -2\nmissing -2\nplain -13\nfolder -13\nodd -14\nodd -14\n\
+                    flags -22\nmissing -2\nclosed -9\nplain -13\nodd -14\n";
+    assert_eq!(said, expected);
 }
 
 /// Whether the kernel lacks the calls of a program, or a filter forbids them; skips the test if so.

@@ -64,6 +64,16 @@ int run(word *stack) {
     if (is(how, "pipes")) MANY(100000, SYS(pipe, two));
     if (is(how, "sockets")) MANY(100000, SYS(socket, 1, 1, 0));
     if (is(how, "counters")) MANY(100000, SYS(eventfd2, 0, 0));
+    /* As many as are asked for: who may raises the limit of the process. */
+    word most[2] = { 200000, 200000 };
+    word blocked = ~0ul;
+    struct { int signal, error, code, pad[29]; } info = { 34, 0, -1, { 0 } };
+    SYS(prlimit64, 0, 11, most, 0);
+    if (is(how, "posix-timers")) MANY(1000, SYS(timer_create, 1, 0, two));
+    if (is(how, "queued-signals")) {
+        SYS(rt_sigprocmask, 0, &blocked, 0, 8);
+        MANY(1000, SYS(rt_sigqueueinfo, SYS(getpid, 0), 34, &info));
+    }
     if (is(how, "files")) MANY(100000, closed(SYS(open, named(i++), 0102, 0600)));
     if (is(how, "folders")) MANY(100000, SYS(mkdir, named(i++), 0700));
     if (is(how, "links")) MANY(100000, SYS(symlink, "target", named(i++)));
@@ -77,6 +87,13 @@ int run(word *stack) {
     if (is(how, "again-process")) MANY(4000, child(1, 1));
     if (is(how, "again-pipe"))
         MANY(4000, ({ long e = SYS(pipe, two); SYS(close, two[0]); SYS(close, two[1]); e; }));
+    if (is(how, "texts")) {
+        char *at = (char *)SYS(mmap, 0, 400 * 4096, 3, 0x22, -1, 0);
+        for (int j = 0; j < 400; j += 2) SYS(mprotect, at + 4096 * j, 4096, 1);
+        MANY(1000, SYS(open, "/proc/self/smaps", 0));
+        for (int j = 3; j < 1000; j++) SYS(close, j);
+        number("again", SYS(open, "/proc/self/smaps", 0));
+    }
     if (is(how, "bomb")) for (;;) SYS(fork, 0);
     if (is(how, "thread-bomb")) works(1);
     if (is(how, "memory-bomb")) for (;;) {

@@ -53,6 +53,13 @@ fn limits_of_the_machine_give_the_errors_of_linux() {
         answers("counters", Limit::Objects, 20),
         "made 20\nerror -23\n"
     );
+    for how in ["posix-timers", "queued-signals"] {
+        assert_eq!(
+            answers(how, Limit::Objects, 20),
+            "made 20\nerror -11\n",
+            "{how}"
+        );
+    }
     let made = |text: &str| -> u64 {
         let line = text
             .lines()
@@ -65,6 +72,18 @@ fn limits_of_the_machine_give_the_errors_of_linux() {
         assert!(text.ends_with("error -28\n"), "{how}: {text}");
         assert!((100..20_000).contains(&made(&text)), "{how}: {text}");
     }
+}
+
+/// The texts of `/proc` that descriptors keep are memory, until they are closed.
+#[test]
+fn texts_of_the_kernel_count_as_memory() {
+    let text = answers("texts", Limit::Memory, 8 << 20);
+    let [made, error, again] = text.lines().collect::<Vec<_>>()[..] else {
+        panic!("{text}");
+    };
+    let made = made.strip_prefix("made ").and_then(|n| n.parse().ok());
+    assert!(made.is_some_and(|n: u32| (10..200).contains(&n)), "{text}");
+    assert_eq!([error, again], ["error -12", "again 3"], "{text}");
 }
 
 /// What was made and removed again does not count.

@@ -81,3 +81,9 @@ fn fifos_are_left_as_on_linux() {
 fn sockets_are_left_as_on_linux() {
     compare("sockets");
 }
+
+/// A descriptor runs what it has open, whatever its name leads to now.
+#[test]
+fn programs_that_were_replaced_run_as_on_linux() {
+    compare("replaced");
+}

@@ -230,13 +230,11 @@ impl Kernel {
 
     fn sys_get_robust_list(&mut self, pid: u64, head: u64, size: u64) -> Answer {
         const SIZE: u64 = 24;
-        let number = match pid as u32 {
-            0 => self.process.thread.number,
-            number => number,
-        };
-        let process = self.process_of(number.into()).ok_or(Errno::ESRCH)?;
+        let task = self.task_of(pid)?;
+        self.may_access(task.process)?;
+        // One that has ended has none.
         let list = self
-            .thread_mut(process, number)
+            .thread_mut(task.process, task.thread)
             .map_or(0, |t| t.robust_list);
         self.put_u64(size, SIZE)?;
         self.put_u64(head, list)?;

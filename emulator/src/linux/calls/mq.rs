@@ -253,6 +253,24 @@ impl Kernel {
             .then_some(notify)
     }
 
+    /// Who closes a descriptor of a queue is not told of messages any longer, although it may have
+    /// others (`mqueue_flush_file`). Called before objects without descriptors are removed.
+    pub(in crate::linux) fn forget_closed_queues(&mut self) {
+        let closed = std::mem::take(&mut self.files.own.table.closed_objects);
+        let own = self.process.number;
+        for id in closed {
+            let Some(Object::Queue { queue }) = self.objects.get(id) else {
+                continue;
+            };
+            let queue = self.system.message_queues.all.get_mut(queue);
+            if let Some(queue) = queue
+                && queue.notify.is_some_and(|notify| notify.process == own)
+            {
+                queue.notify = None;
+            }
+        }
+    }
+
     /// Tells who has asked for it, once, that a message has come.
     fn tell_of_message(&mut self, number: u64) {
         let Some(notify) = self.notified(number) else {
@@ -331,6 +349,7 @@ impl Kernel {
                     signal,
                     value,
                 });
+                self.files.own.table.asks_queues = true;
             }
         }
         Ok(0)

@@ -60,7 +60,7 @@ impl Kernel {
         self.path_of(&self.files.own.table.get_named(fd)?)
     }
 
-    pub(super) fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
+    pub(in crate::linux) fn path_of(&self, shared: &Shared) -> Answer<ResolvedPath> {
         let open = shared.borrow();
         let path = open.path.clone();
         let node = match &open.kind {
@@ -105,6 +105,7 @@ impl Kernel {
             Node::Special(Special::Text(text, task)) => self.text(text, task),
             _ => Vec::new(),
         };
+        self.may_keep_text(text.len())?;
         let old = self.files.attributes(&resolved).size;
         let is_new = matches!(resolved.node, Node::Missing);
         let created = is_new.then(|| resolved.path.clone());

@@ -2,8 +2,8 @@
 //!
 //! Source: Linux 6.12 `mm/process_vm_access.c`.
 
-use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
+use crate::linux::{INIT, Kernel};
 
 /// Maximum size of one call, bytes (Linux `MAX_RW_COUNT`).
 const COUNT_MAX: u64 = 0x7fff_f000;
@@ -33,12 +33,13 @@ impl Kernel {
         if total == 0 || others.iter().all(|&(_, size)| size == 0) {
             return Ok(0);
         }
-        let process = self.process_of(number).ok_or(Errno::ESRCH)?;
-        let files = self.files.of_process(process).ok_or(Errno::ESRCH)?;
-        let (own, other) = (&self.files.own.identity, &files.identity);
-        let ids = [other.user.real, other.user.effective, other.user.saved];
-        if !own.is_capable() && ids.iter().any(|&id| id != own.user.real) {
-            return Err(Errno::EPERM);
+        // 0 is not the caller here.
+        if number as u32 == 0 {
+            return Err(Errno::ESRCH);
+        }
+        let process = self.task_of(number)?.process;
+        if process == INIT || self.process(process).is_some() {
+            self.may_access(process)?;
         }
         let mut all = self.all_processes();
         let space = all.find(|other| other.number == process).map(|p| p.space);

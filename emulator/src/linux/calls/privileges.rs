@@ -28,11 +28,10 @@ impl Kernel {
     }
 
     /// The effective and permitted capabilities of a process.
-    fn capabilities(&self, process: u32) -> Answer<[u64; 2]> {
-        let files = self.files.of_process(process).ok_or(Errno::ESRCH)?;
-        let has = files.identity.capabilities;
+    fn capabilities(&self, process: u32) -> [u64; 2] {
+        let has = self.identity_of(process).capabilities;
         let all = |has| if has { CAPABILITIES } else { 0 };
-        Ok([all(has.effective), all(has.permitted)])
+        [all(has.effective), all(has.permitted)]
     }
 
     pub(super) fn sys_capget(&mut self, header: u64, data: u64) -> Answer {
@@ -42,11 +41,8 @@ impl Kernel {
         if number.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
-        let process = match number {
-            0 => self.process.number,
-            number => self.process_of(number.into()).ok_or(Errno::ESRCH)?,
-        };
-        let [effective, permitted] = self.capabilities(process)?;
+        let process = self.task_of(number.into())?.process;
+        let [effective, permitted] = self.capabilities(process);
         if data == 0 {
             return Ok(0);
         }
@@ -73,7 +69,7 @@ impl Kernel {
             return Err(Errno::EPERM);
         }
         let [effective, permitted, inheritable] = new.map(|set| set & CAPABILITIES);
-        let [old_effective, old_permitted] = self.capabilities(self.process.number)?;
+        let [old_effective, old_permitted] = self.capabilities(self.process.number);
         let takes_more = permitted & !old_permitted != 0 || effective & !permitted != 0;
         if takes_more || inheritable & !old_permitted != 0 {
             return Err(Errno::EPERM);

@@ -37,6 +37,15 @@ impl Kernel {
     /// Checks whether the limits of a process may be read and changed: those of its own, of one that
     /// is the same user and group in every way, or with a capability (`check_prlimit_permission`).
     fn may_limit(&self, process: u32) -> Answer<()> {
+        self.may_access(process)
+    }
+
+    /// Checks whether the memory of a process may be read: one's own, that of a process that is the
+    /// same user and group in every way, or with a capability (`ptrace_may_access`).
+    ///
+    /// # Errors
+    /// `EPERM`.
+    pub(super) fn may_access(&self, process: u32) -> Answer<()> {
         let own = &self.files.own.identity;
         if process == self.process.number || self.is_capable_over(process) {
             return Ok(());

@@ -238,6 +238,7 @@ impl Kernel {
         let mut files = self.files.own.clone();
         files.process = number;
         files.table.has_locks = false;
+        files.table.asks_queues = false;
         files.opening.clear();
         files.threads = BTreeSet::from([number]);
         if wanted.has(CLONE_PIDFD) {

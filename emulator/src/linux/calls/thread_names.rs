@@ -13,10 +13,12 @@ const NAME_MAX: usize = 15;
 
 impl Kernel {
     /// Gives a thread of the running process another name; returns the number of bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is of another process, also of one that has ended; `ESRCH` if there is none.
     pub(super) fn rename_thread(&mut self, task: Task, bytes: &[u8]) -> Answer<usize> {
-        let (own, process) = (self.process.number, self.process_of(task.thread.into()));
-        let process = process.ok_or(Errno::ESRCH)?;
-        if process != own {
+        let own = self.process.number;
+        if self.task_of(task.thread.into())?.process != own {
             return Err(Errno::EINVAL);
         }
         let name = &bytes[..bytes.len().min(NAME_MAX)];

@@ -288,9 +288,9 @@ impl Kernel {
         }
         self.clock(clock)?;
         self.can_wait(clock)?;
+        self.may_queue_signal()?;
         let process = self.process.number;
         let own = self.clock.timers.iter().filter(|t| t.process == process);
-        self.may_queue_signal()?;
         let numbers = own.filter_map(|t| match t.owner {
             Owner::Posix(number) => Some(number + 1),
             Owner::Interval(_) | Owner::Object(_) => None,

@@ -92,6 +92,12 @@ impl Files {
                         _ => {}
                     }
                     let target = target?;
+                    // These too: outside of another root, their text leads elsewhere.
+                    if special::is_magic(&next) {
+                        node = self.node(&target);
+                        at = target;
+                        continue;
+                    }
                     if target.starts_with(b"/") {
                         at = root.to_vec();
                     }

@@ -29,6 +29,7 @@ pub(in crate::linux) struct Saved {
 /// The copies made so far, by the address of the original.
 struct Copies {
     budget: Budget,
+    texts: Budget,
     inodes: HashMap<*const (), InodeRef>,
     open: HashMap<*const (), Shared>,
     pipes: HashMap<*const (), PipeRef>,
@@ -54,7 +55,7 @@ impl Files {
         self.entries = copied.entries;
         self.copied = copied.copied;
         self.newly_copied.clear();
-        self.budget = copied.budget;
+        (self.budget, self.texts) = (copied.budget, copied.texts);
         self.inodes = saved.inodes;
         self.own = copied.own;
         self.others = copied.others;
@@ -75,6 +76,7 @@ impl Files {
             copied: copied.copied,
             newly_copied: Vec::new(),
             budget: copied.budget,
+            texts: copied.texts,
             inodes: self.inodes,
             own: copied.own,
             others: copied.others,
@@ -90,7 +92,7 @@ impl Files {
 
     fn copied_with(&self, refs: Others<'_>) -> Copied {
         let parts = (&self.entries, &self.copied, &self.own, &self.others);
-        copy(parts, &self.ended, &self.budget, refs)
+        copy(parts, &self.ended, [&self.budget, &self.texts], refs)
     }
 }
 
@@ -103,12 +105,13 @@ struct Copied {
     others: BTreeMap<u32, OwnFiles>,
     ended: BTreeSet<u32>,
     budget: Budget,
+    texts: Budget,
 }
 
 impl Copied {
     fn copy(&self, refs: Others<'_>) -> Copied {
         let parts = (&self.entries, &self.copied, &self.own, &self.others);
-        copy(parts, &self.ended, &self.budget, refs)
+        copy(parts, &self.ended, [&self.budget, &self.texts], refs)
     }
 }
 
@@ -123,12 +126,13 @@ type Parts<'a> = (
 fn copy(
     (entries, copied, own, others): Parts<'_>,
     ended: &BTreeSet<u32>,
-    budget: &Budget,
+    budgets: [&Budget; 2],
     refs: Others<'_>,
 ) -> Copied {
-    let budget = Budget::new(budget.left());
+    let [budget, texts] = budgets.map(|budget| Budget::new(budget.left()));
     let mut copies = Copies {
         budget: budget.clone(),
+        texts: texts.clone(),
         inodes: HashMap::new(),
         open: HashMap::new(),
         pipes: HashMap::new(),
@@ -165,6 +169,7 @@ fn copy(
         others,
         ended: ended.clone(),
         budget,
+        texts,
     }
 }
 
@@ -211,7 +216,7 @@ impl Copies {
             Kind::Stdout => Kind::Stdout,
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
-            Kind::Text(text) => Kind::Text(text.clone()),
+            Kind::Text(text) => Kind::Text(text.copy(&self.texts)),
             Kind::ThreadName(task, text) => Kind::ThreadName(*task, text.clone()),
             Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };

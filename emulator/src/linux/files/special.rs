@@ -368,6 +368,12 @@ pub(super) fn of_process(path: &[u8]) -> Option<(Task, &[u8])> {
     Some((task(process), rest))
 }
 
+/// Whether a link at a path of `/proc` leads to the file itself, not to what its text names from the
+/// root of the process (`proc_pid_get_link`).
+pub(super) fn is_magic(path: &[u8]) -> bool {
+    of_process(path).is_some_and(|(_, rest)| matches!(rest, b"exe" | b"cwd" | b"root"))
+}
+
 /// Whether there is such a thread, of a process that may have ended.
 fn exists(files: &Files, task: Task) -> bool {
     match files.of_process(task.process) {

@@ -18,6 +18,11 @@ pub(in crate::linux) struct Table {
     pub(in crate::linux) has_locks: bool,
     /// The files that it closed while it had locks, as [`super::Description::lock_key`] names them.
     pub(in crate::linux) closed: Vec<(u64, u64)>,
+    /// Whether the process asked a message queue to tell it, which ends when it closes a descriptor
+    /// of the queue.
+    pub(in crate::linux) asks_queues: bool,
+    /// The objects of which it closed a descriptor while it asked, by number. Some may be gone.
+    pub(in crate::linux) closed_objects: Vec<u32>,
 }
 
 impl Table {
@@ -92,12 +97,22 @@ impl Table {
         Ok(0)
     }
 
-    /// Notes that a descriptor is closed, for locks.
+    /// Notes that a descriptor is closed, for locks and message queues.
     fn note_closed(&mut self, index: usize) {
-        if self.has_locks
-            && let Some(Some(slot)) = self.slots.get(index)
+        if !self.has_locks && !self.asks_queues {
+            return;
+        }
+        let Some(Some(slot)) = self.slots.get(index) else {
+            return;
+        };
+        let open = slot.open.borrow();
+        if self.has_locks {
+            self.closed.push(open.lock_key());
+        }
+        if self.asks_queues
+            && let Kind::Object(handle) = &open.kind
         {
-            self.closed.push(slot.open.borrow().lock_key());
+            self.closed_objects.push(handle.id);
         }
     }
 
@@ -129,6 +144,8 @@ impl Table {
             slots: slots.collect(),
             has_locks: self.has_locks,
             closed: self.closed.clone(),
+            asks_queues: self.asks_queues,
+            closed_objects: self.closed_objects.clone(),
         }
     }
 

@@ -56,7 +56,12 @@ static void roots(int may) {
     if (!may) { if (SYS(getuid, 0)) V(SYS(chroot, ".")); return; }
     SYS(mkdir, "cage", 0755); SYS(mkdir, "cage/in", 0755); SYS(close, make("cage/in/file", "caged"));
     SYS(symlink, "/in/file", "cage/link"); SYS(symlink, "../../../in/file", "cage/up"); SYS(symlink, "/file", "cage/out");
-    long outside = SYS(open, ".", O_RDONLY);
+    long outside = SYS(open, ".", O_RDONLY), proc = SYS(open, "/proc", O_RDONLY);
+    /* The links of a process lead to what it has, not to what their text names. */
+    CHILD(
+        V(SYS(chdir, "cage/in")); V(SYS(chroot, ".."));
+        V(SYS(faccessat, proc, "self/cwd/file", 0)); V(SYS(faccessat, proc, "self/root/in/file", 0)); V(SYS(faccessat, proc, "self/exe", 0)); V(SYS(faccessat, proc, "self/exe/x", 0)); V(SYS(faccessat, proc, "self/cwd/../in/file", 0)); V(SYS(faccessat, proc, "self/root/../file", 0)); V(SYS(faccessat, proc, "self/root/link", 0));
+        V(SYS(fchdir, outside)); V(SYS(faccessat, proc, "self/cwd/file", 0)); V(SYS(faccessat, proc, "self/cwd/cage/link", 0)));
     CHILD(
         V(SYS(chdir, "cage")); V(SYS(chroot, "."));
         V(SYS(getcwd, text, 64)); V(text[0]); V(text[1]); V(SYS(chdir, "in")); V(SYS(getcwd, text, 64)); say(text); V(0);
@@ -68,7 +73,7 @@ static void roots(int may) {
         CHILD(V(SYS(access, "/file", 0))); SYS(exit_group, 0));
     /* The parent's stays. */
     V(SYS(access, "cage/new/file", 0)); V(SYS(access, "/proc/self/stat", 0));
-    SYS(close, outside);
+    SYS(close, outside); SYS(close, proc);
     SYS(unlink, "cage/new/file"); SYS(rmdir, "cage/new"); SYS(unlink, "cage/link"); SYS(unlink, "cage/up"); SYS(unlink, "cage/out"); SYS(rmdir, "cage/in"); V(SYS(rmdir, "cage"));
     /* A program and its interpreter in the other root. */
     SYS(mkdir, "cage", 0755); SYS(close, put("cage/program", program, sizeof program, 0755)); SYS(close, put("cage/script", "#!/program\n", 11, 0755));

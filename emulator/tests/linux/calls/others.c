@@ -29,6 +29,17 @@ static long thread(void) {
     return number;
 }
 
+/* A thread that gets another nice value and ends the process. */
+static long ending_thread(void) {
+    long number;
+    register long r10 __asm__("r10") = 0;
+    __asm__ volatile("syscall; test %%rax, %%rax; jnz 1f; mov $141, %%eax; xor %%edi, %%edi; xor %%esi, %%esi;"
+                     "mov $9, %%edx; syscall; mov $231, %%eax; xor %%edi, %%edi; syscall; 1:"
+                     : "=a"(number) : "a"(56), "D"(0x50f00), "S"(stack + IDLE_THREAD), "d"(0), "r"(r10)
+                     : "rcx", "r11", "memory");
+    return number;
+}
+
 /* The value behind a name in a text of /proc. */
 static char text[8192];
 static const char *read_text(const char *path) {
@@ -223,7 +234,7 @@ static void limits(void) {
 /* A child that has ended is there until somebody waits for it. */
 static void zombies(void) {
     int status, zero = 0;
-    word two[2] = { 0, 0 };
+    word two[2] = { 0, 0 }, sets[3];
     flush();
     long child = SYS(fork, 0);
     if (child == 0) { SYS(setpriority, 0, 0, 19); SYS(exit_group, 0); }
@@ -233,6 +244,24 @@ static void zombies(void) {
     V(SYS(prlimit64, child, 7, 0, two)); V(two[0]); V(SYS(kill, child, 0)); V(SYS(sched_getparam, child, &zero)); V(zero);
     SYS(wait4, child, &status, 0, 0);
     V(SYS(getpriority, 0, child)); V(SYS(getpgid, child)); V(SYS(getsid, child));
+    /* Its nice value is that of its first thread, whichever ended it. */
+    child = SYS(fork, 0);
+    if (child == 0) { ending_thread(); for (;;) SYS(pause, 0); }
+    V(SYS(waitid, 1, child, info, 0x01000004, 0)); V(SYS(getpriority, 0, child));
+    /* Its capabilities are there, its memory is not; its name stays. */
+    struct { unsigned version; int pid; } header = { 0x20080522, child };
+    struct { void *at; word size; } vector = { two, 8 };
+    void *head; word size;
+    HIDE(WORD); T(capget, &header, out.bytes); V(SYS(capget, &header, 0));
+    V(SYS(process_vm_readv, child, &vector, 1, &vector, 1, 0)); V(SYS(get_robust_list, child, &head, &size)); V((long)head); V(size);
+    long comm = SYS(open, of("/proc/", child, "/comm"), O_RDWR);
+    V(comm > 0); V(SYS(write, comm, "name", 4)); SYS(close, comm);
+    SYS(wait4, child, &status, 0, 0);
+    /* The first process is there; its memory and its threads are its own. */
+    header.pid = 1; V(SYS(capget, &header, 0)); V(SYS(capget, &header, sets) == 0);
+    struct { word at, size; } theirs = { 0, 8 };
+    V(SYS(process_vm_readv, 0, &vector, 1, &vector, 1, 0)); V(SYS(process_vm_readv, own, &vector, 1, &vector, 1, 0));
+    V(SYS(process_vm_readv, 1, &vector, 1, &theirs, 1, 0) == -3); V(SYS(get_robust_list, 1, &head, &size) == -3);
     long idle = thread();
     V(SYS(getpgid, idle) == SYS(getpgrp, 0)); V(SYS(getsid, idle) == SYS(getsid, 0)); V(SYS(prlimit64, idle, 7, 0, two)); V(two[0]);
 }
@@ -254,6 +283,9 @@ static void users(int may) {
     V(SYS(setresuid, 1000, 1000, 1000));
     V(SYS(kill, child, 0)); V(SYS(tgkill, child, child, 0)); V(SYS(getpriority, 0, child)); V(SYS(setpriority, 0, child, 19)); V(SYS(sched_getscheduler, child)); V(SYS(sched_setscheduler, child, 0, &zero));
     V(SYS(prlimit64, child, 7, 0, two)); V(SYS(ioprio_set, 1, child, 2 << 13)); V(SYS(ioprio_get, 1, child) >= 0); V(SYS(sched_setaffinity, child, 8, (word[]){ 1 })); V(SYS(kill, 1, 0)); V(SYS(kill, 1, 9));
+    void *head; word size;
+    struct { void *at; word size; } vector = { two, 8 };
+    V(SYS(get_robust_list, child, &head, &size)); V(SYS(get_robust_list, 1, &head, &size)); V(SYS(process_vm_readv, child, &vector, 1, &vector, 1, 0)); V(SYS(process_vm_readv, 1, &vector, 1, &vector, 1, 0));
     V(SYS(prlimit64, 1, 7, 0, two)); V(SYS(setpriority, 0, 1, 19)); V(SYS(getpriority, 0, 1) > 0);
     V(SYS(setpriority, 0, 0, 3)); V(SYS(setpriority, 0, 0, 19)); V(SYS(getpriority, 0, 0));
     flush();

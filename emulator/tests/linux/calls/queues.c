@@ -103,6 +103,16 @@ static void notifying(void) {
     SYS(wait4, child, &status, 0, 0); V(status); V(told); V(got.pid == child);
     V(SYS(mq_timedreceive, queue, text, 16, 0, 0));
     V(SYS(mq_notify, queue, &quietly)); V(SYS(mq_timedsend, queue, "e", 1, 0, 0)); V(told); V(SYS(mq_notify, queue, &by_signal)); V(SYS(mq_notify, queue, 0)); V(SYS(mq_notify, queue, &by_signal));
+    /* Who closes a descriptor of the queue, whichever it is, is not told any longer. */
+    V(SYS(close, SYS(dup, queue))); V(SYS(mq_notify, queue, &quietly)); V(SYS(mq_notify, queue, &quietly));
+    V(SYS(close, SYS(mq_open, name, RD_, 0, 0))); V(SYS(mq_notify, queue, &by_signal)); V(SYS(mq_notify, queue, &by_signal));
+    V(SYS(dup2, queue, 50)); V(SYS(dup2, 0, 50)); V(SYS(mq_notify, queue, &by_signal)); V(SYS(dup2, queue, 50)); V(SYS(dup2, queue, 51)); V(SYS(mq_notify, queue, &quietly)); V(SYS(close, 50)); V(SYS(mq_notify, queue, &quietly)); V(SYS(close_range, 51, 51, 0)); V(SYS(mq_notify, queue, &by_signal));
+    /* Others' descriptors do not matter, nor what else is closed. */
+    flush();
+    child = SYS(fork, 0);
+    if (child == 0) { SYS(close, queue); SYS(exit_group, 0); }
+    SYS(wait4, child, &status, 0, 0); V(status); SYS(close, SYS(dup, 0)); V(SYS(mq_notify, queue, &quietly));
+    told = 0; V(SYS(close, SYS(dup, queue))); V(SYS(mq_timedsend, queue, "f", 1, 0, 0)); V(told);
     SYS(close, queue); V(SYS(mq_unlink, name));
 }
 
