@@ -111,7 +111,8 @@ impl Elf {
     }
 
     /// [`unpack`](Elf::unpack) with another limit. It is for all sections together: of sections that each
-    /// are just small enough a file may have a thousand.
+    /// are just small enough a file may have a thousand. The first that exceeds it ends the unpacking,
+    /// since each one more would take as long again.
     fn unpack_at_most(&mut self, max: u64) -> Vec<UnpackError> {
         let (mut errors, mut left) = (Vec::new(), max);
         for section in std::mem::take(&mut self.compressed) {
@@ -120,7 +121,12 @@ impl Elf {
                     left -= section.data.len() as u64;
                     self.parts.sections.push(section);
                 }
-                Err(error) => errors.push(error),
+                Err(error) => {
+                    if error.what == UnpackErrorKind::Limit {
+                        left = 0;
+                    }
+                    errors.push(error);
+                }
             }
         }
         errors
@@ -201,6 +207,17 @@ mod tests {
             assert_eq!(errors.len(), 5 - fit);
             assert!(errors.iter().all(|e| e.what == UnpackErrorKind::Limit));
         }
+    }
+
+    /// Of a hundred sections that each unpack to more, one is unpacked.
+    #[test]
+    fn nothing_is_unpacked_after_the_limit() {
+        let pack = |len| zstd::encode_all(&vec![0; len][..], 1).expect("packed");
+        let all = [101, 10].map(|len| packed(SectionKind::DebugFrame, pack(len)));
+        let mut elf = elf(all.to_vec());
+        let errors = elf.unpack_at_most(100);
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert!(elf.parts.sections.is_empty());
     }
 
     #[test]
