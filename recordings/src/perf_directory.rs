@@ -28,8 +28,12 @@ const FILES_MAX: usize = 4096;
 const COMPRESSED: [u32; 2] = [81, 83];
 /// Size of the header of a record, bytes.
 const RECORD: usize = 8;
-/// Maximum number of bytes that a compressed record may unpack to: perf compresses at most a ring.
-const UNPACKED_MAX: usize = 1 << 30;
+/// Maximum bytes that the compressed records of a directory may unpack to, above [`RATIO_MAX`] times
+/// the size of their files. A record of 64 KiB can hold 2 GiB of zeros, and there is no limit to the
+/// number of records.
+const UNPACKED_MAX: u64 = 1 << 30;
+/// Bytes that each byte of the files adds to the limit.
+const RATIO_MAX: u64 = 256;
 
 /// Is there such a directory at `path`?
 pub(crate) fn is_directory(path: &Path) -> bool {
@@ -45,8 +49,14 @@ pub(crate) fn is_directory(path: &Path) -> bool {
 /// Joins the files of the directory at `path`.
 ///
 /// # Errors
-/// If a file cannot be read, the temporary one cannot be written, or `data` has no usable header.
+/// If a file cannot be read, the temporary one cannot be written, `data` has no usable header, or the
+/// compressed records unpack to more than the limit.
 pub(crate) fn map_directory(path: &Path) -> io::Result<Owner> {
+    map_at_most(path, UNPACKED_MAX)
+}
+
+/// [`map_directory`] with another limit than [`UNPACKED_MAX`].
+fn map_at_most(path: &Path, max: u64) -> io::Result<Owner> {
     let owner = map_file(&path.join("data"))?;
     let first: &[u8] = (*owner).as_ref();
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
@@ -64,13 +74,15 @@ pub(crate) fn map_directory(path: &Path) -> io::Result<Owner> {
     out.write_all(first)?;
     let mut written = whole(records)?;
     out.write_all(&records[..written])?;
+    let mut left = max;
     // A file that was cut can only stand at the end, where that is noticed.
     let mut cut: Option<Owner> = None;
     for file in files(path)? {
         let owner = map_file(&file)?;
         let bytes: &[u8] = (*owner).as_ref();
         let end = whole(bytes)?;
-        written += copy(&bytes[..end], &mut out)?;
+        left = left.saturating_add(RATIO_MAX * bytes.len() as u64);
+        written += copy(&bytes[..end], &mut left, &mut out)?;
         if end < bytes.len() {
             cut = Some(owner);
         }
@@ -133,8 +145,9 @@ fn record(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
     Some((kind, u16::from_le_bytes([header[6], header[7]]).into()))
 }
 
-/// Appends whole records, unpacked. Returns how many bytes they are.
-fn copy(bytes: &[u8], out: &mut impl Write) -> io::Result<usize> {
+/// Appends whole records, unpacked. Returns how many bytes they are. `left` are the bytes that may
+/// still be unpacked.
+fn copy(bytes: &[u8], left: &mut u64, out: &mut impl Write) -> io::Result<usize> {
     let mut decoder: Option<Decoder<'_>> = None;
     let mut written = 0;
     let (mut plain, mut at) = (0, 0);
@@ -154,7 +167,7 @@ fn copy(bytes: &[u8], out: &mut impl Write) -> io::Result<usize> {
                 Some(decoder) => decoder,
                 None => decoder.insert(Decoder::new()?),
             };
-            written += unpack(decoder, payload, out)?;
+            written += unpack(decoder, payload, left, out)?;
             plain = at + size;
         }
         at += size;
@@ -164,17 +177,25 @@ fn copy(bytes: &[u8], out: &mut impl Write) -> io::Result<usize> {
 }
 
 /// Unpacks what one compressed record has of the stream.
-fn unpack(decoder: &mut Decoder<'_>, mut input: &[u8], out: &mut impl Write) -> io::Result<usize> {
+fn unpack(
+    decoder: &mut Decoder<'_>,
+    mut input: &[u8],
+    left: &mut u64,
+    out: &mut impl Write,
+) -> io::Result<usize> {
     let mut buffer = vec![0; 128 << 10];
     let mut written = 0;
     loop {
         let step = decoder.run_on_buffers(input, &mut buffer)?;
         input = &input[step.bytes_read..];
         written += step.bytes_written;
-        if written > UNPACKED_MAX {
-            let message = "a compressed record unpacks to more than 1 GiB";
+        let Some(rest) = left.checked_sub(step.bytes_written as u64) else {
+            let message = format!(
+                "the compressed records unpack to more than 1 GiB and {RATIO_MAX} times their files"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
+        };
+        *left = rest;
         out.write_all(&buffer[..step.bytes_written])?;
         let is_full = step.bytes_written == buffer.len();
         if !is_full && (input.is_empty() || step.bytes_read == 0) {
@@ -251,15 +272,14 @@ mod tests {
     fn compressed(times: &[u64]) -> Vec<u8> {
         let packed = zstd::encode_all(&records(times)[..], 1).expect("zstd");
         let (one, two) = packed.split_at(packed.len() / 2);
-        let piece = |bytes: &[u8]| {
-            let size = (RECORD + bytes.len()) as u64;
-            [
-                &(u64::from(COMPRESSED[0]) | size << 48).to_le_bytes()[..],
-                bytes,
-            ]
-            .concat()
-        };
         [piece(one), piece(two)].concat()
+    }
+
+    /// A compressed record.
+    fn piece(bytes: &[u8]) -> Vec<u8> {
+        let size = (RECORD + bytes.len()) as u64;
+        let header = (u64::from(COMPRESSED[0]) | size << 48).to_le_bytes();
+        [&header[..], bytes].concat()
     }
 
     fn times(dir: &Dir) -> (Vec<u64>, bool) {
@@ -321,5 +341,22 @@ mod tests {
             error.to_string().contains("impossible record size 0"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn many_records_that_each_unpack_to_little_are_limited_together() {
+        let first = recording(&[]);
+        let mib = zstd::encode_all(&vec![0; 1 << 20][..], 1).expect("packed");
+        let of = |test, count| {
+            let records = piece(&mib).repeat(count);
+            Dir::new(test, &[("data", &first), ("data.0", &records)])
+        };
+        let (few, many) = (of("few-packed", 4), of("many-packed", 40));
+        assert!(map_at_most(&few.0, 4 << 20).is_ok());
+
+        let error = map_at_most(&many.0, 4 << 20).err().expect("too much");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("256 times"), "{error}");
+        assert!(map_at_most(&many.0, 40 << 20).is_ok());
     }
 }

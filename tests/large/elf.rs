@@ -27,6 +27,7 @@ const SHF_EXECINSTR: u64 = 4;
 pub(crate) const SHF_COMPRESSED: u64 = 1 << 11;
 
 /// A section to write.
+#[derive(Clone)]
 pub(crate) struct Section {
     name: &'static str,
     kind: u32,
@@ -81,11 +82,6 @@ pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section
         strings.push(0);
         functions = functions.max(number + 1);
     }
-    let text = Section {
-        flags: SHF_ALLOC | SHF_EXECINSTR,
-        address: TEXT,
-        ..Section::debug(".text", 0, CODE.repeat(functions as usize))
-    };
     let symtab = Section {
         kind: SHT_SYMTAB,
         entry: 24,
@@ -96,7 +92,16 @@ pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section
         kind: SHT_STRTAB,
         ..Section::debug(".strtab", 0, strings)
     };
-    vec![text, symtab, strtab]
+    [text(functions), vec![symtab, strtab]].concat()
+}
+
+/// A program of `functions` functions, without symbols.
+pub(crate) fn text(functions: u64) -> Vec<Section> {
+    vec![Section {
+        flags: SHF_ALLOC | SHF_EXECINSTR,
+        address: TEXT,
+        ..Section::debug(".text", 0, CODE.repeat(functions as usize))
+    }]
 }
 
 /// `.eh_frame` and its index for `functions` functions; `rows` are the instructions of each.

@@ -3,6 +3,7 @@
 //!
 //! A limit of address space is the oracle: it does not depend on how fast or busy the machine is.
 
+mod bombs;
 mod core;
 mod elf;
 mod perfdata;
@@ -24,6 +25,10 @@ struct Sizes {
     samples: u64,
     name_bytes: usize,
     expressions: u64,
+    /// What a bomb unpacks to.
+    bomb_bytes: u64,
+    /// Compressed records of 60 MiB.
+    records: usize,
 }
 
 const SMALL: Sizes = Sizes {
@@ -32,6 +37,8 @@ const SMALL: Sizes = Sizes {
     samples: 5_000,
     name_bytes: 10_000,
     expressions: 30,
+    bomb_bytes: 4 << 20,
+    records: 2,
 };
 const LARGE: Sizes = Sizes {
     // Ten times as many need 20 GB for `tables check`.
@@ -41,11 +48,19 @@ const LARGE: Sizes = Sizes {
     // Names of more than 64 KiB are not read.
     name_bytes: 30_000,
     expressions: 3_000,
+    // More than the limit of 1 GiB.
+    bomb_bytes: (1 << 30) + (64 << 20),
+    records: 200,
 };
 
 /// Runs a command in so many MiB of address space above what the program needs. It may end with any
 /// status of its own but 2.
 fn run(command: &str, file: &Path, memory: u64) {
+    run_to(&[0, 1, 3], command, file, memory);
+}
+
+/// [`run`], of a command that ends with one of these statuses.
+fn run_to(statuses: &[i32], command: &str, file: &Path, memory: u64) {
     let start = Instant::now();
     let output = Command::new("sh")
         .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
@@ -60,7 +75,7 @@ fn run(command: &str, file: &Path, memory: u64) {
     println!("{command} {}: {:.1?}", file.display(), start.elapsed());
     let status = output.status.code();
     assert!(
-        matches!(status, Some(0 | 1 | 3)),
+        status.is_some_and(|status| statuses.contains(&status)),
         "{command} {} in {memory} MiB: {:?}: {}",
         file.display(),
         output.status,
@@ -251,6 +266,77 @@ fn claims(scratch: &Scratch) {
     );
 }
 
+/// Images of kernels. None is an ELF file when it is unpacked.
+fn kernels(sizes: Sizes, scratch: &Scratch) {
+    for packer in bombs::Packer::ALL {
+        let packed = packer.zeros(sizes.bomb_bytes).expect("packed");
+        with_file(
+            scratch,
+            &format!("kernel-{packer:?}"),
+            |path| bombs::kernel(path, &packed).expect("a file"),
+            // A buffer that grows doubles, and up to that size is reserved.
+            |path| run_to(&[2], "inspect", path, 2 * (sizes.bomb_bytes >> 20) + 96),
+        );
+        let Some(window) = packer.with_window(packed) else {
+            continue;
+        };
+        with_file(
+            scratch,
+            &format!("window-{packer:?}"),
+            |path| bombs::kernel(path, &window).expect("a file"),
+            |path| run_to(&[2], "inspect", path, 64),
+        );
+    }
+}
+
+/// `.gnu_debugdata`, and sections in zstd.
+fn unpacked(sizes: Sizes, scratch: &Scratch) {
+    let bytes = sizes.bomb_bytes;
+    let xz = bombs::Packer::Xz.zeros(bytes).expect("packed");
+    let zstd = bombs::zstd_section(bytes).expect("packed");
+    let mini = vec![elf::Section::debug(".gnu_debugdata", 0, xz)];
+    let rows = || elf::Section::debug(".debug_frame", elf::SHF_COMPRESSED, zstd.clone());
+    let rows = (0..20).map(|_| rows()).collect::<Vec<_>>();
+    for (name, sections, count) in [("mini", mini, 1), ("rows", rows, 20)] {
+        // All sections together unpack to the limit at most.
+        let memory = 2 * (bytes * count).min(1 << 30) + (64 << 20);
+        let mut all = elf::text(10);
+        all.extend(sections);
+        with_file(
+            scratch,
+            name,
+            |path| elf::write(path, all).expect("a file"),
+            |path| {
+                run("inspect", path, 64);
+                run("tables check --threads 1", path, memory >> 20);
+                let samples = scratch.path("of-unpacked");
+                perfdata::write(&samples, 20, path, 10).expect("a file");
+                for command in ["replay --threads 1", "doctor", "perf script"] {
+                    run(command, &samples, memory >> 20);
+                }
+            },
+        );
+    }
+}
+
+/// Compressed records: one that unpacks to more than the limit, and many that do not.
+fn records(sizes: Sizes, scratch: &Scratch) {
+    let one = bombs::record(128).expect("packed");
+    let many = bombs::record(60).expect("packed").repeat(sizes.records);
+    for (name, records) in [("one", one), ("many", many)] {
+        with_file(
+            scratch,
+            name,
+            |path| perfdata::write_records(path, &records).expect("a file"),
+            |path| {
+                for command in ["inspect", "replay --threads 1", "doctor", "perf script"] {
+                    run(command, path, 64);
+                }
+            },
+        );
+    }
+}
+
 fn all(sizes: Sizes) {
     let scratch = Scratch::new();
     functions(sizes, &scratch);
@@ -259,6 +345,9 @@ fn all(sizes: Sizes) {
     names(sizes, &scratch);
     expressions(sizes, &scratch);
     claims(&scratch);
+    kernels(sizes, &scratch);
+    unpacked(sizes, &scratch);
+    records(sizes, &scratch);
 }
 
 #[test]

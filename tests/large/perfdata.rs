@@ -15,7 +15,8 @@ const RECORD_COMM: u32 = 3;
 const RECORD_SAMPLE: u32 = 9;
 const RECORD_MMAP2: u32 = 10;
 
-fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+/// A record of perf.data.
+pub(crate) fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let mut out = kind.to_le_bytes().to_vec();
     out.extend(misc.to_le_bytes());
     out.extend((body.len() as u16 + 8).to_le_bytes());
@@ -55,8 +56,23 @@ pub(crate) fn write(path: &Path, samples: u64, image: &Path, functions: u64) -> 
         record(RECORD_SAMPLE, 2, &body)
     };
 
+    let mut out = BufWriter::new(File::create(path)?);
+    out.write_all(&head(first.len() as u64 + samples * sample(0).len() as u64))?;
+    out.write_all(&first)?;
+    for number in 0..samples {
+        out.write_all(&sample(number))?;
+    }
+    out.flush()
+}
+
+/// A file with these records.
+pub(crate) fn write_records(path: &Path, records: &[u8]) -> io::Result<()> {
+    std::fs::write(path, [&head(records.len() as u64), records].concat())
+}
+
+/// What is in front of so many bytes of records: the header and one attribute.
+fn head(data_size: u64) -> Vec<u8> {
     let data_at = 104 + 144;
-    let data_size = first.len() as u64 + samples * sample(0).len() as u64;
     let mut attr = words(&[
         128 << 32,
         0,
@@ -72,16 +88,11 @@ pub(crate) fn write(path: &Path, samples: u64, image: &Path, functions: u64) -> 
         STACK,
     ]);
     attr.resize(128, 0);
-    let mut out = BufWriter::new(File::create(path)?);
-    out.write_all(b"PERFILE2")?;
-    out.write_all(&words(&[
+    let mut out = b"PERFILE2".to_vec();
+    out.extend(words(&[
         104, 144, 104, 144, data_at, data_size, 0, 0, 0, 0, 0, 0,
-    ]))?;
-    out.write_all(&attr)?;
-    out.write_all(&words(&[0, 0]))?;
-    out.write_all(&first)?;
-    for number in 0..samples {
-        out.write_all(&sample(number))?;
-    }
-    out.flush()
+    ]));
+    out.extend(attr);
+    out.extend(words(&[0, 0]));
+    out
 }

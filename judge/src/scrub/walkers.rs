@@ -249,7 +249,12 @@ impl Walker {
         for end in ends.filter(|&end| end > rsp) {
             let copy = memory.copy(rsp, end - rsp);
             engine.walk(&stack_of(view, &start, &copy, setting), cache);
+
+            // Copies read almost the same parts: kept until the end, they would be as many as the
+            // square of the frames. The stable sort merges two sorted runs in linear time.
             read.extend(copy.into_read());
+            read.sort();
+            read.dedup();
         }
         read
     }

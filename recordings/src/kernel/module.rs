@@ -12,7 +12,7 @@ pub use load::ModuleLoad;
 use super::error::{KernelError, KernelErrorKind};
 use super::map;
 use super::orc::{EncodingSource, encoding};
-use super::payload::{Compression, unpack};
+use super::payload::{Compression, UNPACKED_MAX, unpack};
 use crate::printable::PrintableName as _;
 use object::SectionIndex;
 use object::elf;
@@ -67,7 +67,7 @@ pub fn module_from_bytes(
     let compression = Compression::from_magic(&bytes).ok_or(KernelErrorKind::NotModule);
     let bytes = match compression.map_err(of)? {
         Compression::None => bytes,
-        packed => unpack(&bytes, packed, 0, 0).map_err(of)?,
+        packed => unpack(&bytes, packed, 0, 0, UNPACKED_MAX).map_err(of)?,
     };
     read(name, &bytes, load).map_err(of)
 }

@@ -152,7 +152,14 @@ impl Payload {
         }
         // gzip's own trailer also ends with this size.
         let hint = self.data.last_chunk().map_or(0, |b| u32::from_le_bytes(*b));
-        unpack(&self.data, self.compression, self.offset, u64::from(hint))
+        let hint = u64::from(hint);
+        unpack(
+            &self.data,
+            self.compression,
+            self.offset,
+            hint,
+            UNPACKED_MAX,
+        )
     }
 }
 
@@ -167,22 +174,21 @@ fn version_at(file: &[u8], at: usize) -> Option<String> {
         .then(|| word.to_owned())
 }
 
-/// Unpacks `data`, which is at `offset` in its file and claims to unpack to `hint` bytes. Data
-/// after the end of the compressed stream is ignored.
+/// Unpacks `data`, which is at `offset` in its file and claims to unpack to `hint` bytes, of which
+/// `max` are allowed. Data after the end of the compressed stream is ignored.
 pub(super) fn unpack(
     data: &[u8],
     compression: Compression,
     offset: u64,
     hint: u64,
+    max: u64,
 ) -> Result<Bytes, KernelErrorKind> {
     let failed = |why: io::Error| KernelErrorKind::Unpack {
         compression,
         offset,
         why: why.kind(),
     };
-    let believed = hint
-        .min(UNPACKED_MAX)
-        .min(data.len() as u64 * RATIO_TRUSTED);
+    let believed = hint.min(max).min(data.len() as u64 * RATIO_TRUSTED);
     let believed = usize::try_from(believed).unwrap_or(0);
     let mut out = match compression {
         Compression::Lz4 | Compression::Zstd => Vec::new(),
@@ -191,45 +197,44 @@ pub(super) fn unpack(
     match compression {
         Compression::None => out.extend_from_slice(data),
         Compression::Gzip => {
-            read_all(flate2::bufread::GzDecoder::new(data), &mut out).map_err(failed)?
+            read_all(flate2::bufread::GzDecoder::new(data), &mut out, max).map_err(failed)?
         }
         Compression::Bzip2 => {
-            read_all(bzip2::bufread::BzDecoder::new(data), &mut out).map_err(failed)?
+            read_all(bzip2::bufread::BzDecoder::new(data), &mut out, max).map_err(failed)?
         }
         Compression::Xz => {
             let reader = lzma_rust2::XzReader::new_mem_limit(data, false, LZMA_MEMORY_KIB_MAX);
-            read_all(reader, &mut out).map_err(failed)?;
+            read_all(reader, &mut out, max).map_err(failed)?;
         }
         Compression::Lzma => {
             let reader = lzma_rust2::LzmaReader::new_mem_limit(data, LZMA_MEMORY_KIB_MAX, None);
-            read_all(reader.map_err(failed)?, &mut out).map_err(failed)?;
+            read_all(reader.map_err(failed)?, &mut out, max).map_err(failed)?;
         }
         Compression::Lz4 => match lz4_whole(data, believed) {
             Some(whole) => return Ok(whole),
-            None => lz4_stream(data, &mut out).map_err(failed)?,
+            None => lz4_stream(data, &mut out, max).map_err(failed)?,
         },
         Compression::Zstd => match zstd_whole(data, believed).map_err(failed)? {
             Some(whole) => return Ok(whole),
-            None => zstd_stream(data, &mut out).map_err(failed)?,
+            None => zstd_stream(data, &mut out, max).map_err(failed)?,
         },
-        Compression::Lzo => lzop::unpack(data, &mut out, UNPACKED_MAX).map_err(|(at, why)| {
-            KernelErrorKind::Unpack {
+        Compression::Lzo => {
+            lzop::unpack(data, &mut out, max).map_err(|(at, why)| KernelErrorKind::Unpack {
                 compression,
                 offset: offset + at as u64,
                 why,
-            }
-        })?,
+            })?
+        }
     }
-    if out.len() as u64 > UNPACKED_MAX {
-        let limit = UNPACKED_MAX;
-        return Err(KernelErrorKind::UnpackLimit { limit });
+    if out.len() as u64 > max {
+        return Err(KernelErrorKind::UnpackLimit { limit: max });
     }
     Ok(Bytes::from_vec(out))
 }
 
 /// Reads to the end, or to one byte past the limit.
-fn read_all(reader: impl Read, out: &mut Vec<u8>) -> io::Result<()> {
-    reader.take(UNPACKED_MAX + 1).read_to_end(out).map(drop)
+fn read_all(reader: impl Read, out: &mut Vec<u8>, max: u64) -> io::Result<()> {
+    reader.take(max + 1).read_to_end(out).map(drop)
 }
 
 /// Decompresses in one call, if the result fits into `believed` bytes.
@@ -247,10 +252,10 @@ fn zstd_whole(data: &[u8], believed: usize) -> io::Result<Option<Bytes>> {
         .and_then(|len| Bytes::new(Arc::new(room), 0..len)))
 }
 
-fn zstd_stream(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+fn zstd_stream(data: &[u8], out: &mut Vec<u8>, max: u64) -> io::Result<()> {
     let mut reader = zstd::stream::read::Decoder::with_buffer(data)?.single_frame();
     reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-    read_all(reader, out)
+    read_all(reader, out, max)
 }
 
 /// The blocks of lz4's legacy frame. It ends with the data; a remainder of four bytes is the size
@@ -294,10 +299,10 @@ fn lz4_whole(data: &[u8], believed: usize) -> Option<Bytes> {
 }
 
 /// Unpacks lz4's legacy frame, whatever its size.
-fn lz4_stream(data: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+fn lz4_stream(data: &[u8], out: &mut Vec<u8>, max: u64) -> io::Result<()> {
     for block in Lz4Blocks::new(data) {
         let len = out.len();
-        if len as u64 > UNPACKED_MAX {
+        if len as u64 > max {
             break;
         }
         out.resize(len + LZ4_BLOCK, 0);

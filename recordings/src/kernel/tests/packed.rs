@@ -3,6 +3,7 @@
 
 use super::open;
 use super::synthetic::{USUAL, bzimage, vmlinux};
+use crate::kernel::payload::unpack;
 use crate::kernel::{Compression, KernelErrorKind};
 use std::io::Write;
 
@@ -132,6 +133,26 @@ fn a_wrong_size_after_the_payload_changes_nothing() {
             packed[at..].copy_from_slice(&size.to_le_bytes());
             let kernel = open(bzimage(&packed)).expect("a kernel");
             assert_eq!(kernel.size, plain.len() as u64, "{compression:?} {size}");
+        }
+    }
+}
+
+#[test]
+fn the_limit_holds_in_every_compression_whatever_the_claim() {
+    let plain = large();
+    let len = plain.len() as u64;
+    for compression in ALL {
+        let packed = pack(compression, &plain);
+        for claim in [0, len, u64::MAX] {
+            let unpacked = |max| unpack(&packed, compression, 0, claim, max);
+            let whole = unpacked(len).unwrap_or_else(|error| panic!("{compression:?}: {error}"));
+            // What is not compressed has the claim at its end, as in an image.
+            assert_eq!(whole[..plain.len()], plain[..], "{compression:?}");
+
+            let error = unpacked(len - 1).expect_err("more than the limit");
+            let is_limit =
+                matches!(error, KernelErrorKind::UnpackLimit { limit } if limit == len - 1);
+            assert!(is_limit, "{compression:?} {claim}: {error:?}");
         }
     }
 }
