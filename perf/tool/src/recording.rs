@@ -29,7 +29,7 @@ impl Recording {
         })?;
         let modified = std::fs::metadata(path).and_then(|data| data.modified());
         Ok(Self {
-            name: path.printable().to_string(),
+            name: path.to_text(),
             owner,
             written: modified.ok(),
             is_file: true,

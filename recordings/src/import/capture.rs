@@ -178,7 +178,7 @@ impl Capture<'_, '_> {
         (self.image, self.bias) = (Some(image.image.clone()), bias);
         self.steps = Steps::new(root, self.image.clone(), bias)?;
         self.encoding = image.encoding;
-        let name = path.printable().to_string();
+        let name = path.to_text();
         if self
             .map(name, image.range.clone(), bias, image.image)
             .is_break()

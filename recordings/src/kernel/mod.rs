@@ -90,7 +90,7 @@ pub struct KernelImage {
 /// # Errors
 /// If it cannot be read, is neither of these, or is damaged, or if the System.map is invalid.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
-    from_bytes(&path.printable().to_string(), map(path)?, options)
+    from_bytes(&path.to_text(), map(path)?, options)
 }
 
 /// Opens a kernel from its System.map alone: symbols, and the range of its code. That is all that
@@ -99,7 +99,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelErr
 /// # Errors
 /// If it cannot be read, is not a System.map, or does not tell where the kernel's code is.
 pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
-    let name = path.printable().to_string();
+    let name = path.to_text();
     let symbols = map_symbols(path)?;
     let text = symbols.range("_stext", "_etext");
     let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
@@ -153,7 +153,7 @@ pub fn from_bytes(
             let text = &vmlinux.elf.parts.text;
             let inside = |s: KernelSymbol<'_>| text.iter().any(|r| r.contains(&s.address));
             if !symbols.iter().any(inside) {
-                return Err(KernelErrorKind::MapForeign.of(&path.printable().to_string()));
+                return Err(KernelErrorKind::MapForeign.of(&path.to_text()));
             }
             (symbols, Some(SymbolSource::SystemMap), None)
         }
@@ -231,13 +231,12 @@ fn own_symbols(vmlinux: &Vmlinux) -> (KernelSymbols, Option<SymbolSource>, Optio
 
 fn map_symbols(path: &Path) -> Result<KernelSymbols, KernelError> {
     let bytes = map(path)?;
-    system_map::read(&bytes).map_err(|what| what.of(&path.printable().to_string()))
+    system_map::read(&bytes).map_err(|what| what.of(&path.to_text()))
 }
 
 /// Memory-maps the file at `path`.
 fn map(path: &Path) -> Result<Bytes, KernelError> {
-    let owner = map_file(path)
-        .map_err(|error| KernelErrorKind::from(error).of(&path.printable().to_string()))?;
+    let owner = map_file(path).map_err(|error| KernelErrorKind::from(error).of(&path.to_text()))?;
     let len = (*owner).as_ref().len();
     let whole = Bytes::new(owner, 0..len);
     Ok(whole.unwrap_or_else(|| Bytes::from_vec(Vec::new())))

@@ -51,7 +51,7 @@ pub struct Module {
 /// # Errors
 /// If it cannot be read, is not a module, is damaged, or if `load` has no address for its code.
 pub fn open_module(path: &Path, load: &ModuleLoad) -> Result<Module, KernelError> {
-    module_from_bytes(&path.printable().to_string(), map(path)?, load)
+    module_from_bytes(&path.to_text(), map(path)?, load)
 }
 
 /// Opens a module in memory. `name` is used for the image and in errors.

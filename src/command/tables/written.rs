@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 4 << 30;
 pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
     let cannot = || format!("cannot read {}", path.printable());
     let data = Arc::new(open::read(path, FILE_BYTES_MAX).with_context(cannot)?);
-    let file = File::read(&path.printable().to_string(), data.clone())?;
+    let file = File::read(&path.to_text(), data.clone())?;
     Ok((file, data))
 }
 

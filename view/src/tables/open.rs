@@ -36,5 +36,5 @@ pub fn open(path: &Path) -> Result<File, OpenError> {
         path: path.into(),
         source,
     })?;
-    Ok(File::read(&path.printable().to_string(), owner)?)
+    Ok(File::read(&path.to_text(), owner)?)
 }

@@ -71,7 +71,7 @@ pub(super) fn import(
         release: release.map(str::to_owned),
     })?;
     let image = kernel::open(path, &options.kernel_files)?;
-    let name = path.printable().to_string();
+    let name = path.to_text();
     import_dump(&dump, &image, name, options, output)
 }
 
