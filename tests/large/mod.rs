@@ -98,7 +98,7 @@ fn with_file(scratch: &Scratch, name: &str, make: impl FnOnce(&Path), with: impl
 
 /// Symbols and FDEs. The bytes for each function are those of the bounds in `docs/performance.md`.
 fn functions(sizes: Sizes, scratch: &Scratch) {
-    let mib = |bytes: u64| bytes * sizes.functions >> 20;
+    let mib = |bytes: u64| (bytes * sizes.functions) >> 20;
     with_file(
         scratch,
         "functions",
@@ -126,7 +126,7 @@ fn mappings(sizes: Sizes, scratch: &Scratch) {
                 run(
                     command,
                     path,
-                    size(path) + (1024 * sizes.mappings >> 20) + 16,
+                    size(path) + ((1024 * sizes.mappings) >> 20) + 16,
                 );
             }
         },
