@@ -470,3 +470,18 @@ fn the_page_names_all_causes_and_classes() {
         assert!(page.contains(&row), "docs/static-proof.md lacks: {row}");
     }
 }
+
+#[test]
+fn a_file_without_a_table_is_said_to_have_none() {
+    let scratch = Scratch::new();
+    let file = object(&scratch, "bare.s", "nothing: ret\n");
+
+    let said = check(&[], &file);
+    assert_eq!(said.status.code(), Some(3));
+    let first = String::from_utf8_lossy(&said.stdout);
+    let first = first.lines().next().unwrap_or_default();
+    assert!(
+        first.ends_with(": no unwind table: 0 functions, 0 rows, 0 bytes"),
+        "{first}"
+    );
+}

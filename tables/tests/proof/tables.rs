@@ -237,11 +237,7 @@ fn a_function_of_sframe_that_ends_too_early_is_found() {
     assert_eq!(contradictions(&whole, &data, "listed"), []);
 
     let (place, start) = (section_offset(&data, ".sframe"), address(&data, "listed"));
-    let image = file(&path, data.clone()).image().clone();
-    let section = image.section(SectionKind::Sframe).expect(".sframe");
-    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
-    let fde = table.find(start, table.order().as_ref()).expect("readable");
-    let fde = fde.expect("the function");
+    let fde = sframe_fde(&path, &data, start);
     let at = place + fde.offset as usize + FUNC_SIZE;
     let shorter = fde.size - 1;
     data[at..at + 4].copy_from_slice(&shorter.to_le_bytes());
@@ -277,11 +273,7 @@ leaf:
     let mut data = with_sframe(&path, &data, &[TableKind::EhFrame]);
 
     let (place, start) = (section_offset(&data, ".sframe"), address(&data, "leaf"));
-    let image = file(&path, data.clone()).image().clone();
-    let section = image.section(SectionKind::Sframe).expect(".sframe");
-    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
-    let fde = table.find(start, table.order().as_ref()).expect("readable");
-    let fde = fde.expect("the function");
+    let fde = sframe_fde(&path, &data, start);
     let at = place + fde.offset as usize;
     let distance = i32::from_le_bytes(*data[at..].first_chunk().expect("4 bytes"));
     data[at..at + 4].copy_from_slice(&(distance + FIRST as i32).to_le_bytes());
@@ -298,6 +290,16 @@ leaf:
     );
     assert_eq!(missing.row_offset, fde.offset);
     assert_eq!(missing.row, start..start + u64::from(FIRST));
+}
+
+/// The FDE of `.sframe` that a reader finds for `address` (svma).
+fn sframe_fde(path: &Path, data: &[u8], address: u64) -> sframe::Fde {
+    let file = file(path, data.to_vec());
+    let section = file.image().section(SectionKind::Sframe).expect(".sframe");
+    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
+
+    let found = table.find(address, table.order().as_ref());
+    found.expect("readable").expect("an FDE")
 }
 
 /// Offset of a section in the file, bytes.
@@ -385,14 +387,8 @@ moved:
     assert_eq!(contradictions(&whole, &data, "moved"), []);
 
     let (place, start) = (section_offset(&data, ".sframe"), address(&data, "moved"));
-    let image = file(&path, data.clone()).image().clone();
-    let section = image.section(SectionKind::Sframe).expect(".sframe");
-    let table = sframe::Table::parse(&section.data, section.address).expect("a table");
     let second = start + SECOND.0;
-    let fde = table
-        .find(second, table.order().as_ref())
-        .expect("readable");
-    let fde = fde.expect("the second FDE");
+    let fde = sframe_fde(&path, &data, second);
     assert_eq!((fde.start, fde.size), (second, SECOND.1));
     let at = place + fde.offset as usize + FUNC_SIZE;
     data[at..at + 4].copy_from_slice(&(SECOND.1 - 1).to_le_bytes());

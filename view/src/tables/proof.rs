@@ -318,6 +318,10 @@ fn write_unproven(
 fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let totals = report.totals();
     let tables: Vec<&str> = report.tables.iter().map(|t| t.as_str()).collect();
+    let tables = match tables.is_empty() {
+        true => "no unwind table".to_owned(),
+        false => tables.join(", "),
+    };
     let Count {
         functions,
         rows,
@@ -327,7 +331,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         out,
         "{}: {}: {}, {}, {}",
         printable(file.name()),
-        tables.join(", "),
+        tables,
         counted(functions, "function"),
         counted(rows, "row"),
         counted(bytes, "byte")

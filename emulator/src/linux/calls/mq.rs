@@ -271,7 +271,7 @@ impl Kernel {
         }
     }
 
-    /// Tells who has asked for it, once, that a message has come.
+    /// A message has come: sends the signal of `mq_notify`, which that process has to ask for again.
     fn tell_of_message(&mut self, number: u64) {
         let Some(notify) = self.notified(number) else {
             return;

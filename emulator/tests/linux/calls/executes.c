@@ -1,19 +1,12 @@
 /* Programs by descriptor, another root, and capabilities that outlive user 0. */
 #include "cases.h"
+#include "program.h"
 
 #define CHILD(...) do { flush(); long pid_ = SYS(fork, 0); \
     if (pid_ == 0) { __VA_ARGS__; flush(); SYS(exit_group, 99); } \
     int status_ = 0; SYS(wait4, pid_, &status_, 0, 0); V(status_); } while (0)
 enum { NOFOLLOW = 0x100, EMPTY = 0x1000, CLOEXEC = 02000000 };
 
-/* A program that ends with its number of arguments, as ELF file: it moves the top of its stack to edi. */
-static const unsigned char program[] = {
-    0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 62, 0, 1, 0, 0, 0,
-    0x78, 0, 0x40, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0,
-    1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0,
-    0x82, 0, 0, 0, 0, 0, 0, 0, 0x82, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
-    0x8b, 0x3c, 0x24, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05 };
-static char *two[] = { "a", "b", 0 }, *none[] = { 0 };
 static long put(const char *name, const void *bytes, long size, int mode) {
     long fd = SYS(open, name, O_RDWR | O_CREAT | O_TRUNC, mode);
     SYS(write, fd, bytes, size);

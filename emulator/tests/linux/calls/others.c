@@ -1,7 +1,8 @@
 /* Calls about other threads and processes: their priorities, scheduling, limits, groups and parents. */
 #include "cases.h"
+#include "thread.h"
 
-enum { NONE_SUCH = 0x7fffffff, IDLE_THREAD = 16384 };
+enum { NONE_SUCH = 0x7fffffff };
 
 static long own;
 /* A child that waits until it is killed. */
@@ -18,16 +19,6 @@ static void end(long child) {
     V(status);
 }
 
-/* A thread that waits until the process ends. */
-static char stack[IDLE_THREAD] __attribute__((aligned(64)));
-static long thread(void) {
-    long number;
-    register long r10 __asm__("r10") = 0;
-    __asm__ volatile("syscall; test %%rax, %%rax; jnz 1f; 2: mov $34, %%eax; syscall; jmp 2b; 1:"
-                     : "=a"(number) : "a"(56), "D"(0x50f00), "S"(stack + IDLE_THREAD), "d"(0), "r"(r10)
-                     : "rcx", "r11", "memory");
-    return number;
-}
 
 /* A thread that gets another nice value and ends the process. */
 static long ending_thread(void) {

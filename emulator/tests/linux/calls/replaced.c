@@ -1,15 +1,8 @@
 /* Programs that are open while their names are given to others, or removed. */
 #include "cases.h"
+#include "program.h"
 
-/* Ends with its number of arguments: `mov (%rsp), %edi`. */
-static const unsigned char program[] = {
-    0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 62, 0, 1, 0, 0, 0,
-    0x78, 0, 0x40, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0,
-    1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0,
-    0x82, 0, 0, 0, 0, 0, 0, 0, 0x82, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
-    0x8b, 0x3c, 0x24, 0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05 };
 enum { CODE = 0x78, EMPTY = 0x1000 };
-static char *two[] = { "a", "b", 0 }, *none[] = { 0 };
 static long put(const char *name, int ends_with_77) {
     unsigned char bytes[sizeof program];
     memcpy(bytes, program, sizeof program);

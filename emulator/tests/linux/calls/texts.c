@@ -1,7 +1,8 @@
 /* What /proc says of memory, threads and the system, names of threads, and the sizes of pipes. */
 #include "cases.h"
+#include "thread.h"
 
-enum { P = 4096, IDLE_THREAD = 16384 };
+enum { P = 4096 };
 static char text[1 << 16];
 static long filled;
 static long read_text(const char *path) {
@@ -111,15 +112,6 @@ static void memory(void) {
     SYS(munmap, shared, 2 * P); SYS(munmap, private, P); SYS(munmap, all, 6 * P);
 }
 
-static char stack[IDLE_THREAD] __attribute__((aligned(64)));
-static long thread(void) {
-    long number;
-    register long r10 __asm__("r10") = 0;
-    __asm__ volatile("syscall; test %%rax, %%rax; jnz 1f; 2: mov $34, %%eax; syscall; jmp 2b; 1:"
-                     : "=a"(number) : "a"(56), "D"(0x50f00), "S"(stack + IDLE_THREAD), "d"(0), "r"(r10)
-                     : "rcx", "r11", "memory");
-    return number;
-}
 static char path[64];
 static const char *of(const char *before, long number, const char *after) {
     char *at = path, digits[20], *first = digits + 20;
