@@ -7,7 +7,7 @@ use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::{cases, spec};
-use unwind_sim_perf_model::lbr::{Depth, Storage};
+use unwind_sim_perf_lbr::{Depth, Storage};
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};

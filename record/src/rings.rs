@@ -3,9 +3,7 @@
 //! switches.
 
 use unwind_sim_emulator::linux::Task;
-use unwind_sim_perf_model::lbr::{
-    Branch, Depth, Kernel, Kind, Layout, Mutation, Ring, Storage, Tid,
-};
+use unwind_sim_perf_lbr::{Branch, Depth, Kernel, Kind, Layout, Mutation, Ring, Storage, Tid};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::lbr::{self, BranchStack};
 

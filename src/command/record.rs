@@ -18,7 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_judge::shell::quoted_path;
-use unwind_sim_perf_model::lbr::Depth;
+use unwind_sim_perf_lbr::Depth;
 use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, FetchFrame, Plan, Point, parse_number};
 use unwind_sim_recordings::counted::counted;

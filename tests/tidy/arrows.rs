@@ -5,24 +5,18 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("unwind", &[]),
     ("emulator", &["unwind"]),
     ("host", &["unwind"]),
-    ("perf/data", &["unwind"]),
+    ("perf/data", &[]),
+    ("perf/lbr", &["perf-data"]),
     ("perf/script", &["perf-data", "recordings"]),
-    ("perf/model", &["perf-data", "recordings"]),
+    ("perf/model", &["perf-data", "perf-lbr"]),
     ("recordings", &["unwind", "perf-data"]),
     (
         "record",
-        &[
-            "unwind",
-            "emulator",
-            "host",
-            "perf-data",
-            "perf-model",
-            "recordings",
-        ],
+        &["unwind", "emulator", "host", "perf-lbr", "recordings"],
     ),
     (
         "judge",
@@ -47,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "unwind",
             "perf-data",
             "perf-script",
+            "perf-lbr",
             "perf-model",
             "recordings",
             "record",
@@ -75,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "host",
             "perf-data",
             "perf-script",
+            "perf-lbr",
             "perf-model",
             "perf-tool",
             "tables",

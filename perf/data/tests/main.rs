@@ -7,6 +7,7 @@ mod skip;
 #[cfg(feature = "zstd")]
 mod authority;
 mod hostile;
+mod lbr_stitch;
 mod stitch;
 mod stitch_properties;
 mod synthetic;

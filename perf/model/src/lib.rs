@@ -9,7 +9,6 @@
 mod action;
 pub mod bpf;
 mod fuzz;
-pub mod lbr;
 mod log;
 mod mutant;
 mod oracle;

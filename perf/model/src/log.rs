@@ -3,8 +3,8 @@
 
 use super::sampling::TimerRegs;
 use super::stack::{Leaf, StackId, StackSource};
-use crate::lbr::Step;
 use std::fmt::Write as _;
+use unwind_sim_perf_lbr::Step;
 
 /// The context of code on a CPU, outermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Deliberate defects of the model, which show that the rules find them.
 
-use crate::lbr::Mutation;
+use unwind_sim_perf_lbr::Mutation;
 
 /// A deliberate defect of the model, which the oracle must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

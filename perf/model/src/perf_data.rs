@@ -20,7 +20,6 @@ use super::world::World;
 use super::{KERNEL_TEXT, KERNEL_TEXT_BYTES};
 use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
 
-use crate::lbr::branch_type as lbr;
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_perf_data::regs;
 use unwind_sim_perf_data::write::{
@@ -29,6 +28,7 @@ use unwind_sim_perf_data::write::{
 use unwind_sim_perf_data::{
     Comm, Mmap, MmapIdentity, Task, Throttle, branch_sample_type, flag, misc, sample_type as st,
 };
+use unwind_sim_perf_lbr::branch_type as lbr;
 
 /// Time 0 of the model in the file, nanoseconds.
 pub const EPOCH_NS: u64 = 1_000_000_000;

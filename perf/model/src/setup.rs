@@ -2,7 +2,7 @@
 
 use super::mutant::Mutant;
 use super::registers::FakeRegs;
-use crate::lbr::{Depth, Layout, Storage};
+use unwind_sim_perf_lbr::{Depth, Layout, Storage};
 
 /// The most events that a run may have: a task's set of them is one word.
 pub const EVENTS_MAX: usize = 64;

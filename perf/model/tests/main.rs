@@ -1,7 +1,5 @@
 //! Tests of the model from outside: scenarios, BPF programs, and what perf reads of its runs.
 
-#[path = "common/perf_data.rs"]
-mod common;
 #[path = "common/skip.rs"]
 mod skip;
 
@@ -10,7 +8,6 @@ mod bpf_insns;
 mod bpf_object;
 mod bpf_rings;
 mod hostile_scenarios;
-mod lbr;
 mod model;
 mod model_perf;
 mod stitch_model;

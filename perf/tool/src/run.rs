@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::printable::PrintableName as _;
 
-use unwind_sim_perf_model::lbr::Storage;
+use unwind_sim_perf_lbr::Storage;
 use unwind_sim_perf_model::{
     SCENARIO_BYTES_MAX, Scenario, ScenarioError, Schedule, World, bless, output,
 };

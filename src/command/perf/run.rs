@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_data::stitch::Mode;
-use unwind_sim_perf_model::lbr::Storage;
+use unwind_sim_perf_lbr::Storage;
 use unwind_sim_perf_model::{World, join, perf_data};
 use unwind_sim_perf_tool::run;
 use unwind_sim_recordings::file_kind::FileKind;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::deadlock;
-use unwind_sim_perf_model::lbr::Storage;
+use unwind_sim_perf_lbr::Storage;
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
 use unwind_sim_record::program::End;
 use unwind_sim_record::{At, TraceRecorder};

@@ -4,7 +4,6 @@
 mod vary;
 
 use crate::action::Action;
-use crate::lbr::{Depth, Mutation, Storage};
 use crate::mutant::Mutant;
 use crate::oracle::Violation;
 use crate::oracle::join;
@@ -14,6 +13,7 @@ use crate::setup::{CgroupSetup, EventSetup, Form, Kind, PMU_PERIOD_MIN, RfcBuffe
 use crate::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
 use crate::world::World;
 use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_lbr::{Depth, Mutation, Storage};
 
 /// A reproducible run: its setup and its actions.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,12 +6,12 @@
 
 use super::Due;
 use super::rule::Rule;
-use crate::lbr::{Step, Storage};
 use crate::log::{Entry, Fact};
 use crate::setup::EventSetup;
 use crate::stack::{StackId, StackSource};
 use std::collections::BTreeMap;
 use unwind_sim_perf_data::BranchEntry;
+use unwind_sim_perf_lbr::{Step, Storage};
 
 /// Size of a call, which is its distance from the return address, bytes.
 const CALL: u64 = 5;

@@ -2,13 +2,13 @@
 
 use super::error::{ScenarioError, ScenarioErrorKind};
 use super::{Reader, Words};
-use crate::lbr::{Depth, Layout, Storage};
 use crate::mutant::Mutant;
 use crate::registers::FakeRegs;
 use crate::setup::{
     CPUS_MAX, CgroupSetup, EVENTS_MAX, EventSetup, Form, Kind, PMU_PERIOD_MIN, RfcBuffer,
     TASKS_MAX, UserUnwind, timer_period,
 };
+use unwind_sim_perf_lbr::{Depth, Layout, Storage};
 
 /// The largest ring, bytes.
 const RING_BYTES_MAX: u64 = 1 << 24;

@@ -4,7 +4,6 @@ use super::HANDLERS;
 use super::branches_text::branches_text;
 use crate::action::Action;
 use crate::fuzz::Schedule;
-use crate::lbr::Layout;
 use crate::oracle::{Joined, join};
 use crate::programs::BUILT_IN;
 use crate::programs::programs_text;
@@ -15,6 +14,7 @@ use crate::stack::{Leaf, StackId, StackSource};
 use crate::world::World;
 use std::fmt::Write as _;
 use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_lbr::Layout;
 
 /// The most words of a chain that are shown.
 const WORDS_MAX: usize = 12;

@@ -4,13 +4,13 @@
 
 use super::{Kept, Loop, Machine, Place, Slot, Task, World};
 use crate::action::Action;
-use crate::lbr::Dying;
 use crate::log::{Context, Fact};
 use crate::mutant::Mutant;
 use crate::record::Body;
 use crate::refused::Refused;
 use crate::setup::{Kind, TASKS_MAX, TIMER_FLOOR_NS};
 use crate::stack::Leaf;
+use unwind_sim_perf_lbr::Dying;
 
 /// Steps after which [`Action::Finish`] gives up.
 const FINISH_STEPS_MAX: u32 = 10_000;

@@ -1,17 +1,17 @@
 //! Branch records in the world: the calls and returns of user code on the way from one stack to
 //! the next, and what the kernel does with each CPU's ring when tasks and events come and go.
 //!
-//! The ring and the kernel's part are in `crate::lbr`; each is asked here, if any event has branch
-//! records.
+//! The ring and the kernel's part are in [`unwind_sim_perf_lbr`]; each is asked here, if any event
+//! has branch records.
 
 use super::At;
-use crate::lbr::{self, Branch, Dying, Kernel, Ledger, Mutation, Saving, Step};
 use crate::log::Fact;
 use crate::mutant::Mutant;
 use crate::record::Branches;
 use crate::setup::{CPUS_MAX, EventSetup, Setup};
 use crate::stack::{StackId, StackSource};
 use unwind_sim_perf_data::BranchEntry;
+use unwind_sim_perf_lbr::{self as lbr, Branch, Dying, Kernel, Ledger, Mutation, Saving, Step};
 
 /// Size of a call instruction, bytes: the call is this far before its return address.
 const CALL_BYTES: u64 = 5;

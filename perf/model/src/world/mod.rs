@@ -24,7 +24,6 @@ pub use output::{Crash, Kept, LOG_MAX, RECORD_BYTES_MAX};
 
 use crate::KERNEL_TEXT;
 use crate::bpf::Guard;
-use crate::lbr::{Dying, Ledger, Saving};
 use crate::log::{Context, Entry, Fact, text};
 use crate::mutant::Mutant;
 use crate::programs::Program;
@@ -39,6 +38,7 @@ use handlers::Handlers;
 use kernel::Unwinding;
 use lbr::Lbr;
 use output::Output;
+use unwind_sim_perf_lbr::{Dying, Ledger, Saving};
 
 /// Time between two ticks, after which throttled events go on, nanoseconds.
 const TICK_NS: u64 = 1_000_000;

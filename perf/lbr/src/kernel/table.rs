@@ -2,7 +2,7 @@
 //! release by RCU (`kernel/events/core.c`, Linux 7.2).
 
 use super::{Data, DataId, Table, TaskContext};
-use crate::lbr::layout::{CONTEXT_HEADER_BYTES, Layout};
+use crate::layout::{CONTEXT_HEADER_BYTES, Layout};
 use std::collections::BTreeMap;
 
 /// The memory allocated and freed.

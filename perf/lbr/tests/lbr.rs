@@ -1,9 +1,8 @@
 //! Branch records: the ring by the manual's words, the kernel's switches by the shape of what was
-//! reported in 2020, and `--stitch-lbr` by perf's text.
+//! reported in 2020, and stitched stacks by the true calls.
 
 use unwind_sim_perf_data::lbr_stitch::{LbrStitcher, Stack};
-use unwind_sim_perf_data::{BranchEntry, Order, Record};
-use unwind_sim_perf_model::lbr::{
+use unwind_sim_perf_lbr::{
     Branch, CONTEXT_HEADER_BYTES, Depth, Kernel, Kind, Layout, Mutation, Ring, Select, SelectError,
     Storage, branch_type,
 };
@@ -189,40 +188,6 @@ fn r002_5_memory_replaced_while_it_dies_is_freed_once() {
     );
     kernel.detach(1);
     assert_eq!(kernel.ledger().bytes, 0);
-}
-
-/// The branch stacks of the recording, stitched.
-#[test]
-fn stitch_lbr_is_as_perf_does_it() {
-    let bytes = crate::common::recording("LBR-stitch-grow.data");
-    let file = unwind_sim_perf_data::PerfFile::parse(&bytes).unwrap();
-    let caps = file.features().cpu_pmu_caps().unwrap().unwrap();
-    let (_, depth) = caps.iter().find(|(name, _)| *name == b"branches").unwrap();
-    let depth: u32 = std::str::from_utf8(depth).unwrap().parse().unwrap();
-    let mut stitcher: LbrStitcher<BranchEntry> = LbrStitcher::new(depth);
-    let mut found = String::new();
-    crate::common::each(&bytes, Order::Time, |event| {
-        let Record::Sample(sample) = event.record else {
-            return;
-        };
-        let branches = sample.branch_stack().unwrap().unwrap();
-        let stack = Stack {
-            entries: branches.entries().collect(),
-            hw_index: branches.hw_index.unwrap(),
-        };
-        for address in stitcher.chain(sample.ip().unwrap(), stack) {
-            found += &format!("{address:x} ");
-        }
-        found.push('\n');
-    });
-    // `perf script --stitch-lbr` 7.2 says so.
-    let expected = [
-        "400820 400710 400610 400510 400410 400310 400210 400110 400010 \n",
-        "400b20 400a10 400910 400810 400710 400610 400510 400410 400310 400210 400110 400010 \n",
-        "400d20 400c10 400b10 400a10 400910 400810 400710 400610 400510 400410 400310 400210 \
-         400110 400010 \n",
-    ];
-    assert_eq!(found, expected.concat());
 }
 
 /// A thread whose calls go through a ring of eight, sampled and stitched.

@@ -9,6 +9,8 @@
 //!
 //! There is no time and no scheduler here: the caller says what happens.
 
+#![forbid(unsafe_code)]
+
 mod kernel;
 mod layout;
 mod ring;

@@ -1,1 +1,0 @@
-../../../data/tests/common/mod.rs
