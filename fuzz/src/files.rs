@@ -7,16 +7,17 @@ use unwind_sim_emulator::load::{self, LoadOptions};
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_data::{Event, Order, PerfFile, Record};
 use unwind_sim_perf_script::Script;
+use unwind_sim_perf_script::symbols::{NoSymbols, source_lines};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes, import_vmcore};
 use unwind_sim_recordings::kernel::{KernelImage, KernelSymbols};
-use unwind_sim_recordings::symbols::{NoSymbols, source_lines};
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf::{self, ReadOptions};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Mapping};
+use unwind_sim_view::symbol_files::HELPER;
 
 /// Maximum number of items examined one by one.
 const ITEMS_MAX: usize = 4096;
@@ -248,7 +249,7 @@ pub fn vmcore(data: &[u8]) {
 
 /// An ELF image: reads it, its symbols and its tables.
 pub fn elf(data: &[u8]) {
-    if let Some(mut lines) = source_lines(data) {
+    if let Some(mut lines) = source_lines(data, HELPER) {
         for offset in (0..data.len() as u64).step_by(data.len() / 64 + 1) {
             let _ = lines.at(offset);
         }

@@ -3,7 +3,7 @@
 //! - [`trace`] reads and writes the trace format.
 //! - [`import`] reads perf.data files, cores, captures and dumps as a stream of items; [`convert`]
 //!   turns them into traces.
-//! - [`files`] finds image files, [`symbols`] the names in them, [`kernel`] reads kernel images.
+//! - [`files`] finds image files, [`names`] the names of code in them, [`kernel`] reads kernel images.
 //! - [`jitdump`], [`gdb_jit`] and [`registered`] read what programs say about their generated code, [`runtime`] tells
 //!   which runtime and which memory it is.
 //! - [`crash`] says which thread of a core died, and by which signal.
@@ -12,6 +12,7 @@
 
 pub mod branches;
 pub mod case_limits;
+pub mod contents;
 pub mod convert;
 pub mod counted;
 pub mod crash;
@@ -38,7 +39,6 @@ pub mod registered;
 pub mod runtime;
 mod shrunk;
 pub mod similar;
-pub mod symbols;
 pub mod trace;
 pub mod view;
 pub mod world;

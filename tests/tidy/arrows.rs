@@ -11,7 +11,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("host", &["unwind"]),
     ("perf/data", &[]),
     ("perf/lbr", &["perf-data"]),
-    ("perf/script", &["perf-data", "recordings"]),
+    ("perf/script", &["perf-data"]),
     ("perf/model", &["perf-data", "perf-lbr"]),
     ("recordings", &["unwind", "perf-data"]),
     (
@@ -33,7 +33,14 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("tables", &["unwind"]),
     (
         "view",
-        &["unwind", "tables", "perf-data", "recordings", "judge"],
+        &[
+            "unwind",
+            "tables",
+            "perf-data",
+            "perf-script",
+            "recordings",
+            "judge",
+        ],
     ),
     (
         "perf/tool",

@@ -28,6 +28,7 @@ pub mod report;
 #[cfg(feature = "terminal")]
 pub mod stepper;
 pub mod sweep;
+pub mod symbol_files;
 pub mod tables;
 pub mod text;
 pub mod timeline;

@@ -1,7 +1,7 @@
 //! The thread that a stack belongs to, and the stack as passed to a consumer.
 
 use std::sync::Arc;
-use unwind_sim_recordings::symbols::KernelCode;
+use unwind_sim_perf_data::KernelCode;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::Code;
 

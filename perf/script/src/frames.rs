@@ -3,9 +3,10 @@
 use super::digits;
 use super::fields::Fields;
 use super::tasks::{Map, Tasks};
+use crate::symbols::{SourceLine, Symbols};
 use hashbrown::HashMap;
 use std::ops::Range;
-use unwind_sim_recordings::symbols::{KernelPart, Object, SourceLine, Symbols};
+use unwind_sim_perf_data::{KernelPart, Object};
 
 /// Maximum size of the cached lines in bytes; the cache is cleared when it grows beyond.
 const KEPT_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };

@@ -1,15 +1,27 @@
 //! What a recording itself reports as lost.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{Event, PerfFile, Record};
-use unwind_sim_recordings::counted::counted;
-use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Bit of the misc word of `PERF_RECORD_LOST_SAMPLES`: the samples were not lost, but dropped by a
 /// BPF filter that the user asked for (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
 const MISC_LOST_SAMPLES_BPF: u16 = 1 << 15;
+
+/// A loss of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Records that did not fit into a buffer.
+    Records {
+        /// How often the buffer was full.
+        times: u64,
+        /// The number of records.
+        records: u64,
+    },
+    /// Samples that the kernel could not take.
+    Samples(u64),
+    /// Samples that the recording's filter left out.
+    Filtered(u64),
+}
 
 /// Counts of losses, by the event's number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,40 +58,15 @@ impl Losses {
         }
     }
 
-    /// One line for each kind of loss and event of `file`.
-    pub fn lines<'a>(&'a self, file: &'a PerfFile<'_>) -> impl fmt::Display + 'a {
-        Lines(self, file)
-    }
-}
-
-struct Lines<'a, 'f>(&'a Losses, &'a PerfFile<'f>);
-
-impl fmt::Display for Lines<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(losses, file) = self;
-        let name = |at: &usize| {
-            let name = file.attrs().get(*at).map(event_name).unwrap_or_default();
-            name.printable().to_string()
-        };
-        for (at, (times, records)) in &losses.records {
-            let of = name(at);
-            writeln!(
-                f,
-                "lost: {} of {of}; number of times a buffer was full: {times}",
-                counted(records, "record")
-            )?;
-        }
-        for (at, samples) in &losses.samples {
-            writeln!(f, "lost: {} of {}", counted(samples, "sample"), name(at))?;
-        }
-        for (at, samples) in &losses.filtered {
-            let of = name(at);
-            writeln!(
-                f,
-                "left out by the recording's filter: {} of {of}",
-                counted(samples, "sample")
-            )?;
-        }
-        Ok(())
+    /// What was lost of each event, by its number: records, then samples, then filtered samples.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Loss)> {
+        let records = self.records.iter();
+        let records =
+            records.map(|(at, &(times, records))| (*at, Loss::Records { times, records }));
+        let samples = self.samples.iter();
+        let samples = samples.map(|(at, &samples)| (*at, Loss::Samples(samples)));
+        let filtered = self.filtered.iter();
+        let filtered = filtered.map(|(at, &samples)| (*at, Loss::Filtered(samples)));
+        records.chain(samples).chain(filtered)
     }
 }

@@ -1,8 +1,8 @@
 //! The interface between the walk over a recording and its output, as text or a profile.
 
 use super::tasks::{Map, Tasks};
+use crate::symbols::Symbols;
 use unwind_sim_perf_data::{RecordId, Sample};
-use unwind_sim_recordings::symbols::Symbols;
 
 /// A sample without its frames.
 #[derive(Clone, Copy, Debug)]

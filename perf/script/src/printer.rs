@@ -11,6 +11,7 @@ use super::output::{Address, Head, Output};
 use super::tasks::{self, Map, Tasks};
 use super::text::Text;
 use super::times::TimeError;
+use crate::symbols::Symbols;
 use std::fmt;
 use unwind_sim_perf_data::callchain::{
     Callchain, Context, PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
@@ -19,7 +20,6 @@ use unwind_sim_perf_data::stitch::{Mode, Stitch, Stitched};
 use unwind_sim_perf_data::{
     Event, EventAttr, PerfFile, Record, RecordId, Sample, misc, sample_type as st,
 };
-use unwind_sim_recordings::symbols::Symbols;
 
 /// Default limit of the frames of a chain (`PERF_MAX_STACK_DEPTH`).
 const FRAMES_MAX: usize = 127;

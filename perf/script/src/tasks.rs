@@ -4,12 +4,15 @@
 //! an exec does not clear the mappings, new mappings replace old ones where they overlap, and an
 //! exited task is forgotten at once, so that its later samples have no name and no mappings.
 
+use crate::symbols::Symbols;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_perf_data::{Comm, Ksymbol, Mmap, MmapIdentity, PerfFile, Task, misc};
-use unwind_sim_recordings::symbols::{KernelPart, Object, Symbols, is_core, module_name};
+use unwind_sim_perf_data::{
+    Comm, KernelPart, Ksymbol, Mmap, MmapIdentity, Object, PerfFile, Task, is_core, misc,
+    module_name,
+};
 
 /// Maximum number of mappings copied after forks. Beyond it, a process that shares its mappings
 /// loses them when it maps something. A child that maps nothing costs nothing: a million forks of a

@@ -8,9 +8,9 @@ use super::output::{Address, Head, Output};
 use super::printer::Options;
 use super::tasks::{self, Tasks};
 use super::trace::Formats;
+use crate::symbols::Symbols;
 use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{PerfFile, RecordId, Sample, feature, misc, sample_type as st};
-use unwind_sim_recordings::symbols::Symbols;
 
 /// The first address that perf takes for a kernel address (`machine__get_kernel_start` in
 /// `tools/perf/util/machine.c`).

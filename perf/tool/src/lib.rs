@@ -4,6 +4,7 @@
 
 pub mod bpf;
 pub mod fuzz;
+mod losses;
 pub mod recording;
 pub mod run;
 mod samples;

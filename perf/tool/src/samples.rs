@@ -3,10 +3,9 @@
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
-use unwind_sim_perf_data::PerfFile;
-use unwind_sim_perf_data::{EventAttr, RecordId, sample_type as st};
+use unwind_sim_perf_data::{EventAttr, Object, PerfFile, RecordId, sample_type as st};
+use unwind_sim_perf_script::symbols::Symbols;
 use unwind_sim_perf_script::{Address, Head, Output, Tasks};
-use unwind_sim_recordings::symbols::{Object, Symbols};
 use unwind_sim_view::profile::gathered::{Clock, GatherKind, Profile, Series};
 use unwind_sim_view::profile::symbols::bracketed;
 use unwind_sim_view::profile::table::{Frame, Image};

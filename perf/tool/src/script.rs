@@ -1,5 +1,6 @@
 //! `perf script`: prints a recording as perf's text, or writes it as a profile.
 
+use super::losses;
 use super::recording::Recording;
 use super::samples::Samples;
 use super::stacks::{Stacks, libdw};
@@ -7,13 +8,16 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_perf_data::{EventAttr, Mode as PerfMode, Order, Summary, sample_type as st};
+use unwind_sim_perf_data::{
+    EventAttr, Mode as PerfMode, Order, Summary, is_core, sample_type as st,
+};
 use unwind_sim_perf_data::{PerfError, PerfFile};
+use unwind_sim_perf_script::symbols::{Files, Places};
 use unwind_sim_perf_script::{FieldError, OptionError, Output, Script, Text, Unwind, header};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_recordings::symbols::{Files, Places, is_core};
 use unwind_sim_view::profile::Format;
+use unwind_sim_view::symbol_files::HELPER;
 
 pub use unwind_sim_perf_data::stitch::Mode;
 pub use unwind_sim_perf_script::{Asked, FieldList, Filter, Options, TimeError, TimeSpan};
@@ -192,7 +196,7 @@ fn each<O: Output>(
         .any(unwinds)
         .then(|| Stacks::new(&file, &files, engine, unwinder.is_none()));
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
-    let mut symbols = Files::new(places);
+    let mut symbols = Files::new(places, HELPER);
     let output = make(&file)?;
     let mut script = Script::with_output(&file, options, output, &mut symbols, unwind)?;
     let mut piece = O::Piece::default();
@@ -215,7 +219,7 @@ fn each<O: Output>(
         summary,
         guests: script.guests(),
         kept: script.kept(),
-        losses: script.losses().lines(&file).to_string(),
+        losses: losses::lines(script.losses(), &file),
     };
     Ok((report, script.into_output(), piece))
 }

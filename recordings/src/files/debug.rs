@@ -77,7 +77,7 @@ fn unpack_sections(elf: &mut Elf, name: &str, problems: &mut Vec<Problem>) {
 }
 
 /// The data of a compressed section; `None` if it is damaged or too long.
-pub(crate) fn unpacked<H: CompressionHeader>(
+pub(super) fn unpacked<H: CompressionHeader>(
     header: &H,
     endian: H::Endian,
     data: &[u8],

@@ -18,7 +18,6 @@ mod system;
 mod tests;
 
 pub use debug::unpack_debug_data;
-pub(crate) use debug::unpacked;
 pub use jit::perf_map;
 pub use problem::{FileProblem, FileProblemKind};
 pub use producer::{Producer, Producers, producer};

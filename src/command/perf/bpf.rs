@@ -7,9 +7,9 @@ use crate::command::stdin;
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_perf_tool::bpf::{self, Options};
 use unwind_sim_recordings::file_kind::FileKind;
-use unwind_sim_recordings::symbols::Places;
 
 /// Run a BPF handler on the samples of a recording.
 ///

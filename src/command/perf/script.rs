@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::spec;
+use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_perf_tool::recording::Recording;
 use unwind_sim_perf_tool::script::{
     self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
@@ -18,7 +19,6 @@ use unwind_sim_perf_tool::script::{
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::open;
-use unwind_sim_recordings::symbols::Places;
 
 /// Maximum size of a list of names, bytes.
 const NAMES_BYTES_MAX: u64 = 64 << 20;

@@ -19,13 +19,14 @@ mod walked;
 pub use format::Format;
 pub use recording::events;
 
+use crate::symbol_files::HELPER;
 use gathered::Profile;
 use recording::Known;
 use std::io::Write;
 use std::sync::Mutex;
 use unwind_sim_judge::run::{Run, RunError};
 use unwind_sim_judge::stacks::{Counts, Source, alone, gather, options};
-use unwind_sim_recordings::symbols::Files;
+use unwind_sim_perf_script::symbols::KernelSymbols;
 
 /// Counts of what was written and skipped.
 pub type Written = Counts;
@@ -49,7 +50,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<Written, RunError> {
     let known = Known::of(source)?;
-    let files = Mutex::new(Files::new(known.places(source)));
+    let files = Mutex::new(KernelSymbols::new(known.places(source), HELPER));
     let series = known.series(&run.engines);
     let mut written = None;
     let mut all = Vec::new();

@@ -5,9 +5,9 @@ use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::stacks::Source;
-use unwind_sim_perf_data::{EventAttr, PerfFile, event_name};
+use unwind_sim_perf_data::{EventAttr, KernelCode, PerfFile, event_name};
+use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_recordings::mapped::map_file;
-use unwind_sim_recordings::symbols::{KernelCode, Places};
 
 /// What is known of a recording before it is read. Of other kinds than perf.data that is nothing.
 #[derive(Default)]

@@ -5,8 +5,9 @@
 use super::table::{Frame, Image, Table};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use unwind_sim_perf_data::KernelCode;
+use unwind_sim_perf_script::symbols::{KernelSymbols, Symbols};
 use unwind_sim_recordings::names::{demangle, file_name, kernel_generated};
-use unwind_sim_recordings::symbols::{Files, KernelCode, Symbols};
 use unwind_sim_unwind::image::{self, AddressSpace, Contents, ImageId};
 
 /// The number of entries in the cache in front of the map.
@@ -33,13 +34,13 @@ pub(super) struct Lookup<'f> {
     /// The frames of the kernel's code, by what it has mapped there.
     kernel: HashMap<(u64, u32), u32>,
     kernels: Vec<Arc<KernelCode>>,
-    files: &'f Mutex<Files>,
+    files: &'f Mutex<KernelSymbols>,
     recent: Vec<(Place, u32)>,
 }
 
 impl<'f> Lookup<'f> {
     /// Nothing is looked up yet. The kernel's symbols come from `files`.
-    pub(super) fn new(files: &'f Mutex<Files>) -> Lookup<'f> {
+    pub(super) fn new(files: &'f Mutex<KernelSymbols>) -> Lookup<'f> {
         Lookup {
             images: HashMap::new(),
             symbols: HashMap::new(),
@@ -189,7 +190,7 @@ fn kernel_frame(
     address: u64,
     symbols: &mut dyn Symbols,
 ) -> u32 {
-    let Some(map) = kernel.find(address, symbols) else {
+    let Some(map) = kernel.find(address, || symbols.kernel_range()) else {
         let name = table.intern(KERNEL);
         return table.add(Frame {
             name,

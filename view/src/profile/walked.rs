@@ -5,7 +5,7 @@ use super::symbols::Lookup;
 use super::tree::ROOT;
 use std::sync::{Arc, Mutex};
 use unwind_sim_judge::stacks::{Consumer, Taken};
-use unwind_sim_recordings::symbols::Files;
+use unwind_sim_perf_script::symbols::KernelSymbols;
 use unwind_sim_unwind::image::Contents;
 use unwind_sim_unwind::reason::Code;
 
@@ -44,7 +44,7 @@ impl<'f> Walks<'f> {
         profile: Profile,
         series: u32,
         reasons: bool,
-        files: &'f Mutex<Files>,
+        files: &'f Mutex<KernelSymbols>,
     ) -> Walks<'f> {
         Walks {
             profile,

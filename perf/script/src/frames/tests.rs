@@ -1,8 +1,8 @@
 //! Source lines below frames.
 
 use super::*;
+use crate::symbols::Symbol;
 use unwind_sim_perf_data::{Mmap, MmapIdentity, PerfFile, misc};
-use unwind_sim_recordings::symbols::Symbol;
 
 /// Source lines of one file.
 struct OneFile;

@@ -19,10 +19,10 @@ use unwind_sim_perf_model::bpf::{
     Attachment, EventTraits, Fault, Guard, Handlers, Limits, LoadError, Object, ObjectError,
     Verdict,
 };
+use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_recordings::symbols::Places;
 
 /// Maximum size of an object file, bytes.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;

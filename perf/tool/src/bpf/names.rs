@@ -6,8 +6,8 @@ use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::callchain::{Context, Entry};
 use unwind_sim_perf_data::{Event, Record, Sample};
 use unwind_sim_perf_script::Tasks;
-use unwind_sim_recordings::symbols::Symbols;
-use unwind_sim_recordings::symbols::{Files, Places};
+use unwind_sim_perf_script::symbols::{Files, Places, Symbols};
+use unwind_sim_view::symbol_files::HELPER;
 
 /// The kernel, in place of a process.
 const KERNEL: i32 = -1;
@@ -26,7 +26,7 @@ impl Names {
         places.kernel_build_id = kernel.map(|id| id.id.to_vec());
         Names {
             tasks: Tasks::new(file),
-            files: Files::new(places),
+            files: Files::new(places, HELPER),
             known: HashMap::new(),
         }
     }

@@ -4,8 +4,9 @@ use crate::profile::symbols::KERNEL;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use unwind_sim_judge::stacks::{Consumer, Taken};
+use unwind_sim_perf_data::KernelCode;
+use unwind_sim_perf_script::symbols::{KernelSymbols, Symbols};
 use unwind_sim_recordings::names::{demangle, kernel_generated};
-use unwind_sim_recordings::symbols::{Files, KernelCode, Symbols};
 use unwind_sim_unwind::image::AddressSpace;
 
 /// Writes the walks of one unwinder as they come.
@@ -14,7 +15,7 @@ pub(in crate::profile) struct Text<'o> {
     /// The names of the events.
     events: Vec<String>,
     /// Symbols of the kernel.
-    files: &'o Mutex<Files>,
+    files: &'o Mutex<KernelSymbols>,
     failed: Option<io::Error>,
 }
 
@@ -23,7 +24,7 @@ impl<'o> Text<'o> {
     /// `files`.
     pub(in crate::profile) fn new(
         events: Vec<String>,
-        files: &'o Mutex<Files>,
+        files: &'o Mutex<KernelSymbols>,
         out: &'o mut dyn Write,
     ) -> Text<'o> {
         Text {
@@ -65,7 +66,7 @@ impl<'o> Text<'o> {
 
 /// The same as [`line`] for an address of the kernel.
 fn kernel_line(kernel: &KernelCode, pc: u64, lookup: u64, symbols: &mut dyn Symbols) -> String {
-    let Some(map) = kernel.find(lookup, symbols) else {
+    let Some(map) = kernel.find(lookup, || symbols.kernel_range()) else {
         return format!("{pc:16x} [unknown] ({KERNEL})");
     };
     let path = String::from_utf8_lossy(&map.shown()).into_owned();

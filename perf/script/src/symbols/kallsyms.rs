@@ -6,10 +6,12 @@
 
 mod sorted;
 
-use super::{KernelPart, Symbol};
+use super::helper::Owner;
+use super::objects::Symbol;
 use sorted::Sorted;
 use std::ops::Range;
-use unwind_sim_unwind::image::Bytes;
+use std::sync::Arc;
+use unwind_sim_perf_data::KernelPart;
 
 /// The last symbol of a module is rounded up to this, bytes.
 const PAGE: u64 = 4096;
@@ -29,9 +31,8 @@ struct Entry {
 }
 
 /// The symbols of a kernel and its modules.
-#[derive(Debug)]
 pub(super) struct Kallsyms {
-    text: Bytes,
+    text: Owner,
     /// The symbols before those in `entries`.
     sorted: Sorted,
     /// The last symbols of the kernel itself and those of its modules; all, if the list is not
@@ -41,19 +42,20 @@ pub(super) struct Kallsyms {
 
 impl Kallsyms {
     /// Parses the text of the list; other lines are skipped.
-    pub(super) fn parse(text: Option<Bytes>) -> Kallsyms {
-        let text = text.unwrap_or_else(|| Bytes::from_vec(Vec::new()));
-        let (sorted, entries) = match Sorted::of(&text) {
+    pub(super) fn parse(text: Option<Owner>) -> Kallsyms {
+        let text = text.unwrap_or_else(|| Arc::new(Vec::new()));
+        let list = (*text).as_ref();
+        let (sorted, entries) = match Sorted::of(list) {
             Some((sorted, rest)) => {
-                let rest = parse(&text, rest);
+                let rest = parse(list, rest);
                 // Before the rest, there may be only symbols of the kernel with earlier starts.
                 let first = rest.first().map_or(u64::MAX, |entry| entry.start);
                 match sorted.end() <= first {
                     true => (sorted, rest),
-                    false => (Sorted::default(), parse(&text, 0)),
+                    false => (Sorted::default(), parse(list, 0)),
                 }
             }
-            None => (Sorted::default(), parse(&text, 0)),
+            None => (Sorted::default(), parse(list, 0)),
         };
         let mut kallsyms = Kallsyms {
             text,
@@ -86,9 +88,13 @@ impl Kallsyms {
         });
     }
 
+    fn text(&self) -> &[u8] {
+        (*self.text).as_ref()
+    }
+
     fn name(&self, entry: &Entry) -> &[u8] {
         let start = entry.name as usize;
-        &self.text[start..start + usize::from(entry.name_len)]
+        &self.text()[start..start + usize::from(entry.name_len)]
     }
 
     /// The module's name, without brackets.
@@ -97,7 +103,8 @@ impl Kallsyms {
             return None;
         }
         let start = entry.name as usize + usize::from(entry.name_len) + 2;
-        self.text.get(start..start + usize::from(entry.module_len))
+        self.text()
+            .get(start..start + usize::from(entry.module_len))
     }
 
     /// The range from the start of the first to the end of the last symbol of the kernel itself.
@@ -111,7 +118,7 @@ impl Kallsyms {
     /// The symbol of a part of the kernel at `address`.
     pub(super) fn symbol(&self, part: KernelPart<'_>, address: u64) -> Option<Symbol<'_>> {
         if address < self.sorted.end() {
-            let found = self.sorted.find(&self.text, address);
+            let found = self.sorted.find(self.text(), address);
             return found.filter(|_| part == KernelPart::Core);
         }
         let after = self.entries.partition_point(|entry| entry.start <= address);
@@ -197,7 +204,7 @@ mod tests {
 
     impl Kallsyms {
         fn of(text: &[u8]) -> Self {
-            Self::parse(Some(Bytes::from_vec(text.to_vec())))
+            Self::parse(Some(Arc::new(text.to_vec())))
         }
     }
 
@@ -290,10 +297,10 @@ nonsense
             if random(3) == 0 {
                 text.pop();
             }
-            let text = Bytes::from_vec(text.into_bytes());
+            let text: Owner = Arc::new(text.into_bytes());
             let mut parsed = Kallsyms {
                 sorted: Sorted::default(),
-                entries: parse(&text, 0),
+                entries: parse((*text).as_ref(), 0),
                 text: text.clone(),
             };
             parsed.fix();

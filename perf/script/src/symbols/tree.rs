@@ -9,12 +9,11 @@
 mod names;
 mod shape;
 
-use crate::names as demangling;
+use super::helper::{Helper, Owner};
 use names::Names;
 use shape::Shape;
 use std::collections::HashMap;
 use std::ops::Range;
-use unwind_sim_unwind::image::Owner;
 
 pub(super) use names::At;
 
@@ -125,17 +124,18 @@ pub(super) struct Tree {
     shape: Option<Shape>,
     /// Where the file has the names of symbols that are displayed otherwise.
     mangled: HashMap<u32, At>,
+    helper: &'static dyn Helper,
 }
 
 impl Tree {
-    pub(super) fn new() -> Tree {
-        Tree::with_room(NAMES_MAX)
+    pub(super) fn new(helper: &'static dyn Helper) -> Tree {
+        Tree::with_room(NAMES_MAX, helper)
     }
 
     /// Limits the bytes of names that are stored: those that are in no file, and displayed ones.
     /// All symbols of a file may share one long name, so the file's size does not bound them.
     /// Symbols beyond the limit have no names, or are displayed as they are in the file.
-    pub(super) fn with_room(room: usize) -> Tree {
+    pub(super) fn with_room(room: usize, helper: &'static dyn Helper) -> Tree {
         Tree {
             symbols: Vec::new(),
             names: Names::with_room(room),
@@ -146,6 +146,7 @@ impl Tree {
             fixed: Vec::new(),
             shape: None,
             mangled: HashMap::new(),
+            helper,
         }
     }
 
@@ -258,7 +259,7 @@ impl Tree {
             let raw = self.names.get(symbol.name);
             // Only names with an underscore are ever mangled.
             if symbol.form == Form::Stub || raw.starts_with(b"_") {
-                let mut shown = shown(raw);
+                let mut shown = shown(raw, self.helper);
                 if symbol.form == Form::Stub {
                     shown.extend_from_slice(b"@plt");
                 }
@@ -441,10 +442,10 @@ fn has_marker(name: &[u8]) -> bool {
 }
 
 /// A name from a symbol table, as displayed by perf.
-fn shown(raw: &[u8]) -> Vec<u8> {
+fn shown(raw: &[u8], helper: &dyn Helper) -> Vec<u8> {
     let raw = &raw[..raw.len().min(NAME_MAX)];
     match std::str::from_utf8(raw) {
-        Ok(text) => demangling::demangle_or_keep(text).into_bytes(),
+        Ok(text) => helper.demangle(text).into_bytes(),
         Err(_) => raw.to_vec(),
     }
 }

@@ -1,8 +1,8 @@
 //! The names of symbols: places in the files that they come from, or made here.
 
+use super::super::helper::Owner;
 use super::NAME_MAX;
 use std::ops::Range;
-use unwind_sim_unwind::image::Owner;
 
 /// The number of the source for names that are in no file.
 const MADE: u8 = u8::MAX;

@@ -1,6 +1,7 @@
 //! Hostile files: truncated, with flipped bits, and built to use much memory. They must all be
 //! handled quickly, in memory bounded by the file's size.
 
+use super::super::helper::tests::PLAIN;
 use super::*;
 use object::read::elf::SectionHeader;
 use std::sync::LazyLock;
@@ -22,8 +23,8 @@ fn use_all(bytes: &[u8]) -> (usize, usize) {
     let _ = (debug_link(&file), own_build_id(&file));
     let id = own_build_id(&file).unwrap_or_default();
     let tree = match class(&file) {
-        Some(1) => load::<FileHeader32<Endianness>>(&[file], &id),
-        _ => load::<Elf64>(&[file.clone(), file], &id),
+        Some(1) => load::<FileHeader32<Endianness>>(&[file], &id, PLAIN),
+        _ => load::<Elf64>(&[file.clone(), file], &id, PLAIN),
     };
     let Some(mut tree) = tree else {
         return (0, 0);
@@ -141,24 +142,4 @@ fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
         "{symbols}"
     );
     assert!(names <= bound(&bytes) && names > 59_999, "{names}");
-}
-
-/// As in `/proc`, where files have no length.
-#[test]
-#[cfg(target_os = "linux")]
-fn a_file_of_unknown_length_is_read_to_its_end_or_to_the_limit() {
-    let path = Path::new("/proc/filesystems");
-    let whole = std::fs::read(path).expect("Linux has it");
-    let length = whole.len();
-    for believed in [1, length - 1, length, length + 1, 1 << 20] {
-        let read = read_at_once(path, 1 << 20, believed).expect("it is read");
-        assert!(read[..] == whole, "{believed}");
-        let cut = read_at_once(path, 5, believed).expect("it is read");
-        assert!(cut[..] == whole[..5], "{believed}");
-    }
-    assert!(contents(path, 1 << 20).is_some_and(|read| read[..] == whole));
-    assert!(
-        read_at_once(Path::new("/proc/self"), 5, 5).is_none(),
-        "a folder"
-    );
 }

@@ -1,12 +1,13 @@
 //! Source lines of the corpus' programs, as printed by `addr2line`, and of hostile files.
 
-use super::super::lines_among;
+use super::super::files::lines_among;
+use super::super::helper::Owner;
+use super::super::helper::tests::PLAIN;
 use super::*;
 use object::elf::FileHeader64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unwind_sim_unwind::image::Owner;
 
 type Elf64 = FileHeader64<Endianness>;
 
@@ -29,7 +30,8 @@ fn at(lines: &mut Lines, offset: u64) -> Option<(String, u32)> {
 
 #[test]
 fn of_rows_at_one_address_the_last_holds() {
-    let mut lines = lines_among::<Elf64>(&[owned(&program("root/tchain_fp"))], b"").expect("lines");
+    let mut lines =
+        lines_among::<Elf64>(&[owned(&program("root/tchain_fp"))], b"", PLAIN).expect("lines");
     let mut line = |offset| at(&mut lines, offset).map(|(_, line)| line);
     let found = [0x11e0, 0x11ec, 0x11ed, 0x1233, 0x1234, 0x1244].map(&mut line);
     assert_eq!(found, [10, 10, 11, 14, 15, 12].map(Some));
@@ -44,13 +46,15 @@ fn of_rows_at_one_address_the_last_holds() {
 fn a_file_without_lines_has_none() {
     let address = |address| SourceLine::NoLines { address };
     // In a program with fixed addresses, code is at its offset plus 0x400000; all else is unknown.
-    let mut none = lines_among::<Elf64>(&[owned(&program("opt/fields"))], b"").expect("a file");
+    let mut none =
+        lines_among::<Elf64>(&[owned(&program("opt/fields"))], b"", PLAIN).expect("a file");
     assert_eq!(none.at(0x1011), address(0x401011));
     assert_eq!(none.at(0x7fff_0000), address(0x7fff_0000));
     let bytes = program("root/deep");
-    let mut another = lines_among::<Elf64>(&[owned(&bytes)], b"another build id").expect("a file");
+    let mut another =
+        lines_among::<Elf64>(&[owned(&bytes)], b"another build id", PLAIN).expect("a file");
     assert_eq!(another.at(0x12f0), address(0x12f0));
-    assert!(lines_among::<Elf64>(&[owned(b"no ELF")], b"").is_none());
+    assert!(lines_among::<Elf64>(&[owned(b"no ELF")], b"", PLAIN).is_none());
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn damaged_lines_have_an_answer() {
             let place = start + (state >> 33) % size;
             bytes[place as usize] = (state >> 25) as u8;
         }
-        if let Some(mut lines) = lines_among::<Elf64>(&[owned(&bytes)], b"") {
+        if let Some(mut lines) = lines_among::<Elf64>(&[owned(&bytes)], b"", PLAIN) {
             assert!(lines.sequences.len() <= size as usize);
             for offset in (0x1000..0x1480).step_by(7) {
                 let _ = lines.at(offset);

@@ -2,15 +2,14 @@
 //! addresses are file offsets; `.symtab` is read first, then `.dynsym`; objects and labels are
 //! included.
 
+use super::helper::{Compression, Helper, Owner};
 use super::tree::{At, Entry, Name, Tree};
-use crate::files::unpack_debug_data;
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 use object::read::{SectionIndex, SymbolIndex};
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_unwind::image::Owner;
 
 /// Maximum number of symbols loaded from one table.
 const SYMBOLS_MAX: usize = 8 << 20;
@@ -104,10 +103,10 @@ impl<'d, E: FileHeader<Endian = Endianness>> Parts<'d, E> {
     }
 
     /// The unpacked `.gnu_debugdata`: an ELF file with the symbols that are not in `.dynsym`.
-    pub(super) fn debug_data(&self) -> Option<Owner> {
+    pub(super) fn debug_data(&self, helper: &'static dyn Helper) -> Option<Owner> {
         let (_, section) = self.section(b".gnu_debugdata")?;
-        let unpacked = unpack_debug_data(section.data(self.endian, self.data).ok()?).ok()?;
-        Some(Arc::new(unpacked))
+        let packed = section.data(self.endian, self.data).ok()?;
+        Some(Arc::new(helper.unpack(Compression::Xz, packed)?))
     }
 
     /// The file offsets of code, and what to add to an offset for its address.
@@ -150,9 +149,10 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
     symbols: &Parts<'_, E>,
     runtime: &Parts<'_, E>,
     is_debug_data: bool,
+    helper: &'static dyn Helper,
 ) -> Tree {
     let size = symbols.data.len().saturating_add(runtime.data.len());
-    let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE));
+    let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE), helper);
     let symtab = (symbols, &b".symtab"[..], elf::SHT_SYMTAB);
     let dynsym = |parts| (parts, &b".dynsym"[..], elf::SHT_DYNSYM);
     let own = is_debug_data.then(|| dynsym(runtime));

@@ -1,51 +1,24 @@
-//! Finds symbols as perf does: which files it opens for a mapping, in which order, and which
-//! symbols it takes from them.
+//! The symbols of all files of a recording: which files perf opens for a mapping, in which order, and
+//! which symbols it takes from them.
 
-mod elf;
-mod inlines;
-mod kallsyms;
-mod kernel_code;
-mod kernel_list;
-mod lines;
-mod objects;
-mod perf_map;
-mod plt;
-mod tree;
-
-pub use kernel_code::{KernelCode, KernelMapping, is_core, module_name};
-pub use lines::{Lines, SourceLine};
-pub use objects::{KernelPart, NoSymbols, Object, Symbol, Symbols};
-
-use crate::files::own_vdso;
-use crate::mapped::{huge, map_file};
-use crate::open;
-use inlines::Inlines;
-use kallsyms::Kallsyms;
+use super::elf;
+use super::helper::{Helper, Owner};
+use super::inlines::Inlines;
+use super::kernel::KernelSymbols;
+use super::lines::Lines;
+use super::objects::{SourceLine, Symbol, Symbols};
+use super::perf_map;
+use super::places::Places;
+use super::tree::Tree;
 use object::Endianness;
 use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::FileHeader;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tree::Tree;
-use unwind_sim_unwind::image::{Bytes, Owner};
-
-/// Buffer size for a file of unknown length, bytes; enough for most kernels' symbol lists.
-const READ_AT_FIRST: usize = 16 << 20;
-
-/// Where to find files.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// All files are looked up below this folder only.
-    pub symfs: Option<PathBuf>,
-    /// A list of the kernel's symbols.
-    pub kallsyms: Option<PathBuf>,
-    /// Build ID of the recorded kernel; `None` means the running kernel.
-    pub kernel_build_id: Option<Vec<u8>>,
-}
+use unwind_sim_perf_data::Object;
 
 /// Number of files that are found without the map.
 const RECENT: usize = 32;
@@ -55,7 +28,8 @@ type Numbered = (Vec<u8>, Vec<u8>, usize);
 /// The symbols of all files of a recording.
 pub struct Files {
     places: Places,
-    kernel: Option<Kallsyms>,
+    helper: &'static dyn Helper,
+    kernel: KernelSymbols,
     trees: Vec<Tree>,
     /// The build IDs of the files with a path, and the numbers of their trees.
     numbers: HashMap<Vec<u8>, Vec<(Vec<u8>, usize)>>,
@@ -65,36 +39,28 @@ pub struct Files {
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// The inlined functions of files, likewise.
     inlines: HashMap<(Vec<u8>, Vec<u8>), Option<Inlines>>,
-    /// Name of the last generated code looked up.
-    generated: Vec<u8>,
 }
 
 impl Files {
-    /// A source that has not opened any file.
-    pub fn new(places: Places) -> Files {
+    /// A source that has not opened any file. `helper` opens them.
+    pub fn new(places: Places, helper: &'static dyn Helper) -> Files {
         Files {
+            kernel: KernelSymbols::new(places.clone(), helper),
             places,
-            kernel: None,
+            helper,
             trees: Vec::new(),
             numbers: HashMap::new(),
             recent: [const { None }; RECENT],
             lines: HashMap::new(),
             inlines: HashMap::new(),
-            generated: Vec::new(),
         }
-    }
-
-    fn kernel(&mut self) -> &Kallsyms {
-        let places = &self.places;
-        self.kernel
-            .get_or_insert_with(|| Kallsyms::parse(kernel_list::text(places)))
     }
 
     fn tree(
         &mut self,
         path: &[u8],
         build_id: &[u8],
-        load: impl FnOnce(&Places) -> Tree,
+        load: impl FnOnce(&Places, &'static dyn Helper) -> Tree,
     ) -> &mut Tree {
         // A few files have most of the addresses.
         let slot = (path.len() ^ usize::from(build_id.first().copied().unwrap_or(0))) % RECENT;
@@ -114,7 +80,7 @@ impl Files {
             same.map(|(_, number)| *number)
         });
         let number = known.unwrap_or_else(|| {
-            self.trees.push(load(&self.places));
+            self.trees.push(load(&self.places, self.helper));
             let number = self.trees.len() - 1;
             if let Some(same) = same_path {
                 same.push((build_id.to_vec(), number));
@@ -129,20 +95,15 @@ impl Files {
 impl Symbols for Files {
     fn symbol(&mut self, object: &Object<'_>, address: u64) -> Option<Symbol<'_>> {
         let tree = match *object {
-            Object::Kernel(part) => return self.kernel().symbol(part, address),
-            Object::Generated { name, length } => {
-                self.generated = name.to_vec();
-                return Some(Symbol {
-                    name: &self.generated,
-                    range: 0..length,
-                });
+            Object::Kernel(_) | Object::Generated { .. } => {
+                return self.kernel.symbol(object, address);
             }
-            Object::File { path, build_id } => self.tree(path, build_id, |places| {
-                load_file(places, path, build_id).unwrap_or_else(Tree::new)
+            Object::File { path, build_id } => self.tree(path, build_id, |places, helper| {
+                load_file(places, helper, path, build_id).unwrap_or_else(|| Tree::new(helper))
             }),
-            Object::Anonymous { path } => {
-                self.tree(path, b"", |places| perf_map::load(places, path))
-            }
+            Object::Anonymous { path } => self.tree(path, b"", |places, helper| {
+                perf_map::load(places, helper, path)
+            }),
         };
         let at = tree.find(address)?;
         Some(Symbol {
@@ -155,8 +116,8 @@ impl Symbols for Files {
         let Object::File { path, build_id } = *object else {
             return None;
         };
-        let tree = self.tree(path, build_id, |places| {
-            load_file(places, path, build_id).unwrap_or_else(Tree::new)
+        let tree = self.tree(path, build_id, |places, helper| {
+            load_file(places, helper, path, build_id).unwrap_or_else(|| Tree::new(helper))
         });
         let at = tree.find(address)?;
         tree.mangled(at)
@@ -171,16 +132,17 @@ impl Symbols for Files {
             return None;
         };
         let path = self.places.inside(Path::new(OsStr::from_bytes(path)));
-        own_build_id(&map_file(&path).ok()?)
+        own_build_id(&self.helper.map(&path).ok()?)
     }
 
     fn inlined(&mut self, object: &Object<'_>, address: u64) -> &[Vec<u8>] {
         let Object::File { path, build_id } = *object else {
             return &[];
         };
-        let (key, places) = ((path.to_vec(), build_id.to_vec()), &self.places);
+        let key = (path.to_vec(), build_id.to_vec());
+        let (places, helper) = (&self.places, self.helper);
         let known = self.inlines.entry(key);
-        let inlines = known.or_insert_with(|| load_inlines(places, path, build_id));
+        let inlines = known.or_insert_with(|| load_inlines(places, helper, path, build_id));
         inlines.as_mut().map_or(&[], |inlines| inlines.at(address))
     }
 
@@ -189,9 +151,9 @@ impl Symbols for Files {
             return SourceLine::NoLines { address };
         };
         let key = (path.to_vec(), build_id.to_vec());
-        let places = &self.places;
+        let (places, helper) = (&self.places, self.helper);
         let known = self.lines.entry(key);
-        let lines = known.or_insert_with(|| load_lines(places, path, build_id));
+        let lines = known.or_insert_with(|| load_lines(places, helper, path, build_id));
         match lines {
             Some(lines) => lines.at(address),
             None => SourceLine::NoLines { address },
@@ -199,60 +161,11 @@ impl Symbols for Files {
     }
 
     fn kernel_range(&mut self) -> Option<std::ops::Range<u64>> {
-        self.kernel().core()
+        self.kernel.kernel_range()
     }
-}
-
-/// The bytes of a file, at most `size_max`: mapped, or read if its length is unknown.
-fn contents(path: &Path, size_max: u64) -> Option<Bytes> {
-    let length = std::fs::metadata(path).ok()?.len();
-    if length == 0 {
-        return read_at_once(path, size_max, READ_AT_FIRST);
-    }
-    let owner = map_file(path).ok()?;
-    let length = (*owner).as_ref().len();
-    Bytes::new(
-        owner,
-        0..length.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
-    )
-}
-
-/// Reads a file of unknown length, at most `size_max` bytes. The first `believed` bytes are read into
-/// large pages: small ones, one for each read from `/proc`, take as long as the parsing.
-fn read_at_once(path: &Path, size_max: u64, believed: usize) -> Option<Bytes> {
-    let mut file = open::stream(path).ok()?.take(size_max);
-    let mut room = huge(believed)?;
-    let mut filled = 0;
-    while filled < room.len() {
-        match file.read(&mut room[filled..]) {
-            Ok(0) => return Bytes::new(Arc::new(room), 0..filled),
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
-    let mut bytes = room.to_vec();
-    file.read_to_end(&mut bytes).ok()?;
-    Some(Bytes::from_vec(bytes))
-}
-
-/// Reads a whole file, unless it is larger than `size_max` bytes.
-fn read(path: &Path, size_max: u64) -> Option<Vec<u8>> {
-    let (file, _) = open::file(path).ok()?;
-    let mut bytes = Vec::with_capacity(READ_AT_FIRST);
-    file.take(size_max).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 impl Places {
-    /// The location on this machine of a path on the recorded machine.
-    fn inside(&self, path: &Path) -> PathBuf {
-        match &self.symfs {
-            None => path.into(),
-            Some(folder) => folder.join(path.strip_prefix("/").unwrap_or(path)),
-        }
-    }
-
     /// The cache directory of perf.
     fn cache(&self) -> Option<PathBuf> {
         match &self.symfs {
@@ -262,10 +175,10 @@ impl Places {
     }
 
     /// The files in which perf looks for the symbols of `path`, in its order.
-    fn candidates(&self, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
+    fn candidates(&self, helper: &dyn Helper, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let file = self.inside(path);
-        if let Ok(owner) = map_file(&file)
+        if let Ok(owner) = helper.map(&file)
             && let Some(link) = debug_link(&owner)
         {
             let link = Path::new(OsStr::from_bytes(&link)).to_owned();
@@ -313,51 +226,71 @@ fn own_build_id(file: &Owner) -> Option<Vec<u8>> {
 }
 
 /// The symbols of a mapped file.
-fn load_file(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Tree> {
+fn load_file(
+    places: &Places,
+    helper: &'static dyn Helper,
+    path: &[u8],
+    build_id: &[u8],
+) -> Option<Tree> {
     if path == b"[vdso]" {
         // The vdso of another machine is not available.
         if places.symfs.is_some() {
             return None;
         }
-        let vdso: Owner = Arc::new(own_vdso()?);
-        return load::<FileHeader64<Endianness>>(&[vdso], build_id);
+        let vdso: Owner = Arc::new(helper.vdso()?);
+        return load::<FileHeader64<Endianness>>(&[vdso], build_id, helper);
     }
-    let (owners, build_id) = open_candidates(places, path, build_id);
+    let (owners, build_id) = open_candidates(places, helper, path, build_id);
     match class(owners.last()?)? {
-        1 => load::<FileHeader32<Endianness>>(&owners, &build_id),
-        _ => load::<FileHeader64<Endianness>>(&owners, &build_id),
+        1 => load::<FileHeader32<Endianness>>(&owners, &build_id, helper),
+        _ => load::<FileHeader64<Endianness>>(&owners, &build_id, helper),
     }
 }
 
 /// The files that can describe a path, in perf's order, and the build ID they should have.
-fn open_candidates(places: &Places, path: &[u8], build_id: &[u8]) -> (Vec<Owner>, Vec<u8>) {
+fn open_candidates(
+    places: &Places,
+    helper: &dyn Helper,
+    path: &[u8],
+    build_id: &[u8],
+) -> (Vec<Owner>, Vec<u8>) {
     let path = Path::new(OsStr::from_bytes(path));
     let mut build_id = build_id.to_vec();
     if build_id.is_empty()
-        && let Ok(own) = map_file(&places.inside(path))
+        && let Ok(own) = helper.map(&places.inside(path))
     {
         build_id = own_build_id(&own).unwrap_or_default();
     }
-    let candidates = places.candidates(path, &build_id);
+    let candidates = places.candidates(helper, path, &build_id);
     let owners = candidates
         .iter()
-        .filter_map(|path| map_file(path).ok())
+        .filter_map(|path| helper.map(path).ok())
         .collect();
     (owners, build_id)
 }
 
 /// The source lines of a mapped file.
-fn load_lines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Lines> {
-    let (owners, build_id) = open_candidates(places, path, build_id);
-    lines_of(&owners, &build_id)
+fn load_lines(
+    places: &Places,
+    helper: &'static dyn Helper,
+    path: &[u8],
+    build_id: &[u8],
+) -> Option<Lines> {
+    let (owners, build_id) = open_candidates(places, helper, path, build_id);
+    lines_of(&owners, &build_id, helper)
 }
 
 /// The inlined functions of a mapped file.
-fn load_inlines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Inlines> {
-    let (owners, build_id) = open_candidates(places, path, build_id);
+fn load_inlines(
+    places: &Places,
+    helper: &'static dyn Helper,
+    path: &[u8],
+    build_id: &[u8],
+) -> Option<Inlines> {
+    let (owners, build_id) = open_candidates(places, helper, path, build_id);
     match class(owners.last()?)? {
-        1 => inlines_among::<FileHeader32<Endianness>>(&owners, &build_id),
-        _ => inlines_among::<FileHeader64<Endianness>>(&owners, &build_id),
+        1 => inlines_among::<FileHeader32<Endianness>>(&owners, &build_id, helper),
+        _ => inlines_among::<FileHeader64<Endianness>>(&owners, &build_id, helper),
     }
 }
 
@@ -366,38 +299,40 @@ fn load_inlines(places: &Places, path: &[u8], build_id: &[u8]) -> Option<Inlines
 fn inlines_among<E: FileHeader<Endian = Endianness>>(
     candidates: &[Owner],
     build_id: &[u8],
+    helper: &'static dyn Helper,
 ) -> Option<Inlines> {
     let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
     let mut parts = candidates
         .iter()
         .filter_map(|file| fitting::<E>(file, build_id));
     let described = parts.find(|parts| parts.section(b".debug_info").is_some());
-    Some(Inlines::load(described.as_ref(), &mapped))
+    Some(Inlines::load(described.as_ref(), &mapped, helper))
 }
 
 /// The source lines of an ELF file; `None` if it is not one.
-pub fn source_lines(file: &[u8]) -> Option<Lines> {
-    lines_of(&[Arc::new(file.to_vec())], b"")
+pub fn source_lines(file: &[u8], helper: &'static dyn Helper) -> Option<Lines> {
+    lines_of(&[Arc::new(file.to_vec())], b"", helper)
 }
 
-fn lines_of(candidates: &[Owner], build_id: &[u8]) -> Option<Lines> {
+fn lines_of(candidates: &[Owner], build_id: &[u8], helper: &'static dyn Helper) -> Option<Lines> {
     match class(candidates.last()?)? {
-        1 => lines_among::<FileHeader32<Endianness>>(candidates, build_id),
-        _ => lines_among::<FileHeader64<Endianness>>(candidates, build_id),
+        1 => lines_among::<FileHeader32<Endianness>>(candidates, build_id, helper),
+        _ => lines_among::<FileHeader64<Endianness>>(candidates, build_id, helper),
     }
 }
 
 /// The source lines of the first of `candidates` that has any; the last is the mapped file.
-fn lines_among<E: FileHeader<Endian = Endianness>>(
+pub(super) fn lines_among<E: FileHeader<Endian = Endianness>>(
     candidates: &[Owner],
     build_id: &[u8],
+    helper: &'static dyn Helper,
 ) -> Option<Lines> {
     let mapped = elf::Parts::<E>::parse(candidates.last()?)?;
     let mut parts = candidates
         .iter()
         .filter_map(|file| fitting::<E>(file, build_id));
     Some(match parts.find(elf::Parts::has_lines) {
-        Some(parts) => Lines::load(&parts, &mapped),
+        Some(parts) => Lines::load(&parts, &mapped, helper),
         None => Lines::none(&mapped),
     })
 }
@@ -416,16 +351,21 @@ fn fitting<'d, E: FileHeader<Endian = Endianness>>(
 /// Loads the symbols of the first candidate that has a symbol table. They are converted to file
 /// offsets with the first candidate that can have been mapped. If none has a symbol table, the
 /// `.gnu_debugdata` of the last one, the mapped file, is used.
-fn load<E: FileHeader<Endian = Endianness>>(candidates: &[Owner], build_id: &[u8]) -> Option<Tree> {
+fn load<E: FileHeader<Endian = Endianness>>(
+    candidates: &[Owner],
+    build_id: &[u8],
+    helper: &'static dyn Helper,
+) -> Option<Tree> {
     let parts = candidates.iter().filter_map(|file| fitting(file, build_id));
     let parts: Vec<elf::Parts<'_, E>> = parts.collect();
     let symbols = parts.iter().find(|parts| parts.has_symtab());
     let runtime = parts.iter().find(|parts| parts.is_runtime());
     if let Some(symbols) = symbols {
-        return Some(elf::load(symbols, runtime.unwrap_or(symbols), false));
+        let runtime = runtime.unwrap_or(symbols);
+        return Some(elf::load(symbols, runtime, false, helper));
     }
     let file = elf::Parts::<E>::parse(candidates.last()?);
-    let unpacked = file.and_then(|file| file.debug_data());
+    let unpacked = file.and_then(|file| file.debug_data(helper));
     let inner = unpacked.as_ref().and_then(|file| fitting(file, build_id));
     let inner = inner.filter(elf::Parts::has_symtab);
     let symbols = inner.as_ref().or(runtime)?;
@@ -433,6 +373,7 @@ fn load<E: FileHeader<Endian = Endianness>>(candidates: &[Owner], build_id: &[u8
         symbols,
         runtime.unwrap_or(symbols),
         inner.is_some(),
+        helper,
     ))
 }
 

@@ -4,11 +4,13 @@
 //! sequence that contains it.
 
 use super::elf::Parts;
-use crate::files::unpacked;
+use super::helper::{Compression, Helper};
+use super::objects::SourceLine;
 use gimli::LittleEndian;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader};
 use object::Endianness;
-use object::read::elf::{FileHeader, SectionHeader};
+use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
+use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -25,25 +27,6 @@ const TRIED_MAX: usize = 16;
 const PATH_BYTES_MAX: usize = 4096;
 
 type Slice<'d> = EndianSlice<'d, LittleEndian>;
-
-/// The source line of an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SourceLine<'a> {
-    /// A known line.
-    Line {
-        /// The source file's name, without its folder.
-        file: &'a [u8],
-        /// The line number; 0 for code without a line.
-        line: u32,
-    },
-    /// The file has lines, but none for this address.
-    Unknown,
-    /// The file is missing or has no lines.
-    NoLines {
-        /// The address in the file's address space; the file offset if the file is missing.
-        address: u64,
-    },
-}
 
 /// A sequence of a line program: a range of addresses with ascending rows.
 #[derive(Clone, Copy, Debug)]
@@ -119,12 +102,14 @@ impl Lines {
     pub(super) fn load<E: FileHeader<Endian = Endianness>>(
         parts: &Parts<'_, E>,
         mapped: &Parts<'_, E>,
+        helper: &'static dyn Helper,
     ) -> Self {
+        let section = |name| section(parts, name, helper).unwrap_or_default();
         let mut lines = Self {
             is_known: true,
-            line: section(parts, b".debug_line").unwrap_or_default(),
-            strings: section(parts, b".debug_str").unwrap_or_default(),
-            line_strings: section(parts, b".debug_line_str").unwrap_or_default(),
+            line: section(b".debug_line"),
+            strings: section(b".debug_str"),
+            line_strings: section(b".debug_line_str"),
             address_size: if parts.is_64() { 8 } else { 4 },
             code: mapped.code(),
             ..Self::default()
@@ -277,6 +262,7 @@ impl Program {
 pub(super) fn section<E: FileHeader<Endian = Endianness>>(
     parts: &Parts<'_, E>,
     name: &[u8],
+    helper: &'static dyn Helper,
 ) -> Option<Vec<u8>> {
     let (_, section) = parts.section(name)?;
     let data = section.data(parts.endian, parts.data).ok()?;
@@ -286,7 +272,12 @@ pub(super) fn section<E: FileHeader<Endian = Endianness>>(
     };
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
-    unpacked(header, parts.endian, parts.data.get(start..end)?)
+    let compression = match header.ch_type(parts.endian) {
+        ELFCOMPRESS_ZLIB => Compression::Zlib,
+        ELFCOMPRESS_ZSTD => Compression::Zstd,
+        _ => return None,
+    };
+    helper.unpack(compression, parts.data.get(start..end)?)
 }
 
 #[cfg(test)]

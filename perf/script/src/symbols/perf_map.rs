@@ -5,13 +5,13 @@
 //! three characters. The last character of the file is dropped, whether it is a newline or not.
 //! Neither duplicates nor symbols without a size are mended.
 
+use super::helper::{Helper, Owner};
+use super::places::Places;
 use super::tree::{At, Entry, Name, Tree};
-use super::{Places, read};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use unwind_sim_unwind::image::Owner;
 
 /// Maximum bytes read from a file.
 const SIZE_MAX: u64 = 256 << 20;
@@ -19,13 +19,14 @@ const SIZE_MAX: u64 = 256 << 20;
 const NAME_MIN: usize = 2;
 
 /// The symbols in the file at `path`.
-pub(super) fn load(places: &Places, path: &[u8]) -> Tree {
+pub(super) fn load(places: &Places, helper: &'static dyn Helper, path: &[u8]) -> Tree {
     let path = places.inside(Path::new(OsStr::from_bytes(path)));
-    tree(&(Arc::new(read(&path, SIZE_MAX).unwrap_or_default()) as Owner))
+    let text = helper.read(&path, SIZE_MAX).unwrap_or_default();
+    tree(&(Arc::new(text) as Owner), helper)
 }
 
-fn tree(text: &Owner) -> Tree {
-    let mut tree = Tree::new();
+fn tree(text: &Owner, helper: &'static dyn Helper) -> Tree {
+    let mut tree = Tree::new(helper);
     let Some(source) = tree.add_source(text, b'\n') else {
         return tree;
     };
@@ -106,11 +107,12 @@ fn number(text: &[u8]) -> (u64, usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::helper::tests::PLAIN;
     use super::*;
 
     /// The name that is found at 0x109.
     fn name(text: &str) -> Option<String> {
-        let mut tree = tree(&(Arc::new(text.as_bytes().to_vec()) as Owner));
+        let mut tree = tree(&(Arc::new(text.as_bytes().to_vec()) as Owner), PLAIN);
         let at = tree.find(0x109)?;
         Some(String::from_utf8_lossy(tree.name(at)).into_owned())
     }
@@ -164,7 +166,7 @@ mod tests {
             "1 1 \0\0\0\n",
             "ffffffffffffffff ffffffffffffffff abc\n",
         ] {
-            let mut tree = tree(&(Arc::new(text.as_bytes().to_vec()) as Owner));
+            let mut tree = tree(&(Arc::new(text.as_bytes().to_vec()) as Owner), PLAIN);
             let _ = tree.find(0);
         }
     }

@@ -1,9 +1,10 @@
 //! The code of the kernel at one point of a perf.data: the kernel itself, its modules, and what it
 //! generated.
 
-use super::{KernelPart, Object, Symbols};
+use crate::bodies::{Ksymbol, Mmap};
+use crate::features::BuildId;
+use crate::object::{KernelPart, Object};
 use std::ops::Range;
-use unwind_sim_perf_data::{BuildId, Ksymbol, Mmap};
 
 /// The name that perf gives the kernel itself.
 const CORE: &[u8] = b"[kernel.kallsyms]";
@@ -159,15 +160,20 @@ impl KernelCode {
             .filter(|map| map.range.contains(&address))
     }
 
-    /// The code at an address. The recorded mapping of the kernel itself ends after its first
+    /// The code at an address. `symbols` gives the range from the start of the first to the end of the
+    /// last symbol of the kernel itself, `None` without symbols. The recorded mapping of the kernel itself ends after its first
     /// section of code: with symbols it reaches from the first to the end of the last, and so
     /// includes `.init.text` (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`).
-    pub fn find(&self, address: u64, symbols: &mut dyn Symbols) -> Option<&KernelMapping> {
+    pub fn find(
+        &self,
+        address: u64,
+        symbols: impl FnOnce() -> Option<Range<u64>>,
+    ) -> Option<&KernelMapping> {
         let found = self.at(address);
         if found.is_some_and(|map| map.kind != Kind::Core) {
             return found;
         }
-        match symbols.kernel_range() {
+        match symbols() {
             Some(range) if range.contains(&address) => {
                 self.mappings.iter().find(|map| map.kind == Kind::Core)
             }

@@ -1,10 +1,10 @@
 //! Chooses the list of kernel symbols.
 
-use super::{Places, contents};
+use super::helper::{Helper, Owner};
+use super::places::Places;
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
-use unwind_sim_unwind::image::Bytes;
 
 /// Maximum bytes read from a list.
 const LIST_MAX: u64 = 256 << 20;
@@ -16,27 +16,27 @@ const RUNNING: &str = "/proc/kallsyms";
 ///
 /// The running kernel generates its list for each reader, which takes longer than everything else
 /// that a small recording needs. If perf has cached the same list, the cached one is read instead.
-pub(super) fn text(places: &Places) -> Option<Bytes> {
+pub(super) fn text(places: &Places, helper: &dyn Helper) -> Option<Owner> {
     if let Some(path) = &places.kallsyms {
-        return contents(path, LIST_MAX);
+        return helper.contents(path, LIST_MAX);
     }
     if places.symfs.is_some() {
         return None;
     }
     let Some(id) = places.kernel_build_id.as_deref() else {
-        return contents(Path::new(RUNNING), LIST_MAX);
+        return helper.contents(Path::new(RUNNING), LIST_MAX);
     };
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let aside = std::env::var_os("HOME").and_then(|home| {
         let folder = Path::new(&home).join(".debug/[kernel.kallsyms]").join(hex);
-        contents(&folder.join("kallsyms"), LIST_MAX)
+        helper.contents(&folder.join("kallsyms"), LIST_MAX)
     });
     let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
     if id.is_empty() || !notes.windows(id.len()).any(|part| part == id) {
         return aside;
     }
-    let same = aside.filter(|list| is_of_this_boot(list));
-    same.or_else(|| contents(Path::new(RUNNING), LIST_MAX))
+    let same = aside.filter(|list| is_of_this_boot((**list).as_ref()));
+    same.or_else(|| helper.contents(Path::new(RUNNING), LIST_MAX))
 }
 
 /// Whether the list, of a kernel with the running kernel's build ID, equals the running kernel's:

@@ -1,5 +1,6 @@
 //! The sorted list finds what perf's tree finds.
 
+use super::super::helper::tests::PLAIN;
 use super::*;
 
 fn entry(start: u64, end: u64, name: &str) -> Entry<'_> {
@@ -14,7 +15,7 @@ fn entry(start: u64, end: u64, name: &str) -> Entry<'_> {
 
 #[test]
 fn ends_are_filled_in_and_of_duplicates_the_better_name_stays() {
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(PLAIN);
     tree.insert(entry(0x10, 0x10, "label"));
     tree.insert(entry(0x40, 0x50, "__poll"));
     tree.insert(Entry {
@@ -48,7 +49,7 @@ fn what_is_certain_is_what_the_tree_finds() {
     };
     let (mut certain, mut open) = (0, 0);
     for round in 0..300 {
-        let mut tree = Tree::new();
+        let mut tree = Tree::new(PLAIN);
         let size_max = [2, 6, 40][round % 3];
         for _ in 0..2 {
             for _ in 0..random(40) {
@@ -99,7 +100,7 @@ fn what_is_certain_is_what_the_tree_finds() {
 /// Symbols that are inserted after perf's tree was built get into it.
 #[test]
 fn the_tree_that_was_built_grows() {
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(PLAIN);
     tree.insert(entry(0, 100, "outer"));
     tree.insert(entry(10, 20, "inner"));
     tree.fix();
@@ -112,7 +113,7 @@ fn the_tree_that_was_built_grows() {
 /// `end` of a symbol that is the last one, at the end of the address space.
 #[test]
 fn the_last_symbol_ends_in_the_address_space() {
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(PLAIN);
     tree.insert(entry(u64::MAX - 1, u64::MAX - 1, "last"));
     tree.fix();
     let at = tree.find(u64::MAX - 1).expect("it is there");

@@ -1,8 +1,8 @@
 //! The inlined functions at an address of a file, from `.debug_info`.
 
 use super::elf::Parts;
+use super::helper::Helper;
 use super::lines::section;
-use crate::names::demangle_or_keep;
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use object::Endianness;
@@ -25,6 +25,7 @@ pub(super) struct Inlines {
     /// Code of the mapped file ([`Parts::code`]).
     code: Vec<(Range<u64>, u64)>,
     known: HashMap<u64, Vec<Vec<u8>>>,
+    helper: &'static dyn Helper,
 }
 
 impl Inlines {
@@ -32,11 +33,13 @@ impl Inlines {
     pub(super) fn load<E: FileHeader<Endian = Endianness>>(
         parts: Option<&Parts<'_, E>>,
         mapped: &Parts<'_, E>,
+        helper: &'static dyn Helper,
     ) -> Self {
         Self {
-            context: parts.and_then(context),
+            context: parts.and_then(|parts| context(parts, helper)),
             code: mapped.code(),
             known: HashMap::new(),
+            helper,
         }
     }
 
@@ -65,7 +68,7 @@ impl Inlines {
             }
             // Without the name of one the others would be in the wrong place.
             let name = frame.function?;
-            let name = demangle_or_keep(&name.raw_name().ok()?);
+            let name = self.helper.demangle(&name.raw_name().ok()?);
             names.push(name.into_bytes());
         }
         Some(names)
@@ -73,10 +76,13 @@ impl Inlines {
 }
 
 /// What is needed of the debug information of a file.
-fn context<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>) -> Option<Context<Reader>> {
+fn context<E: FileHeader<Endian = Endianness>>(
+    parts: &Parts<'_, E>,
+    helper: &'static dyn Helper,
+) -> Option<Context<Reader>> {
     parts.section(b".debug_info")?;
     let load = |id: SectionId| -> Result<Reader, gimli::Error> {
-        let bytes: Arc<[u8]> = section(parts, id.name().as_bytes())
+        let bytes: Arc<[u8]> = section(parts, id.name().as_bytes(), helper)
             .unwrap_or_default()
             .into();
         Ok(Reader::new(bytes, LittleEndian))
