@@ -9,8 +9,8 @@ use crate::common::decode::{self, Stacks};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_perf_tool::recording::Recording;
-use unwind_sim_perf_tool::script::{Options, profile};
+use unwind_sim_view::perf::recording::Recording;
+use unwind_sim_view::perf::script::{Options, profile};
 use unwind_sim_view::profile::Format;
 
 fn corpus(name: &str) -> PathBuf {

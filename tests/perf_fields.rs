@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_perf_tool::script::{Asked, FieldList, Mode, Options, Report, ScriptError, script};
+use unwind_sim_view::perf::script::{Asked, FieldList, Mode, Options, Report, ScriptError, script};
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_perf_tool::script::{Mode, Options, script};
+use unwind_sim_view::perf::script::{Mode, Options, script};
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,8 +2,9 @@
 //! that says what is wrong and where.
 
 use std::path::{Path, PathBuf};
+use unwind_sim::perf::run;
 use unwind_sim_perf_data::stitch::Mode;
-use unwind_sim_perf_tool::{run, stitch};
+use unwind_sim_view::perf::stitch;
 
 fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -5,7 +5,7 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("unwind", &[]),
     ("emulator", &["unwind"]),
     ("host", &["unwind"]),
@@ -43,20 +43,6 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         ],
     ),
     (
-        "perf/tool",
-        &[
-            "unwind",
-            "perf-data",
-            "perf-script",
-            "perf-lbr",
-            "perf-model",
-            "recordings",
-            "record",
-            "judge",
-            "view",
-        ],
-    ),
-    (
         "proof",
         &[
             "unwind",
@@ -79,7 +65,6 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "perf-script",
             "perf-lbr",
             "perf-model",
-            "perf-tool",
             "tables",
             "recordings",
             "record",

@@ -20,6 +20,8 @@ pub mod json;
 pub mod kernel;
 pub mod listing;
 pub mod pages;
+#[cfg(feature = "perf")]
+pub mod perf;
 pub mod picture;
 pub mod profile;
 pub mod quiz;

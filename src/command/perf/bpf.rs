@@ -4,11 +4,11 @@ use crate::command::args::text_file;
 use crate::command::output;
 use crate::command::status::Status;
 use crate::command::stdin;
+use crate::perf::bpf::{self, Options};
 use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_perf_tool::bpf::{self, Options};
 use unwind_sim_recordings::file_kind::FileKind;
 
 /// Run a BPF handler on the samples of a recording.

@@ -4,13 +4,13 @@ use crate::command::again::{FUZZ, Given};
 use crate::command::output::{self, tell};
 use crate::command::status::Status;
 use crate::command::suggest::not_one_of;
+use crate::perf::fuzz::{self, Plan};
 use anyhow::Result;
 use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 use unwind_sim_perf_model::Mutant;
-use unwind_sim_perf_tool::fuzz::{self, Plan};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::printable::PrintableName as _;
 

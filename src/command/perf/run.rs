@@ -3,13 +3,13 @@
 use crate::command::output::{self, tell};
 use crate::command::status::Status;
 use crate::command::suggest::not_one_of;
+use crate::perf::run;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_lbr::Storage;
 use unwind_sim_perf_model::{World, join, perf_data};
-use unwind_sim_perf_tool::run;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::printable::PrintableName as _;
 

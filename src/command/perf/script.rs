@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::spec;
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_perf_tool::recording::Recording;
-use unwind_sim_perf_tool::script::{
-    self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
-};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::open;
+use unwind_sim_view::perf::recording::Recording;
+use unwind_sim_view::perf::script::{
+    self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
+};
 
 /// Maximum size of a list of names, bytes.
 const NAMES_BYTES_MAX: u64 = 64 << 20;

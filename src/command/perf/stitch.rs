@@ -8,8 +8,8 @@ use anyhow::Result;
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_data::stitch::{Judgement, Mode};
-use unwind_sim_perf_tool::stitch::{self, Show};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_view::perf::stitch::{self, Show};
 
 /// Join samples with the user frames that were recorded later, and say which have none, and why.
 ///

@@ -1,14 +1,14 @@
 //! Collects the samples of `perf script` in a profile.
 
+use crate::profile::gathered::{Clock, GatherKind, Profile, Series};
+use crate::profile::symbols::bracketed;
+use crate::profile::table::{Frame, Image};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 use unwind_sim_perf_data::{EventAttr, Object, PerfFile, RecordId, sample_type as st};
 use unwind_sim_perf_script::symbols::Symbols;
 use unwind_sim_perf_script::{Address, Head, Output, Tasks};
-use unwind_sim_view::profile::gathered::{Clock, GatherKind, Profile, Series};
-use unwind_sim_view::profile::symbols::bracketed;
-use unwind_sim_view::profile::table::{Frame, Image};
 
 /// An address of a process in an object. Equal places have equal frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

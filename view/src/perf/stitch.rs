@@ -14,9 +14,9 @@ use unwind_sim_perf_data::stitch::{
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_recordings::mapped::map_file;
 
+use crate::json::{Line, NamedCountLine, StitchedSampleLine, StitchingLine};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_view::json::{Line, NamedCountLine, StitchedSampleLine, StitchingLine};
 
 /// Why a recording cannot be stitched.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,8 @@ use super::losses;
 use super::recording::Recording;
 use super::samples::Samples;
 use super::stacks::{Stacks, libdw};
+use crate::profile::Format;
+use crate::symbol_files::HELPER;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,6 @@ use unwind_sim_perf_script::symbols::{Files, Places};
 use unwind_sim_perf_script::{FieldError, OptionError, Output, Script, Text, Unwind, header};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_view::profile::Format;
-use unwind_sim_view::symbol_files::HELPER;
 
 pub use unwind_sim_perf_data::stitch::Mode;
 pub use unwind_sim_perf_script::{Asked, FieldList, Filter, Options, TimeError, TimeSpan};
