@@ -5,8 +5,8 @@ use super::{output, suggest};
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
-use unwind_sim_view::cast;
-use unwind_sim_view::demo::{ALL, Demo};
+use unwind_sim_show::cast;
+use unwind_sim_show::demo::{ALL, Demo};
 
 /// Play a built-in recording: what you see, why, and what to try next.
 #[derive(clap::Args, Debug)]

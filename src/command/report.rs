@@ -13,7 +13,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_view::report::{self, Written};
+use unwind_sim_show::report::{self, Written};
 use unwind_sim_view::timeline;
 
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's

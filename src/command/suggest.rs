@@ -8,9 +8,9 @@ use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::run::Against;
 use unwind_sim_judge::unwinders;
 use unwind_sim_recordings::similar::{hint, similar};
+use unwind_sim_show::demo;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_view::demo;
 
 /// Takes any text; completions offer these.
 #[derive(Clone)]

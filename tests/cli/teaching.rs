@@ -5,7 +5,7 @@ use crate::cli::{ends_with, root, run, status, stderr, stdout, tool};
 use std::io::Write as _;
 use std::process::Stdio;
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_view::demo::ALL;
+use unwind_sim_show::demo::ALL;
 
 /// The casts of the pages, as `docs/casts/NAME.svg`.
 const CASTS: [&str; 3] = ["fp", "copy", "wrong-row"];

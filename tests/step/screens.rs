@@ -209,7 +209,7 @@ fn demos_can_be_stepped_through() {
     let size = ["--script", script, "--size", "200x40"];
     // What the demo is about: its ring, its view of memory, its start paths.
     let about = [("lbr", "US302"), ("copy", "US203"), ("seed-004", "v5.2")];
-    for told in &unwind_sim_view::demo::ALL {
+    for told in &unwind_sim_show::demo::ALL {
         let (name, file) = (told.name, format!("{}.bin", told.name));
         let output = demo(&[&[name, "--step"], &size[..]].concat());
         let errors = String::from_utf8_lossy(&output.stderr);

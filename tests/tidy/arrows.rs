@@ -5,7 +5,7 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("unwind", &[]),
     ("emulator", &["unwind"]),
     ("host", &["unwind"]),
@@ -43,6 +43,10 @@ const MAY_USE: [(&str, &[&str]); 14] = [
         ],
     ),
     (
+        "show",
+        &["unwind", "perf-data", "recordings", "judge", "view"],
+    ),
+    (
         "proof",
         &[
             "unwind",
@@ -70,6 +74,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "record",
             "judge",
             "view",
+            "show",
             "proof",
         ],
     ),

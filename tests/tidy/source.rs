@@ -25,10 +25,10 @@ const WRITES: [&str; 7] = [
     "emulator/src/linux/streams.rs",
     "judge/src/own.rs",
     "recordings/src/progress.rs",
+    "show/src/stepper/terminal.rs",
     "src/command/error_text.rs",
     "src/command/output.rs",
     "src/command/step/terminal.rs",
-    "view/src/stepper/terminal.rs",
 ];
 const STREAMS: [&str; 4] = ["print!(", "println!(", "io::stdout(", "io::stderr("];
 

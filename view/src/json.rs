@@ -235,37 +235,38 @@ pub struct ChainLine {
 #[cfg_attr(test, derive(JsonSchema))]
 pub struct VerdictLine {
     /// The verdict's name.
-    pub(crate) word: &'static str,
+    pub word: &'static str,
     /// The short form, such as `m1@2`.
-    pub(crate) short: String,
+    pub short: String,
     /// The first true frame concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) at: Option<u32>,
+    pub at: Option<u32>,
     /// The number of missing or extra frames.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) count: Option<u32>,
+    pub count: Option<u32>,
     /// Why the chain is not judged, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) why: Option<WhyLine>,
+    pub why: Option<WhyLine>,
     /// The chain has exactly the true frames, but its format cannot mark a root.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) end_not_claimed: bool,
+    pub end_not_claimed: bool,
     /// The number of known frames, from the truth or from the walk used in its place.
-    pub(crate) known: u32,
+    pub known: u32,
     /// The number of known frames that the chain has.
-    pub(crate) found: u32,
+    pub found: u32,
 }
 
 /// Why a chain is not judged.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct WhyLine {
     /// The reason's name.
     word: &'static str,
     /// The code with which the reference walk ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// The number of chains that were not judged for one reason.
@@ -280,87 +281,92 @@ pub struct UnjudgedLine {
 /// Why a walk ended.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct EndLine {
-    pub(crate) code: &'static str,
-    pub(crate) text: String,
+    pub code: &'static str,
+    pub text: String,
     /// Whether the chain is whole: `root` if it ends where nothing called, `broken` if frames are
     /// missing or wrong, `unknown` if that cannot be told. Absent where it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kind: Option<&'static str>,
+    pub kind: Option<&'static str>,
     /// The fallback's reason, if one was tried and failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fallback: Option<&'static str>,
+    pub fallback: Option<&'static str>,
 }
 
 /// A place in code.
 #[derive(Clone, Default, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct PlaceLine {
-    pub(crate) pc: String,
+    pub pc: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) function: Option<String>,
+    pub function: Option<String>,
     /// The offset from the start of the function, or else the address in the image.
-    pub(crate) offset: String,
+    pub offset: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) image: Option<String>,
+    pub image: Option<String>,
 }
 
 /// One frame.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct FrameLine {
     #[serde(flatten)]
-    pub(crate) place: PlaceLine,
+    pub place: PlaceLine,
     /// Whether the pc is the address of an instruction, not a return address.
-    pub(crate) exact: bool,
-    pub(crate) sp: String,
+    pub exact: bool,
+    pub sp: String,
     /// The address of the word that the pc was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) slot: Option<String>,
+    pub slot: Option<String>,
     /// The table that gave the frame, or how else it was found.
-    pub(crate) found: &'static str,
+    pub found: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) row: Option<RowLine>,
+    pub row: Option<RowLine>,
     /// The words read, as pairs of address and value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) words: Vec<[String; 2]>,
+    pub words: Vec<[String; 2]>,
 }
 
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct RowLine {
-    pub(crate) rule: String,
-    pub(crate) table: &'static str,
+    pub rule: String,
+    pub table: &'static str,
     /// Offset of the row in its section.
-    pub(crate) offset: String,
+    pub offset: String,
     /// Offset of its unit (FDE, function descriptor) in its section.
-    pub(crate) unit: String,
+    pub unit: String,
     /// The first address that the row covers, in the image.
-    pub(crate) start: String,
+    pub start: String,
     /// The end of the addresses that the row covers, excluded.
-    pub(crate) end: String,
+    pub end: String,
     /// Why the first table was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) fallback: Option<&'static str>,
+    pub fallback: Option<&'static str>,
 }
 
 /// What is to blame.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(JsonSchema))]
+#[allow(missing_docs, reason = "a comment would be a text of the schema")]
 pub struct CauseLine {
-    pub(crate) code: &'static str,
+    pub code: &'static str,
     /// The true frame to blame.
-    pub(crate) frame: usize,
-    pub(crate) place: PlaceLine,
+    pub frame: usize,
+    pub place: PlaceLine,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) register: Option<&'static str>,
+    pub register: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) given: Option<String>,
+    pub given: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) truth: Option<String>,
+    pub truth: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) row: Option<RowLine>,
+    pub row: Option<RowLine>,
 }
 
 pub(crate) fn place(space: &AddressSpace, pc: CodeAddress) -> PlaceLine {

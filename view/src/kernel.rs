@@ -201,7 +201,7 @@ pub fn callchain_request(options: CallchainOptions) -> String {
 }
 
 /// The frames of a callchain, one per line.
-pub(crate) fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) -> String {
+pub fn callchain_lines(view: &View<'_>, chain: &PerfChain, indent: &str) -> String {
     let mut out = String::new();
     for entry in &chain.callchain.entries {
         let Some(place) = chain.place(view, entry) else {

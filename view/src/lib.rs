@@ -2,16 +2,14 @@
 //!
 //! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
 //! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files, [`tables`] unwind
-//! tables, and [`sweep`] proves those of many files. With the feature `report`, `report` shows a
-//! timeline or findings as a page for a browser.
+//! tables, and [`sweep`] proves those of many files. [`timeline`] is the model of what shows states one
+//! after the other; `unwind-sim-show` does.
 #![forbid(unsafe_code)]
 
-pub mod cast;
 #[cfg(feature = "machine")]
 pub mod confirmation;
 #[cfg(feature = "machine")]
 pub mod deadlock;
-pub mod demo;
 pub mod doctor;
 pub mod explain;
 mod fold;
@@ -22,13 +20,7 @@ pub mod listing;
 pub mod pages;
 #[cfg(feature = "perf")]
 pub mod perf;
-pub mod picture;
 pub mod profile;
-pub mod quiz;
-#[cfg(feature = "report")]
-pub mod report;
-#[cfg(feature = "terminal")]
-pub mod stepper;
 pub mod sweep;
 pub mod symbol_files;
 pub mod tables;

@@ -17,7 +17,11 @@ const LEFT_MAX: usize = 80;
 
 /// What one line of a listing shows. Numbers count from the innermost frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Row {
+#[allow(
+    missing_docs,
+    reason = "numbers of frames: of the found ones, of the true ones"
+)]
+pub enum Row {
     /// A true frame that was found.
     Same { found: usize, truth: usize },
     /// A frame in the place of the true one.
@@ -32,7 +36,7 @@ pub(crate) enum Row {
 
 impl Row {
     /// The number of the frame found.
-    pub(crate) fn found(self) -> Option<usize> {
+    pub fn found(self) -> Option<usize> {
         match self {
             Row::Same { found, .. }
             | Row::Wrong { found, .. }
@@ -45,7 +49,7 @@ impl Row {
 
 /// The rows of a walk. Between two frames that are in the same slots as true ones, found frames and
 /// true frames are paired in order.
-pub(crate) fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
+pub fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
     let (chain, truth) = (&outcome.chain, &view.sample.truth);
     let len = chain.frames.len();
     if !outcome.verdict.is_judged() {

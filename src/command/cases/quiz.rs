@@ -8,10 +8,10 @@ use std::path::Path;
 use unwind_sim_judge::case::{Chain, Frame};
 use unwind_sim_judge::cases;
 use unwind_sim_recordings::view::View;
+use unwind_sim_show::picture::{Hidden, picture, value};
+use unwind_sim_show::quiz::{Answered, judge};
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_view::picture::{Hidden, picture, value};
-use unwind_sim_view::quiz::{Answered, judge};
 
 /// The maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 16;

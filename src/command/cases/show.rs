@@ -12,10 +12,10 @@ use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
+use unwind_sim_show::picture::{Hidden, Walked, chains, picture};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_view::picture::{Hidden, Walked, chains, picture};
 
 /// What of a case is shown.
 #[derive(clap::Args, Debug)]

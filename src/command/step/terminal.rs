@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_view::demo::Demo;
-use unwind_sim_view::stepper::script::play;
-use unwind_sim_view::stepper::{Spot, Stepper, terminal};
+use unwind_sim_show::demo::Demo;
+use unwind_sim_show::stepper::script::play;
+use unwind_sim_show::stepper::{Spot, Stepper, terminal};
 use unwind_sim_view::timeline::Builder;
 
 /// The size of the largest script, bytes.

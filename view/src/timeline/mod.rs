@@ -19,7 +19,7 @@ pub use stack::{Note, Stack, Word};
 pub use state::{Builder, Register, RowFault, State, TrueFrame};
 pub use steps::{Step, StepKind, TableBytes, Walk};
 pub use threads::Thread;
-pub(crate) use truth::of_truth;
+pub use truth::of_truth;
 
 #[cfg(test)]
 use schemars::JsonSchema;

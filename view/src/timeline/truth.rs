@@ -21,11 +21,7 @@ const WORD: u64 = 8;
 const FRAME_WORDS_MAX: u64 = 1 << 12;
 
 /// The return addresses, saved registers and CFAs of the true frames, by address.
-pub(crate) fn of_truth(
-    view: &View<'_>,
-    dwarf: &Dwarf,
-    cache: &mut Cache,
-) -> BTreeMap<u64, Vec<Note>> {
+pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u64, Vec<Note>> {
     let mut notes: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
     let truth = &view.sample.truth;
     let frames = truth.frames();

@@ -1,11 +1,11 @@
 //! Chains in one line each, innermost frame first: `leaf < mid < _start`.
 
 use super::{Walked, function, true_function};
-use crate::listing::{Row, rows};
 use std::fmt::Write as _;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::reason::Code;
+use unwind_sim_view::listing::{Row, rows};
 
 /// The maximum number of names in a line; of a longer chain the first and last are shown.
 const NAMES_MAX: usize = 12;

@@ -1,6 +1,5 @@
 //! The case that this project began with, in the form of `perf script`.
 
-use crate::kernel::callchain_lines;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use unwind_sim_judge::engine::Setting;
@@ -19,6 +18,7 @@ use unwind_sim_unwind::image::{Image, ImageParts, Symbol};
 use unwind_sim_unwind::kernel::{CallchainOptions, UserSpace};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{FakeVariant, Variant};
+use unwind_sim_view::kernel::callchain_lines;
 
 /// The options of `step` that show it.
 pub(super) const OPTIONS: [&str; 4] = ["--unwinder", "orc", "--regs", "hw,fake:v5.1,fake:v5.2"];
@@ -283,7 +283,7 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
         _ => false,
     });
     let table = if derived { "orc(derived)" } else { "orc" };
-    let s = crate::text::plural(frames as u64);
+    let s = unwind_sim_view::text::plural(frames as u64);
     let _ = writeln!(
         out,
         "  {table}: {frames} frame{s} of the kernel, {} {}",

@@ -3,7 +3,6 @@
 use super::screen::draw;
 use super::script::play;
 use super::{Key, Spot, Stepper};
-use crate::timeline::Builder;
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -21,6 +20,7 @@ use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{SampleRegs, Variant};
 use unwind_sim_unwind::truth::Truth;
+use unwind_sim_view::timeline::Builder;
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

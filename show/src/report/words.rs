@@ -1,7 +1,7 @@
 //! Words of a page: places, verdicts, and text that is safe to show.
 
-use crate::json::PlaceLine;
 use unwind_sim_unwind::printable::printable;
+use unwind_sim_view::json::PlaceLine;
 
 /// Escapes what could make a page show something else than it says. A line's end becomes a space.
 pub(super) fn clean(html: &str) -> String {
@@ -43,7 +43,7 @@ pub(super) fn short(place: &PlaceLine) -> String {
 pub(super) fn frame(place: &PlaceLine) -> String {
     match (&place.function, &place.image) {
         (Some(function), _) => limited(function).into_owned(),
-        (None, Some(image)) => crate::profile::symbols::bracketed(image),
+        (None, Some(image)) => unwind_sim_view::profile::symbols::bracketed(image),
         (None, None) => "[unknown]".to_owned(),
     }
 }

@@ -2,11 +2,11 @@
 
 use super::super::hit::{Pane, What};
 use super::{BAD, FAINT, GOOD, OPEN, Painter, STRONG, row, scrolled, verdict_style, wrapped};
-use crate::timeline::{Step, StepKind};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_view::timeline::{Step, StepKind};
 
 /// The width of an unwinder's name, and of a verdict.
 const NAME: usize = 12;

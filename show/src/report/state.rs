@@ -2,8 +2,8 @@
 
 use super::pieces::Fragment;
 use super::{stack, words};
-use crate::timeline::{Code, SourceKind, State, Step, Thread, Walk, Walker};
 use maud::{PreEscaped, html};
+use unwind_sim_view::timeline::{Code, SourceKind, State, Step, Thread, Walk, Walker};
 
 /// The number of instructions shown before and after the current one.
 const AROUND: usize = 8;

@@ -1,9 +1,9 @@
 //! What chooses a state: the slider with its marks, buttons, keys. It is shown once the script runs.
 
-use crate::timeline::{MarksLine, Walker};
 use maud::{Markup, html};
 use std::collections::HashMap;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_view::timeline::{MarksLine, Walker};
 
 /// The number of marks of a kind that are drawn above the slider.
 const TICKS_MAX: usize = 1_000;

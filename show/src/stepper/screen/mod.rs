@@ -8,7 +8,6 @@ mod walks;
 
 use super::hit::{Hit, What};
 use super::{Over, Stepper};
-use crate::timeline::SourceKind;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -16,6 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 use std::borrow::Cow;
 use unwind_sim_unwind::printable::{Printable, printable};
+use unwind_sim_view::timeline::SourceKind;
 
 const GOOD: Style = Style::new().fg(Color::Green);
 const BAD: Style = Style::new().fg(Color::Red);
@@ -162,7 +162,7 @@ impl Painter<'_, '_, '_> {
 
     fn head(&mut self, area: Rect) {
         let state = &self.stepper.state;
-        let kind = match crate::timeline::kind_of(&self.stepper.states) {
+        let kind = match unwind_sim_view::timeline::kind_of(&self.stepper.states) {
             SourceKind::Program => "instruction",
             SourceKind::Recording => "sample",
         };

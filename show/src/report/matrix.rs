@@ -3,8 +3,8 @@
 use super::pieces::Fragment;
 use super::tally::{Cell, FunctionCells};
 use super::words;
-use crate::timeline::Walker;
 use maud::{Markup, PreEscaped, html};
+use unwind_sim_view::timeline::Walker;
 
 /// The number of instructions of a function that are shown.
 const ROWS_MAX: usize = 2_000;

@@ -6,9 +6,11 @@
 
 use super::pieces::Fragment;
 use super::words;
-use crate::timeline::{Hex, Note, Register, State, StepKind, TrueFrame, Walk, Walker, Word};
 use maud::{PreEscaped, html};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use unwind_sim_view::timeline::{
+    Hex, Note, Register, State, StepKind, TrueFrame, Walk, Walker, Word,
+};
 
 /// Units of the drawing for each row; ten units are 1 em.
 const ROW: usize = 18;

@@ -2,7 +2,6 @@
 
 use super::words::bounds;
 use super::{Walked, true_function};
-use crate::timeline::{self, of_truth};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_recordings::view::View;
@@ -14,6 +13,7 @@ use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Base, Rule, Value};
 use unwind_sim_unwind::truth::TrueKind;
+use unwind_sim_view::timeline::{self, of_truth};
 
 /// The name of a signal handler's return address. The trampoline often has no symbol.
 pub(super) const TO_TRAMPOLINE: &str = "return address, to the trampoline";

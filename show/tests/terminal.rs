@@ -7,7 +7,7 @@ mod skip;
 use ratatui::widgets::Paragraph;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use unwind_sim_view::stepper::terminal::lend;
+use unwind_sim_show::stepper::terminal::lend;
 
 /// Set in the process that panics.
 const CHILD: &str = "UNWIND_SIM_TERMINAL_CHILD";

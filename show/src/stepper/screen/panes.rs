@@ -2,11 +2,11 @@
 
 use super::super::hit::{Pane, What};
 use super::{BAD, FAINT, GOOD, MARK, NOW, OPEN, Painter, row, scrolled};
-use crate::timeline::{Note, Register, Word};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_view::timeline::{Note, Register, Word};
 
 /// The registers in the order in which they matter to an unwinder.
 const ORDER: [&str; 19] = [

@@ -10,7 +10,6 @@ use super::pieces::{Entries, Fragment};
 use super::state::state;
 use super::tally::{FunctionCells, Tally};
 use super::{Written, flame, words};
-use crate::timeline::{About, Builder, MarksLine, SourceKind, Walker, kind_of};
 use maud::{Markup, PreEscaped, html};
 use std::io::{self, Write};
 use unwind_sim_judge::input::InputError;
@@ -18,6 +17,7 @@ use unwind_sim_judge::states::{Index, States};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::reason::Code as ReasonCode;
 use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_view::timeline::{About, Builder, MarksLine, SourceKind, Walker, kind_of};
 
 // The parts of a page together stay below 2 MB.
 /// The bytes of a page that states may take, with the first one, which is plain.

@@ -12,14 +12,14 @@ mod tests;
 
 pub use key::{Key, KeyError, parse_keys};
 
-use crate::pages;
-use crate::timeline::{Builder, Code, State, Step, StepKind, Walk, Walker};
 use hit::{Hit, Pane, What};
 use std::cell::RefCell;
 use std::sync::Arc;
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Index, States};
 use unwind_sim_unwind::reason;
+use unwind_sim_view::pages;
+use unwind_sim_view::timeline::{Builder, Code, State, Step, StepKind, Walk, Walker};
 
 /// Instructions that are explored and indexed while nobody presses a key, at most.
 const EXPLORED_MAX: u64 = 1 << 28;

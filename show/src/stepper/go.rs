@@ -1,9 +1,9 @@
 //! Goes to other states.
 
 use super::{Scroll, Stepper};
-use crate::timeline::State;
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Target};
+use unwind_sim_view::timeline::State;
 
 impl Stepper<'_> {
     /// Goes to state `number`. If there is none, it stays where it is.

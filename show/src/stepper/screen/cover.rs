@@ -2,11 +2,11 @@
 
 use super::super::hit::{Pane, What};
 use super::{Over, Painter, STRONG, scrolled, wrapped};
-use crate::pages;
 use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear};
 use unwind_sim_unwind::printable::printable;
+use unwind_sim_view::pages;
 
 const HELP: &str = "\
 s S      one instruction forward, back (also Right, Left)

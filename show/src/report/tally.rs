@@ -2,10 +2,10 @@
 //! the stacks for the flame graphs.
 
 use super::words;
-use crate::timeline::{Code, State, StepKind, Walk};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_view::timeline::{Code, State, StepKind, Walk};
 
 /// The number of findings that are kept apart; others are only counted.
 const FINDINGS_MAX: usize = 5_000;
