@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::{cases, spec};
 use unwind_sim_perf_lbr::{Depth, Storage};
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
-use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::view::Filter;

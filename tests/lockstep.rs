@@ -4,9 +4,9 @@
 use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
-use unwind_sim_proof::lockstep::{self, Request, Run};
-use unwind_sim_record::program::{End, RunningProgram};
+use unwind_sim_emulator_compare::lockstep::{self, Request, Run};
 
 /// More than any of the programs executes.
 const INSTRUCTIONS_MAX: u64 = 3_000_000;
@@ -40,7 +40,7 @@ fn lockstep_with(path: &Path, arguments: &[&str], instructions_max: u64) -> Run 
         options: ProcessOptions {
             args,
             env: vec![b"A=b".to_vec()],
-            processor: unwind_sim_record::processor::host().processor,
+            processor: unwind_sim_emulator::processor::host::host().processor,
             ..ProcessOptions::default()
         },
         path,

@@ -38,6 +38,7 @@ mod perf_options;
 mod perf_script;
 mod profile;
 mod quick_compare;
+#[cfg(checkout)]
 mod random_programs;
 #[cfg(all(feature = "report", unix))]
 mod report;

@@ -5,7 +5,7 @@
 use crate::common::{no_ptrace, skip::skip};
 use std::collections::BTreeMap;
 use std::mem::discriminant;
-use unwind_sim_proof::random::{Bench, DefectKind, Fate, RandomProgram, shrink};
+use unwind_sim_tests_random::programs::{Bench, DefectKind, Fate, RandomProgram, shrink};
 
 /// The first seed.
 const SEED: &str = "UNWIND_SIM_SEED";

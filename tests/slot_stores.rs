@@ -2,11 +2,11 @@
 //! instruction that stored.
 
 use std::process::Command;
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request, Run, SlotStore};
-use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::regs::Reg;
 
 /// The instructions `at_NAME` store into slots. No others do: `local` and `below` store next to

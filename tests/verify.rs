@@ -2,12 +2,12 @@
 //! checks does not change the report, and walks agree with single frames.
 
 use std::path::{Path, PathBuf};
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::case::Machine;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::verify::{self, Check, Request, Run};
 use unwind_sim_judge::{cases, spec};
-use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_view::verification;
 
 /// More than any case executes.

@@ -11,7 +11,6 @@
 //! ask for memory.
 
 use std::ops::Range;
-use unwind_sim_unwind::memory::{Memory, MemoryError};
 
 mod area;
 mod changes;
@@ -365,6 +364,20 @@ impl AddressSpace {
         self.load(address, buf, Some(Access::Read))
     }
 
+    /// The 8 bytes at `address`, which need not be aligned.
+    ///
+    /// # Errors
+    /// Like [`AddressSpace::read`].
+    #[inline]
+    pub fn read_u64(&self, address: u64) -> Result<u64, Fault> {
+        if let Some(word) = self.recent_u64(address) {
+            return Ok(word);
+        }
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
     /// Fills `buf` with instruction bytes.
     ///
     /// # Errors
@@ -465,26 +478,5 @@ impl AddressSpace {
             return Ok(());
         }
         Err(MapError::Range { start, end })
-    }
-}
-
-/// The memory that an unwinder inside the machine could read.
-impl Memory for AddressSpace {
-    #[inline]
-    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
-        if let Some(word) = self.recent_u64(address) {
-            return Ok(word);
-        }
-        let mut bytes = [0; 8];
-        Memory::read(self, address, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
-        AddressSpace::read(self, address, buf).map_err(|_| MemoryError::Unmapped { address })
-    }
-
-    fn stack_bounds(&self, sp: u64) -> Option<Range<u64>> {
-        self.area(sp).map(|(range, _)| range)
     }
 }

@@ -31,7 +31,6 @@ pub mod ring0;
 pub mod single;
 pub mod state;
 pub mod stop;
-mod world;
 
 pub use self::core::Core;
 pub use address_space::{

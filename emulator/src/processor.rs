@@ -7,6 +7,7 @@
 mod amd;
 mod feature;
 mod generation;
+pub mod host;
 
 pub use feature::Feature;
 pub use generation::Generation;

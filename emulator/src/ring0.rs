@@ -3,8 +3,8 @@
 //!
 //! [`Ring0`] does what the processor does between user mode and ring 0: `syscall`, `sysretq`,
 //! `iretq`, `swapgs`, `cli`, `sti`, `popfq`, and an interrupt or an NMI, delivered when the caller
-//! asks for it through a descriptor table of two gates ([`Gates`]). It keeps a shadow stack of ring
-//! 0: [`Ring0::truth`].
+//! asks for it through a descriptor table of two gates ([`Gates`]). A [`Ring0Observer`] follows what it
+//! does, as a shadow stack must.
 //!
 //! Source: Intel SDM volume 2 (SYSCALL, SYSRET, IRET, SWAPGS) and volume 3, 7.8 "masking
 //! interrupts" and 7.14 "exception and interrupt handling in 64-bit mode". Not modelled: paging and
@@ -18,14 +18,11 @@ use crate::address_space::Fault;
 use crate::core::Core;
 use crate::flags;
 use crate::machine::{Exit, Machine};
-use crate::state::reg;
+use crate::state::{Preserved, reg};
 use crate::stop::{Call, Exception};
-use unwind_sim_unwind::insn::{INSN_BYTES_MAX, classify};
-use unwind_sim_unwind::kernel::UserBoundary;
-use unwind_sim_unwind::memory::Memory as _;
-use unwind_sim_unwind::pt_regs::IRET_FRAME_OFFSET;
-use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, Truth};
 
+/// Length of the longest instruction, bytes.
+const INSTRUCTION_MAX: usize = 15;
 /// Linux' selectors (`arch/x86/include/asm/segment.h`): the kernel's code and stack.
 const KERNEL: (u16, u16) = (0x10, 0x18);
 /// The user's code and stack.
@@ -76,6 +73,47 @@ pub enum Step {
     Stopped(Exit),
 }
 
+/// The user's registers when user mode was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// The address at which user mode goes on.
+    pub rip: u64,
+    /// The user's stack pointer.
+    pub rsp: u64,
+    /// Where the processor pushed the frame that `iretq` pops; `None` for a system call, which pushes
+    /// nothing.
+    pub frame: Option<u64>,
+}
+
+/// Follows what ring 0 does.
+pub trait Ring0Observer {
+    /// User mode was left, and the entry code is at `entry`.
+    fn entered(&mut self, entry: &Preserved, left: Left);
+
+    /// An event was delivered in ring 0: `interrupted` is what its handler returns to, `handler` the
+    /// state at its first instruction.
+    fn trapped(&mut self, interrupted: &Preserved, handler: &Preserved);
+
+    /// An instruction of ring 0 was executed that neither enters nor leaves it. `bytes` begin with
+    /// it; `before` is the state before it, `core` the one behind it.
+    fn executed(&mut self, bytes: &[u8], before: &Preserved, core: &Core);
+
+    /// `iretq` has returned to ring 0.
+    fn returned(&mut self, before: &Preserved, core: &Core);
+
+    /// User mode goes on.
+    fn left(&mut self);
+}
+
+/// Nobody follows.
+impl Ring0Observer for () {
+    fn entered(&mut self, _: &Preserved, _: Left) {}
+    fn trapped(&mut self, _: &Preserved, _: &Preserved) {}
+    fn executed(&mut self, _: &[u8], _: &Preserved, _: &Core) {}
+    fn returned(&mut self, _: &Preserved, _: &Core) {}
+    fn left(&mut self) {}
+}
+
 /// The machine with ring 0.
 #[derive(Clone, Debug)]
 pub struct Ring0 {
@@ -88,11 +126,6 @@ pub struct Ring0 {
     nmi_blocked: bool,
     /// Whether the last instruction was `sti`, which delays interrupts by an instruction.
     after_sti: bool,
-    /// The shadow stack of ring 0, from its entry on.
-    tracker: Option<Tracker>,
-    suspended: Suspended,
-    /// The registers when user mode was left.
-    boundary: Option<UserBoundary>,
 }
 
 impl Ring0 {
@@ -105,9 +138,6 @@ impl Ring0 {
             other_gs: 0,
             nmi_blocked: false,
             after_sti: false,
-            tracker: None,
-            suspended: Suspended::new(),
-            boundary: None,
         }
     }
 
@@ -119,25 +149,6 @@ impl Ring0 {
     /// Whether user mode runs.
     pub fn in_user(&self) -> bool {
         self.cs() & RPL != 0
-    }
-
-    /// The true chain of ring 0, up to its entry; unknown in user mode.
-    pub fn truth(&self) -> Truth {
-        let core = &self.machine.core;
-        let tracker = self.tracker.as_ref();
-        tracker.map_or(Truth::Unknown, |t| {
-            t.truth(&core.state.cpu_at(core.state.rip))
-        })
-    }
-
-    /// The registers when user mode was left; unknown in user mode.
-    pub fn boundary(&self) -> Option<UserBoundary> {
-        self.boundary.filter(|_| !self.in_user())
-    }
-
-    /// The number of instructions since the entry to ring 0 at which the truth was not known.
-    pub fn unknown(&self) -> u64 {
-        self.tracker.as_ref().map_or(0, |t| t.stats().unknown)
     }
 
     /// Whether the processor would accept an event before the next instruction.
@@ -157,13 +168,17 @@ impl Ring0 {
     ///
     /// # Errors
     /// If the frame cannot be written: a double fault on hardware.
-    pub fn deliver(&mut self, event: Event) -> Result<bool, Fault> {
+    pub fn deliver(
+        &mut self,
+        event: Event,
+        observer: &mut impl Ring0Observer,
+    ) -> Result<bool, Fault> {
         if !self.accepts(event) {
             return Ok(false);
         }
         let from_user = self.in_user();
         let core = &mut self.machine.core;
-        let interrupted = core.state.cpu_at(core.state.rip);
+        let interrupted = core.state.preserved_at(core.state.rip);
         let (handler, stack) = match event {
             Event::Nmi => (self.gates.nmi, self.gates.nmi_stack),
             Event::Interrupt if from_user => (self.gates.interrupt, self.gates.stack),
@@ -189,28 +204,29 @@ impl Ring0 {
         if from_user {
             core.state.segments[SS] = 0;
         }
-        let entry = core.state.cpu_at(handler);
+        let entry = core.state.preserved_at(handler);
         self.nmi_blocked |= event == Event::Nmi;
         self.after_sti = false;
-        match &mut self.tracker {
-            Some(tracker) => tracker.trap(&interrupted, &entry),
-            None => self.enter(
+
+        match from_user {
+            true => observer.entered(
                 &entry,
-                UserBoundary {
-                    ip: interrupted.rip,
-                    sp: interrupted.rsp,
-                    pushed_at: Some(at.wrapping_sub(IRET_FRAME_OFFSET)),
+                Left {
+                    rip: interrupted.rip,
+                    rsp: interrupted.rsp,
+                    frame: Some(at),
                 },
             ),
+            false => observer.trapped(&interrupted, &entry),
         }
         Ok(true)
     }
 
     /// Executes one instruction.
-    pub fn step(&mut self) -> Step {
-        let mut bytes = [0; INSN_BYTES_MAX];
+    pub fn step(&mut self, observer: &mut impl Ring0Observer) -> Step {
+        let mut bytes = [0; INSTRUCTION_MAX];
         let core = &self.machine.core;
-        let before = core.state.cpu_at(core.state.rip);
+        let before = core.state.preserved_at(core.state.rip);
         let readable = (1..=bytes.len()).rev();
         for len in readable {
             if core.memory.peek(before.rip, &mut bytes[..len]).is_ok() {
@@ -223,7 +239,7 @@ impl Ring0 {
                 self.skip(1);
                 return Step::Halted;
             }
-            _ if self.in_user() => self.execute(),
+            _ if self.in_user() => return self.execute(observer),
             [0xfa, ..] => self.set_if(false),
             [0xfb, ..] => {
                 self.after_sti = self.machine.core.state.rflags() & flags::IF == 0 && !after_sti;
@@ -237,28 +253,19 @@ impl Ring0 {
                 self.skip(3)
             }
             [0x9d, ..] => self.popf(),
-            [0x48, 0xcf, ..] => return self.iret(&before),
-            [0x48, 0x0f, 0x07, ..] => return self.sysret(),
-            _ => self.execute(),
+            [0x48, 0xcf, ..] => return self.iret(&before, observer),
+            [0x48, 0x0f, 0x07, ..] => return self.sysret(observer),
+            _ => self.execute(observer),
         };
-        if step == Step::Done
-            && let Some(tracker) = &mut self.tracker
-        {
-            let core = &self.machine.core;
-            tracker.step(
-                classify(&bytes),
-                &before,
-                0,
-                &core.state.cpu_at(core.state.rip),
-                &mut self.suspended,
-                &mut &*core,
-            );
+
+        if step == Step::Done {
+            observer.executed(&bytes, &before, &self.machine.core);
         }
         step
     }
 
     /// Executes an instruction that is the same as in user mode, or `syscall`.
-    fn execute(&mut self) -> Step {
+    fn execute(&mut self, observer: &mut impl Ring0Observer) -> Step {
         match self.machine.run(1, &mut ()) {
             Exit::Limit => Step::Done,
             Exit::Kernel(Call::Syscall) => {
@@ -267,25 +274,17 @@ impl Ring0 {
                 set_flags(core, flags);
                 (core.state.segments[CS], core.state.segments[SS]) = KERNEL;
                 core.state.rip = self.gates.syscall;
-                let entry = core.state.cpu_at(core.state.rip);
-                let boundary = UserBoundary {
-                    ip: core.state.gpr(reg::RCX),
-                    sp: entry.rsp,
-                    pushed_at: None,
+                let entry = core.state.preserved_at(core.state.rip);
+                let left = Left {
+                    rip: core.state.gpr(reg::RCX),
+                    rsp: entry.rsp,
+                    frame: None,
                 };
-                self.enter(&entry, boundary);
-                // The tracker starts after this instruction.
+                observer.entered(&entry, left);
                 Step::Done
             }
             exit => Step::Stopped(exit),
         }
-    }
-
-    /// Enters ring 0 from user mode.
-    fn enter(&mut self, entry: &Cpu, boundary: UserBoundary) {
-        self.boundary = Some(boundary);
-        self.tracker = Some(Tracker::root(entry, entry.rsp));
-        self.suspended = Suspended::new();
     }
 
     fn skip(&mut self, bytes: u64) -> Step {
@@ -312,7 +311,7 @@ impl Ring0 {
         self.skip(1)
     }
 
-    fn iret(&mut self, before: &Cpu) -> Step {
+    fn iret(&mut self, before: &Preserved, observer: &mut impl Ring0Observer) -> Step {
         let core = &mut self.machine.core;
         let Some([rip, cs, flags, rsp, ss]) = words(core, before.rsp) else {
             return unreadable(core, before.rsp);
@@ -322,25 +321,21 @@ impl Ring0 {
         core.state.set_gpr(reg::RSP, rsp);
         (core.state.segments[CS], core.state.segments[SS]) = (cs as u16, ss as u16);
         self.nmi_blocked = false;
-        if self.in_user() {
-            self.tracker = None;
-            return Step::Done;
-        }
-        let core = &self.machine.core;
-        let after = core.state.cpu_at(rip);
-        if let Some(tracker) = &mut self.tracker {
-            tracker.iret(before, &after, &mut self.suspended, &mut &*core);
+
+        match self.in_user() {
+            true => observer.left(),
+            false => observer.returned(before, &self.machine.core),
         }
         Step::Done
     }
 
-    fn sysret(&mut self) -> Step {
+    fn sysret(&mut self, observer: &mut impl Ring0Observer) -> Step {
         let core = &mut self.machine.core;
         core.state.rip = core.state.gpr(reg::RCX);
         let flags = core.state.gpr(reg::R11) & !flags::RF;
         set_flags(core, flags);
         (core.state.segments[CS], core.state.segments[SS]) = USER;
-        self.tracker = None;
+        observer.left();
         Step::Done
     }
 }

@@ -7,7 +7,6 @@ pub use vectors::Vectors;
 
 use crate::flags::{self, Flags};
 use fpu::Fpu;
-use unwind_sim_unwind::truth::Cpu;
 
 /// Numbers of general registers, as instructions encode them, and of registers internal to the
 /// machine.
@@ -40,6 +39,18 @@ pub const MXCSR_DEFAULT: u32 = 0x1f80;
 
 /// The selectors of a 64-bit process on Linux, by segment number: es, cs, ss, ds, fs, gs.
 const SELECTORS: [u16; 6] = [0, 0x33, 0x2b, 0, 0, 0];
+
+/// Where a thread is, and what the function that runs keeps for its caller: the registers that belong
+/// to the calling function (System V psABI, 3.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Preserved {
+    /// The address of the next instruction.
+    pub rip: u64,
+    /// The stack pointer.
+    pub rsp: u64,
+    /// rbx, rbp, r12 to r15.
+    pub saved: [u64; 6],
+}
 
 /// The state of one thread.
 #[derive(Clone, Debug)]
@@ -111,11 +122,11 @@ impl State {
         self.other_flags = (self.other_flags & !change) | (bits & change);
     }
 
-    /// The state as a shadow stack sees it, with the next instruction at `rip`.
+    /// What a function keeps for its caller, with the next instruction at `rip`.
     #[inline(always)]
-    pub fn cpu_at(&self, rip: u64) -> Cpu {
+    pub fn preserved_at(&self, rip: u64) -> Preserved {
         let gpr = &self.gpr;
-        Cpu {
+        Preserved {
             rip,
             rsp: gpr[RSP],
             saved: [gpr[RBX], gpr[RBP], gpr[12], gpr[13], gpr[14], gpr[15]],

@@ -2,8 +2,6 @@
 
 use unwind_sim_emulator::address_space::ObjectId;
 use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, Permissions};
-use unwind_sim_unwind::image::Bytes;
-use unwind_sim_unwind::truth::World as _;
 
 const PAGE: u64 = 4096;
 const CODE: u64 = 0x40_0000;
@@ -24,30 +22,6 @@ fn run_at(machine: &mut Machine, address: u64) -> u64 {
     machine.core.state.gpr(0)
 }
 
-/// The truth has wider rules for code that a program makes while it runs. A file and an object, which
-/// may be a file that another program wrote, are not that.
-#[test]
-fn only_private_memory_without_a_file_is_generated_code() {
-    let mut memory = AddressSpace::default();
-    let range = |number: u64| CODE + number * PAGE..CODE + (number + 1) * PAGE;
-    let object = memory.create_object(Bytes::from_vec(code(2)));
-    memory.map(range(0), Permissions::ALL).expect("free");
-    memory.map(range(1), Permissions::READ_WRITE).expect("free");
-    memory
-        .map_file(range(2), Permissions::ALL, Bytes::from_vec(code(1)), 0)
-        .expect("free");
-    memory
-        .map_shared(range(3), Permissions::ALL, object, 0)
-        .expect("free");
-    memory
-        .map_private(range(4), Permissions::ALL, object, 0)
-        .expect("free");
-    let core = Core::new(memory);
-    let mut world = &core;
-    let generated = [0, 1, 2, 3, 4, 5].map(|number| world.is_generated(CODE + number * PAGE));
-    assert_eq!(generated, [true, false, false, false, false, false]);
-}
-
 /// A machine whose code is in private memory.
 fn private() -> Machine {
     let mut memory = AddressSpace::default();
@@ -60,7 +34,7 @@ fn private() -> Machine {
 /// A machine whose code is in an object, mapped at `CODE` for execution and at `ALIAS` for writing.
 fn shared() -> (Machine, ObjectId) {
     let mut memory = AddressSpace::default();
-    let object = memory.create_object(Bytes::from_vec(code(1)));
+    let object = memory.create_object(code(1));
     for (at, permissions) in [
         (CODE, Permissions::READ_EXECUTE),
         (ALIAS, Permissions::READ_WRITE),

@@ -16,7 +16,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::elf::{self, ReadOptions};
 use unwind_sim_unwind::finder::Finder;
-use unwind_sim_unwind::image::{Bytes, Mapping};
+use unwind_sim_unwind::image::Mapping;
 use unwind_sim_view::symbol_files::HELPER;
 
 /// Maximum number of items examined one by one.
@@ -284,7 +284,7 @@ pub fn elf(data: &[u8]) {
 
 /// A program, loaded into an emulated address space as its own interpreter.
 pub fn loader(data: &[u8]) {
-    let program = Content::from(Bytes::from_vec(data.to_vec()));
+    let program = Content::from(data.to_vec());
     let wants = load::interpreter(&program);
     let mut space = AddressSpace::new(PAGES_MAX);
     let options = LoadOptions {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use unwind_sim_emulator_native::TraceError;
 use unwind_sim_unwind::printable::Printable;
 
 /// Why a recording could not be made or was aborted.
@@ -65,29 +66,24 @@ pub enum HostError {
         /// The call's error.
         error: io::Error,
     },
-    /// A stepped process stopped for an unexpected reason.
-    #[error("the stepped process {pid} stopped unexpectedly: {what}")]
-    Stepped {
-        /// The process.
-        pid: i32,
-        /// The stop.
-        what: String,
-    },
+    /// What only stepping reports.
+    #[error(transparent)]
+    Stepped(TraceError),
     /// The [`crate::Recorder`] returned an error.
     #[error("the recording could not be written: {0}")]
     Recorder(#[source] crate::RecorderError),
 }
 
-impl HostError {
-    /// The error of the last system call.
-    pub(crate) fn last(call: &'static str, tid: i32) -> HostError {
-        HostError::System {
-            call,
-            tid,
-            error: io::Error::last_os_error(),
+impl From<TraceError> for HostError {
+    fn from(error: TraceError) -> HostError {
+        match error {
+            TraceError::System { call, tid, error } => HostError::System { call, tid, error },
+            other => HostError::Stepped(other),
         }
     }
+}
 
+impl HostError {
     /// Whether the thread just vanished, because it was killed or its process ended.
     pub(crate) fn is_gone(&self) -> bool {
         const ESRCH: i32 = nix::libc::ESRCH;

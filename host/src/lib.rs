@@ -1,15 +1,12 @@
-//! Everything that touches this machine: the ptrace recorder, and instructions run on its
-//! processor.
+//! Everything that touches this machine: the ptrace recorder, and the client of gdb stubs.
 //!
 //! [`record`] runs a program or attaches to one, stops it where [`Plan`] says, and passes what it
 //! sees to a [`Recorder`]: mappings, threads, and samples with registers, stacks and, when
 //! single-stepping, the ground truth of a shadow stack ([`unwind_sim_unwind::truth`]).
 //!
-//! [`native`] executes single instructions, as the reference for an emulator. [`stepper`] executes
-//! a whole program whose memory and registers the caller provides. [`gdb`] queries a debugging stub
-//! about a machine that the stub has stopped.
+//! [`gdb`] queries a debugging stub about a machine that the stub has stopped.
 //!
-//! Not here: file formats, symbols (the [`Recorder`] says where a name is), unwinding. On anything
+//! Not here: instructions run on this processor for comparison (`unwind_sim_emulator_native`), file formats, symbols (the [`Recorder`] says where a name is), unwinding. On anything
 //! but Linux on x86-64 only [`plan`] exists.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -17,36 +14,17 @@ pub mod bpf;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod extended;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod maps;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub mod native;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod pin;
 pub mod plan;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recorder;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod signals;
-#[cfg(test)]
-#[path = "../tests/common/skip.rs"]
-mod skip;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub mod stepper;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use error::HostError;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use extended::Extended;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use maps::Mapping;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use memory::ProcessMemory;
 pub use plan::{At, FetchFrame, Plan, Point};
@@ -57,3 +35,5 @@ pub use recorder::{
 };
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use signals::{end_by_signal, stop_on_signals};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use unwind_sim_emulator_native::maps::Mapping;

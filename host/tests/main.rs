@@ -1,4 +1,4 @@
-//! Tests of the recorder and of the runner of single instructions, on programs of their own.
+//! Tests of the recorder, on programs of their own.
 
 mod common;
 
@@ -6,7 +6,5 @@ mod common;
 mod classify;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod modes;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod native;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod record;

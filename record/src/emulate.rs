@@ -1,9 +1,9 @@
 //! `emulate`: runs a program in the emulated machine without recording it.
 
 use crate::emulator::finder_options;
-use crate::program::{End, RunningProgram};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
 use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::Location;

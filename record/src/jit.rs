@@ -28,7 +28,6 @@ use unwind_sim_recordings::files::perf_map;
 use unwind_sim_recordings::gdb_jit::{FILE_SIZE_MAX, symbol_file};
 use unwind_sim_recordings::jitdump::{self, Dump, Function};
 use unwind_sim_unwind::image::{self, Bytes, Image, Mapping, SectionKind, Symbol};
-use unwind_sim_unwind::memory::Memory;
 
 /// The name of an image of generated code without a table.
 pub(crate) const BARE: &str = "[jit]";

@@ -12,13 +12,13 @@ pub mod emulator;
 pub mod gdb;
 pub mod jit;
 mod linked;
+pub mod machine;
 mod mapping;
-pub mod processor;
-pub mod program;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod ptrace;
 pub mod registers;
 pub mod reversible;
+pub mod ring0;
 mod rings;
 pub mod shadow;
 mod state;

@@ -5,9 +5,9 @@
 //! and those of other programs that it starts, are not known here.
 
 use super::{At, MAIN, locate, parse_number};
-use crate::program::RunningProgram;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_emulator::linux::{Input, Kernel, MappedFile, Outcome, Output, ProcessObserver};
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::{Access, Core, Observer, Permissions};

@@ -9,11 +9,12 @@
 mod watcher;
 
 use super::state::{RDI, live, program_entry, stacks};
-use crate::program::RunningProgram;
+use crate::machine::cpu;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unwind_sim_emulator::Core;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, Snapshot, StartError, Task, ThreadAt};
 use unwind_sim_recordings::model;
 use unwind_sim_recordings::world::World;
@@ -224,7 +225,7 @@ impl Reversible {
         let shadow = &self.walker.watcher.known.shadow;
         let threads = self.walker.kernel.threads().into_iter();
         let with_truth = threads.map(|thread| {
-            let truth = shadow.truth_of(thread.task, &thread.cpu);
+            let truth = shadow.truth_of(thread.task, &cpu(&thread.at));
             (thread, truth.unwrap_or(Truth::Unknown))
         });
         with_truth.collect()

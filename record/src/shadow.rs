@@ -1,9 +1,11 @@
 //! The shadow stack of a program in the emulated machine: passes every instruction to the tracker,
 //! and caches the classes of instructions by block.
 
+use crate::machine::{MachineWorld, cpu, cpu_at};
 use std::collections::HashMap;
 use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{AddressSpace, Core, State};
 use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX, Insn, classify, classify_at};
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker, Truth};
@@ -70,7 +72,7 @@ impl Shadow {
         Shadow {
             own: Stacks::new(
                 Task::FIRST,
-                Tracker::middle(&core.state.cpu_at(core.state.rip), high),
+                Tracker::middle(&cpu_at(&core.state, core.state.rip), high),
             ),
             ..Shadow::default()
         }
@@ -99,7 +101,7 @@ impl Shadow {
             process,
             thread: process,
         };
-        let cpu = core.state.cpu_at(core.state.rip);
+        let cpu = cpu_at(&core.state, core.state.rip);
         self.own = Stacks::new(task, Tracker::root(&cpu, stack_end));
     }
 
@@ -169,7 +171,7 @@ impl Shadow {
     #[inline]
     pub fn before(&mut self, core: &Core, insn: &Executed) {
         self.class = self.own.classes.of(core, insn);
-        self.before = core.state.cpu_at(insn.rip);
+        self.before = cpu_at(&core.state, insn.rip);
     }
 
     /// The current instruction was executed. The result of a system call is not known yet: see
@@ -193,8 +195,9 @@ impl Shadow {
     }
 
     /// A signal handler is about to run.
-    pub fn signal(&mut self, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
-        self.own.tracker.signal(interrupted, handler, restorer);
+    pub fn signal(&mut self, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
+        let (interrupted, handler) = (cpu(interrupted), cpu(handler));
+        self.own.tracker.signal(&interrupted, &handler, restorer);
     }
 
     #[inline(never)]
@@ -203,15 +206,15 @@ impl Shadow {
             self.class,
             &self.before,
             rax,
-            &core.state.cpu_at(next),
+            &cpu_at(&core.state, next),
             &mut self.own.suspended,
-            &mut &*core,
+            &mut MachineWorld(core),
         );
     }
 
     /// The true chain. The next instruction is at `rip`.
     pub fn truth(&self, core: &Core, rip: u64) -> Truth {
-        self.own.tracker.truth(&core.state.cpu_at(rip))
+        self.own.tracker.truth(&cpu_at(&core.state, rip))
     }
 
     /// The true chain of a thread that does not run, whose registers are `cpu`. `None` if there is
@@ -245,10 +248,9 @@ impl Shadow {
 pub fn at_call(call: &SystemCall) -> Cpu {
     /// Length of `syscall`, bytes.
     const SYSCALL: u64 = 2;
-    Cpu {
-        rip: call.before.rip.wrapping_sub(SYSCALL),
-        ..call.before
-    }
+    let mut at = cpu(&call.before);
+    at.rip = at.rip.wrapping_sub(SYSCALL);
+    at
 }
 
 /// The shadow stack of a new process whose thread has the registers `state`: that of its parent,
@@ -256,14 +258,14 @@ pub fn at_call(call: &SystemCall) -> Cpu {
 pub fn process_tracker(parent: &Tracker, rsp: u64, state: &State) -> Tracker {
     match state.gpr(4) == rsp {
         true => parent.fork(),
-        false => Tracker::root(&state.cpu_at(state.rip), state.gpr(4)),
+        false => Tracker::root(&cpu_at(state, state.rip), state.gpr(4)),
     }
 }
 
 /// The shadow stack of a new thread, whose first function has no caller. Its stack ends where rsp
 /// is: the memory above it may be that of other stacks.
 pub fn thread_tracker(state: &State) -> Tracker {
-    Tracker::root(&state.cpu_at(state.rip), state.gpr(4))
+    Tracker::root(&cpu_at(state, state.rip), state.gpr(4))
 }
 
 /// The classes of instructions, by block.

@@ -5,7 +5,6 @@ use crate::registers::live_registers;
 use crate::shadow::Shadow;
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_recordings::model::{Region, RegionRole};
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, Regs};
 
 /// Bytes copied below rsp: the red zone (psABI 3.2.2) and what was just popped.

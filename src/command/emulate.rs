@@ -7,12 +7,13 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, Write};
 use std::path::Path;
 use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::End;
 use unwind_sim_emulator::linux::{Input, Outcome, Output, Unsupported};
+use unwind_sim_emulator_compare::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
+use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::deadlock;
-use unwind_sim_proof::flat::{self, Bytes, Case, INSTRUCTIONS_MAX, Span};
 use unwind_sim_record::emulate::{self, Bounds, Run};
-use unwind_sim_record::program::End;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::progress::Progress;
@@ -188,7 +189,7 @@ fn bare(args: &Args) -> Result<Status> {
         let (register, value) = parts(text, '=', "REG=VALUE")?;
         case.set.insert(register.to_owned(), value.to_owned());
     }
-    let line = flat::run(&case, args.machine.cpu().processor())?;
+    let line = flat::run(&case, args.machine.cpu().processor(), SCHEMA)?;
     let mut out = output::raw_stdout();
     match args.json {
         true => serde_json::to_writer(&mut out, &line)?,
@@ -213,7 +214,7 @@ fn each_line(processor: Processor) -> Result<Status> {
             continue;
         }
         let answer = match serde_json::from_str::<Case>(&line) {
-            Ok(case) => flat::run(&case, processor).map_err(|error| error.to_string()),
+            Ok(case) => flat::run(&case, processor, SCHEMA).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match answer {
@@ -221,7 +222,7 @@ fn each_line(processor: Processor) -> Result<Status> {
             Err(error) => serde_json::to_writer(
                 &mut out,
                 &serde_json::json!({
-                    "schema": unwind_sim_judge::SCHEMA, "type": "error", "error": error,
+                    "schema": SCHEMA, "type": "error", "error": error,
                 }),
             )?,
         }

@@ -1,12 +1,14 @@
 //! `lockstep`: a program in the emulated machine and on this processor, compared.
 
+mod lines;
+
 use super::output::{self, tell};
 use super::status::Status;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::time::Instant;
 use unwind_sim_emulator::linux::{Input, Output};
-use unwind_sim_proof::lockstep::{self, Request, Run};
+use unwind_sim_emulator_compare::lockstep::{self, Request, Run};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::progress::Progress;
 
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let status = status.of_machine(&run.notices).known();
     let mut out = output::stdout();
     if args.json {
-        for line in lockstep::lines(&run, &output::command_line()) {
+        for line in lines::lines(&run, &output::command_line()) {
             line.write(&mut out)?;
         }
     } else {

@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_emulator::linux::{FileSystem, Limit, Limits, ProcessOptions};
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_record::program::RunningProgram;
 use unwind_sim_recordings::file_kind::{self, WrongKind, is_case};
 use unwind_sim_recordings::printable::PrintableName as _;
 
@@ -84,7 +84,7 @@ pub(crate) struct CpuArgs {
     #[arg(
         long = "cpu",
         value_name = "LEVEL[,VENDOR[:GENERATION]][,±FEATURE..]",
-        value_parser = unwind_sim_record::processor::parse
+        value_parser = unwind_sim_emulator::processor::host::parse
     )]
     processor: Option<Processor>,
 }
@@ -103,7 +103,7 @@ impl CpuArgs {
     /// The processor given, or else the closest to this computer's.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn processor_or_host(self) -> Processor {
-        let host = || unwind_sim_record::processor::host().processor;
+        let host = || unwind_sim_emulator::processor::host::host().processor;
         self.processor.unwrap_or_else(host)
     }
 }

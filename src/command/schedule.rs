@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 use std::cell::OnceCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use unwind_sim_emulator::linux::End;
 use unwind_sim_emulator::linux::{Followed, Outcome, ProcessOptions, Turn};
-use unwind_sim_record::program::End;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 

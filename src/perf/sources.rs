@@ -14,12 +14,12 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
 
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{FileKind, Input, file_kind};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec::{self, SpecError};
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr, RecordError};
-use unwind_sim_record::program::RunningProgram;
 use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::view::Filter;

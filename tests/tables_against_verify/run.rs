@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_emulator::linux::{Output, ProcessOptions};
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request, Run};
-use unwind_sim_record::program::RunningProgram;
 
 /// The most instructions that are followed.
 const INSTRUCTIONS_MAX: u64 = if cfg!(debug_assertions) {

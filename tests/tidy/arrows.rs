@@ -5,10 +5,12 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("unwind", &[]),
-    ("emulator", &["unwind"]),
-    ("host", &["unwind"]),
+    ("emulator", &[]),
+    ("emulator/native", &[]),
+    ("emulator/compare", &["emulator", "emulator-native"]),
+    ("host", &["unwind", "emulator-native"]),
     ("perf/data", &[]),
     ("perf/lbr", &["perf-data"]),
     ("perf/script", &["perf-data"]),
@@ -47,16 +49,17 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         &["unwind", "perf-data", "recordings", "judge", "view"],
     ),
     (
-        "proof",
+        "tests/random",
         &[
             "unwind",
             "emulator",
+            "emulator-native",
+            "emulator-compare",
             "host",
             "recordings",
             "record",
             "tables",
             "judge",
-            "view",
         ],
     ),
     (
@@ -64,6 +67,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         &[
             "unwind",
             "emulator",
+            "emulator-compare",
             "host",
             "perf-data",
             "perf-script",
@@ -75,13 +79,13 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "judge",
             "view",
             "show",
-            "proof",
+            "tests-random",
         ],
     ),
 ];
 
 /// Rooms that may contain `unsafe` code: those that touch the machine or map files.
-const MAY_BE_UNSAFE: [&str; 2] = ["host", "recordings"];
+const MAY_BE_UNSAFE: [&str; 3] = ["emulator/native", "host", "recordings"];
 
 /// The dependencies in a manifest's text: the name, and the rest of the line.
 fn dependencies(text: &str) -> impl Iterator<Item = (&str, &str)> {

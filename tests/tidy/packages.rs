@@ -9,7 +9,7 @@ use crate::repository::{File, files, text, top};
 use std::path::{Path, PathBuf};
 
 /// Packages that are not published.
-const UNPUBLISHED: [&str; 2] = ["fuzz", "tests/runner"];
+const UNPUBLISHED: [&str; 3] = ["fuzz", "tests/random", "tests/runner"];
 
 /// The keys that the manifest of a package has, whether published or not.
 const KEYS: [&str; 8] = [

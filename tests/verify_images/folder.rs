@@ -4,11 +4,11 @@
 use std::fs;
 use std::process::Command;
 use tempfile::TempDir;
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Check, Finding, Request, Run, groups};
-use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_view::verification;
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Outcome, ProcessOptions};
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::verify::{self, Check, Request, Run, groups};
 use unwind_sim_judge::{check::Class, spec};
-use unwind_sim_record::program::{End, RunningProgram};
 use unwind_sim_view::verification;
 
 /// More than any of the programs executes.

@@ -7,7 +7,6 @@ use super::limits::PAGE_SIZE;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use unwind_sim_unwind::image::Bytes;
 
 /// A page that a file no longer has: it became shorter, or cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,7 +37,7 @@ impl Content {
 
     /// No bytes: all is zero.
     pub fn empty() -> Content {
-        Content::from(Bytes::from_vec(Vec::new()))
+        Content::from(Vec::new())
     }
 
     /// The number of bytes.
@@ -84,7 +83,7 @@ impl Content {
 }
 
 /// Bytes that are in memory already.
-impl Source for Bytes {
+impl Source for Vec<u8> {
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
         let start = usize::try_from(offset).ok();
         let from = start.and_then(|start| self.get(start..));
@@ -96,8 +95,8 @@ impl Source for Bytes {
     }
 }
 
-impl From<Bytes> for Content {
-    fn from(bytes: Bytes) -> Content {
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Content {
         let size = bytes.len() as u64;
         Content::new(Arc::new(bytes), size)
     }

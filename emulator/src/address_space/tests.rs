@@ -1,7 +1,6 @@
 //! Mapping, protecting and accessing memory, compared with a model that is one byte array.
 
 use super::*;
-use unwind_sim_unwind::image::Bytes;
 
 mod model;
 
@@ -37,10 +36,7 @@ fn what_is_written_is_read_across_pages_and_areas() {
     let mut out = vec![0; 9000];
     space.read(BASE + 100, &mut out).expect("readable");
     assert!(out == bytes);
-    assert_eq!(
-        Memory::read_u64(&space, BASE + 100).ok(),
-        Some(0x0706_0504_0302_0100)
-    );
+    assert_eq!(space.read_u64(BASE + 100).ok(), Some(0x0706_0504_0302_0100));
 }
 
 #[test]
@@ -60,10 +56,7 @@ fn a_write_that_faults_writes_nothing_and_names_the_byte() {
     assert_eq!(out, [0; 4]);
     // A debugger may write there.
     space.poke(at, &[7; 8]).expect("mapped");
-    assert_eq!(
-        Memory::read_u64(&space, at).ok(),
-        Some(0x0707_0707_0707_0707)
-    );
+    assert_eq!(space.read_u64(at).ok(), Some(0x0707_0707_0707_0707));
 }
 
 #[test]
@@ -145,10 +138,10 @@ fn unmapping_forgets_and_mapping_again_gives_zeros() {
 fn a_file_is_read_in_place_and_its_copy_written() {
     let mut space = AddressSpace::default();
     let file: Vec<u8> = (0..6000u32).map(|n| n as u8).collect();
-    let bytes = Bytes::from_vec(file.clone());
+    let content = Content::from(file.clone());
     let (start, end) = (BASE, BASE + 3 * P);
     space
-        .map_file(start..end, Permissions::READ_WRITE, bytes.clone(), 0)
+        .map_file(start..end, Permissions::READ_WRITE, content.clone(), 0)
         .expect("free");
     let mut out = vec![9; 3 * P as usize];
     space.read(BASE, &mut out).expect("mapped");
@@ -158,7 +151,8 @@ fn a_file_is_read_in_place_and_its_copy_written() {
     space.read(BASE + P, &mut out[..16]).expect("mapped");
     assert_eq!(out[..8], file[P as usize..P as usize + 8]);
     assert_eq!(out[8], 0xee);
-    assert!(bytes[..] == file, "the file stays as it is");
+    let kept = content.part(0..file.len() as u64);
+    assert!(kept.as_ref() == Some(&file), "the file stays as it is");
     // The remaining piece keeps its file offset.
     space.unmap(BASE..BASE + P).expect("in range");
     space.read(BASE + P + 9, &mut out[..1]).expect("mapped");

@@ -23,7 +23,6 @@ use crate::state::State;
 use crate::state::reg;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use unwind_sim_unwind::printable::Printable;
 
 /// Bytes of a script that are read (`BINPRM_BUF_SIZE`).
 const SCRIPT_LINE_MAX: u64 = 256;
@@ -36,12 +35,32 @@ const PROGRAM_MAX: u64 = 1 << 30;
 
 /// Why a program could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}: {what}", Printable::new(.path))]
+#[error("{}: {what}", Shown(.path))]
 pub struct StartError {
     /// The file, as a path below the root.
     pub path: Vec<u8>,
     /// What is wrong with the file.
     pub what: StartErrorKind,
+}
+
+/// A path as a person reads it, without controls; bytes that are not UTF-8 as `\xff`.
+struct Shown<'a>(&'a [u8]);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c.is_control() {
+                    true => write!(f, "{}", c.escape_default())?,
+                    false => write!(f, "{c}")?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The kinds of [`StartError`].

@@ -6,11 +6,10 @@ use crate::machine::Observer;
 use crate::stop::Exception;
 use std::ops::Range;
 use std::rc::Rc;
-use unwind_sim_unwind::truth::Cpu;
 
 use super::outcome::Outcome;
 use super::task::Task;
-use crate::state::State;
+use crate::state::{Preserved, State};
 
 /// The file behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +35,7 @@ pub struct SystemCall {
     /// not wait forever.
     pub returns: bool,
     /// The state before the call, with rip after the `syscall`.
-    pub before: Cpu,
+    pub before: Preserved,
 }
 
 /// Observes what the kernel does. [`Observer::after`] of a `syscall` is called before the call is
@@ -81,7 +80,7 @@ pub trait ProcessObserver: Observer {
 
     /// A handler is about to run: `interrupted` is the state in its frame, `handler` the state at
     /// its first instruction, `restorer` the address to which it will return.
-    fn signal(&mut self, signal: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    fn signal(&mut self, signal: u8, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
         let _ = (signal, interrupted, handler, restorer);
     }
 

@@ -157,7 +157,7 @@ impl Kernel {
         let arg = |register| core.state.gpr(register);
         let number = arg(reg::RAX);
         let args = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(arg);
-        let before = core.state.cpu_at(core.state.rip);
+        let before = core.state.preserved_at(core.state.rip);
         let made = Made {
             number,
             args,

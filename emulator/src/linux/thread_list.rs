@@ -4,8 +4,7 @@ use super::kernel::Kernel;
 use super::numbers as nr;
 use super::task::Task;
 use super::threads::Thread;
-use crate::state::State;
-use unwind_sim_unwind::truth::Cpu;
+use crate::state::{Preserved, State};
 
 /// A thread of the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +16,7 @@ pub struct ThreadAt {
     /// What it does.
     pub doing: Doing,
     /// Its instruction pointer, stack pointer and callee-saved registers.
-    pub cpu: Cpu,
+    pub at: Preserved,
 }
 
 /// What a thread does.
@@ -62,7 +61,7 @@ impl Kernel {
                         task,
                         name: String::from_utf8_lossy(&thread.name).into_owned(),
                         doing,
-                        cpu: state.cpu_at(state.rip),
+                        at: state.preserved_at(state.rip),
                     });
                 }
             };

@@ -9,8 +9,7 @@ use super::rseq::Registered;
 use super::scheduling::Scheduling;
 use super::signals::{OwnSignals, Signals};
 use super::task::Task;
-use crate::state::State;
-use unwind_sim_unwind::truth::Cpu;
+use crate::state::{Preserved, State};
 
 /// A system call that a thread has made.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +17,7 @@ pub(super) struct Made {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
     /// The state before it, with rip after the `syscall`.
-    pub(super) before: Cpu,
+    pub(super) before: Preserved,
 }
 
 /// What a thread waits for in a call. The call is answered again when that may have happened.
@@ -149,7 +148,7 @@ impl Kernel {
         let made = self.process.thread.made.unwrap_or(Made {
             number: 0,
             args: [0; 6],
-            before: self.machine.core.state.cpu_at(0),
+            before: self.machine.core.state.preserved_at(0),
         });
         self.process.thread.wait.get_or_insert(Wait {
             made,

@@ -5,32 +5,31 @@ use super::*;
 use crate::address_space::MapError;
 use std::collections::BTreeMap;
 use std::process::Command;
-use unwind_sim_unwind::image::Bytes;
 
-fn interpreter(program: &Bytes) -> Result<Option<Vec<u8>>, LoadError> {
-    super::interpreter(&program.clone().into())
+fn interpreter(program: &[u8]) -> Result<Option<Vec<u8>>, LoadError> {
+    super::interpreter(&program.to_vec().into())
 }
 
 fn load(
     space: &mut AddressSpace,
-    program: &Bytes,
-    interpreter: Option<&Bytes>,
+    program: &[u8],
+    interpreter: Option<&Vec<u8>>,
     args: &[&[u8]],
     env: &[&[u8]],
     options: &LoadOptions,
 ) -> Result<Loaded, LoadError> {
     let linker = interpreter.map(|linker| linker.clone().into());
-    let program = program.clone().into();
+    let program = program.to_vec().into();
     super::load(space, &program, linker.as_ref(), args, env, options)
 }
 
-fn file(path: &str) -> Bytes {
+fn file(path: &str) -> Vec<u8> {
     let bytes = std::fs::read(path);
-    Bytes::from_vec(bytes.unwrap_or_else(|error| panic!("{path}: {error}")))
+    bytes.unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The program and its interpreter.
-fn files(path: &str) -> (Bytes, Option<(String, Bytes)>) {
+fn files(path: &str) -> (Vec<u8>, Option<(String, Vec<u8>)>) {
     let program = file(path);
     let interpreter = interpreter(&program).expect("a program").map(|path| {
         let path = String::from_utf8(path).expect("a path of this machine");
@@ -333,7 +332,7 @@ fn tiny(change: impl Fn(&mut [u8])) -> Result<Loaded, LoadError> {
     let mut space = AddressSpace::new(1 << 12);
     load(
         &mut space,
-        &Bytes::from_vec(bytes),
+        &bytes,
         None,
         &[b"p"],
         &[],
@@ -395,7 +394,7 @@ fn no_damage_panics() {
     let mut damaged = program.to_vec();
     for at in 0..0x400.min(program.len()) {
         damaged[at] ^= 1 << (at % 8);
-        let bytes = Bytes::from_vec(damaged.clone());
+        let bytes = damaged.clone();
         let mut space = AddressSpace::new(1 << 10);
         let _ = load(
             &mut space,
@@ -416,7 +415,7 @@ fn no_damage_panics() {
         damaged[at] = program[at];
     }
     for len in 0..1024 {
-        let bytes = Bytes::from_vec(program[..len].to_vec());
+        let bytes = program[..len].to_vec();
         assert!(interpreter(&bytes).is_err() || len >= 0x318);
     }
 }

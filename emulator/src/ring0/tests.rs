@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::address_space::{AddressSpace, Permissions};
-use unwind_sim_unwind::truth::TrueKind;
 
 const CODE: u64 = 0x1000;
 const SYSCALL: u64 = 0x2000;
@@ -51,8 +50,8 @@ fn a_system_call_and_back() {
     let mut ring0 = machine(&[0x0f, 0x01, 0xf8, 0x0f, 0x01, 0xf8, 0x48, 0x0f, 0x07]);
     ring0.machine.core.state.set_rflags(flags::CF);
     ring0.machine.core.state.set_gpr(reg::GS, 7);
-    assert_eq!((ring0.in_user(), ring0.truth()), (true, Truth::Unknown));
-    assert_eq!(ring0.step(), Step::Done);
+    assert!(ring0.in_user());
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     let core = &ring0.machine.core;
     assert_eq!((core.state.rip, ring0.cs()), (SYSCALL, 0x10));
     assert_eq!(core.state.gpr(reg::RCX), CODE + 2);
@@ -63,15 +62,17 @@ fn a_system_call_and_back() {
     // The stack is still the user's.
     assert_eq!(core.state.gpr(reg::RSP), STACK);
     assert!(!flag(&ring0, flags::CF) && !flag(&ring0, flags::IF));
-    assert_eq!(ring0.truth().frames().len(), 1);
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 0);
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 7);
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE + 2, 0x33));
     assert!(flag(&ring0, flags::CF) && flag(&ring0, flags::IF));
-    assert_eq!((ring0.step(), ring0.step()), (Step::Done, Step::Halted));
+    assert_eq!(
+        (ring0.step(&mut ()), ring0.step(&mut ())),
+        (Step::Done, Step::Halted)
+    );
 }
 
 #[test]
@@ -85,9 +86,9 @@ fn an_interrupt_waits_for_the_instruction_behind_sti() {
         }
         let mut other = ring0.clone();
         let accepts = ring0.accepts(Event::Interrupt);
-        assert_eq!(other.deliver(Event::Interrupt), Ok(accepts));
+        assert_eq!(other.deliver(Event::Interrupt, &mut ()), Ok(accepts));
         assert_eq!(other.machine.core.state.rip == INTERRUPT, accepts);
-        assert_eq!(ring0.step(), Step::Done);
+        assert_eq!(ring0.step(&mut ()), Step::Done);
     }
     assert_eq!(taken, [CODE, SYSCALL + 2, SYSCALL + 3]);
 }
@@ -96,70 +97,62 @@ fn an_interrupt_waits_for_the_instruction_behind_sti() {
 fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     let mut ring0 = machine(&[0xfb, 0x50, 0x90, 0x90]); // sti; push %rax; nop
     for _ in 0..3 {
-        assert_eq!(ring0.step(), Step::Done);
+        assert_eq!(ring0.step(&mut ()), Step::Done);
     }
-    let before = (ring0.truth(), ring0.machine.core.state.rflags());
-    assert_eq!(ring0.deliver(Event::Interrupt), Ok(true));
+    let before = ring0.machine.core.state.rflags();
+    assert_eq!(ring0.deliver(Event::Interrupt, &mut ()), Ok(true));
     let core = &ring0.machine.core;
     let sp = core.state.gpr(reg::RSP);
     // 8 bytes are skipped above the frame.
     assert_eq!(sp, STACK - 16 - 40);
     let frame: [u64; 5] = words(core, sp).expect("a stack");
-    assert_eq!(frame, [SYSCALL + 2, 0x10, before.1, STACK - 8, 0x18]);
+    assert_eq!(frame, [SYSCALL + 2, 0x10, before, STACK - 8, 0x18]);
     assert!(!flag(&ring0, flags::IF) && !ring0.accepts(Event::Interrupt));
-    let truth = ring0.truth();
-    let [top, trapped] = truth.frames() else {
-        panic!("{truth:?}");
-    };
-    assert_eq!((top.pc, top.cfa), (INTERRUPT, STACK - 8));
-    assert_eq!((trapped.pc, trapped.kind), (SYSCALL + 2, TrueKind::Trapped));
-    assert_eq!(ring0.step(), Step::Done);
-    assert_eq!((ring0.truth(), ring0.machine.core.state.rflags()), before);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.machine.core.state.rflags(), before);
     assert_eq!(ring0.machine.core.state.gpr(reg::RSP), STACK - 8);
 }
 
 #[test]
 fn out_of_user_mode_an_interrupt_changes_stacks() {
     let mut ring0 = machine(&[]);
-    assert_eq!(ring0.deliver(Event::Interrupt), Ok(true));
+    assert_eq!(ring0.deliver(Event::Interrupt, &mut ()), Ok(true));
     assert_eq!(ring0.machine.core.state.gpr(reg::RSP), TASK - 40);
     assert_eq!(
         (ring0.cs(), ring0.machine.core.state.segments[SS]),
         (0x10, 0)
     );
-    assert_eq!(ring0.truth().frames().len(), 1);
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE, 0x33));
-    assert_eq!(ring0.truth(), Truth::Unknown);
 }
 
 #[test]
 fn an_nmi_is_not_interrupted_by_another_one() {
     let mut ring0 = machine(&[0x90]);
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     // Interrupts are masked here, NMIs are not.
-    assert_eq!(ring0.deliver(Event::Interrupt), Ok(false));
-    assert_eq!(ring0.deliver(Event::Nmi), Ok(true));
+    assert_eq!(ring0.deliver(Event::Interrupt, &mut ()), Ok(false));
+    assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(true));
     assert_eq!(ring0.machine.core.state.gpr(reg::RSP), 0x12_0000 - 40);
-    assert_eq!(ring0.deliver(Event::Nmi), Ok(false));
-    assert_eq!(ring0.step(), Step::Done);
+    assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(false));
+    assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!(ring0.machine.core.state.rip, SYSCALL);
-    assert_eq!(ring0.deliver(Event::Nmi), Ok(true));
+    assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(true));
 }
 
 #[test]
 fn what_is_not_there_stops_it() {
     let mut ring0 = machine(IRETQ);
     ring0.machine.core.state.set_gpr(reg::RSP, 0x70_0000);
-    assert_eq!(ring0.step(), Step::Done);
-    let Step::Stopped(Exit::Exception(Exception::Memory(fault))) = ring0.step() else {
+    assert_eq!(ring0.step(&mut ()), Step::Done);
+    let Step::Stopped(Exit::Exception(Exception::Memory(fault))) = ring0.step(&mut ()) else {
         panic!("it has no stack");
     };
     assert_eq!(fault.address, 0x70_0000);
-    let refused = ring0.deliver(Event::Nmi).and_then(|_| {
+    let refused = ring0.deliver(Event::Nmi, &mut ()).and_then(|_| {
         ring0.gates.nmi_stack = 0x70_0000;
         ring0.nmi_blocked = false;
-        ring0.deliver(Event::Nmi)
+        ring0.deliver(Event::Nmi, &mut ())
     });
     assert!(refused.is_err());
 }

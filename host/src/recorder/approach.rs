@@ -6,7 +6,7 @@ use super::places::MAIN;
 use super::session::Session;
 use super::task::{Phase, Role, cpu};
 use crate::error::HostError;
-use crate::ptrace::{self, Registers};
+use unwind_sim_emulator_native::ptrace::{self, Registers};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::Tracker;
 

@@ -2,8 +2,8 @@
 
 use crate::error::HostError;
 use crate::memory::ProcessMemory;
-use crate::ptrace;
 use std::collections::BTreeMap;
+use unwind_sim_emulator_native::ptrace;
 
 const INT3: u8 = 0xcc;
 
@@ -75,7 +75,11 @@ fn write_byte(tid: i32, address: u64, byte: u8) -> Result<u8, HostError> {
     let aligned = address & !7;
     let word = ProcessMemory::new(tid)
         .word(aligned)
-        .ok_or_else(|| HostError::last("process_vm_readv", tid))?;
+        .ok_or_else(|| HostError::System {
+            call: "process_vm_readv",
+            tid,
+            error: std::io::Error::last_os_error(),
+        })?;
     let mut bytes = word.to_le_bytes();
     let old = std::mem::replace(&mut bytes[(address & 7) as usize], byte);
     ptrace::poke(tid, aligned, u64::from_le_bytes(bytes))?;

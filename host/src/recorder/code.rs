@@ -1,8 +1,8 @@
 //! Instruction bytes of a process, cached by page.
 
-use crate::maps::Maps;
 use crate::memory::ProcessMemory;
 use std::collections::HashMap;
+use unwind_sim_emulator_native::maps::Maps;
 use unwind_sim_unwind::insn::{BYTES_BEFORE, INSN_BYTES_MAX};
 
 const PAGE: usize = 4096;

@@ -3,12 +3,12 @@
 use super::ProgramEnd;
 use super::session::Session;
 use crate::error::HostError;
-use crate::ptrace::{self, Resume, Status, Waited};
 use nix::libc;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use unwind_sim_emulator_native::ptrace::{self, Resume, Status, Waited};
 
 /// How long to sleep while nothing has ended yet.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -2,7 +2,6 @@
 
 use super::options::Launch;
 use crate::error::HostError;
-use crate::ptrace::{self, Waited};
 use nix::libc;
 use nix::unistd::{ForkResult, fork, pipe2};
 use std::ffi::{CString, OsStr, OsString};
@@ -10,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use unwind_sim_emulator_native::ptrace::{self, Waited};
 
 /// What the child needs. All of it is made before the fork, since nothing may be allocated after.
 struct Plan {
@@ -188,7 +188,9 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
     };
     drop((go_read, report_write));
     let options = ptrace::OPTIONS | libc::PTRACE_O_EXITKILL;
-    if let Err(HostError::System { error, .. }) = ptrace::seize(pid, options) {
+    if let Err(HostError::System { error, .. }) =
+        ptrace::seize(pid, options).map_err(HostError::from)
+    {
         abandon(pid);
         return Err(HostError::Denied { pid, error });
     }

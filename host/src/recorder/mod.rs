@@ -20,9 +20,9 @@ pub use launch::may_trace;
 pub use options::{AfterLimit, Launch, RecorderOptions, Target};
 pub use session::record;
 
-use crate::maps::Mapping;
 use crate::memory::ProcessMemory;
 use std::ops::Range;
+use unwind_sim_emulator_native::maps::Mapping;
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{Stats, Truth};
 

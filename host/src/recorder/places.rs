@@ -6,9 +6,9 @@ use super::session::Session;
 use super::task::{Armed, Name, Phase, Process, Role, sample_regs};
 use super::{Event, Next};
 use crate::error::HostError;
-use crate::maps::Maps;
 use crate::plan::Point;
-use crate::ptrace::Registers;
+use unwind_sim_emulator_native::maps::Maps;
+use unwind_sim_emulator_native::ptrace::Registers;
 use unwind_sim_unwind::start::SampleRegs;
 
 /// The names to locate.

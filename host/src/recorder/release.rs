@@ -4,9 +4,9 @@ use super::options::{AfterLimit, Target};
 use super::session::Session;
 use super::{End, ProgramEnd};
 use crate::error::HostError;
-use crate::ptrace::{self, Resume, Status, Waited};
 use nix::libc;
 use std::time::{Duration, Instant};
+use unwind_sim_emulator_native::ptrace::{self, Resume, Status, Waited};
 
 /// Maximum number of stops of one thread to wait for before releasing it: each is for a signal that
 /// was already pending.
@@ -127,7 +127,7 @@ impl Session<'_> {
         if let Some(process) = self.processes.get_mut(&thread.pid) {
             process.breakpoints.set_to(tid, &[])?;
         }
-        ptrace::detach(tid, signal)
+        Ok(ptrace::detach(tid, signal)?)
     }
 }
 

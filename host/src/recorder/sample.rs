@@ -3,7 +3,7 @@
 use super::task::{Process, Thread, cpu, sample_regs};
 use super::{Sample, StackPiece, StackRole};
 use crate::plan::FetchFrame;
-use crate::ptrace::Registers;
+use unwind_sim_emulator_native::ptrace::Registers;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 use unwind_sim_unwind::truth::Truth;
@@ -65,7 +65,7 @@ pub(crate) fn take(
 ) -> Sample {
     if process.maps.find(live.rsp).is_none() {
         // The stack grew.
-        process.maps = crate::maps::Maps::read(process.pid);
+        process.maps = unwind_sim_emulator_native::maps::Maps::read(process.pid);
     }
     let truth = match &thread.tracker {
         Some(tracker) => tracker.truth(&cpu(live)),

@@ -8,13 +8,13 @@ use super::task::{Mode, Name, Phase, Process, Thread};
 use super::watchdog::Watchdog;
 use super::{End, ProgramEnd, Recorder, Summary};
 use crate::error::HostError;
-use crate::pin::Pinned;
 use crate::plan::At;
-use crate::ptrace::{self, Registers, Resume, Status, Waited};
 use nix::libc;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
+use unwind_sim_emulator_native::pin::Pinned;
+use unwind_sim_emulator_native::ptrace::{self, Registers, Resume, Status, Waited};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::Stats;
 
@@ -165,7 +165,7 @@ impl Session<'_> {
             return Ok(Waited::Stopped(tid, status));
         }
         let At::Freq(hz) = self.options.plan.at else {
-            return ptrace::wait(-1, true);
+            return Ok(ptrace::wait(-1, true)?);
         };
         let waited = ptrace::wait(-1, self.options.steps())?;
         if waited != Waited::Nothing || self.options.steps() {
@@ -382,7 +382,7 @@ impl Session<'_> {
         thread.injected = signal;
         thread.handled = None;
         thread.stopped = false;
-        ptrace::resume(tid, how, signal)
+        Ok(ptrace::resume(tid, how, signal)?)
     }
 }
 

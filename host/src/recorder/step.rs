@@ -3,8 +3,8 @@
 use super::session::Session;
 use super::task::{Process, Surroundings, Thread, cpu};
 use crate::error::HostError;
-use crate::pin;
-use crate::ptrace::{self, Registers};
+use unwind_sim_emulator_native::pin;
+use unwind_sim_emulator_native::ptrace::{self, Registers};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Tracker};
 
@@ -172,7 +172,7 @@ fn track(thread: &mut Thread, process: &mut Process, before: &Registers, after: 
 /// `popf` would really set it. Clears it in the pushed word.
 fn hide_trap_flag(process: &Process, tid: i32, slot: u64) -> Result<(), HostError> {
     match process.memory.word(slot) {
-        Some(flags) if flags & TRAP_FLAG != 0 => ptrace::poke(tid, slot, flags & !TRAP_FLAG),
+        Some(flags) if flags & TRAP_FLAG != 0 => Ok(ptrace::poke(tid, slot, flags & !TRAP_FLAG)?),
         _ => Ok(()),
     }
 }

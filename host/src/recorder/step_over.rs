@@ -4,8 +4,8 @@ use super::session::Session;
 use super::step::handler_entry;
 use super::task::Mode;
 use crate::error::HostError;
-use crate::ptrace::{self, Registers, Resume, Status, Waited};
 use nix::libc;
+use unwind_sim_emulator_native::ptrace::{self, Registers, Resume, Status, Waited};
 use unwind_sim_unwind::insn::Insn;
 
 /// A stop caused by PTRACE_INTERRUPT.

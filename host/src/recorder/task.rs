@@ -2,11 +2,11 @@
 
 use super::breakpoints::Breakpoints;
 use super::code::CodeCache;
-use crate::maps::Maps;
 use crate::memory::ProcessMemory;
-use crate::pin::Affinity;
-use crate::ptrace::Registers;
 use std::collections::HashMap;
+use unwind_sim_emulator_native::maps::Maps;
+use unwind_sim_emulator_native::pin::Affinity;
+use unwind_sim_emulator_native::ptrace::Registers;
 use unwind_sim_unwind::insn::{Insn, classify_at};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{Cpu, Suspended, Tracker, World};

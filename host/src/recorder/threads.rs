@@ -5,9 +5,9 @@ use super::session::Session;
 use super::task::{Mode, Phase, Thread, cpu};
 use super::{End, Event, ProgramEnd};
 use crate::error::HostError;
-use crate::pin::Affinity;
-use crate::ptrace::{self, Registers, Resume, Status, Waited};
 use nix::libc;
+use unwind_sim_emulator_native::pin::Affinity;
+use unwind_sim_emulator_native::ptrace::{self, Registers, Resume, Status, Waited};
 use unwind_sim_unwind::truth::Tracker;
 
 /// `cs` of a thread in 32-bit mode (Linux `arch/x86/include/asm/segment.h`, `__USER32_CS`).
@@ -55,12 +55,12 @@ impl Session<'_> {
         };
         if is_group_stop && thread.mode != Mode::New {
             thread.stopped = false;
-            return ptrace::listen(tid);
+            return Ok(ptrace::listen(tid)?);
         }
         if thread.mode == Mode::Step {
             // Its step has not happened yet, or is done and reported next.
             thread.stopped = false;
-            return ptrace::resume(tid, Resume::Step, 0);
+            return Ok(ptrace::resume(tid, Resume::Step, 0)?);
         }
         let asked = std::mem::take(&mut thread.asked);
         let (pid, is_new) = (thread.pid, thread.mode == Mode::New);
@@ -164,7 +164,7 @@ impl Session<'_> {
         if let Some(affinity) = affinity {
             affinity.give(child);
         }
-        ptrace::detach(child, 0)
+        Ok(ptrace::detach(child, 0)?)
     }
 
     fn exec(&mut self, tid: i32) -> Result<(), HostError> {
@@ -304,7 +304,7 @@ impl Session<'_> {
     }
 
     fn attach_thread(&mut self, pid: i32, tid: i32) -> Result<(), HostError> {
-        match ptrace::seize(tid, ptrace::OPTIONS) {
+        match ptrace::seize(tid, ptrace::OPTIONS).map_err(HostError::from) {
             Err(error) if error.is_gone() => return Ok(()),
             Err(HostError::System { error, .. }) => return Err(HostError::Denied { pid, error }),
             other => other?,

@@ -18,13 +18,13 @@ use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, Permissions, Processor};
 use unwind_sim_record::registers::live_registers;
+use unwind_sim_record::ring0::Ring0Shadow;
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::model::{self, ImageIndex, KernelSample, Region, RegionRole, Sample};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::elf;
-use unwind_sim_unwind::image::{Bytes, Image, Owner};
+use unwind_sim_unwind::image::{Image, Owner};
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Task};
-use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
 
@@ -95,6 +95,7 @@ pub(super) fn run(
 ) -> Result<Vec<Point>, CaseFailure> {
     let fail = |what: String| CaseFailure::run(case, what);
     let (kernel, mut ring0) = Kernel::load(case, program, processor, limits)?;
+    let mut shadow = Ring0Shadow::default();
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
@@ -108,7 +109,9 @@ pub(super) fn run(
             if let Some(Delivery::Before(label)) = delivery
                 && ring0.machine.core.state.rip == kernel.symbol(label)?
                 && delivered.insert(label)
-                && !ring0.deliver(event).map_err(|e| fail(e.to_string()))?
+                && !ring0
+                    .deliver(event, &mut shadow)
+                    .map_err(|e| fail(e.to_string()))?
             {
                 return Err(fail(format!("the interrupt is masked before {label}")));
             }
@@ -122,9 +125,10 @@ pub(super) fn run(
                 let line = &case.samples[index];
                 if line.is_fake() {
                     fetched.push(kernel.fetch(line, &ring0)?);
-                } else if let Some((chain, inside)) = kernel.inside(line, &ring0)? {
-                    let regs = SampleRegs::hardware(kernel.regs(&inside));
-                    let point = kernel.point(key, chain, &inside, regs, time)?;
+                } else if let Some((chain, inside)) = kernel.inside(line, (&ring0, &shadow))? {
+                    let (inside, truth) = (&inside.0, &inside.1);
+                    let regs = SampleRegs::hardware(kernel.regs(inside));
+                    let point = kernel.point(key, chain, (inside, truth), regs, time)?;
                     found.insert((index, offset), point);
                 }
             }
@@ -140,13 +144,13 @@ pub(super) fn run(
                     own: Some(kernel.regs(&ring0)),
                 };
                 let (key, chain) = (fake.line.key.clone(), fake.line.chain.clone());
-                let point = kernel.point(key, chain, &ring0, regs, time)?;
+                let point = kernel.point(key, chain, (&ring0, &shadow), regs, time)?;
                 let index = case.samples.iter().position(|s| s.key == fake.line.key);
                 found.insert((index.unwrap_or_default(), 0), point);
             }
         }
         kernel.take()?;
-        match ring0.step() {
+        match ring0.step(&mut shadow) {
             Step::Done => {}
             Step::Halted => {
                 let reached = |index| found.keys().any(|(i, _)| *i == index);
@@ -158,7 +162,7 @@ pub(super) fn run(
             }
             Step::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
         }
-        if ring0.unknown() > case.header.truth_unknown_max {
+        if shadow.unknown() > case.header.truth_unknown_max {
             return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
         }
         time += 1;
@@ -184,7 +188,6 @@ impl<'a> Kernel<'a> {
             // Of a file: the truth takes code in other memory for that of a JIT compiler.
             let mut pages = vec![0; (segment.address() - begin) as usize];
             pages.extend_from_slice(data);
-            let pages = Bytes::from_vec(pages);
             let mapped = memory.map_file(range, Permissions::ALL, pages, 0);
             mapped.map_err(|e| fail(format!("a segment at {begin:#x}: {e}")))?;
         }
@@ -293,15 +296,19 @@ impl<'a> Kernel<'a> {
     fn inside(
         &self,
         line: &SamplePoint,
-        here: &Ring0,
-    ) -> Result<Option<(Chain, Ring0)>, CaseFailure> {
+        (here, shadow_here): (&Ring0, &Ring0Shadow),
+    ) -> Result<Option<(Chain, (Ring0, Ring0Shadow))>, CaseFailure> {
         let fail = |what: String| CaseFailure::run(self.case, what);
         let Some((is_nmi, inside, handler)) = self.case.header.every() else {
-            return Ok(Some((line.chain.clone(), here.clone())));
+            let inside = (here.clone(), shadow_here.clone());
+            return Ok(Some((line.chain.clone(), inside)));
         };
         let event = if is_nmi { Event::Nmi } else { Event::Interrupt };
-        let mut ring0 = here.clone();
-        if !ring0.deliver(event).map_err(|e| fail(e.to_string()))? {
+        let (mut ring0, mut shadow) = (here.clone(), shadow_here.clone());
+        if !ring0
+            .deliver(event, &mut shadow)
+            .map_err(|e| fail(e.to_string()))?
+        {
             return Ok(None);
         }
         let label = self.symbol(inside)?;
@@ -317,14 +324,14 @@ impl<'a> Kernel<'a> {
         let before = registers(here);
         loop {
             if sampled.is_none() && ring0.machine.core.state.rip == label {
-                sampled = Some(ring0.clone());
+                sampled = Some((ring0.clone(), shadow.clone()));
             }
             self.take()?;
-            match ring0.step() {
+            match ring0.step(&mut shadow) {
                 Step::Done => {}
                 other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
             }
-            if registers(&ring0) == before && ring0.truth() == here.truth() {
+            if registers(&ring0) == before && shadow.truth(&ring0) == shadow_here.truth(here) {
                 let sampled = sampled.ok_or_else(|| fail(format!("{inside} was never reached")))?;
                 let mut chain = handler.clone();
                 chain.frames.extend(line.chain.frames.iter().cloned());
@@ -358,7 +365,7 @@ impl<'a> Kernel<'a> {
         &self,
         key: PointKey,
         stated: Chain,
-        ring0: &Ring0,
+        (ring0, shadow): (&Ring0, &Ring0Shadow),
         regs: SampleRegs,
         time: u64,
     ) -> Result<Point, CaseFailure> {
@@ -401,7 +408,7 @@ impl<'a> Kernel<'a> {
             time,
             regs,
             regions,
-            truth: ring0.truth(),
+            truth: shadow.truth(ring0),
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
@@ -409,7 +416,7 @@ impl<'a> Kernel<'a> {
                     stacks,
                     ..Task::default()
                 },
-                boundary: ring0.boundary(),
+                boundary: shadow.boundary(),
                 ..KernelSample::default()
             })),
             process_memory: None,

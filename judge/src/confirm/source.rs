@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, MapError, Permissions};
+use unwind_sim_record::machine::content;
 use unwind_sim_recordings::import::ImportError;
 use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
 use unwind_sim_recordings::mapped::map_file;
@@ -176,7 +177,7 @@ fn map_area(
         && let Some(part) = core.part(area.dumped.clone())
     {
         let first = area.range.start..middle;
-        match memory.map_file(first, permissions, part, 0) {
+        match memory.map_file(first, permissions, content(part), 0) {
             // The vsyscall page is not in user space.
             Ok(()) | Err(MapError::Range { .. }) => {}
             Err(error) => return Err(NotResumable::Map(error)),
@@ -190,7 +191,7 @@ fn map_area(
     {
         let rest = middle..area.range.end;
         let offset = place.offset + dumped;
-        let mapped = memory.map_file(rest, permissions, file, offset);
+        let mapped = memory.map_file(rest, permissions, content(file), offset);
         mapped.map_err(NotResumable::Map)?;
     }
     Ok(())
@@ -287,7 +288,12 @@ fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) 
         };
         let permissions = Permissions::new(true, false, flags & PF_X.0 != 0);
         // What does not fit is left out, and ends the run if it is used.
-        let _ = memory.map_file(start..end, permissions, file.clone(), offset & !(PAGE - 1));
+        let _ = memory.map_file(
+            start..end,
+            permissions,
+            content(file.clone()),
+            offset & !(PAGE - 1),
+        );
     }
 }
 

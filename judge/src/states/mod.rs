@@ -16,9 +16,9 @@ use crate::input::{Input, InputError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
-use unwind_sim_emulator::linux::{Doing, Outcome};
+use unwind_sim_emulator::linux::{Doing, End, Outcome};
 #[cfg(feature = "machine")]
-use unwind_sim_record::{program::End, reversible::Reversible};
+use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::regs::Regs;

@@ -43,6 +43,7 @@ use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_record::jit::Jit;
+use unwind_sim_record::machine::{MachineWorld, cpu_at};
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
@@ -509,7 +510,7 @@ impl Checker<'_> {
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
         );
         if !is_quick || self.tracker.is_watching() {
-            self.before = core.state.cpu_at(insn.rip);
+            self.before = cpu_at(&core.state, insn.rip);
             self.rax = core.state.gpr(0);
         }
     }
@@ -524,7 +525,7 @@ impl Checker<'_> {
         self.number += 1;
         if self.class == Insn::Ret && !self.findings.overwritten.is_empty() {
             let function = self.activation(self.tracker.frames().len().checked_sub(1));
-            self.findings.returns(function, &core.state.cpu_at(next));
+            self.findings.returns(function, &cpu_at(&core.state, next));
         }
         // At a system call the kernel has not answered yet.
         if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, core.state.gpr(4)) {
@@ -547,15 +548,14 @@ impl Checker<'_> {
         let top = self.top();
         let function = self.activation(self.tracker.frames().len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
-        let after = core.state.cpu_at(next);
-        let mut world = core;
+        let after = cpu_at(&core.state, next);
         self.tracker.step(
             class,
             &self.before,
             self.rax,
             &after,
             &mut self.suspended,
-            &mut world,
+            &mut MachineWorld(core),
         );
         if top != self.top() {
             self.changed = claim::ALL;

@@ -7,7 +7,6 @@
 use std::ops::Range;
 use unwind_sim_emulator::AddressSpace;
 use unwind_sim_emulator::effects::Stack;
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
 use unwind_sim_unwind::truth::Held;

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::{Kernel, MappedFile, Task};
 pub use unwind_sim_emulator::linux::{OwnerKnown, WaitFile, Waiting, WaitsFor, Which};
+use unwind_sim_record::machine::MachineMemory;
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
@@ -129,7 +130,7 @@ pub fn threads(
         let truth = truth(waiting.task);
         let stack = Stack {
             space: &space,
-            memory: &process.machine.core.memory,
+            memory: &MachineMemory(&process.machine.core.memory),
             live: live_registers(&waiting.state, waiting.state.rip),
             truth: truth.as_ref(),
         };

@@ -6,10 +6,10 @@ use crate::state::program_entry;
 use std::io::Write;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{AddressSpace, Core, Permissions, State};
 use unwind_sim_recordings::model;
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::truth::Cpu;
 
 /// Maximum length of a thread's name, bytes (Linux `TASK_COMM_LEN` - 1).
 const NAME_MAX: usize = 15;
@@ -143,7 +143,7 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
         });
     }
 
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    fn signal(&mut self, _: u8, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
         self.shadow.signal(interrupted, handler, restorer);
         self.progress.begins = true;
     }

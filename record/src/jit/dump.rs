@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 use unwind_sim_emulator::AddressSpace;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_recordings::jitdump::{Function, Stream};
-use unwind_sim_unwind::memory::Memory;
 
 use super::frames::SECTION_MAX;
 

@@ -4,7 +4,6 @@ use std::ops::Range;
 use unwind_sim_emulator::AddressSpace;
 use unwind_sim_unwind::dwarf;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::row::TableKind;
 
 /// The maximum size of a registered section, bytes.

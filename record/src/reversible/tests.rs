@@ -1,9 +1,9 @@
 //! Any state is the same however it is reached.
 
 use super::Reversible;
-use crate::program::RunningProgram;
 use std::sync::Arc;
 use unwind_sim_emulator::linux::ProcessOptions;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_recordings::model::Sample;
 
 /// A shell with a pipeline: two processes, signals and waiting.

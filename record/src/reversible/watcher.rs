@@ -12,12 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{Access, AddressSpace, Core, Observer, Permissions, State};
 use unwind_sim_recordings::files::ImageFinder;
 use unwind_sim_recordings::model::{self, ImageIndex};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{Image, Mapping};
-use unwind_sim_unwind::truth::Cpu;
 
 /// What is known of a run besides the machine's state.
 #[derive(Clone, Default)]
@@ -262,7 +262,7 @@ impl ProcessObserver for Watcher {
         });
     }
 
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    fn signal(&mut self, _: u8, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
         self.known.shadow.signal(interrupted, handler, restorer);
     }
 

@@ -8,12 +8,12 @@ use crate::command::args::seconds;
 use crate::command::emulate::CHAINS;
 use anyhow::{Result, bail};
 use std::sync::atomic::AtomicBool;
+use unwind_sim_emulator::linux::End;
 use unwind_sim_emulator::linux::{Input, Outcome, Output};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::deadlock;
 use unwind_sim_perf_lbr::Storage;
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr};
-use unwind_sim_record::program::End;
 use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 

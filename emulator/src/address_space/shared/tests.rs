@@ -3,14 +3,13 @@
 use super::super::watch::CHANGES_MAX;
 use super::super::{AddressSpace, FaultKind, MapError, ObjectId, Permissions, Place};
 use super::{ObjectError, SIZE_MAX};
-use unwind_sim_unwind::image::Bytes;
 
 const A: u64 = 0x40_0000;
 const B: u64 = 0x80_0000;
 const P: u64 = 4096;
 
 fn object(memory: &mut AddressSpace, content: &[u8]) -> ObjectId {
-    memory.create_object(Bytes::from_vec(content.to_vec()))
+    memory.create_object(content.to_vec())
 }
 
 /// Two mappings of an object of three pages, both writable.

@@ -2,7 +2,6 @@
 
 use super::super::{AddressSpace, Change, FaultKind, Permissions, RestoreError};
 use super::SpaceId;
-use unwind_sim_unwind::image::Bytes;
 
 const BASE: u64 = 0x40_0000;
 const P: u64 = 4096;
@@ -208,7 +207,7 @@ fn changes_are_noted_for_the_space_that_runs() {
     memory.take_changes(&mut changes);
     assert_eq!(changes, [Change::Mapped(BASE + P..BASE + 2 * P)]);
     // In place, and in an object.
-    let object = memory.create_object(Bytes::from_vec(Vec::new()));
+    let object = memory.create_object(Vec::new());
     let range = BASE + 2 * P..BASE + 4 * P;
     memory
         .map_shared(range.clone(), Permissions::READ_WRITE, object, 0)

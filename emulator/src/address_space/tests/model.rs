@@ -5,7 +5,6 @@ use super::super::table::tests::audit;
 use super::super::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use unwind_sim_unwind::image::Bytes;
 
 /// Pages on both sides of the end of a page table's leaf.
 const FIRST: u64 = (0x4000_0000 - 8 * PAGE_SIZE) / PAGE_SIZE;
@@ -201,7 +200,7 @@ impl Test {
             (2, _) => {
                 let size = self.random.below(3 * PAGE_SIZE) as usize;
                 let mut file = self.bytes(size);
-                let bytes = Bytes::from_vec(file.clone());
+                let bytes = file.clone();
                 self.memory
                     .map_file(range, permissions, bytes, 0)
                     .expect("in range");
@@ -372,7 +371,7 @@ impl Test {
             (0, _) if objects.len() < 4 => {
                 let size = self.random.below(OBJECT * PAGE_SIZE) as usize;
                 let mut bytes = self.bytes(size);
-                let object = self.memory.create_object(Bytes::from_vec(bytes.clone()));
+                let object = self.memory.create_object(bytes.clone());
                 bytes.resize(OBJECT as usize * PAGE, 0);
                 let object_model = Object {
                     pages: bytes.chunks(PAGE).map(Vec::from).collect(),

@@ -73,7 +73,7 @@ impl Kernel {
         }
         let old_mask = signals.take_old_mask();
         let core = &self.machine.core;
-        let interrupted = core.state.cpu_at(core.state.rip);
+        let interrupted = core.state.preserved_at(core.state.rip);
         if self.push_signal_frame(info, action, old_mask).is_none() {
             // Like Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
             if info.signal == SIGSEGV {
@@ -90,7 +90,7 @@ impl Kernel {
         }
         self.process.signals.set_blocked(mask);
         let core = &self.machine.core;
-        let handler = core.state.cpu_at(core.state.rip);
+        let handler = core.state.preserved_at(core.state.rip);
         if self.process.observed {
             observer.signal(info.signal, &interrupted, &handler, action.restorer);
         }

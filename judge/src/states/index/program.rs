@@ -5,13 +5,13 @@ use crate::engine::{Engine, Setting};
 use crate::verify::{Checker, Images, UNWINDERS_MAX};
 use std::ops::Range;
 use std::path::Path;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_emulator::linux::{
     Kernel, MappedFile, Outcome, ProcessObserver, StartError, SystemCall, Task,
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{AddressSpace, Core, Observer, Permissions, State};
-use unwind_sim_record::program::RunningProgram;
-use unwind_sim_unwind::truth::Cpu;
 
 /// Instructions that are indexed before the time is looked at.
 const PIECE: u64 = 1 << 15;
@@ -212,7 +212,7 @@ impl ProcessObserver for Marker<'_> {
         self.event(task, EventKind::Exit);
     }
 
-    fn signal(&mut self, signal: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    fn signal(&mut self, signal: u8, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
         self.checker.signal(signal, interrupted, handler, restorer);
         self.event(self.task, EventKind::Signal(signal));
     }

@@ -10,6 +10,7 @@ use crate::verify::frames::outer;
 use crate::verify::numbered::NONE;
 use crate::verify::walks::Window;
 use unwind_sim_emulator::Core;
+use unwind_sim_record::machine::MachineMemory;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::reason::Code;
@@ -134,7 +135,7 @@ impl Checker<'_> {
         let truth = Truth::Known(vec![frame, outer(held, 0)]);
         // A walk does not read below its sp.
         let above = Window {
-            memory: &core.memory,
+            memory: &MachineMemory(&core.memory),
             range: callee.cfa..u64::MAX,
         };
         let subject = Subject {

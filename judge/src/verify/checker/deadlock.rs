@@ -3,6 +3,7 @@
 use super::Checker;
 use crate::verify::deadlock::{self, DeadlockedThread, Stack};
 use unwind_sim_emulator::linux::{Kernel, ProcessObserver};
+use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
 
 impl Checker<'_> {
@@ -15,13 +16,13 @@ impl Checker<'_> {
             let core = &process.machine.core;
             self.switched(waiting.task, core);
             let state = &waiting.state;
-            let truth = self.tracker.truth(&state.cpu_at(state.rip));
+            let truth = self.tracker.truth(&cpu_at(state, state.rip));
             threads.push(deadlock::thread(
                 waiting,
                 engines,
                 &Stack {
                     space: &self.space,
-                    memory: &core.memory,
+                    memory: &MachineMemory(&core.memory),
                     live: live_registers(state, state.rip),
                     truth: process.is_observed().then_some(&truth),
                 },

@@ -10,6 +10,7 @@ use std::ops::Range;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_record::jit;
+use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::jitdump::Entry;
 use unwind_sim_unwind::cache::Cache;
@@ -63,9 +64,9 @@ impl Checker<'_> {
         {
             let state = (live_registers(&core.state, rip), held);
             let now = (self.number, self.no_table);
-            let memory = &core.memory;
+            let memory = &MachineMemory(&core.memory);
             self.late
-                .keep(place, core.state.cpu_at(rip), state, memory, now);
+                .keep(place, cpu_at(&core.state, rip), state, memory, now);
         }
         for (which, tally) in (0..).zip(&mut self.tallies) {
             tally.no_table += u64::from(self.no_table >> which & 1);
@@ -80,7 +81,8 @@ impl Checker<'_> {
         };
         if jit::is_generated(mapping) {
             let range = &mapping.range;
-            self.shown.keep(place, address, range, &core.memory);
+            self.shown
+                .keep(place, address, range, &MachineMemory(&core.memory));
         }
     }
 

@@ -8,12 +8,14 @@ use crate::verify::places::Bare;
 use std::collections::HashMap;
 use std::ops::Range;
 use unwind_sim_emulator::linux::{MappedFile, ProcessObserver, SystemCall, Task};
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{Access, AddressSpace, Core, Permissions, State};
 use unwind_sim_record::jit::{Jit, has_no_file};
+use unwind_sim_record::machine::{cpu, cpu_at};
 use unwind_sim_record::shadow::{at_call, process_tracker, thread_tracker};
 use unwind_sim_unwind::image::{self, Mapping, Stamp};
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
+use unwind_sim_unwind::truth::{Stats, Suspended, Tracker};
 
 /// A mapping without a file.
 fn bare(range: Range<u64>) -> Mapping {
@@ -28,7 +30,7 @@ fn bare(range: Range<u64>) -> Mapping {
 impl ProcessObserver for Checker<'_> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         self.end_run();
-        let cpu = core.state.cpu_at(core.state.rip);
+        let cpu = cpu_at(&core.state, core.state.rip);
         self.earlier = self.earlier.plus(&self.own_stats());
         self.generated
             .end(self.task.process, std::mem::take(&mut self.jit));
@@ -165,9 +167,10 @@ impl ProcessObserver for Checker<'_> {
         }
     }
 
-    fn signal(&mut self, _: u8, interrupted: &Cpu, handler: &Cpu, restorer: u64) {
+    fn signal(&mut self, _: u8, interrupted: &Preserved, handler: &Preserved, restorer: u64) {
         self.end_run();
-        self.tracker.signal(interrupted, handler, restorer);
+        self.tracker
+            .signal(&cpu(interrupted), &cpu(handler), restorer);
         self.changed = claim::ALL;
         self.next_walk = 0;
     }
@@ -193,7 +196,7 @@ impl Checker<'_> {
         if task == self.task {
             return;
         }
-        let cpu = core.state.cpu_at(core.state.rip);
+        let cpu = cpu_at(&core.state, core.state.rip);
         let next = self.others.remove(&task);
         let next = next.unwrap_or_else(|| (Tracker::middle(&cpu, cpu.rsp), Vec::new()));
         let (tracker, sites) = next;

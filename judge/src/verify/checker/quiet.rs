@@ -15,6 +15,7 @@ use crate::verify::repeats::Key;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_emulator::machine::Executed;
+use unwind_sim_record::machine::MachineWorld;
 use unwind_sim_unwind::insn::Insn;
 
 /// The maximum number of wrong outcomes in a run.
@@ -247,7 +248,9 @@ impl Checker<'_> {
                 let saved = SAVED_NUMBERS.map(|number| core.state.gpr(number));
                 let value = core.state.gpr(number.into());
                 let is_plain = !self.slots.are_in(slot, rsp)
-                    && self.tracker.is_plain_push(slot, value, &saved, &mut &*core);
+                    && self
+                        .tracker
+                        .is_plain_push(slot, value, &saved, &mut MachineWorld(core));
                 if is_plain {
                     self.run.pushed = slot;
                     self.slots.lower(slot);

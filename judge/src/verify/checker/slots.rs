@@ -17,7 +17,6 @@ use unwind_sim_emulator::effects::Stores;
 use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::memory::Memory;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{Held, TrueKind};
 

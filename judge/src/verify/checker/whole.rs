@@ -4,6 +4,7 @@ use super::{Checker, WALK_EVERY, WALK_FRAMES};
 use crate::check::Subject;
 use crate::verify::findings;
 use unwind_sim_emulator::Core;
+use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
 
 impl Checker<'_> {
@@ -13,11 +14,11 @@ impl Checker<'_> {
         if self.tracker.in_doubt() {
             return;
         }
-        let truth = self.tracker.truth(&core.state.cpu_at(rip));
+        let truth = self.tracker.truth(&cpu_at(&core.state, rip));
         let live = live_registers(&core.state, rip);
         let subject = Subject {
             space: &self.space,
-            memory: &core.memory,
+            memory: &MachineMemory(&core.memory),
             truth: &truth,
             live: &live,
             is_whole: true,

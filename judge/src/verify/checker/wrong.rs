@@ -8,6 +8,7 @@ use crate::verify::findings::{self, Check};
 use crate::verify::frames::{outer, top};
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::machine::Executed;
+use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_unwind::truth::{Held, TrueKind, Truth};
 
@@ -80,10 +81,13 @@ impl Checker<'_> {
         which: usize,
     ) -> Vec<Contradiction> {
         let live = live_registers(&core.state, rip);
-        let truth = Truth::Known(vec![top(&core.state.cpu_at(rip), held.cfa), outer(held, 0)]);
+        let truth = Truth::Known(vec![
+            top(&cpu_at(&core.state, rip), held.cfa),
+            outer(held, 0),
+        ]);
         let subject = Subject {
             space: &self.space,
-            memory: &core.memory,
+            memory: &MachineMemory(&core.memory),
             truth: &truth,
             live: &live,
             is_whole: true,

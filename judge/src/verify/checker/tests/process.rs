@@ -3,6 +3,7 @@
 use super::*;
 use crate::verify::NOWHERE;
 use unwind_sim_emulator::linux::SystemCall;
+use unwind_sim_emulator::state::Preserved;
 use unwind_sim_unwind::truth::TrueKind;
 
 /// A checker in f of [`CALLS`], after its push, and its machine.
@@ -134,8 +135,8 @@ fn generated_code_without_a_table_is_counted_at_each_instruction() {
 
 /// Starts g as a signal handler, further down on the same stack. Returns the interrupted pc.
 fn signal(checker: &mut Checker<'_>, machine: &Machine) -> u64 {
-    let interrupted = machine.core.state.cpu_at(machine.core.state.rip);
-    let handler = Cpu {
+    let interrupted = machine.core.state.preserved_at(machine.core.state.rip);
+    let handler = Preserved {
         rip: CODE + 0x30,
         rsp: interrupted.rsp - 0x400,
         ..interrupted
@@ -234,7 +235,7 @@ fn what_the_kernel_stores_is_the_calls() {
         args: [0, slot, 8, 0, 0, 0],
         result: 8,
         returns: true,
-        before: machine.core.state.cpu_at(machine.core.state.rip),
+        before: machine.core.state.preserved_at(machine.core.state.rip),
     };
     checker.system_call(&call, &machine.core);
     assert_eq!(checker.changed, claim::ALL);

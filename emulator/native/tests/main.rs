@@ -1,0 +1,8 @@
+//! Tests of the runner of single instructions.
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "common/skip.rs"]
+mod skip;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod single;

@@ -1,0 +1,128 @@
+//! The emulated machine as the truth and the unwinders see it. The machine itself knows neither.
+
+use std::ops::Range;
+use std::sync::Arc;
+use unwind_sim_emulator::address_space::{Content, Gone, Source};
+use unwind_sim_emulator::state::Preserved;
+use unwind_sim_emulator::{AddressSpace, Core, State};
+use unwind_sim_unwind::image::Bytes;
+use unwind_sim_unwind::memory::{Memory, MemoryError};
+use unwind_sim_unwind::truth::{Cpu, World};
+
+/// The state as a shadow stack sees it, with the next instruction at `rip`.
+#[inline(always)]
+pub fn cpu_at(state: &State, rip: u64) -> Cpu {
+    cpu(&state.preserved_at(rip))
+}
+
+/// What a thread keeps for its caller, as a shadow stack sees it.
+#[inline(always)]
+pub fn cpu(at: &Preserved) -> Cpu {
+    Cpu {
+        rip: at.rip,
+        rsp: at.rsp,
+        saved: at.saved,
+    }
+}
+
+/// The bytes of an image, as what memory holds before it is written.
+pub fn content(bytes: Bytes) -> Content {
+    let size = bytes.len() as u64;
+    Content::new(Arc::new(ImageBytes(bytes)), size)
+}
+
+#[derive(Debug)]
+struct ImageBytes(Bytes);
+
+impl Source for ImageBytes {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+        let start = usize::try_from(offset).ok();
+        let from = start.and_then(|start| self.0.get(start..));
+        let from = from.unwrap_or_default();
+        let (held, behind) = to.split_at_mut(from.len().min(to.len()));
+        held.copy_from_slice(&from[..held.len()]);
+        behind.fill(0);
+        Ok(())
+    }
+}
+
+/// The memory that an unwinder inside the machine could read.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineMemory<'a>(pub &'a AddressSpace);
+
+impl Memory for MachineMemory<'_> {
+    #[inline]
+    fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
+        let word = self.0.read_u64(address);
+        word.map_err(|_| MemoryError::Unmapped { address })
+    }
+
+    fn read(&self, address: u64, buf: &mut [u8]) -> Result<(), MemoryError> {
+        let read = self.0.read(address, buf);
+        read.map_err(|_| MemoryError::Unmapped { address })
+    }
+
+    fn stack_bounds(&self, sp: u64) -> Option<Range<u64>> {
+        self.0.area(sp).map(|(range, _)| range)
+    }
+}
+
+/// The shadow stack's view of the machine that it is kept beside.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineWorld<'a>(pub &'a Core);
+
+impl World for MachineWorld<'_> {
+    fn word(&mut self, address: u64) -> Option<u64> {
+        self.0.memory.read_u64(address).ok()
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.0.memory.fetch(address, &mut [0]).is_ok()
+    }
+
+    fn is_generated(&mut self, address: u64) -> bool {
+        // An object may be a file that another process has written.
+        let area = self.0.memory.area(address).map(|(_, area)| area);
+        area.is_some_and(|area| !area.is_file() && area.object().is_none()) && self.is_code(address)
+    }
+
+    fn same_mapping(&mut self, a: u64, b: u64) -> bool {
+        let area = self.0.memory.area(a);
+        area.is_some_and(|(range, _)| range.contains(&b))
+    }
+
+    fn is_in_register(&mut self, value: u64) -> bool {
+        (0..16).any(|number| self.0.state.gpr(number) == value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_emulator::Permissions;
+
+    const PAGE: u64 = 4096;
+    const CODE: u64 = 0x40_0000;
+
+    /// The truth has wider rules for code that a program makes while it runs. A file and an object,
+    /// which may be a file that another program wrote, are not that.
+    #[test]
+    fn only_private_memory_without_a_file_is_generated_code() {
+        let mut memory = AddressSpace::default();
+        let range = |number: u64| CODE + number * PAGE..CODE + (number + 1) * PAGE;
+        let object = memory.create_object(vec![0x90; 8]);
+        memory.map(range(0), Permissions::ALL).expect("free");
+        memory.map(range(1), Permissions::READ_WRITE).expect("free");
+        let file = memory.map_file(range(2), Permissions::ALL, vec![0x90; 8], 0);
+        file.expect("free");
+        let shared = memory.map_shared(range(3), Permissions::ALL, object, 0);
+        shared.expect("free");
+        let private = memory.map_private(range(4), Permissions::ALL, object, 0);
+        private.expect("free");
+
+        let core = Core::new(memory);
+        let mut world = MachineWorld(&core);
+        let generated = [0, 1, 2, 3, 4, 5].map(|number| world.is_generated(CODE + number * PAGE));
+        assert_eq!(generated, [true, false, false, false, false, false]);
+    }
+}
