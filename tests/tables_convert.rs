@@ -1,7 +1,7 @@
 //! `tables convert` and `tables merge` on programs made by this machine's compiler and on its own
 //! programs: they run as before, and other tools read the new tables as they read the old ones.
 //!
-//! That the tables say the same at every address is tested in `tables/tests/convert.rs`.
+//! That the tables say the same at every address is tested in `crates/tables/tests/convert.rs`.
 
 mod layouts;
 

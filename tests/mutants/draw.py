@@ -25,10 +25,10 @@ import tempfile
 SCOPE = [
     "unwind/src/",
     "perf/data/src/stitch/",
-    "recordings/src/trace/",
-    "judge/src/verify",
-    "judge/src/compare",
-    "judge/src/diagnose",
+    "crates/recordings/src/trace/",
+    "crates/judge/src/verify",
+    "crates/judge/src/compare",
+    "crates/judge/src/diagnose",
 ]
 # The tests of a package to run besides its unit tests.
 MORE = {

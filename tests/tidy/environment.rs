@@ -82,15 +82,15 @@ fn tests_of_their_surroundings_are_found() {
     assert!(!depends(&file("assert_eq!(1 + 1, 2);")));
     for path in [
         "tests/cli/files.rs",
-        "host/tests/record.rs",
-        "host/src/gdb/tests.rs",
+        "crates/host/tests/record.rs",
+        "crates/host/src/gdb/tests.rs",
     ] {
         assert!(is_test(path), "{path}");
     }
     for path in [
         "src/main.rs",
         "tests/common/skip.rs",
-        "host/tests/common/mod.rs",
+        "crates/host/tests/common/mod.rs",
         "fuzz/src/tests.rs",
     ] {
         assert!(!is_test(path), "{path}");

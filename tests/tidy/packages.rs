@@ -280,12 +280,12 @@ fn paths_that_lead_out_are_found() {
         upward(&text).collect::<Vec<_>>(),
         ["../../corpus/a", "../b"]
     );
-    let path = "judge/src/lib.rs".to_owned();
+    let path = "crates/judge/src/lib.rs".to_owned();
     let file = File { path, text };
-    assert!(leads_out("judge", &file, "../../corpus"));
-    assert!(leads_out("judge", &file, "../docs/verify.md"));
-    assert!(!leads_out("judge", &file, "../Cargo.toml"));
-    assert!(!leads_out("judge", &file, "../no/such/file"));
+    assert!(leads_out("crates/judge", &file, "../../../corpus"));
+    assert!(leads_out("crates/judge", &file, "../../docs/verify.md"));
+    assert!(!leads_out("crates/judge", &file, "../Cargo.toml"));
+    assert!(!leads_out("crates/judge", &file, "../no/such/file"));
 }
 
 /// The suite compiles in the archive, too, which has no such folder.

@@ -12,9 +12,9 @@ const SAFETY_LINES_MAX: usize = 8;
 /// Where `unsafe` is allowed: code that touches the machine, and mapped files.
 const UNSAFE: [&str; 7] = [
     "emulator/native/",
-    "host/",
-    "recordings/src/mapped.rs",
-    "recordings/src/shrunk.rs",
+    "crates/host/",
+    "crates/recordings/src/mapped.rs",
+    "crates/recordings/src/shrunk.rs",
     "benches/",
     "unwind/examples/",
     "tests/field/src/naked.rs",
@@ -24,9 +24,9 @@ const UNSAFE: [&str; 7] = [
 /// escape what is not printable.
 const WRITES: [&str; 7] = [
     "emulator/src/linux/streams.rs",
-    "judge/src/own.rs",
-    "recordings/src/progress.rs",
-    "show/src/stepper/terminal.rs",
+    "crates/judge/src/own.rs",
+    "crates/recordings/src/progress.rs",
+    "crates/show/src/stepper/terminal.rs",
     "src/command/error_text.rs",
     "src/command/output.rs",
     "src/command/step/terminal.rs",
