@@ -7,6 +7,8 @@
 
 mod ending;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use ending::Ending;
 pub use tally::ProofTally;
