@@ -41,7 +41,10 @@ fn images_with_the_same_contents_are_proven_once() {
     ] {
         let place = proofs.place(&image);
         assert_eq!(place.image.symbols(), image.symbols());
-        assert_eq!(place.image.sections()[0].data[..], image.sections()[0].data[..]);
+        assert_eq!(
+            place.image.sections()[0].data[..],
+            image.sections()[0].data[..]
+        );
         assert_eq!(place.image.name(), image.name());
         assert_eq!(proofs.places.len(), places);
     }
