@@ -17,7 +17,7 @@ mod cli;
 mod completions;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod counting;
-#[cfg(checkout)]
+#[cfg(all(checkout, unix))]
 mod docs_commands;
 mod formats;
 mod ground;

@@ -11,7 +11,7 @@ use unwind_sim_tests_random::programs::{Bench, DefectKind, Fate, RandomProgram, 
 const SEED: &str = "UNWIND_SIM_SEED";
 /// Set to 1 to try many programs.
 const SLOW: &str = "UNWIND_SIM_SLOW";
-const PROGRAMS: u64 = 300;
+const PROGRAMS: u64 = 120;
 const PROGRAMS_SLOW: u64 = 20_000;
 /// The number of programs that are single-stepped under ptrace.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

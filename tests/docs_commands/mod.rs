@@ -12,6 +12,7 @@ mod codes;
 mod steps;
 
 use crate::common::tools::is_missing;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -42,6 +43,19 @@ const TRACES: [&str; 3] = [
     "unwind-sim record",
     "unwind-sim cases run",
     "unwind-sim lockstep",
+];
+
+/// The folders of the repository that commands use. Others would be most files of a copy.
+const USED: [&str; 4] = ["corpus", "docs", "examples", "tests"];
+
+/// Folders of these that commands only read: one link each in the copy of a page.
+const ONLY_READ: [&str; 6] = [
+    "corpus/errors",
+    "corpus/field",
+    "corpus/perfdata",
+    "corpus/scenarios",
+    "docs",
+    "tests",
 ];
 
 /// Parts of commands that need another program, and that program.
@@ -76,18 +90,14 @@ fn shared_copy() -> Arc<tempfile::TempDir> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
         let directory = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
         let is_wanted = |folder: &Path| {
-            let name = folder.file_name().unwrap_or_default();
-            !["target", ".git", "fuzz"]
-                .iter()
-                .any(|skipped| name == *skipped)
+            let below = folder.strip_prefix(top).unwrap_or(folder);
+            USED.iter().any(|used| below.starts_with(used))
         };
-        each_file(
-            Path::new(env!("CARGO_MANIFEST_DIR")),
-            directory.path(),
-            &is_wanted,
-            &|from, to| std::fs::copy(from, to).map(drop),
-        );
+        each_file(top, directory.path(), &is_wanted, &|from, to| {
+            std::fs::copy(from, to).map(drop)
+        });
         *shared = Arc::downgrade(&directory);
         directory
     })
@@ -116,18 +126,25 @@ impl Repository {
 fn repository() -> Repository {
     let shared = shared_copy();
     let directory = tempfile::tempdir().expect("a temporary directory");
-    each_file(shared.path(), directory.path(), &|_| true, &|from, to| {
+    let only_read = ONLY_READ.map(|folder| shared.path().join(folder));
+    let is_wanted = |folder: &Path| !only_read.iter().any(|other| other == folder);
+    each_file(shared.path(), directory.path(), &is_wanted, &|from, to| {
         std::fs::hard_link(from, to)
     });
+    for folder in ONLY_READ {
+        let link = directory.path().join(folder);
+        std::os::unix::fs::symlink(shared.path().join(folder), link).expect("a link");
+    }
     Repository {
         directory,
         _shared: shared,
     }
 }
 
-/// Runs the commands of a page in this copy of the repository. Returns what differs.
+/// Runs the commands of a page in a copy of the repository, which is made for the first of them.
+/// Returns what differs.
 #[must_use]
-fn faults_of(name: &str, directory: &Path) -> Vec<String> {
+fn faults_of(name: &str, copy: &OnceCell<Repository>) -> Vec<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut page = std::fs::read_to_string(top.join(name)).expect("the page");
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_unwind-sim"));
@@ -154,7 +171,7 @@ fn faults_of(name: &str, directory: &Path) -> Vec<String> {
         }
         let run = Command::new("bash")
             .args(["-c", &command])
-            .current_dir(directory)
+            .current_dir(copy.get_or_init(repository).path())
             .env("PATH", &path)
             .env("NO_COLOR", "1")
             .output()
@@ -214,7 +231,7 @@ fn pages(folder: &str) -> Vec<String> {
 fn check(pages: &[String]) {
     let faults: Vec<String> = pages
         .iter()
-        .flat_map(|name| faults_of(name, repository().path()))
+        .flat_map(|name| faults_of(name, &OnceCell::new()))
         .collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
 }
@@ -222,10 +239,10 @@ fn check(pages: &[String]) {
 /// Checks the pages of a part of the book. They share a copy of the repository, since there are many
 /// and they write nothing that the others read.
 fn check_chapters(folder: &str) {
-    let directory = repository();
+    let copy = OnceCell::new();
     let faults: Vec<String> = pages(folder)
         .iter()
-        .flat_map(|name| faults_of(name, directory.path()))
+        .flat_map(|name| faults_of(name, &copy))
         .collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
 }

@@ -35,7 +35,8 @@ const SMALL: Sizes = Sizes {
     functions: 100_000,
     mappings: 2_000,
     samples: 5_000,
-    name_bytes: 10_000,
+    // Deeper than the stack of a reader that knows no limit; to demangle it takes time squared.
+    name_bytes: 3_000,
     expressions: 30,
     bomb_bytes: 4 << 20,
     records: 2,

@@ -41,8 +41,13 @@ static char *one, *two;
 /* Letters without zero; few different ones, so that searches find and comparisons go on. */
 static void fill(char *to, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		to[i] = "abcdAB\x80\xff"[next() & 7];
+	uint32_t bits = 0;
+
+	for (size_t i = 0; i < size; i++, bits >>= 3) {
+		if (i % 10 == 0)
+			bits = next();
+		to[i] = "abcdAB\x80\xff"[bits & 7];
+	}
 }
 
 static int sign(int value) { return (value > 0) - (value < 0); }
@@ -51,7 +56,14 @@ static void offset(const void *found, const char *start) { add(found ? (const ch
 
 static void contents(const char *at, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
+	size_t i = 0;
+
+	for (; i + 8 <= size; i += 8) {
+		uint64_t word;
+		__builtin_memcpy(&word, at + i, 8);
+		add(word);
+	}
+	for (; i < size; i++)
 		add((unsigned char)at[i]);
 }
 
@@ -153,9 +165,12 @@ int main(int count, char **arguments)
 		sizes[sizes_count++] = size;
 	for (unsigned gap = 0; gap < 128; gap += 1 + gap / 64)
 		gaps[gaps_count++] = gap;
+	unsigned all = sizes_count * gaps_count;
 	for (unsigned which = 0; which < READING + WRITING + WIDE; which++) {
+		/* With a large step, of another size for each function. */
+		unsigned first = which * 997 % (step < all ? step : all);
 		hash ^= which;
-		for (unsigned number = which % step; number < sizes_count * gaps_count; number += step) {
+		for (unsigned number = first; number < all; number += step) {
 			size_t size = sizes[number / gaps_count], bytes = size + 1;
 			unsigned gap = gaps[number % gaps_count], other = next() % 64;
 			int at_end = next() & 1;
@@ -184,7 +199,10 @@ int main(int count, char **arguments)
 		printf("%u %016lx\n", which, hash);
 	}
 	/* Moves that overlap, in both directions, up to sizes that take other ways. */
-	fill(one, ROOM);
+	for (size_t i = 0; i < ROOM; i += 4) {
+		uint32_t word = 0x61616161 + (next() & 0x03030303);
+		__builtin_memcpy(one + i, &word, 4);
+	}
 	for (size_t size = 0; size < 2 * PAGE - 256; size += 1 + step / 100 + size / 16) {
 		for (unsigned gap = 0; gap < 64; gap += 7 + step / 100) {
 			memmove(one + gap, one + (gap * 5) % 64, size);

@@ -155,6 +155,7 @@ fn no_secret_is_left_of_what_perf_records() {
     if is_missing(name, "perf") {
         return;
     }
+    let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     for (number, options) in [
         &["--call-graph", "dwarf,32768"][..],
         &["--call-graph", "dwarf,32768", "-z"],
@@ -189,7 +190,10 @@ fn no_secret_is_left_of_what_perf_records() {
             assert_planted(&program, &file, [200, 0, 100]);
         }
         program.scrubbed(&file, &[]);
-        program.scrubbed(&file, &["--names"]);
+        // Names are the same in all three.
+        if number == 1 || is_slow {
+            program.scrubbed(&file, &["--names"]);
+        }
     }
 }
 
@@ -260,10 +264,13 @@ fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
     let out = scratch.path("out").to_string_lossy().into_owned();
     for file in &files {
         let file = file.to_string_lossy();
-        for options in [&[][..], &["--names"]] {
+        let all = [&[][..], &["--names"]];
+        // `--names` does what is done without it, too, and here that takes longest.
+        let is_core = file.ends_with("/core");
+        for options in if is_core { &all[1..] } else { &all[..] } {
             let output = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
                 .args(["scrub", &file, "-o", &out])
-                .args(options)
+                .args(*options)
                 .output()
                 .expect("the tool runs");
             // 3: none of its samples can be used.

@@ -24,8 +24,14 @@ const WAYS: [&str; 13] = [
     "gdb",
 ];
 
+/// The ways that are tried with a shared libgcc, too. With `UNWIND_SIM_SLOW=1` all are. The program
+/// of `fde` cannot be static, since it has a function of libgcc itself.
+const SHARED: [&str; 2] = ["frame", "fde"];
+
 struct Setup {
+    /// Linked statically where that works: three quarters of what the other one executes link it.
     program: std::path::PathBuf,
+    shared: std::path::PathBuf,
     libunwind: std::path::PathBuf,
     right: String,
     wrong: String,
@@ -41,12 +47,18 @@ fn setup(programs: &Programs) -> Setup {
         kept.display().to_string()
     };
     let (right, wrong) = (object("48"), object("40"));
-    let libunwind = compile("generated.c", &["-DLIBUNWIND"]).expect("a program");
-    let kept = libunwind.with_extension("libunwind");
-    std::fs::rename(libunwind, &kept).expect("a file");
+    let program = |name: &str, options: &[&str]| {
+        let path = compile("generated.c", options)?;
+        let kept = path.with_extension(name);
+        std::fs::rename(path, &kept).expect("a file");
+        Ok::<_, String>(kept)
+    };
+    let libunwind = program("libunwind", &["-DLIBUNWIND"]).expect("a program");
+    let shared = program("shared", &[]).expect("a program");
     Setup {
-        program: compile("generated.c", &[]).expect("a program"),
-        libunwind: kept,
+        program: program("static", &["-static"]).unwrap_or_else(|_| shared.clone()),
+        shared,
+        libunwind,
         right,
         wrong,
     }
@@ -54,13 +66,17 @@ fn setup(programs: &Programs) -> Setup {
 
 impl Setup {
     fn run(&self, way: &str, right: bool, elide: bool) -> Run {
+        let program = match way {
+            "fde" => &self.libunwind,
+            _ => &self.program,
+        };
+        self.run_program(program, way, right, elide)
+    }
+
+    fn run_program(&self, program: &Path, way: &str, right: bool, elide: bool) -> Run {
         let (word, object) = match right {
             true => ("right", &self.right),
             false => ("wrong", &self.wrong),
-        };
-        let program: &Path = match way {
-            "fde" => &self.libunwind,
-            _ => &self.program,
         };
         verify(program, &[way, word, object], elide)
     }
@@ -78,53 +94,76 @@ fn function(name: &str, calls: u64) -> GeneratedFunction {
 fn a_registered_table_is_checked() {
     let programs = Programs::new();
     let setup = setup(&programs);
+    let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     let mut mnemonics: Option<Vec<String>> = None;
     for way in WAYS {
-        let name = match way {
-            "dump" | "dumpmoved" | "dumplate" | "stream" => "dumped",
-            _ => "generated",
-        };
-        let right = setup.run(way, true, true);
-        assert_eq!(right.results.generated, [], "{way}");
-        let found = ["dwarf", "sframe", "orc"].map(|u| wrong_in(&right, u, "[jit"));
-        assert!(found.iter().all(Vec::is_empty), "{way}: {found:?}");
-        let wrong = setup.run(way, false, true);
-        for unwinder in ["dwarf", "sframe", "orc"] {
-            assert_eq!(
-                wrong_in(&wrong, unwinder, "[jit"),
-                [name],
-                "{way} {unwinder}"
-            );
+        let mut linked = Vec::new();
+        if way != "fde" {
+            linked.push(&setup.program);
         }
-        let mine = wrong.results.findings.iter();
-        let mine = mine.filter(|f| NAMES[f.unwinder] == "dwarf");
-        let jit = mine.filter(|f| {
-            wrong
-                .results
-                .places
-                .location(f.place, f.address)
-                .image
-                .is_some_and(|i| i.starts_with("[jit"))
-        });
-        // Five instructions have the wrong CFA: from the first mov to the add behind the call.
-        let jit = jit.filter(|f| {
-            f.check == unwind_sim_judge::verify::Check::Instruction
-                && f.code == unwind_sim_unwind::reason::Code::WrongCfa
-        });
-        let jit: Vec<&Finding> = jit.collect();
-        assert_eq!(jit.iter().map(|f| f.count).sum::<u64>(), 5 * CALLS, "{way}");
-        // They are shown as they ran, whatever is there when the table is registered or read.
-        let shown = jit.iter().map(|f| {
-            let lines = listing::lines(&wrong.results, f);
-            let line = lines.into_iter().find(|line| line.is_concerned);
-            let text = line.map(|line| line.text).unwrap_or_default();
-            text.split(' ').next().unwrap_or_default().to_owned()
-        });
-        let shown: Vec<String> = shown.collect();
-        let first = mnemonics.get_or_insert_with(|| shown.clone());
-        assert_eq!(shown, *first, "{way}");
-        assert_eq!(text(&wrong), text(&setup.run(way, false, false)), "{way}");
+        if is_slow || SHARED.contains(&way) {
+            linked.push(match way {
+                "fde" => &setup.libunwind,
+                _ => &setup.shared,
+            });
+        }
+        for program in linked {
+            let shown = check_registered(&setup, program, way);
+            let first = mnemonics.get_or_insert_with(|| shown.clone());
+            assert_eq!(shown, *first, "{way}");
+        }
     }
+}
+
+/// Runs a program with a right and a wrong table. Returns the mnemonics of the instructions at which
+/// the wrong one is found to be wrong.
+fn check_registered(setup: &Setup, program: &Path, way: &str) -> Vec<String> {
+    let name = match way {
+        "dump" | "dumpmoved" | "dumplate" | "stream" => "dumped",
+        _ => "generated",
+    };
+    let right = setup.run_program(program, way, true, true);
+    assert_eq!(right.results.generated, [], "{way}");
+    let found = ["dwarf", "sframe", "orc"].map(|u| wrong_in(&right, u, "[jit"));
+    assert!(found.iter().all(Vec::is_empty), "{way}: {found:?}");
+
+    let wrong = setup.run_program(program, way, false, true);
+    for unwinder in ["dwarf", "sframe", "orc"] {
+        assert_eq!(
+            wrong_in(&wrong, unwinder, "[jit"),
+            [name],
+            "{way} {unwinder}"
+        );
+    }
+    let mine = wrong.results.findings.iter();
+    let mine = mine.filter(|f| NAMES[f.unwinder] == "dwarf");
+    let jit = mine.filter(|f| {
+        wrong
+            .results
+            .places
+            .location(f.place, f.address)
+            .image
+            .is_some_and(|i| i.starts_with("[jit"))
+    });
+    // Five instructions have the wrong CFA: from the first mov to the add behind the call.
+    let jit = jit.filter(|f| {
+        f.check == unwind_sim_judge::verify::Check::Instruction
+            && f.code == unwind_sim_unwind::reason::Code::WrongCfa
+    });
+    let jit: Vec<&Finding> = jit.collect();
+    assert_eq!(jit.iter().map(|f| f.count).sum::<u64>(), 5 * CALLS, "{way}");
+
+    let all = setup.run_program(program, way, false, false);
+    assert_eq!(text(&wrong), text(&all), "{way}");
+
+    // They are shown as they ran, whatever is there when the table is registered or read.
+    let shown = jit.iter().map(|f| {
+        let lines = listing::lines(&wrong.results, f);
+        let line = lines.into_iter().find(|line| line.is_concerned);
+        let text = line.map(|line| line.text).unwrap_or_default();
+        text.split(' ').next().unwrap_or_default().to_owned()
+    });
+    shown.collect()
 }
 
 #[test]

@@ -244,7 +244,8 @@ impl<'r> Walker<'r> {
 
 /// Whether outcomes have the frames of their chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Frames {
+pub(crate) enum Frames {
+    /// All.
     Kept,
     /// Only as far as the verdict needs them.
     Dropped,
@@ -301,22 +302,36 @@ impl Run {
         frames: Frames,
         take: &mut Take<'_>,
     ) -> Result<(), RunError> {
+        let shelf = Shelf::default();
+        let mut proofs = Proofs::new(&shelf, input.files());
+        self.for_each_with(input, filter, frames, &mut proofs, take)
+    }
+
+    /// [`Run::for_each`], with proofs that others use, too. They are asked only if the stacks are judged
+    /// by them.
+    pub(crate) fn for_each_with(
+        &self,
+        input: &Input,
+        filter: &Filter,
+        frames: Frames,
+        proofs: &mut Proofs<'_>,
+        take: &mut Take<'_>,
+    ) -> Result<(), RunError> {
         let filter = Filter {
             stitch: filter.stitch || self.wants_stitching(),
             ..*filter
         };
         let mut walker = Walker::new(self, frames);
-        let shelf = Shelf::default();
-        let mut ground = match &self.against {
+        let ground = match &self.against {
             Against::Proof(proof) => {
                 proof.start();
-                Some((proof, Proofs::new(&shelf, input.files())))
+                Some(proof)
             }
             _ => None,
         };
         input.for_each(&filter, &mut |view| {
-            let proven = ground.as_mut().map(|(proof, ground)| {
-                let proven = ground.prove(view, &self.setting);
+            let proven = ground.map(|proof| {
+                let proven = proofs.prove(view, &self.setting);
                 proof.add(&proven);
                 with_truth(view.sample, proven.truth)
             });

@@ -143,12 +143,19 @@ fn use_all(bytes: &[u8]) -> bool {
 
 #[test]
 fn changed_bytes_are_refused_or_harmless() {
+    const CHANGES: [u8; 3] = [0x01, 0x80, 0xff];
+    // Every byte is changed, in one of the ways or, with UNWIND_SIM_SLOW=1, in all.
+    let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     for name in NAMES {
         let whole = shipped(name);
         assert!(use_all(&whole));
         let (mut refused, mut used) = (0, 0);
         for at in 0..whole.len() {
-            for change in [0x01, 0x80, 0xff] {
+            let changes = match is_slow {
+                true => &CHANGES[..],
+                false => &CHANGES[at % CHANGES.len()..][..1],
+            };
+            for change in changes {
                 let mut bytes = whole.clone();
                 bytes[at] ^= change;
                 match use_all(&bytes) {

@@ -23,7 +23,7 @@ pub use origin::Author;
 
 use crate::ground::{ProofTally, Proofs, with_truth};
 use crate::input::Input;
-use crate::run::{Run, RunError};
+use crate::run::{Frames, Run, RunError};
 use fault::{Judged, Reading};
 use gather::{Gathered, Source};
 use std::collections::BTreeMap;
@@ -177,9 +177,25 @@ pub fn examine(
     run: &Run,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Report, RunError> {
-    let (mut report, mut gathered) = pass(input, filter, run, tell)?;
+    let shelf = Shelf::default();
+    let mut proofs = Proofs::new(&shelf, input.files());
+    examine_with(input, filter, run, &mut proofs, tell)
+}
+
+/// [`examine`], with proofs that others use, too.
+pub(crate) fn examine_with(
+    input: &Input,
+    filter: &Filter,
+    run: &Run,
+    proofs: &mut Proofs<'_>,
+    tell: &mut dyn FnMut(u64),
+) -> Result<Report, RunError> {
+    let (mut report, mut gathered) = pass(input, filter, run, proofs, tell)?;
     if !input.has_truth() {
-        report.proof = prove(input, filter, run, &mut report, &mut gathered)?;
+        let text_max = proofs.set_text_max(TEXT_MAX);
+        let proof = prove(input, filter, run, (&mut report, &mut gathered), proofs);
+        proofs.set_text_max(text_max);
+        report.proof = proof?;
     }
     // Files are opened when they are first needed.
     let source = Source {
@@ -195,6 +211,7 @@ fn pass(
     input: &Input,
     filter: &Filter,
     run: &Run,
+    proofs: &mut Proofs<'_>,
     tell: &mut dyn FnMut(u64),
 ) -> Result<(Report, Gathered), RunError> {
     let dwarf = Dwarf::new();
@@ -214,25 +231,31 @@ fn pass(
     let columns = run.columns();
     let mut gathered = Gathered::default();
     let mut last = None;
-    run.for_each(input, filter, &mut |view, column, outcome| {
-        if last.replace(view.number) != Some(view.number) {
-            report.samples += 1;
-            tell(report.samples);
-            let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
-            report.copied = report.copied.max(copied as u64);
-            let crash = view.sample.crash();
-            report.crashed = report.crashed.or(crash.map(|crash| (view.number, crash)));
-            if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
-                gathered.count(&mut report.subjects[0], 0, view, judged);
+    run.for_each_with(
+        input,
+        filter,
+        Frames::Kept,
+        proofs,
+        &mut |view, column, outcome| {
+            if last.replace(view.number) != Some(view.number) {
+                report.samples += 1;
+                tell(report.samples);
+                let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
+                report.copied = report.copied.max(copied as u64);
+                let crash = view.sample.crash();
+                report.crashed = report.crashed.or(crash.map(|crash| (view.number, crash)));
+                if let Some(judged) = recorded::judge(view, &made, &dwarf, &mut cache) {
+                    gathered.count(&mut report.subjects[0], 0, view, judged);
+                }
             }
-        }
-        let name = run.engines[columns[column].engine].name();
-        let reading = Reading::of(name, &made);
-        let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
-        let index = column + 1;
-        gathered.count(&mut report.subjects[index], index, view, judged);
-        Ok(())
-    })?;
+            let name = run.engines[columns[column].engine].name();
+            let reading = Reading::of(name, &made);
+            let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
+            let index = column + 1;
+            gathered.count(&mut report.subjects[index], index, view, judged);
+            Ok(())
+        },
+    )?;
     Ok((report, gathered))
 }
 
@@ -242,15 +265,14 @@ fn prove(
     input: &Input,
     filter: &Filter,
     run: &Run,
-    report: &mut Report,
-    gathered: &mut Gathered,
+    (report, gathered): (&mut Report, &mut Gathered),
+    proofs: &mut Proofs<'_>,
 ) -> Result<Option<ProofTally>, RunError> {
     let unclear = gathered.unclear(PROVEN_MAX);
     if unclear.is_empty() {
         return Ok(None);
     }
-    let (dwarf, shelf, columns) = (Dwarf::new(), Shelf::default(), run.columns());
-    let mut proofs = Proofs::new(&shelf, input.files()).with_text_max(TEXT_MAX);
+    let (dwarf, columns) = (Dwarf::new(), run.columns());
     let mut tally = ProofTally::default();
     let mut cache = Cache::new();
     input.for_each(filter, &mut |view| {

@@ -7,6 +7,8 @@
 
 mod ending;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub use ending::Ending;
 pub use tally::ProofTally;
@@ -65,13 +67,14 @@ pub struct Proofs<'f> {
     threads: usize,
     /// The largest text of a file that is followed, bytes.
     text_max: u64,
-    provers: HashMap<ImageId, Place<'f>>,
+    /// The place of each image that was seen.
+    known: HashMap<ImageId, usize>,
+    places: Vec<Place<'f>>,
 }
 
 /// An image's prover, and the rules that it was asked for.
 struct Place<'f> {
-    /// Keeps the identity of the image from being used again.
-    _image: Arc<Image>,
+    image: Arc<Image>,
     prover: Prover<'f>,
     is_whole: bool,
     rules: HashMap<(u64, bool), Result<ProvenRule, Why>>,
@@ -87,14 +90,15 @@ impl<'f> Proofs<'f> {
             finder: ImageFinder::new(files),
             threads: threads.map_or(1, usize::from),
             text_max: u64::MAX,
-            provers: HashMap::new(),
+            known: HashMap::new(),
+            places: Vec::new(),
         }
     }
 
-    /// Does not follow files with more than `text_max` bytes of text: it takes a second or more for each
-    /// ten million bytes.
-    pub fn with_text_max(self, text_max: u64) -> Proofs<'f> {
-        Proofs { text_max, ..self }
+    /// From now on, does not follow files with more than `text_max` bytes of text: it takes a second or
+    /// more for each ten million bytes. Returns the limit before.
+    pub(crate) fn set_text_max(&mut self, text_max: u64) -> u64 {
+        std::mem::replace(&mut self.text_max, text_max)
     }
 
     /// The frames of a sample's user stack that are proven.
@@ -201,25 +205,49 @@ impl<'f> Proofs<'f> {
         }
     }
 
+    /// The place of an image. Each time that a recording is read it has other images of the same files,
+    /// and to follow the code of a C library takes longer than all else: they share one place.
     fn place(&mut self, image: &Arc<Image>) -> &mut Place<'f> {
         let id = image.id();
-        if !self.provers.contains_key(&id) {
-            let mut file = File::of_image(image);
-            if !file.is_whole()
-                && let Some(found) = self.finder.image_of(image.name(), image.build_id())
-            {
-                file = File::of_image(&found);
+        let number = match self.known.get(&id) {
+            Some(&number) => number,
+            None => {
+                let same = self.places.iter().position(|p| is_same(&p.image, image));
+                let number = same.unwrap_or_else(|| self.add(image));
+                self.known.insert(id, number);
+                number
             }
-            let place = Place {
-                _image: image.clone(),
-                is_whole: file.is_whole(),
-                prover: Prover::new(self.shelf.add(file), self.threads),
-                rules: HashMap::new(),
-            };
-            self.provers.insert(id, place);
-        }
-        self.provers.get_mut(&id).expect("it was added")
+        };
+        &mut self.places[number]
     }
+
+    fn add(&mut self, image: &Arc<Image>) -> usize {
+        let mut file = File::of_image(image);
+        if !file.is_whole()
+            && let Some(found) = self.finder.image_of(image.name(), image.build_id())
+        {
+            file = File::of_image(&found);
+        }
+        self.places.push(Place {
+            image: image.clone(),
+            is_whole: file.is_whole(),
+            prover: Prover::new(self.shelf.add(file), self.threads),
+            rules: HashMap::new(),
+        });
+        self.places.len() - 1
+    }
+}
+
+/// Whether two images hold the same.
+fn is_same(one: &Image, other: &Image) -> bool {
+    let sections = || one.sections().iter().zip(other.sections());
+    one.name() == other.name()
+        && one.build_id() == other.build_id()
+        && one.text() == other.text()
+        && one.sections().len() == other.sections().len()
+        && sections().all(|(a, b)| (a.kind, a.address) == (b.kind, b.address))
+        && one.symbols() == other.symbols()
+        && sections().all(|(a, b)| a.data[..] == b.data[..])
 }
 
 impl Place<'_> {

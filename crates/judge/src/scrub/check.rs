@@ -64,8 +64,12 @@ fn column(before: &Input, after: &Input, sample: u64, scrubber: &mut Scrubber<'_
 }
 
 /// Compares what `doctor` says of both.
-pub(super) fn doctor(before: &Input, after: &Input) -> Result<(), ScrubError> {
-    let said = |input| Ok::<_, RunError>(complaints(&examine(input)?));
+pub(super) fn doctor(
+    before: &Input,
+    after: &Input,
+    scrubber: &mut Scrubber<'_>,
+) -> Result<(), ScrubError> {
+    let mut said = |input| Ok::<_, RunError>(complaints(&examine(input, scrubber)?));
     let (before, after) = (said(before)?, said(after)?);
     let pairs = before.iter().zip(&after);
     let differs = pairs.clone().find(|(a, b)| a != b);
@@ -82,7 +86,7 @@ pub(super) fn doctor(before: &Input, after: &Input) -> Result<(), ScrubError> {
     }
 }
 
-fn examine(input: &Input) -> Result<Report, RunError> {
+fn examine(input: &Input, scrubber: &mut Scrubber<'_>) -> Result<Report, RunError> {
     let against = match input.has_truth() {
         true => "truth",
         false => "proof",
@@ -94,7 +98,8 @@ fn examine(input: &Input) -> Result<Report, RunError> {
         against: Against::from_name(against)?,
         group_by: GroupBy::default(),
     };
-    doctor::examine(input, &Filter::default(), &run, &mut |_| {})
+    let proofs = scrubber.proofs();
+    doctor::examine_with(input, &Filter::default(), &run, proofs, &mut |_| {})
 }
 
 /// A report as lines.

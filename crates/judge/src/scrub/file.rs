@@ -129,7 +129,7 @@ pub fn scrub(
     let kept = scrubber.kept().clone();
     let after = Input::open(scrubbed.path(), &open)?;
     check::samples(&before, &after, &digests, &mut scrubber, tell)?;
-    check::doctor(&before, &after)?;
+    check::doctor(&before, &after, &mut scrubber)?;
     drop(after);
     // Files are found by their names, which are replaced when all was checked.
     let mut names = Names::default();

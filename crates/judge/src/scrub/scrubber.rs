@@ -49,6 +49,11 @@ impl<'f> Scrubber<'f> {
         &self.kept
     }
 
+    /// The proofs that it uses, for what else asks for those of the same files.
+    pub(super) fn proofs(&mut self) -> &mut Proofs<'f> {
+        &mut self.proofs
+    }
+
     /// The sample without what nothing reads, and a digest of all results.
     ///
     /// # Errors

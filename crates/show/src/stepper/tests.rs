@@ -288,7 +288,7 @@ fn any_keys_on_any_screen() {
     }
     let runs = match std::env::var_os("UNWIND_SIM_SLOW") {
         Some(_) => 400,
-        None => 25,
+        None => 10,
     };
     QuickCheck::new()
         .tests(runs)
