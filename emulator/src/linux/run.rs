@@ -278,7 +278,9 @@ impl Kernel {
         let result = match filtered.unwrap_or_else(|| self.answer(number, args)) {
             Ok(value) => value,
             Err(Errno::WAITS) => return,
-            Err(errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND)) => {
+            Err(
+                errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND | Errno::ERESTART_RESTARTBLOCK),
+            ) => {
                 self.process.signals.own.restart = Some((number, errno));
                 Errno::EINTR.to_rax()
             }

@@ -75,6 +75,8 @@ pub(super) struct Thread {
     /// The process ends so when the thread goes on after a stop.
     pub(super) dying: Option<Outcome>,
     pub(super) wait: Option<Wait>,
+    /// When an interrupted sleep ends that goes on, in real time.
+    pub(super) sleep_end: Option<u64>,
     /// It has ended; another one must run.
     pub(super) has_ended: bool,
     /// Processor time before it was switched to, nanoseconds.
@@ -97,6 +99,7 @@ impl Thread {
             phase: Phase::Outside,
             dying: None,
             wait: None,
+            sleep_end: None,
             has_ended: false,
             time: 0,
         }

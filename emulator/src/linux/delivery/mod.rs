@@ -69,6 +69,7 @@ impl Kernel {
     }
 
     fn handle<O: ProcessObserver>(&mut self, info: &Info, action: &Action, observer: &mut O) {
+        self.process.thread.sleep_end = None;
         if let Some((number, errno)) = self.process.signals.own.restart.take()
             && errno == Errno::ERESTARTSYS
             && action.flags & SA_RESTART != 0

@@ -127,6 +127,26 @@ static void groups(void) {
     R(DETACH, child, 0, 0); asleep(); V(field(child, "TracerPid:")); end_child();
 }
 
+/* A sleep goes on after stops that no handler ends, and a program that reads does. */
+static void sleeps(void) { long time[2] = { 1000, 0 }; SYS(exit_group, -SYS(nanosleep, time, 0)); }
+static long settled(void) {
+    for (;;) {
+        long state = field(child, "State:");
+        if (state == 'S' || state == 'Z') return state;
+        SYS(sched_yield, 0);
+    }
+}
+static void sleeping(void) {
+    int ended;
+    begin_other(sleeps); asleep();
+    R(ATTACH, child, 0, 0); stopped(); get(); V(registers[ORIG_RAX]); V(registers[RAX]); R(DETACH, child, 0, 0);
+    while (field(child, "State:") == 't') SYS(sched_yield, 0);
+    V(settled());
+    SYS(kill, child, STOP); V(SYS(wait4, child, &ended, 2, 0) == child); SYS(kill, child, CONTINUE); V(SYS(wait4, child, &ended, 8, 0) == child);
+    V(settled());
+    end_child();
+}
+
 /* A tracer that ends, and what becomes of those that it traces. */
 static void ends(void) {
     int ended, done[2];
@@ -192,7 +212,7 @@ static void cases(void) {
     own = SYS(getpid, 0);
     SYS(setpgid, 0, 0);
     flush();
-    void (*const parts[])(void) = { new_ones, programs, groups, ends, together };
+    void (*const parts[])(void) = { new_ones, programs, groups, sleeping, ends, together };
     for (int i = 0; i < COUNT(parts); i++) {
         flush();
         int ended = 0;

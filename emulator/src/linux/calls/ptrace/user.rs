@@ -60,8 +60,12 @@ const DR6_RESERVED: u64 = 0xffff_0ff0;
 const DR7_ENABLED: u64 = 0xff;
 /// Flags that a tracer may set (`FLAG_MASK`).
 const SETTABLE: u64 = flags::ARITHMETIC | flags::TF | flags::DF | flags::RF | flags::NT | flags::AC;
-/// `-ERESTARTSYS` to `-ERESTARTNOHAND`: the call was interrupted.
-const RESTARTS: [Errno; 2] = [Errno::ERESTARTSYS, Errno::ERESTARTNOHAND];
+/// A call with the negative number of one of these in rax was interrupted.
+const RESTARTS: [Errno; 3] = [
+    Errno::ERESTARTSYS,
+    Errno::ERESTARTNOHAND,
+    Errno::ERESTART_RESTARTBLOCK,
+];
 
 impl Kernel {
     /// The registers of a thread, as its tracer sees them.
@@ -151,6 +155,9 @@ impl Kernel {
             .find(|errno| Some(errno.to_rax()) == shown);
         let errno = errno.filter(|_| number as i32 != -1);
         tracee.signals.restart = errno.map(|errno| (number, errno));
+        if errno.is_none() {
+            tracee.thread.sleep_end = None;
+        }
         match (errno, restart) {
             // As the call returns if a handler runs.
             (Some(_), _) => tracee.state.set_gpr(reg::RAX, Errno::EINTR.to_rax()),
