@@ -83,7 +83,8 @@ impl Observer for () {
 /// instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// The requested number of instructions was executed.
+    /// The requested number of instructions was executed, or fewer because the last one has set the
+    /// trap flag. The machine does not trap; whoever runs it executes one instruction then.
     Limit,
     /// The processor raised an exception.
     Exception(Exception),
@@ -332,6 +333,8 @@ impl Machine {
             Stop::Exception(exception) => Err((0, Exit::Exception(exception))),
             Stop::Kernel(call) => Err(self.behind(insn, observer, Exit::Kernel(call))),
             Stop::Halt => Err(self.behind(insn, observer, Exit::Halt)),
+            // Whoever runs the machine has to step from here on.
+            Stop::Trap => Err(self.behind(insn, observer, Exit::Limit)),
             // The first of its instructions. The others are a block by themselves.
             Stop::Apart => match self.step(observer) {
                 None => Ok(1),

@@ -58,6 +58,7 @@ impl Machine {
                         },
                         Stop::Kernel(call) => (next, Exit::Kernel(call)),
                         Stop::Halt => (next, Exit::Halt),
+                        Stop::Trap => (next, Exit::Limit),
                         Stop::Again => (rip, Exit::Limit),
                     };
                     core.state.rip = rip;

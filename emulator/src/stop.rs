@@ -81,6 +81,8 @@ pub(crate) enum Stop {
     Kernel(Call),
     /// `hlt`.
     Halt,
+    /// The instruction is done; it has set the trap flag.
+    Trap,
     /// The instruction is not modelled.
     Unsupported,
     /// A store to decoded instructions, which have to be forgotten first.

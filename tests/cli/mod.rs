@@ -27,6 +27,7 @@ mod status;
 mod stdin;
 mod teaching;
 mod threads;
+mod tracers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

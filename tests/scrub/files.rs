@@ -1,6 +1,6 @@
 //! Recordings of a program with secrets, by every engine that this machine allows.
 
-use super::{Secrets, compared, found};
+use super::{Secrets, compared, found, has_text};
 use crate::common::compiler::Scratch;
 use crate::common::no_ptrace;
 use crate::common::skip::skip;
@@ -86,6 +86,13 @@ impl Program {
         if options.is_empty() {
             let tool = |args: &[&str]| self.tool(args);
             assert_eq!(compared(tool, file), compared(tool, &out));
+        }
+        if options.contains(&"--names") {
+            // The folder's name is drawn at random, and the program and its file lie in it.
+            let folder = self.path.parent().and_then(Path::file_name);
+            let folder = folder.expect("a folder").to_string_lossy();
+            assert!(has_text(&folder, Path::new(file)));
+            assert!(!has_text(&folder, Path::new(&out)), "{folder} is left");
         }
         out
     }

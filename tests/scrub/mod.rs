@@ -4,6 +4,7 @@ mod files;
 mod planted;
 
 use planted::{Secrets, decoded, frames};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What `compare` says of a recording, without the places of its files.
@@ -16,11 +17,23 @@ fn compared(tool: impl Fn(&[&str]) -> std::process::Output, file: &str) -> Strin
 /// Every secret of which eight bytes in a row are in the file: as it is, in what it has compressed,
 /// or in what its reader gives.
 fn found(secrets: &Secrets, file: &Path) -> Vec<usize> {
-    let bytes = std::fs::read(file).expect("the file");
-    let mut found = secrets.found(&bytes);
-    for frame in frames(&bytes) {
-        found.extend(secrets.found(&frame));
-    }
-    found.extend(secrets.found(&decoded(file)));
+    let mut parts = stored(file);
+    parts.push(decoded(file));
+    let found = parts.iter().flat_map(|part| secrets.found(part));
+    let found: BTreeSet<usize> = found.collect();
     found.into_iter().collect()
+}
+
+/// Whether a text is in the file, as it is or compressed. (What its reader gives has the file's own name.)
+fn has_text(text: &str, file: &Path) -> bool {
+    let has = |part: &Vec<u8>| memchr::memmem::find(part, text.as_bytes()).is_some();
+    stored(file).iter().any(has)
+}
+
+/// The bytes of a file, and what it has compressed.
+fn stored(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(file).expect("the file");
+    let mut parts = frames(&bytes);
+    parts.push(bytes);
+    parts
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const LIST: &str = "tests/environment.txt";
 
 /// What starts programs, or touches files, clocks, terminals or other processes.
-const SIGNS: [&str; 12] = [
+const SIGNS: [&str; 13] = [
     "Command::new",
     "tempfile::",
     "Scratch::new",
@@ -20,6 +20,7 @@ const SIGNS: [&str; 12] = [
     "Duration::from_",
     "may_trace(",
     "no_ptrace",
+    "Stepper::new() {",
     "/dev/ptmx",
     "crate::cli::",
     "cli::snapshot",
@@ -27,9 +28,11 @@ const SIGNS: [&str; 12] = [
 ];
 
 /// Folders whose files are shared by tests, or are not tests.
-const EXCEPT: [&str; 4] = [
+const EXCEPT: [&str; 6] = [
     "tests/common/",
     "/tests/common/",
+    "tests/random/src/",
+    "tests/random/examples/",
     "tests/tidy/",
     "tests/programs/files/",
 ];

@@ -156,6 +156,25 @@ impl Shadow {
         }
     }
 
+    /// A tracer has changed registers or the stack of a thread: its callers are unknown from here on.
+    pub fn disturbed(&mut self, task: Task, state: &State) {
+        let stacks = match task.process == self.own.task.process {
+            true => Some(&mut self.own),
+            false => self.processes.get_mut(&task.process),
+        };
+        let Some(stacks) = stacks else {
+            return;
+        };
+        let tracker = match task == stacks.task {
+            true => Some(&mut stacks.tracker),
+            false => stacks.others.get_mut(&task),
+        };
+        if let Some(tracker) = tracker {
+            let before = std::mem::replace(tracker, unknown_tracker(state));
+            self.earlier = self.earlier.plus(before.stats());
+        }
+    }
+
     /// The thread that runs.
     pub fn task(&self) -> Task {
         self.own.task
@@ -266,6 +285,11 @@ pub fn process_tracker(parent: &Tracker, rsp: u64, state: &State) -> Tracker {
 /// is: the memory above it may be that of other stacks.
 pub fn thread_tracker(state: &State) -> Tracker {
     Tracker::root(&cpu_at(state, state.rip), state.gpr(4))
+}
+
+/// The shadow stack of a thread whose registers or stack a tracer has changed.
+pub fn unknown_tracker(state: &State) -> Tracker {
+    Tracker::middle(&cpu_at(state, state.rip), state.gpr(4))
 }
 
 /// The classes of instructions, by block.

@@ -2,9 +2,10 @@
 
 use crate::core::Core;
 use crate::flags;
-use crate::op::{Flow, Op, Run};
+use crate::op::{Flow, Op, Run, stop};
 use crate::operands::{Form, form, width};
 use crate::state::{mask, reg};
+use crate::stop::Stop;
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
@@ -109,10 +110,13 @@ fn popf<const W: u32>(core: &mut Core, _: &Op) -> Flow {
     let Some(value) = core.load::<W>(rsp) else {
         return Flow::Stop;
     };
-    let kept = core.state.rflags() & !mask::<W>();
-    core.state.set_rflags(value | kept);
+    let before = core.state.rflags();
+    core.state.set_rflags(value | before & !mask::<W>());
     core.state.gpr[reg::RSP] = rsp.wrapping_add(u64::from(W / 8));
-    Flow::Next
+    match value & !before & flags::TF {
+        0 => Flow::Next,
+        _ => stop(core, Stop::Trap),
+    }
 }
 
 fn leave<const W: u32>(core: &mut Core, _: &Op) -> Flow {

@@ -18,7 +18,9 @@ use super::{INIT, PID};
 pub(super) const WNOHANG: u32 = 1;
 pub(super) const WUNTRACED: u32 = 2;
 pub(super) const WCONTINUED: u32 = 8;
+pub(super) const WEXITED: u32 = 4;
 pub(super) const WNOWAIT: u32 = 0x100_0000;
+const WNOTHREAD: u32 = 0x2000_0000;
 /// `__WALL` and `__WCLONE`.
 const WALL: u32 = 0x4000_0000;
 const WCLONE: u32 = 0x8000_0000;
@@ -28,6 +30,7 @@ const SI_USER: i32 = 0;
 /// The codes of `SIGCHLD`.
 const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
+const CLD_TRAPPED: i32 = 4;
 const CLD_STOPPED: i32 = 5;
 const CLD_CONTINUED: i32 = 6;
 
@@ -42,6 +45,28 @@ pub enum Which {
     Group(u32),
 }
 
+impl Which {
+    /// Whether it is this process, or traced thread.
+    pub(super) fn is(self, number: u32, group: u32) -> bool {
+        match self {
+            Which::Any => true,
+            Which::Number(wanted) => wanted == number,
+            Which::Group(wanted) => wanted == group,
+        }
+    }
+}
+
+/// How a parent or a tracer waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// For what has ended.
+    pub(super) for_ends: bool,
+    /// The news stay for another wait.
+    pub(super) keeps: bool,
+    /// Only for those that the calling thread traces.
+    pub(super) only_thread: bool,
+}
+
 /// What a parent learns of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct News {
@@ -50,12 +75,15 @@ pub(super) struct News {
     pub(super) status: u32,
     /// What it and its children have used.
     pub(super) usage: Usage,
+    /// It has stopped for its tracer.
+    pub(super) is_traced: bool,
 }
 
 impl News {
     /// `si_code` and `si_status` of `SIGCHLD`.
     pub(super) fn code(&self) -> (i32, u32) {
         match (self.status & 0x7f, self.status >> 8 & 0xff) {
+            _ if self.is_traced => (CLD_TRAPPED, self.status >> 8),
             _ if self.status == CONTINUED => (CLD_CONTINUED, SIGCONT.into()),
             (0, status) => (CLD_EXITED, status),
             (0x7f, signal) => (CLD_STOPPED, signal),
@@ -91,7 +119,9 @@ impl Kernel {
         };
         let scheduling = *self.scheduling(first);
         self.release_futexes();
-        for (thread, _) in std::mem::take(&mut self.process.others) {
+        for (thread, other) in std::mem::take(&mut self.process.others) {
+            self.note_missed_event(&other.thread);
+            self.tell_end_of_thread(&other.thread, status);
             self.system.events.push(Event::ThreadEnded(Task {
                 process: number,
                 thread,
@@ -109,6 +139,12 @@ impl Kernel {
         self.settle_objects();
         self.leave_terminal(true);
         self.orphan_groups();
+        self.end_tracing(None);
+        let tracer = self.process.tracer();
+        if self.process.thread.number != number {
+            let thread = self.process.thread.clone();
+            self.tell_end_of_thread(&thread, status);
+        }
         self.process.has_ended = true;
         self.process.thread.has_ended = true;
         self.process.borrows = false;
@@ -121,6 +157,7 @@ impl Kernel {
             group,
             session: self.process.session,
             exit_signal: self.process.exit_signal,
+            tracer: None,
             name: self.process.thread.name.clone(),
             begun: self.process.begun,
             status,
@@ -133,9 +170,11 @@ impl Kernel {
             number,
             status,
             usage,
+            is_traced: false,
         };
-        if self.tell_parent(news) {
-            self.system.ended.push(ended);
+        let (is_told, tracer) = self.tell_of_end(news, tracer);
+        if is_told {
+            self.system.ended.push(Ended { tracer, ..ended });
             self.files.ended.insert(number);
         }
         self.system.events.push(Event::ProcessEnded(number));
@@ -148,6 +187,7 @@ impl Kernel {
         for other in self.processes.values_mut() {
             if other.process.parent == number {
                 other.process.parent = INIT;
+                other.process.creator = INIT;
                 if other.process.settings.death_signal != 0 {
                     told.push((other.process.number, other.process.settings.death_signal));
                 }
@@ -158,11 +198,30 @@ impl Kernel {
             let info = Info::from_process(signal, SI_USER, number, uid);
             self.send_to(child, None, info);
         }
+        for ended in &mut self.system.ended {
+            if ended.parent == number && ended.tracer.is_some_and(|tracer| tracer.process != number)
+            {
+                ended.parent = INIT;
+            }
+        }
         let is_known = |ended: &Ended| ended.parent != number;
         for gone in self.system.ended.iter().filter(|ended| !is_known(ended)) {
             self.files.ended.remove(&gone.number);
         }
         self.system.ended.retain(is_known);
+    }
+
+    /// Sends the tracer of the running process `SIGCHLD`, or its parent. Whether anybody wants to wait for
+    /// it, and the tracer that does so first.
+    fn tell_of_end(&mut self, news: News, tracer: Option<Task>) -> (bool, Option<Task>) {
+        if let Some(other) = tracer.filter(|tracer| tracer.process != self.process.parent)
+            && self.tell_process(other.process, news, SIGCHLD)
+        {
+            return (true, tracer);
+        }
+        let is_parent = |tracer: &Task| tracer.process == self.process.parent;
+        let tracer = tracer.filter(is_parent);
+        (self.tell_parent(news), tracer)
     }
 
     /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
@@ -173,7 +232,7 @@ impl Kernel {
     }
 
     /// Sends a parent the signal of a child, which is `SIGCHLD` unless it has ended.
-    fn tell_process(&mut self, parent: u32, news: News, exit_signal: u8) -> bool {
+    pub(super) fn tell_process(&mut self, parent: u32, news: News, exit_signal: u8) -> bool {
         let uid = self.files.own.identity.user.real;
         let Some(signals) = self.signals_of(parent) else {
             return false;
@@ -194,14 +253,21 @@ impl Kernel {
     /// Stops the running process.
     pub(super) fn stop_process(&mut self, signal: u8) {
         self.process.stopped = Some(signal);
-        self.process.untold = true;
         self.system.changes += 1;
+        self.stop_traced();
+        // A parent that traces it hears of the stop of each thread.
+        let tracer = self.process.tracer();
+        if tracer.is_some_and(|tracer| tracer.process == self.process.parent) {
+            return;
+        }
+        self.process.untold = true;
         let status = u32::from(signal) << 8 | 0x7f;
         let (number, usage) = (self.process.number, Usage::default());
         self.tell_parent(News {
             number,
             status,
             usage,
+            is_traced: false,
         });
     }
 
@@ -221,53 +287,99 @@ impl Kernel {
             number,
             status: CONTINUED,
             usage: Usage::default(),
+            is_traced: false,
         };
         self.tell_process(parent, news, SIGCHLD);
     }
 
-    /// The next news of a child of the running process; `WNOHANG` is not looked at.
+    /// The next news of a child of the running process, or of a thread that it traces; `WNOHANG` is not
+    /// looked at.
     ///
     /// # Errors
     /// `ECHILD` if there is no such child.
     pub(super) fn news(&mut self, which: Which, options: u32) -> Answer<Option<News>> {
-        let parent = self.process.number;
-        let is_it = |number, group| match which {
-            Which::Any => true,
-            Which::Number(wanted) => wanted == number,
-            Which::Group(wanted) => wanted == group,
+        let waits = Waits {
+            for_ends: options & WEXITED != 0,
+            keeps: options & WNOWAIT != 0,
+            only_thread: options & WNOTHREAD != 0,
         };
-        let mut ended = self.system.ended.iter();
-        // Children that do not end with `SIGCHLD` are others'.
-        let is_asked = |exit_signal: u8| {
-            let is_clone = options & WCLONE != 0;
-            options & WALL != 0 || is_clone == (exit_signal != SIGCHLD)
-        };
-        let found = ended.position(|e| {
-            e.parent == parent && is_it(e.number, e.group) && is_asked(e.exit_signal)
-        });
-        if let Some(index) = found {
-            let Ended {
-                number,
-                status,
-                usage,
-                ..
-            } = self.system.ended[index];
-            if options & WNOWAIT == 0 {
-                self.process.children.add(usage);
-                self.system.ended.remove(index);
-                self.files.ended.remove(&number);
-            }
-            return Ok(Some(News {
-                number,
-                status,
-                usage,
-            }));
+        let (ended, has_ended) = self.news_of_ended(which, options, waits);
+        if ended.is_some() {
+            return Ok(ended);
         }
+        let (traced, has_traced) = self.news_of_traced(which, waits);
+        if traced.is_some() {
+            return Ok(traced);
+        }
+        let (stopped, has_children) = self.news_of_children(which, options);
+        match has_ended || has_traced || has_children {
+            true => Ok(stopped),
+            false => Err(Errno::ECHILD),
+        }
+    }
+
+    /// Whether a process looks at a child when it waits with these options: children that do not end with
+    /// `SIGCHLD` are others'.
+    fn asks_for(options: u32, exit_signal: u8) -> bool {
+        let is_clone = options & WCLONE != 0;
+        options & WALL != 0 || is_clone == (exit_signal != SIGCHLD)
+    }
+
+    /// News of a process that has ended. The flag says whether there are any, also those that cannot be
+    /// waited for yet.
+    fn news_of_ended(&mut self, which: Which, options: u32, waits: Waits) -> (Option<News>, bool) {
+        let own = self.process.number;
+        let mut has_any = false;
+        for index in 0..self.system.ended.len() {
+            let ended = &self.system.ended[index];
+            let traces = ended.tracer.is_some_and(|tracer| tracer.process == own);
+            let is_child = ended.parent == own && Kernel::asks_for(options, ended.exit_signal);
+            if !(traces || is_child) || !which.is(ended.number, ended.group) {
+                continue;
+            }
+            has_any = true;
+            // The tracer comes first, and all other threads that are traced.
+            let is_others = ended.tracer.is_some() && !traces;
+            let mut threads = self.system.ended_threads.iter();
+            let has_threads = threads.any(|thread| thread.task.process == ended.number);
+            if !waits.for_ends || is_others || has_threads {
+                continue;
+            }
+            let news = News {
+                number: ended.number,
+                status: ended.status,
+                usage: ended.usage,
+                is_traced: false,
+            };
+            if !waits.keeps {
+                self.reap(index);
+            }
+            return (Some(news), true);
+        }
+        (None, has_any)
+    }
+
+    /// The running process has waited for one that has ended. Its parent still has to, if this is its
+    /// tracer only.
+    fn reap(&mut self, index: usize) {
+        let ended = &self.system.ended[index];
+        let (number, usage) = (ended.number, ended.usage);
+        if ended.parent != self.process.number {
+            return self.give_to_parent(number);
+        }
+        self.process.children.add(usage);
+        self.system.ended.remove(index);
+        self.files.ended.remove(&number);
+    }
+
+    /// News of a child that was stopped or continued, and whether there are any children.
+    fn news_of_children(&mut self, which: Which, options: u32) -> (Option<News>, bool) {
+        let parent = self.process.number;
         let mut has_any = false;
         for other in self.processes.values_mut() {
             let child = &mut other.process;
-            let is_its = child.parent == parent && is_asked(child.exit_signal);
-            if !is_its || !is_it(child.number, child.group) {
+            let is_its = child.parent == parent && Kernel::asks_for(options, child.exit_signal);
+            if !is_its || child.has_ended || !which.is(child.number, child.group) {
                 continue;
             }
             has_any = true;
@@ -282,17 +394,16 @@ impl Kernel {
                 let child = &self.processes[&number].process;
                 let mut usage = self.usage(child);
                 usage.add(child.children);
-                return Ok(Some(News {
+                let news = News {
                     number,
                     status,
                     usage,
-                }));
+                    is_traced: false,
+                };
+                return (Some(news), true);
             }
         }
-        match has_any {
-            true => Ok(None),
-            false => Err(Errno::ECHILD),
-        }
+        (None, has_any)
     }
 
     /// Waits for news of a child; `None` if there are none and it must not wait.

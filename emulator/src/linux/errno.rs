@@ -34,6 +34,8 @@ errors! {
     ERESTARTSYS 512
     // Interrupted; restarted unless a handler runs.
     ERESTARTNOHAND 514
+    // The same, until the time at which it would have ended.
+    ERESTART_RESTARTBLOCK 516
 }
 
 impl Errno {

@@ -197,6 +197,11 @@ impl Kernel {
         self.count_time();
         let (mut ended, time) = (0, self.process.thread.time);
         for (thread, other) in std::mem::take(&mut self.process.others) {
+            // Its first thread's number is that of this one from here on.
+            if thread != self.process.number {
+                self.note_missed_event(&other.thread);
+                self.tell_end_of_thread(&other.thread, 0);
+            }
             ended += other.thread.time;
             self.system.events.push(Event::ThreadEnded(Task {
                 process: self.process.number,
@@ -206,6 +211,9 @@ impl Kernel {
         let number = self.process.number;
         self.files.own.opening.clear();
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
+        let before = self.process.thread.number;
+        let traced = self.process.thread.traced.take();
+        let last_call = self.process.thread.last_call;
         let filters = std::mem::take(&mut self.process.thread.filters);
         let executed = self.executed();
         self.system.schedule.renumbered(number, executed);
@@ -213,6 +221,8 @@ impl Kernel {
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.process.thread.filters = filters;
         self.process.thread.scheduling = scheduling;
+        (self.process.thread.traced, self.process.thread.last_call) = (traced, last_call);
+        self.process.first_tracer = None;
         self.process.thread.time = time;
         self.keep_time(ended);
         self.files.own.program = prepared.path;
@@ -229,6 +239,7 @@ impl Kernel {
             .timers
             .retain(|timer| timer.process != number || !is_posix(timer));
         (self.process.args, self.process.env) = (Rc::new(args), Rc::new(env));
+        self.trace_exec(before);
         Ok(())
     }
 

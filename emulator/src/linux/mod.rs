@@ -59,6 +59,7 @@ mod terminals;
 mod tests;
 mod thread_list;
 mod threads;
+mod tracing;
 mod turns;
 mod unsupported;
 mod usage;

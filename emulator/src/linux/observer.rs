@@ -105,6 +105,12 @@ pub trait ProcessObserver: Observer {
         let _ = (task, core);
     }
 
+    /// A tracer has changed the registers of a thread, `state`, or its stack: what was known of its callers
+    /// may be wrong. The thread need not be the one that runs.
+    fn disturbed(&mut self, task: Task, state: &State) {
+        let _ = (task, state);
+    }
+
     /// Whether the running process is observed from here on. While it is not, only its mappings,
     /// threads and children are reported. It becomes observed before it is reported to have started
     /// a program.
@@ -150,6 +156,7 @@ pub(super) enum Event {
     ThreadEnded(Task),
     Forked(Task, bool, Box<State>),
     ProcessEnded(u32),
+    Disturbed(Task, Box<State>),
 }
 
 impl Event {
@@ -179,6 +186,7 @@ impl Event {
             Event::ThreadEnded(task) => observer.thread_ended(task),
             Event::Forked(child, shares, state) => observer.forked(child, shares, &state),
             Event::ProcessEnded(process) => observer.process_ended(process),
+            Event::Disturbed(task, state) => observer.disturbed(task, &state),
         }
     }
 }

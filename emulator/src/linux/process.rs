@@ -42,6 +42,10 @@ pub(super) struct Process {
     pub(super) stack_to_fit: bool,
     /// The signal that stopped it.
     pub(super) stopped: Option<u8>,
+    /// The thread that traced its first thread, if that has ended before the others.
+    pub(super) first_tracer: Option<Task>,
+    /// The thread of its parent that has created it.
+    pub(super) creator: u32,
     /// Whether its parent has to be told that it was stopped or continued.
     pub(super) untold: bool,
     pub(super) layout: Layout,
@@ -89,6 +93,8 @@ impl Process {
             has_executed: false,
             stack_to_fit: false,
             stopped: None,
+            first_tracer: None,
+            creator: parent,
             untold: false,
             layout: Layout::default(),
             signals: Signals::default(),
@@ -116,6 +122,8 @@ impl Process {
             borrows,
             has_executed: false,
             old_foreground: 0,
+            first_tracer: None,
+            creator: self.thread.number,
             untold: false,
             signals: self.signals.child(),
             settings: Settings {
@@ -137,6 +145,22 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Whether a thread of it is stopped: by its tracer if it has one, otherwise by a signal.
+    pub(super) fn stops(&self, thread: &Thread) -> bool {
+        match &thread.traced {
+            Some(traced) => traced.stop.is_some(),
+            None => self.stopped.is_some(),
+        }
+    }
+
+    /// All threads, of which some may have ended.
+    pub(super) fn threads(&self) -> impl Iterator<Item = &Thread> {
+        let others = self.others.values().map(|other| &other.thread);
+        others.chain([&self.thread])
+    }
+}
+
 /// A process that does not run. Its files are in [`super::files::Files`].
 #[derive(Clone, Debug)]
 pub(super) struct ParkedProcess {
@@ -153,6 +177,8 @@ pub(super) struct Ended {
     pub(super) group: u32,
     pub(super) session: u32,
     pub(super) exit_signal: u8,
+    /// The thread that traces it; only that one's process may wait for it.
+    pub(super) tracer: Option<Task>,
     pub(super) name: Vec<u8>,
     /// When it was created, nanoseconds of uptime.
     pub(super) begun: u64,

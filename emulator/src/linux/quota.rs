@@ -45,7 +45,7 @@ impl Kernel {
             process.others.len() + usize::from(!process.thread.has_ended)
         };
         let all = self.all_processes().map(threads).sum::<usize>();
-        let zombies = self.system.ended.len();
+        let zombies = self.system.ended.len() + self.system.ended_threads.len();
         if all + zombies >= self.limits.tasks {
             self.system.refusals += 1;
             if self.system.refusals > REFUSALS_MAX {

@@ -26,6 +26,13 @@ pub(super) struct Registered {
     signature: u32,
 }
 
+impl Registered {
+    /// The address, the size and the signature.
+    pub(super) fn words(&self) -> [u64; 3] {
+        [self.at, self.size.into(), self.signature.into()]
+    }
+}
+
 impl Kernel {
     pub(super) fn sys_rseq(&mut self, at: u64, size: u64, flags: u64, signature: u64) -> Answer {
         const UNREGISTER: u32 = 1;

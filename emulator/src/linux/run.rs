@@ -7,6 +7,8 @@ use super::numbers;
 use super::observer::{Event, ProcessObserver, SystemCall};
 use super::outcome::{Notice, Outcome};
 use super::threads::Made;
+use super::tracing::Phase;
+use crate::flags::TF;
 use crate::machine::Exit;
 use crate::state::reg;
 use crate::stop::{Call, Exception};
@@ -69,13 +71,18 @@ impl Kernel {
         self.tell_task(observer);
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
         let most = timer.min(instructions_max).min(self.share());
-        let exit = match self.process.observed {
-            true => self.machine.run(most, observer),
-            false => self.machine.run(most, &mut ()),
+        let steps = self.machine.core.state.other_flags & TF != 0;
+        let exit = match steps {
+            true => self.single_step(most.min(1), observer),
+            false => self.execute(most, observer),
         };
         self.clock.set(self.executed());
         if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
             // The kernel's state changes from here on.
+            self.saved = None;
+        }
+        if exit != Exit::Kernel(Call::Syscall) && self.process.thread.last_call != u64::MAX {
+            self.process.thread.last_call = u64::MAX;
             self.saved = None;
         }
         match exit {
@@ -83,6 +90,8 @@ impl Kernel {
             Exit::Kernel(Call::Syscall) => self.system_call(observer),
             // 32-bit calls of a 64-bit program.
             Exit::Kernel(Call::Int80) => self.unsupported(2),
+            // The signal has been sent.
+            Exit::Exception(Exception::Debug) if steps => {}
             Exit::Exception(exception) => {
                 if self.process.observed {
                     observer.exception(exception, &self.machine.core);
@@ -110,6 +119,32 @@ impl Kernel {
         }
         if let Some(outcome) = &self.outcome {
             observer.ended(outcome);
+        }
+    }
+
+    fn execute<O: ProcessObserver>(&mut self, most: u64, observer: &mut O) -> Exit {
+        match self.process.observed {
+            true => self.machine.run(most, observer),
+            false => self.machine.run(most, &mut ()),
+        }
+    }
+
+    /// Executes an instruction with the trap flag set, or none if `most` is 0.
+    #[cold]
+    fn single_step<O: ProcessObserver>(&mut self, most: u64, observer: &mut O) -> Exit {
+        let before = self.executed();
+        self.machine.core.state.single_iteration = true;
+        let exit = self.execute(most, observer);
+        self.machine.core.state.single_iteration = false;
+        match exit {
+            Exit::Limit if self.executed() > before => {
+                if self.process.observed {
+                    observer.exception(Exception::Debug, &self.machine.core);
+                }
+                self.stepped();
+                Exit::Exception(Exception::Debug)
+            }
+            exit => exit,
         }
     }
 
@@ -153,9 +188,17 @@ impl Kernel {
     }
 
     fn system_call<O: ProcessObserver>(&mut self, observer: &mut O) {
+        let number = self.machine.core.state.gpr(reg::RAX);
+        self.process.thread.last_call = number;
+        if !self.stops_at_entry() {
+            self.make_call(number, observer);
+        }
+    }
+
+    /// Makes the call of this number, with the arguments in registers.
+    fn make_call<O: ProcessObserver>(&mut self, number: u64, observer: &mut O) {
         let core = &self.machine.core;
         let arg = |register| core.state.gpr(register);
-        let number = arg(reg::RAX);
         let args = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(arg);
         let before = core.state.preserved_at(core.state.rip);
         let made = Made {
@@ -164,6 +207,52 @@ impl Kernel {
             before,
         };
         self.answer_call(made, observer);
+    }
+
+    /// Continues a thread where it waits, or has stopped for its tracer.
+    pub(super) fn go_on<O: ProcessObserver>(&mut self, observer: &mut O) {
+        if let Some(outcome) = self.process.thread.dying.take() {
+            return self.end_process(outcome);
+        }
+        let number = self.process.thread.last_call;
+        match std::mem::take(&mut self.process.thread.phase) {
+            // Only `execve` stops after it has its answer.
+            Phase::Leaving => {
+                self.machine.core.state.set_gpr(reg::RAX, 0);
+                self.leave_call();
+            }
+            // The tracer has taken the call back, or a signal ends the process.
+            Phase::Entering | Phase::Filtered
+                if number as i32 == -1 || self.process.signals.has_kill() =>
+            {
+                self.skip_call(number, observer);
+            }
+            Phase::Entering | Phase::Filtered => self.make_call(number, observer),
+            Phase::Outside => {
+                if let Some(wait) = &self.process.thread.wait {
+                    let made = wait.made;
+                    self.answer_call(made, observer);
+                }
+            }
+        }
+    }
+
+    /// Leaves a call that is not made, with what the tracer has put into rax.
+    fn skip_call<O: ProcessObserver>(&mut self, number: u64, observer: &mut O) {
+        let core = &self.machine.core;
+        let call = SystemCall {
+            number,
+            name: "",
+            args: [0; 6],
+            result: core.state.gpr(reg::RAX),
+            returns: !self.process.signals.kill_next(),
+            before: core.state.preserved_at(core.state.rip),
+        };
+        self.tell_task(observer);
+        if self.process.observed {
+            observer.system_call(&call, &self.machine.core);
+        }
+        self.leave_call();
     }
 
     /// Answers a call of the running thread. If it must wait, it is answered again later.
@@ -178,11 +267,20 @@ impl Kernel {
         self.files.thread = self.process.thread.number;
         self.process.signals.own.restart = None;
         let was_observed = self.process.observed;
-        let filtered = self.filtered(number, args);
+        // A call that waits has passed them.
+        let filtered = match self.has_waited() {
+            true => None,
+            false => self.filtered(number, args),
+        };
+        if self.process.thread.phase == Phase::Filtered {
+            return;
+        }
         let result = match filtered.unwrap_or_else(|| self.answer(number, args)) {
             Ok(value) => value,
             Err(Errno::WAITS) => return,
-            Err(errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND)) => {
+            Err(
+                errno @ (Errno::ERESTARTSYS | Errno::ERESTARTNOHAND | Errno::ERESTART_RESTARTBLOCK),
+            ) => {
                 self.process.signals.own.restart = Some((number, errno));
                 Errno::EINTR.to_rax()
             }
@@ -215,7 +313,7 @@ impl Kernel {
             result,
             returns: self.outcome.is_none()
                 && !self.process.thread.has_ended
-                && self.process.stopped.is_none()
+                && !self.is_stopped()
                 && !self.process.signals.kill_next(),
             before,
         };
@@ -223,6 +321,7 @@ impl Kernel {
         if was_observed && self.process.observed {
             observer.system_call(&call, &self.machine.core);
         }
+        self.leave_call();
         if self.process.thread.has_ended && !self.process.has_ended {
             observer.thread_ended(self.task());
         }

@@ -46,8 +46,13 @@ impl Kernel {
     /// Whether the running thread cannot go on.
     pub(super) fn is_stuck(&self) -> bool {
         let thread = &self.process.thread;
-        let is_stopped = self.process.stopped.is_some();
-        self.outcome.is_none() && (thread.wait.is_some() || thread.has_ended || is_stopped)
+        let is_stuck = thread.wait.is_some() || thread.has_ended || self.is_stopped();
+        self.outcome.is_none() && is_stuck
+    }
+
+    /// Whether the running thread is stopped, by a signal or for its tracer.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.process.stops(&self.process.thread)
     }
 
     /// Lets a thread run that can: the next one by number, the running one last. Waits if all
@@ -203,6 +208,7 @@ impl Kernel {
         let wait = self.process.thread.wait.as_ref();
         let call = match wait {
             Some(wait) => numbers::name(wait.made.number).unwrap_or(""),
+            None if self.process.thread.traced.is_some() => "a stop for its tracer",
             None => "a stop signal",
         };
         self.outcome = Some(Outcome::Blocked {
@@ -232,7 +238,7 @@ impl Kernel {
             None if process.thread.number == process.number => !signals.own.blocked,
             None => 0,
         };
-        process.stopped.is_none() && self.is_ready(thread, signals, own, left)
+        !process.stops(thread) && self.is_ready(thread, signals, own, left)
     }
 
     /// Switches to a thread; answers the call in which it waits. False if it still waits.
@@ -244,12 +250,9 @@ impl Kernel {
         if task != self.system.told {
             self.leave_sequence();
         }
-        if let Some(wait) = &self.process.thread.wait {
-            let made = wait.made;
-            self.answer_call(made, observer);
-            if self.is_stuck() {
-                return false;
-            }
+        self.go_on(observer);
+        if self.is_stuck() {
+            return false;
         }
         self.tell_task(observer);
         self.deliver_signals(observer);

@@ -124,6 +124,10 @@ pub(super) struct OwnSignals {
     pub(super) alternate: AlternateStack,
     /// The interrupted call, and how to restart it.
     pub(super) restart: Option<(u64, Errno)>,
+    /// The thread is traced: its tracer sees all signals, also those that are ignored.
+    pub(super) is_traced: bool,
+    /// The thread has to stop for its tracer, also if it waits.
+    pub(super) notified: bool,
     /// Number, error code and address of the last exception.
     pub(super) trap: [u64; 3],
 }
@@ -136,6 +140,8 @@ impl Default for OwnSignals {
             pending: VecDeque::new(),
             alternate: AlternateStack::none(0),
             restart: None,
+            is_traced: false,
+            notified: false,
             trap: [0; 3],
         }
     }
@@ -145,6 +151,34 @@ impl OwnSignals {
     /// The number of pending signals.
     pub(super) fn queued(&self) -> usize {
         self.pending.len()
+    }
+
+    /// Whether a signal is blocked.
+    pub(super) fn blocks(&self, signal: u8) -> bool {
+        self.blocked & bit(signal) != 0
+    }
+
+    /// The mask, or the one that replaces it after a handler.
+    pub(super) fn kept_mask(&self) -> u64 {
+        self.saved.unwrap_or(self.blocked)
+    }
+
+    /// Sets the mask for good.
+    pub(super) fn set_mask(&mut self, mask: u64) {
+        self.saved = None;
+        self.blocked = mask & !UNBLOCKABLE;
+    }
+
+    /// Makes a signal pending for the thread, also if it is ignored.
+    pub(super) fn put_back(&mut self, info: Info) {
+        if self.pending.len() < PENDING_MAX {
+            self.pending.push_back(info);
+        }
+    }
+
+    /// The signals that are pending for the thread, the oldest first.
+    pub(super) fn pending(&self) -> impl Iterator<Item = &Info> {
+        self.pending.iter()
     }
 
     /// That of a new thread: it inherits the mask.
@@ -281,29 +315,29 @@ impl Signals {
 
     /// Makes a signal pending for the process, unless it is ignored or already pending.
     pub(super) fn send(&mut self, info: Info) {
-        if self.is_wanted(&info, self.own.blocked, &self.shared) {
+        if self.is_wanted(&info, &self.own, &self.shared) {
             self.shared.push_back(info);
         }
     }
 
     /// Makes a signal pending for the running thread.
     pub(super) fn send_to_thread(&mut self, info: Info) {
-        if self.is_wanted(&info, self.own.blocked, &self.own.pending) {
+        if self.is_wanted(&info, &self.own, &self.own.pending) {
             self.own.pending.push_back(info);
         }
     }
 
     /// Makes a signal pending for another thread.
     pub(super) fn send_to_other(&self, info: Info, other: &mut OwnSignals) {
-        if self.is_wanted(&info, other.blocked, &other.pending) {
+        if self.is_wanted(&info, other, &other.pending) {
             other.pending.push_back(info);
         }
     }
 
-    fn is_wanted(&self, info: &Info, blocked: u64, queue: &VecDeque<Info>) -> bool {
-        let is_blocked = blocked & bit(info.signal) != 0;
+    fn is_wanted(&self, info: &Info, thread: &OwnSignals, queue: &VecDeque<Info>) -> bool {
+        let is_kept = thread.blocks(info.signal) || thread.is_traced;
         let is_known = info.signal < SIGRTMIN && set_of(queue) & bit(info.signal) != 0;
-        let is_dropped = !is_blocked && self.is_ignored(info.signal);
+        let is_dropped = !is_kept && self.is_ignored(info.signal);
         !is_known && !is_dropped && queue.len() < PENDING_MAX
     }
 
@@ -327,7 +361,8 @@ impl Signals {
     /// Whether a pending signal is not blocked by a thread; those in `left` it leaves to the first
     /// thread.
     pub(super) fn is_deliverable_to(&self, own: &OwnSignals, left: u64) -> bool {
-        (set_of(&own.pending) | set_of(&self.shared) & !left) & !own.blocked != 0
+        let pending = set_of(&own.pending) | set_of(&self.shared) & !left;
+        pending & !own.blocked != 0 || own.notified
     }
 
     /// Takes the first signal in this set: those of the thread come before those of the process.
@@ -336,6 +371,21 @@ impl Signals {
             return self.own.pending.remove(index);
         }
         self.shared.remove(first(&self.shared, set)?)
+    }
+
+    /// Whether `SIGKILL` is pending.
+    pub(super) fn has_kill(&self) -> bool {
+        self.pending() & bit(SIGKILL) != 0
+    }
+
+    /// Takes a pending `SIGKILL`.
+    pub(super) fn take_kill(&mut self) -> Option<Info> {
+        self.take(bit(SIGKILL))
+    }
+
+    /// The signals that are pending for the process, the oldest first.
+    pub(super) fn shared(&self) -> impl Iterator<Item = &Info> {
+        self.shared.iter()
     }
 
     /// Takes the signal to deliver next.
@@ -360,7 +410,8 @@ impl Signals {
         };
         let next = of(&self.own.pending, set);
         let next = next.or_else(|| of(&self.shared, set & !self.left_to_first));
-        next.is_some_and(|signal| self.action(signal).handler == SIG_DFL)
+        let decides = !self.own.is_traced || self.has_kill();
+        decides && next.is_some_and(|signal| self.action(signal).handler == SIG_DFL)
     }
 
     /// Drops pending signals of this number.

@@ -16,6 +16,7 @@ use super::resources::RESOURCES;
 use super::scheduling::Scheduling;
 use super::share::Schedule;
 use super::task::Task;
+use super::tracing::EndedThread;
 use super::waiter::Waiter;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,6 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct System {
     /// The processes that have ended, until their parents wait for them.
     pub(super) ended: Vec<Ended>,
+    /// The traced threads that have ended, until their tracers wait for them.
+    pub(super) ended_threads: Vec<EndedThread>,
     pub(super) init: Init,
     /// The number of the next thread or process.
     pub(super) next_number: u32,
@@ -51,6 +54,7 @@ impl System {
     pub(super) fn new(schedule: Schedule, resources: [[u64; 2]; RESOURCES]) -> System {
         System {
             ended: Vec::new(),
+            ended_threads: Vec::new(),
             init: Init {
                 scheduling: Scheduling::default(),
                 resources,

@@ -30,6 +30,8 @@ pub enum Doing {
     WaitsIn(&'static str),
     /// This signal has stopped its process.
     Stopped(u8),
+    /// It has stopped for its tracer, the thread of this number.
+    Traced(u32),
 }
 
 impl Kernel {
@@ -48,13 +50,15 @@ impl Kernel {
                     process: process.number,
                     thread: thread.number,
                 };
-                let doing = match (process.stopped, &thread.wait) {
-                    (Some(signal), _) => Doing::Stopped(signal),
-                    (None, Some(wait)) => {
+                let stopped = process.stopped.filter(|_| thread.traced.is_none());
+                let doing = match (thread.stopped_for(), stopped, &thread.wait) {
+                    (Some(tracer), ..) => Doing::Traced(tracer.thread),
+                    (None, Some(signal), _) => Doing::Stopped(signal),
+                    (None, None, Some(wait)) => {
                         Doing::WaitsIn(nr::name(wait.made.number).unwrap_or("a system call"))
                     }
-                    (None, None) if task == running => Doing::Runs,
-                    (None, None) => Doing::CanRun,
+                    (None, None, None) if task == running => Doing::Runs,
+                    (None, None, None) => Doing::CanRun,
                 };
                 if !thread.has_ended {
                     all.push(ThreadAt {

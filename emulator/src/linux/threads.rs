@@ -4,11 +4,13 @@
 use super::errno::{Answer, Errno};
 use super::filter::Filter;
 use super::kernel::Kernel;
+use super::outcome::Outcome;
 use super::process::Process;
 use super::rseq::Registered;
 use super::scheduling::Scheduling;
 use super::signals::{OwnSignals, Signals};
 use super::task::Task;
+use super::tracing::{Phase, Traced};
 use crate::state::{Preserved, State};
 
 /// A system call that a thread has made.
@@ -64,7 +66,16 @@ pub(super) struct Thread {
     pub(super) filters: Vec<Filter>,
     /// The call that is being answered.
     pub(super) made: Option<Made>,
+    /// `orig_rax`: the number of the call that it has made last, or -1 if it has executed something since.
+    pub(super) last_call: u64,
+    /// What its tracer wants, if it has one.
+    pub(super) traced: Option<Box<Traced>>,
+    pub(super) phase: Phase,
+    /// The process ends so when the thread goes on after a stop.
+    pub(super) dying: Option<Outcome>,
     pub(super) wait: Option<Wait>,
+    /// When an interrupted sleep ends that goes on, in real time.
+    pub(super) sleep_end: Option<u64>,
     /// It has ended; another one must run.
     pub(super) has_ended: bool,
     /// Processor time before it was switched to, nanoseconds.
@@ -82,10 +93,23 @@ impl Thread {
             scheduling: Scheduling::default(),
             filters: Vec::new(),
             made: None,
+            last_call: u64::MAX,
+            traced: None,
+            phase: Phase::Outside,
+            dying: None,
             wait: None,
+            sleep_end: None,
             has_ended: false,
             time: 0,
         }
+    }
+}
+
+impl Thread {
+    /// The tracer for which it has stopped.
+    pub(super) fn stopped_for(&self) -> Option<Task> {
+        let traced = self.traced.as_ref()?;
+        traced.stop.is_some().then_some(traced.tracer)
     }
 }
 
@@ -183,6 +207,13 @@ impl Kernel {
         let wait = self.wait_mut(until);
         (wait.seen, wait.what) = (changes, what);
         Err(Errno::WAITS)
+    }
+
+    /// Lets the call that is answered wait for nothing but the end of a stop: it is answered again then,
+    /// and finds `done`.
+    pub(super) fn wait_woken(&mut self, done: u64) {
+        let wait = self.wait_mut(None);
+        (wait.done, wait.what) = (done, For::Woken);
     }
 
     /// Changes when the wait of the call that is answered ends, if it waits.

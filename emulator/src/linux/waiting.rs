@@ -68,6 +68,8 @@ pub enum WaitsFor {
     Other,
     /// The signal that continues the process, which this one stopped.
     Stopped(u8),
+    /// Its tracer, the thread of this number, for which it has stopped.
+    Tracer(u32),
 }
 
 /// The owner of a lock.
@@ -121,6 +123,7 @@ impl WaitsFor {
             WaitsFor::Queue(_) => "queue",
             WaitsFor::Other => "other",
             WaitsFor::Stopped(_) => "stopped",
+            WaitsFor::Tracer(_) => "tracer",
         }
     }
 }
@@ -180,6 +183,7 @@ impl fmt::Display for WaitsFor {
             WaitsFor::Stopped(signal) => {
                 write!(f, "SIGCONT: signal {signal} stopped the process")
             }
+            WaitsFor::Tracer(tracer) => write!(f, "its tracer, thread {tracer}, which stopped it"),
         }
     }
 }
@@ -215,9 +219,10 @@ impl Kernel {
     pub fn visit_waiting(&mut self, visit: &mut dyn FnMut(&Waiting, &Kernel)) {
         let mut tasks: Vec<Task> = Vec::new();
         for process in self.all_processes().filter(|process| !process.has_ended) {
-            let stopped = process.stopped.is_some();
             let others = process.others.values().map(|other| &other.thread);
-            let waits = |thread: &&Thread| !thread.has_ended && (thread.wait.is_some() || stopped);
+            let waits = |thread: &&Thread| {
+                !thread.has_ended && (thread.wait.is_some() || process.stops(thread))
+            };
             let waiting = others.chain([&process.thread]).filter(waits);
             tasks.extend(waiting.map(|thread| Task {
                 process: process.number,
@@ -270,10 +275,11 @@ impl Kernel {
             name: String::from_utf8_lossy(&thread.name).into_owned(),
             program: String::from_utf8_lossy(program.unwrap_or_default()).into_owned(),
             call: call.unwrap_or(""),
-            what: match (self.process.stopped, &thread.wait) {
-                (Some(signal), _) => WaitsFor::Stopped(signal),
-                (None, Some(wait)) => self.waits_for(wait),
-                (None, None) => WaitsFor::Other,
+            what: match (thread.stopped_for(), self.process.stopped, &thread.wait) {
+                (Some(tracer), ..) => WaitsFor::Tracer(tracer.thread),
+                (None, Some(signal), _) if thread.traced.is_none() => WaitsFor::Stopped(signal),
+                (None, _, Some(wait)) => self.waits_for(wait),
+                (None, _, None) => WaitsFor::Other,
             },
             state: self.machine.core.state.clone(),
         }

@@ -392,7 +392,7 @@ fn no_damage_panics() {
     let (program, linker) = files("/bin/cat");
     let linker = linker.expect("dynamic").1;
     let mut damaged = program.to_vec();
-    for at in 0..0x400.min(program.len()) {
+    for (at, &byte) in program.iter().enumerate().take(0x400) {
         damaged[at] ^= 1 << (at % 8);
         let bytes = damaged.clone();
         let mut space = AddressSpace::new(1 << 10);
@@ -412,7 +412,7 @@ fn no_damage_panics() {
             &[],
             &LoadOptions::default(),
         );
-        damaged[at] = program[at];
+        damaged[at] = byte;
     }
     for len in 0..1024 {
         let bytes = program[..len].to_vec();

@@ -6,19 +6,17 @@ use super::{INSTRUCTIONS_MAX, build, native, options, same_as_native_but, start}
 use crate::skip::skip;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use unwind_sim_emulator::linux::{Notice, Outcome, ProcessObserver, SystemCall, system_call_name};
+use unwind_sim_emulator::linux::{
+    Notice, Outcome, ProcessObserver, ProcessOptions, SystemCall, Task, system_call_name,
+};
 use unwind_sim_emulator::machine::Executed;
-use unwind_sim_emulator::{Core, Observer};
+use unwind_sim_emulator::{Core, Observer, State};
 
 /// Larger than all system call numbers.
 const NUMBERS_END: u64 = 600;
 
 /// Calls that cannot be compared, and why.
-const NEVER_COMPARED: [(&str, &str); 19] = [
-    (
-        "vfork",
-        "it starts a process on Linux, and nothing is wrong with any argument",
-    ),
+const NEVER_COMPARED: [(&str, &str); 18] = [
     ("mbind", NOT_BUILT_IN),
     ("set_mempolicy", NOT_BUILT_IN),
     ("get_mempolicy", NOT_BUILT_IN),
@@ -262,6 +260,102 @@ fn a_program_is_found_before_its_arguments_are_read() {
     assert_eq!(said, expected);
 }
 
+/// Whether one process may not trace another here, as where a filter forbids it; skips the test if so.
+fn lacks_tracing(test: &str) -> bool {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = build("calls/traces", directory.path());
+    let asked = native(&program, &["only", "ask"], directory.path());
+    if !asked.status.success() {
+        skip(
+            test,
+            "ptrace is denied here, or this kernel lacks some of its requests",
+        );
+    }
+    !asked.status.success()
+}
+
+#[test]
+fn requests_of_tracers_are_as_on_linux() {
+    if !lacks_tracing("requests_of_tracers_are_as_on_linux") {
+        compare("traces");
+    }
+}
+
+#[test]
+fn events_and_ends_of_traced_threads_are_as_on_linux() {
+    if !lacks_tracing("events_and_ends_of_traced_threads_are_as_on_linux") {
+        compare("events");
+    }
+}
+
+#[test]
+fn stops_of_traced_threads_are_as_on_linux() {
+    if !lacks_tracing("stops_of_traced_threads_are_as_on_linux") {
+        compare("stops");
+    }
+}
+
+/// An observer hears of what a tracer changes of a thread's callee-saved registers, rip or stack; not of steps
+/// back over breakpoints, of other registers, code and data.
+#[test]
+fn what_a_tracer_changes_is_told() {
+    #[derive(Default)]
+    struct Disturbed(Vec<Task>);
+
+    impl Observer for Disturbed {
+        fn before(&mut self, _: &Core, _: &Executed) {}
+        fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
+    }
+
+    impl ProcessObserver for Disturbed {
+        fn disturbed(&mut self, task: Task, _: &State) {
+            self.0.push(task);
+        }
+    }
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let disturbed = |name: &str| {
+        let program = build(&format!("calls/{name}"), directory.path());
+        let mut process = start(&program, options(&program, &[], directory.path()));
+        let mut seen = Disturbed::default();
+        let outcome = process.run(INSTRUCTIONS_MAX, &mut seen);
+        assert_eq!(outcome, Outcome::Exited(0), "{name}");
+        seen.0
+    };
+    // rbx and rip, then r15, of the same thread.
+    let tasks = disturbed("traces");
+    assert!(
+        matches!(tasks[..], [one, other] if one == other),
+        "{tasks:?}"
+    );
+    assert_eq!(disturbed("stops"), []);
+}
+
+/// What a tracer sees does not depend on when the threads run.
+#[test]
+fn tracing_is_the_same_in_every_schedule() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for name in ["traces", "stops", "events"] {
+        let program = build(&format!("calls/{name}"), directory.path());
+        let said = |seed| {
+            let folder = tempfile::tempdir().expect("a directory");
+            let options = ProcessOptions {
+                seed,
+                ..options(&program, &[], folder.path())
+            };
+            let mut process = start(&program, options);
+            let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
+            assert_eq!(outcome, Outcome::Exited(0), "{name}, seed {seed}");
+            String::from_utf8_lossy(process.stdout()).into_owned()
+        };
+        let first = said(0);
+        assert!(first.lines().count() > 250, "{first}");
+        for seed in 1..4 {
+            assert_eq!(first, said(seed), "{name}, seed {seed}");
+        }
+    }
+}
+
 /// Whether the kernel lacks the calls of a program, or a filter forbids them; skips the test if so.
 fn lacks_calls(test: &str, name: &str) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
@@ -309,7 +403,11 @@ fn answered() -> BTreeSet<u64> {
 #[test]
 fn every_call_that_is_answered_is_compared_with_linux() {
     let test = "every_call_that_is_answered_is_compared_with_linux";
-    if lacks_folders(test) || lacks_calls(test, "compared") || lacks_calls(test, "queues") {
+    if lacks_folders(test)
+        || lacks_calls(test, "compared")
+        || lacks_calls(test, "queues")
+        || lacks_tracing(test)
+    {
         return;
     }
     let programs = [
@@ -336,6 +434,9 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "executes",
         "compared",
         "queues",
+        "traces",
+        "stops",
+        "events",
     ];
     let compared: BTreeSet<u64> = programs
         .into_iter()

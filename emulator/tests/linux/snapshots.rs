@@ -153,7 +153,7 @@ fn programs_that_are_taken_back_run_as_others_do() {
 }
 
 /// Sockets that are connected, what they have received, the open files in it, what is watched, files
-/// that memory shows, and what belongs to no process belong to the kernel's state: a run that goes back now and then, and a copy of it, end as others.
+/// that memory shows, who traces whom, and what belongs to no process belong to the kernel's state: a run that goes back now and then, and a copy of it, end as others.
 #[test]
 fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
     /// Where to go back: now and then, and where open files are on their way.
@@ -182,6 +182,8 @@ fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
         "calls/objects",
         "calls/shared",
         "calls/ipc",
+        "calls/stops",
+        "calls/events",
     ] {
         let directory = tempfile::tempdir().expect("a directory");
         let program = build(name, directory.path());

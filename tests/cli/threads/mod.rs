@@ -8,6 +8,7 @@ mod exact;
 mod places;
 mod schedule;
 mod timeout;
+mod traced;
 
 use crate::cli::{stderr, stdout, tool};
 use crate::common::compiler::Scratch;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Core, Permissions, Processor};
+use unwind_sim_emulator::{AddressSpace, Core, Fault, Permissions, Processor};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_record::ring0::Ring0Shadow;
 use unwind_sim_recordings::case_limits::CaseLimits;
@@ -27,6 +27,7 @@ use unwind_sim_unwind::image::{Image, Owner};
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Task};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{SampleRegs, fetch_caller_regs};
+use unwind_sim_unwind::truth::Truth;
 
 /// The stacks, with the symbols for their lowest addresses.
 const STACKS: [(&str, StackType); 4] = [
@@ -94,8 +95,11 @@ pub(super) fn run(
     limits: &CaseLimits,
 ) -> Result<Vec<Point>, CaseFailure> {
     let fail = |what: String| CaseFailure::run(case, what);
-    let (kernel, mut ring0) = Kernel::load(case, program, processor, limits)?;
-    let mut shadow = Ring0Shadow::default();
+    let (kernel, ring0) = Kernel::load(case, program, processor, limits)?;
+    let mut now = Moment {
+        ring0,
+        shadow: Ring0Shadow::default(),
+    };
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
@@ -107,28 +111,25 @@ pub(super) fn run(
             (Event::Nmi, &case.header.nmi),
         ] {
             if let Some(Delivery::Before(label)) = delivery
-                && ring0.machine.core.state.rip == kernel.symbol(label)?
+                && now.ring0.machine.core.state.rip == kernel.symbol(label)?
                 && delivered.insert(label)
-                && !ring0
-                    .deliver(event, &mut shadow)
-                    .map_err(|e| fail(e.to_string()))?
+                && !now.deliver(event).map_err(|e| fail(e.to_string()))?
             {
                 return Err(fail(format!("the interrupt is masked before {label}")));
             }
         }
-        let rip = ring0.machine.core.state.rip;
-        if !ring0.in_user() {
+        let rip = now.ring0.machine.core.state.rip;
+        if !now.ring0.in_user() {
             let visit = visits.entry(rip).or_default();
             *visit += 1;
             for (index, key) in kernel.points_at(rip, *visit)? {
                 let offset = key.offset.unwrap_or_default();
                 let line = &case.samples[index];
                 if line.is_fake() {
-                    fetched.push(kernel.fetch(line, &ring0)?);
-                } else if let Some((chain, inside)) = kernel.inside(line, (&ring0, &shadow))? {
-                    let (inside, truth) = (&inside.0, &inside.1);
-                    let regs = SampleRegs::hardware(kernel.regs(inside));
-                    let point = kernel.point(key, chain, (inside, truth), regs, time)?;
+                    fetched.push(kernel.fetch(line, &now.ring0)?);
+                } else if let Some((chain, inside)) = kernel.inside(line, &now)? {
+                    let regs = SampleRegs::hardware(kernel.regs(&inside.ring0));
+                    let point = kernel.point(key, chain, &inside, regs, time)?;
                     found.insert((index, offset), point);
                 }
             }
@@ -141,16 +142,16 @@ pub(super) fn run(
                 let regs = SampleRegs {
                     sampled: fake.sampled,
                     fetch: Some(fake.fetch),
-                    own: Some(kernel.regs(&ring0)),
+                    own: Some(kernel.regs(&now.ring0)),
                 };
                 let (key, chain) = (fake.line.key.clone(), fake.line.chain.clone());
-                let point = kernel.point(key, chain, (&ring0, &shadow), regs, time)?;
+                let point = kernel.point(key, chain, &now, regs, time)?;
                 let index = case.samples.iter().position(|s| s.key == fake.line.key);
                 found.insert((index.unwrap_or_default(), 0), point);
             }
         }
         kernel.take()?;
-        match ring0.step(&mut shadow) {
+        match now.step() {
             Step::Done => {}
             Step::Halted => {
                 let reached = |index| found.keys().any(|(i, _)| *i == index);
@@ -162,10 +163,31 @@ pub(super) fn run(
             }
             Step::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
         }
-        if shadow.unknown() > case.header.truth_unknown_max {
+        if now.shadow.unknown() > case.header.truth_unknown_max {
             return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
         }
         time += 1;
+    }
+}
+
+/// The machine between two instructions, and the shadow stack kept beside it.
+#[derive(Clone)]
+struct Moment {
+    ring0: Ring0,
+    shadow: Ring0Shadow,
+}
+
+impl Moment {
+    fn step(&mut self) -> Step {
+        self.ring0.step(&mut self.shadow)
+    }
+
+    fn deliver(&mut self, event: Event) -> Result<bool, Fault> {
+        self.ring0.deliver(event, &mut self.shadow)
+    }
+
+    fn truth(&self) -> Truth {
+        self.shadow.truth(&self.ring0)
     }
 }
 
@@ -296,19 +318,15 @@ impl<'a> Kernel<'a> {
     fn inside(
         &self,
         line: &SamplePoint,
-        (here, shadow_here): (&Ring0, &Ring0Shadow),
-    ) -> Result<Option<(Chain, (Ring0, Ring0Shadow))>, CaseFailure> {
+        here: &Moment,
+    ) -> Result<Option<(Chain, Moment)>, CaseFailure> {
         let fail = |what: String| CaseFailure::run(self.case, what);
         let Some((is_nmi, inside, handler)) = self.case.header.every() else {
-            let inside = (here.clone(), shadow_here.clone());
-            return Ok(Some((line.chain.clone(), inside)));
+            return Ok(Some((line.chain.clone(), here.clone())));
         };
         let event = if is_nmi { Event::Nmi } else { Event::Interrupt };
-        let (mut ring0, mut shadow) = (here.clone(), shadow_here.clone());
-        if !ring0
-            .deliver(event, &mut shadow)
-            .map_err(|e| fail(e.to_string()))?
-        {
+        let mut now = here.clone();
+        if !now.deliver(event).map_err(|e| fail(e.to_string()))? {
             return Ok(None);
         }
         let label = self.symbol(inside)?;
@@ -321,17 +339,17 @@ impl<'a> Kernel<'a> {
                 (0..16).map(|r| state.gpr(r)).collect::<Vec<_>>(),
             )
         };
-        let before = registers(here);
+        let before = registers(&here.ring0);
         loop {
-            if sampled.is_none() && ring0.machine.core.state.rip == label {
-                sampled = Some((ring0.clone(), shadow.clone()));
+            if sampled.is_none() && now.ring0.machine.core.state.rip == label {
+                sampled = Some(now.clone());
             }
             self.take()?;
-            match ring0.step(&mut shadow) {
+            match now.step() {
                 Step::Done => {}
                 other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
             }
-            if registers(&ring0) == before && shadow.truth(&ring0) == shadow_here.truth(here) {
+            if registers(&now.ring0) == before && now.truth() == here.truth() {
                 let sampled = sampled.ok_or_else(|| fail(format!("{inside} was never reached")))?;
                 let mut chain = handler.clone();
                 chain.frames.extend(line.chain.frames.iter().cloned());
@@ -365,11 +383,11 @@ impl<'a> Kernel<'a> {
         &self,
         key: PointKey,
         stated: Chain,
-        (ring0, shadow): (&Ring0, &Ring0Shadow),
+        now: &Moment,
         regs: SampleRegs,
         time: u64,
     ) -> Result<Point, CaseFailure> {
-        let memory = &ring0.machine.core.memory;
+        let memory = &now.ring0.machine.core.memory;
         let mut stacks = Vec::new();
         let mut regions = Vec::new();
         for (name, kind) in STACKS {
@@ -398,7 +416,7 @@ impl<'a> Kernel<'a> {
             });
         }
         // The sampled stack comes first.
-        let sp = ring0.machine.core.state.gpr(reg::RSP);
+        let sp = now.ring0.machine.core.state.gpr(reg::RSP);
         let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
         regions.sort_by_key(|r| !is_own(r));
         regions[0].role = RegionRole::Stack;
@@ -408,7 +426,7 @@ impl<'a> Kernel<'a> {
             time,
             regs,
             regions,
-            truth: shadow.truth(ring0),
+            truth: now.truth(),
             recorded: Vec::new(),
             branches: Vec::new(),
             kernel: Some(Box::new(KernelSample {
@@ -416,7 +434,7 @@ impl<'a> Kernel<'a> {
                     stacks,
                     ..Task::default()
                 },
-                boundary: shadow.boundary(),
+                boundary: now.shadow.boundary(),
                 ..KernelSample::default()
             })),
             process_memory: None,

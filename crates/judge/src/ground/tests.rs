@@ -18,7 +18,7 @@ fn image(before: usize, name: &str, symbol: &str) -> Arc<Image> {
     };
     Arc::new(Image::new(ImageParts {
         name: name.into(),
-        text: vec![0x1000..0x1009],
+        text: std::iter::once(0x1000..0x1009).collect(),
         sections: vec![text],
         symbols: vec![start],
         ..ImageParts::default()

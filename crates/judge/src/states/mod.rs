@@ -397,6 +397,7 @@ fn threads(run: &Reversible) -> Vec<ThreadState> {
             Doing::CanRun => "can run".to_owned(),
             Doing::WaitsIn(call) => format!("waits in {call}"),
             Doing::Stopped(signal) => format!("stopped by signal {signal}"),
+            Doing::Traced(tracer) => format!("stopped for its tracer, thread {tracer}"),
         },
         truth,
     });

@@ -129,6 +129,10 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
             .switch((last, task), &mut self.places, &mut self.progress);
     }
 
+    fn disturbed(&mut self, task: Task, state: &State) {
+        self.shadow.disturbed(task, state);
+    }
+
     fn observes(&mut self, observed: bool) {
         self.observed = observed;
     }

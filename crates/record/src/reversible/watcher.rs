@@ -254,6 +254,10 @@ impl ProcessObserver for Watcher {
         }
     }
 
+    fn disturbed(&mut self, task: Task, state: &State) {
+        self.known.shadow.disturbed(task, state);
+    }
+
     fn thread_ended(&mut self, task: Task) {
         self.known.shadow.thread_ended(task);
         self.event(&model::Event::Exit {

@@ -139,6 +139,7 @@ pub fn deadlock(threads: &[DeadlockedThread]) -> Vec<Line> {
             futex,
             number: match waiting.what {
                 WaitsFor::Thread(number)
+                | WaitsFor::Tracer(number)
                 | WaitsFor::Borrower(number)
                 | WaitsFor::Semaphores(number)
                 | WaitsFor::Queue(number)

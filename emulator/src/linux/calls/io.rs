@@ -2,6 +2,7 @@
 //!
 //! Source: Linux 6.12 `fs/read_write.c`, `fs/splice.c`.
 
+use super::process_memory::space_of;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
@@ -43,6 +44,9 @@ impl Kernel {
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
+        if space_of(open).is_some() {
+            return self.read_process_memory(open, at, count, from);
+        }
         self.refresh_name(open);
         // Only a file is read up to the last byte requested.
         let is_file = is_file(&open.borrow().kind);
@@ -103,6 +107,9 @@ impl Kernel {
         before: u64,
     ) -> Answer {
         let count = count.min(COUNT_MAX);
+        if space_of(open).is_some() {
+            return self.write_process_memory(open, at, count, to);
+        }
         let is_file = is_file(&open.borrow().kind);
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
@@ -251,6 +258,9 @@ impl Kernel {
 
     pub(super) fn sys_lseek(&mut self, fd: u64, offset: u64, whence: u64) -> Answer {
         let open = self.files.own.table.get(fd)?;
+        if space_of(&open).is_some() {
+            return Kernel::seek_process_memory(&open, offset, whence as u32);
+        }
         let mut open = open.borrow_mut();
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
@@ -353,7 +363,12 @@ fn is_object(open: &Shared) -> bool {
 fn is_file(kind: &Kind) -> bool {
     matches!(
         kind,
-        Kind::Host(_) | Kind::Memory(_) | Kind::Text(_) | Kind::ThreadName(..) | Kind::Device(_)
+        Kind::Host(_)
+            | Kind::Memory(_)
+            | Kind::Text(_)
+            | Kind::ThreadName(..)
+            | Kind::ProcessMemory(_)
+            | Kind::Device(_)
     )
 }
 

@@ -34,6 +34,8 @@ mod poll;
 mod priority;
 mod privileges;
 mod proc;
+mod process_memory;
+mod ptrace;
 mod ready;
 mod remap;
 mod scheduling;
@@ -63,7 +65,7 @@ use super::errno::{Answer, Errno};
 use super::files::o;
 use super::kernel::Kernel;
 use super::numbers as nr;
-use super::outcome::{Notice, Outcome};
+use super::outcome::Notice;
 
 /// Whether a call belongs to a part that a kernel can be built without, and that this one is built
 /// without: io_uring, several memory nodes, key rings, Landlock, BPF, userfaultfd.
@@ -293,10 +295,8 @@ impl Kernel {
 
             // The process.
             nr::exit => self.sys_exit(a),
-            nr::exit_group => {
-                self.end_process(Outcome::Exited((a & 0xff) as i32));
-                Ok(0)
-            }
+            nr::exit_group => self.sys_exit_group(a),
+            nr::ptrace => self.sys_ptrace(a, b, c, d),
             nr::execve => self.execve(a, b, c),
             nr::execveat => self.sys_execveat(args),
             nr::clone => self.sys_clone(args),

@@ -114,6 +114,9 @@ impl Kernel {
         if let Some(open) = self.open_terminal_file(&resolved, flags as u32) {
             return self.opened(open?, flags);
         }
+        if let Some(open) = self.open_process_memory(&resolved, flags as u32) {
+            return self.opened(open?, flags);
+        }
         if let Some(open) = self.open_fifo_file(&resolved, flags as u32) {
             return self.opened(open?, flags);
         }

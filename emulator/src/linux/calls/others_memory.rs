@@ -74,6 +74,9 @@ impl Kernel {
                 if !copied {
                     break 'copying;
                 }
+                if writes {
+                    self.disturbed_memory(space, at..at + want as u64);
+                }
                 done += want as u64;
                 at += want as u64;
             }

@@ -95,7 +95,8 @@ impl Kernel {
     fn state(&self, subject: &Subject, task: Task) -> (char, &'static str) {
         match () {
             () if task == self.task() => ('R', "running"),
-            () if subject.process.stopped.is_some() => ('T', "stopped"),
+            () if subject.thread.stopped_for().is_some() => ('t', "tracing stop"),
+            () if subject.process.stops(subject.thread) => ('T', "stopped"),
             () if subject.thread.has_ended => ('Z', "zombie"),
             () if subject.thread.wait.is_some() => ('S', "sleeping"),
             () => ('R', "running"),
@@ -180,10 +181,12 @@ impl Kernel {
         let (number, thread) = (process.number, task.thread);
         let stack = process.layout.stack.end - process.layout.stack.start;
         let (own, shared) = process.signals.pending_sets(subject.signals);
+        let traced = subject.thread.traced.as_ref();
+        let tracer = traced.map_or(0, |traced| traced.tracer.process);
         let queued = own.count_ones() + shared.count_ones();
         let text = format!(
             "Name:\t{name}\nUmask:\t{:04o}\nState:\t{letter} ({state})\nTgid:\t{number}\nNgid:\t0\n\
-             Pid:\t{thread}\nPPid:\t{}\nTracerPid:\t0\nUid:\t{}\nGid:\t{}\nFDSize:\t{}\n\
+             Pid:\t{thread}\nPPid:\t{}\nTracerPid:\t{tracer}\nUid:\t{}\nGid:\t{}\nFDSize:\t{}\n\
              Groups:\t{groups}\nNStgid:\t{number}\nNSpid:\t{thread}\nNSpgid:\t{}\nNSsid:\t{}\n\
              VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmLck:\t{:8} kB\nVmPin:\t{:8} kB\n\
              VmHWM:\t{resident:8} kB\nVmRSS:\t{resident:8} kB\nRssAnon:\t{resident:8} kB\n\

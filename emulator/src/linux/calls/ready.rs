@@ -69,7 +69,7 @@ impl Kernel {
     pub(super) fn can_poll(open: &Shared) -> bool {
         match &open.borrow().kind {
             Kind::Host(_) | Kind::Memory(_) | Kind::Directory(_) | Kind::Path => false,
-            Kind::Text(_) | Kind::ThreadName(..) => false,
+            Kind::Text(_) | Kind::ThreadName(..) | Kind::ProcessMemory(_) => false,
             Kind::Device(device) => *device == Device::Random,
             _ => true,
         }

@@ -7,6 +7,7 @@ use crate::linux::errno::{Answer, Errno};
 use crate::linux::filter::{self, Filter, INSTRUCTIONS_MAX, Instruction};
 use crate::linux::outcome::{Outcome, Why};
 use crate::linux::signals::Info;
+use crate::linux::tracing::TraceEvent;
 
 const ARCH_X86_64: u32 = 0xc000_003e;
 const SIGSYS: u8 = 31;
@@ -138,7 +139,12 @@ impl Kernel {
                 // The handler sees the call's number.
                 Some(Ok(number))
             }
-            // There is neither a tracer nor a listener.
+            action::TRACE if self.passes_filter() => None,
+            action::TRACE if self.wants_event(TraceEvent::Seccomp) => {
+                self.stop_at_filter(number_of_action);
+                None
+            }
+            // There is neither a tracer that wants to see it nor a listener.
             action::TRACE | action::USER_NOTIF => Some(Err(Errno::ENOSYS)),
             action::KILL_THREAD if !self.process.others.is_empty() => {
                 Some(self.not_modelled("seccomp: killing one of several threads", Errno::ENOSYS))

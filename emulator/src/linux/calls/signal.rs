@@ -236,6 +236,7 @@ impl Kernel {
         let own = self.process.number;
         if matches!(info.signal, SIGCONT | SIGKILL) {
             self.continue_process(process);
+            self.notify_traced(process, info.signal == SIGKILL);
         }
         let process = match self.processes.get_mut(&process) {
             Some(other) => &mut other.process,

@@ -3,14 +3,16 @@
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`.
 
 use crate::address_space::TASK_SIZE;
-use crate::linux::end::{WCONTINUED, WNOHANG, WUNTRACED, Which};
+use crate::linux::end::{WCONTINUED, WEXITED, WNOHANG, WUNTRACED, Which};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::observer::Event;
+use crate::linux::outcome::Notice;
 use crate::linux::process::ParkedProcess;
 use crate::linux::resources::RLIMIT_CPU;
 use crate::linux::signals::SIGCHLD;
 use crate::linux::task::Task;
 use crate::linux::threads::{For, Parked, Thread};
+use crate::linux::tracing::{TraceEvent, Traced};
 use crate::linux::{Kernel, Outcome};
 use crate::state::{State, reg};
 use std::collections::BTreeSet;
@@ -29,6 +31,8 @@ const CLONE_SYSVSEM: u64 = 0x4_0000;
 const CLONE_DETACHED: u64 = 0x40_0000;
 const CLONE_NEWNS: u64 = 0x2_0000;
 const CLONE_VFORK: u64 = 0x4000;
+const CLONE_PTRACE: u64 = 0x2000;
+const CLONE_UNTRACED: u64 = 0x80_0000;
 const CLONE_PARENT: u64 = 0x8000;
 /// `CLONE_NEWNS` and the like.
 const NAMESPACES: u64 = 0x7e02_0080;
@@ -59,6 +63,15 @@ struct Wanted {
 impl Wanted {
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
+    }
+
+    /// The event that a tracer sees of it.
+    fn event(&self) -> TraceEvent {
+        match self.exit_signal {
+            _ if self.has(CLONE_VFORK) => TraceEvent::Vfork,
+            signal if signal == u64::from(SIGCHLD) => TraceEvent::Fork,
+            _ => TraceEvent::Clone,
+        }
     }
 
     /// Checks for flags that exclude each other (`copy_process`).
@@ -192,7 +205,8 @@ impl Kernel {
     /// `fork`, `vfork`, and `clone` without `CLONE_THREAD`.
     fn create_process(&mut self, wanted: &Wanted) -> Answer {
         if let Some(wait) = &self.process.thread.wait {
-            return self.wait_for_borrower(wait.done);
+            let child = wait.done;
+            return self.wait_for_borrower(child, wanted.has(CLONE_VFORK));
         }
         if wanted.flags & NAMESPACES != 0 {
             return self.not_modelled("processes with namespaces", Errno::EINVAL);
@@ -252,23 +266,53 @@ impl Kernel {
         self.system
             .events
             .push(Event::Forked(task, shares, Box::new(state.clone())));
+        let traced = self.traced_new(wanted);
+        Kernel::begin_traced(traced, &mut process.thread, &mut process.signals.own);
         let parked = ParkedProcess { process, state };
         self.files.others.insert(number, files);
         self.processes.insert(number, parked);
         self.add_time_limits(number, self.process.resources[RLIMIT_CPU]);
+        self.fork_event(wanted, number)?;
         match waits {
             true => {
                 self.note_transferred(number.into());
-                self.wait_for_borrower(number.into())
+                self.wait_for_borrower(number.into(), true)
             }
             false => Ok(number.into()),
         }
     }
 
+    /// The state of tracing of a new thread or process, if it is traced from its start.
+    fn traced_new(&mut self, wanted: &Wanted) -> Option<Traced> {
+        if wanted.has(CLONE_UNTRACED) {
+            return None;
+        }
+        let traced = self.traced_child(wanted.event());
+        if traced.is_none() && wanted.has(CLONE_PTRACE) && self.process.thread.traced.is_some() {
+            self.notice(Notice::Part("clone with CLONE_PTRACE"));
+        }
+        traced
+    }
+
+    /// Stops the running thread because it has created another one, if its tracer wants to see that.
+    ///
+    /// # Errors
+    /// [`Errno::WAITS`] if it stops.
+    fn fork_event(&mut self, wanted: &Wanted, number: u32) -> Answer<()> {
+        match wanted.has(CLONE_UNTRACED) {
+            true => Ok(()),
+            false => self.event_in_call(wanted.event(), number.into(), number.into()),
+        }
+    }
+
     /// `vfork`: waits until the child has its own memory or has ended. Signals do not end this.
-    fn wait_for_borrower(&mut self, child: u64) -> Answer {
+    /// `waits` is false for a process that was created by another call, and is never waited for.
+    fn wait_for_borrower(&mut self, child: u64, waits: bool) -> Answer {
         let other = self.processes.get(&(child as u32));
         if other.is_none_or(|other| !other.process.borrows) {
+            if waits && self.reports_once(TraceEvent::VforkDone) {
+                self.event_in_call(TraceEvent::VforkDone, child, child)?;
+            }
             return Ok(child);
         }
         match self.wait_until(None, For::Change) {
@@ -283,6 +327,9 @@ impl Kernel {
         }
         if wanted.has(CLONE_PIDFD) {
             return self.not_modelled("descriptors of threads", Errno::EINVAL);
+        }
+        if let Some(wait) = &self.process.thread.wait {
+            return Ok(wait.done);
         }
         self.may_add_task()?;
         let number = self.next_number(wanted)?;
@@ -304,7 +351,8 @@ impl Kernel {
         self.system
             .events
             .push(Event::ThreadStarted(task, Box::new(state.clone())));
-        let signals = self.process.signals.own.child();
+        let mut signals = self.process.signals.own.child();
+        Kernel::begin_traced(self.traced_new(wanted), &mut thread, &mut signals);
         self.files.own.threads.insert(number);
         self.process.others.insert(
             number,
@@ -314,12 +362,14 @@ impl Kernel {
                 thread,
             },
         );
+        self.fork_event(wanted, number)?;
         Ok(number.into())
     }
 
     /// Ends the running thread; the process, if it is the last one.
     pub(super) fn sys_exit(&mut self, status: u64) -> Answer {
         let status = (status & 0xff) as i32;
+        self.exit_event(status)?;
         if self.process.thread.number == self.process.number {
             self.process.first_ended = Some(status);
         }
@@ -333,9 +383,31 @@ impl Kernel {
             if self.process.thread.number != self.process.number {
                 self.files.own.threads.remove(&self.process.thread.number);
             }
+            let thread = self.process.thread.clone();
+            self.tell_end_of_thread(&thread, (status as u32) << 8);
+            self.end_tracing(Some(thread.number));
             self.process.thread.has_ended = true;
         }
         Ok(0)
+    }
+
+    /// `exit_group`.
+    pub(super) fn sys_exit_group(&mut self, status: u64) -> Answer {
+        let status = (status & 0xff) as i32;
+        self.exit_event(status)?;
+        self.end_process(Outcome::Exited(status));
+        Ok(0)
+    }
+
+    /// Stops the running thread because it is about to end, if its tracer wants to see that.
+    ///
+    /// # Errors
+    /// [`Errno::WAITS`] if it stops.
+    fn exit_event(&mut self, status: i32) -> Answer<()> {
+        match self.reports_once(TraceEvent::Exit) {
+            true => self.event_in_call(TraceEvent::Exit, u64::from(status as u32) << 8, 0),
+            false => Ok(()),
+        }
     }
 
     /// `wait4`.
@@ -352,7 +424,7 @@ impl Kernel {
             group @ ..0 => Which::Group(group.unsigned_abs()),
             number => Which::Number(number.cast_unsigned()),
         };
-        let Some(news) = self.wait_for_child(which, options)? else {
+        let Some(news) = self.wait_for_child(which, options | WEXITED)? else {
             return Ok(0);
         };
         if to != 0 {
@@ -382,11 +454,10 @@ impl Kernel {
     }
 
     pub(super) fn sys_waitid(&mut self, args: [u64; 6]) -> Answer {
-        const EXITED: u32 = 4;
         const KNOWN: u32 = 0xe100_000f;
         let [which, id, info, options, usage, _] = args;
         let (which, options) = (which as u32, options as u32);
-        if options & !KNOWN != 0 || options & (EXITED | WUNTRACED | WCONTINUED) == 0 {
+        if options & !KNOWN != 0 || options & (WEXITED | WUNTRACED | WCONTINUED) == 0 {
             return Err(Errno::EINVAL);
         }
         let found = self.waited_for(which, id).and_then(|(which, waits)| {

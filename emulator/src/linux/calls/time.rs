@@ -170,17 +170,24 @@ impl Kernel {
         let is_absolute = flags & TIMER_ABSTIME != 0;
         let until = match is_absolute {
             true => self.time_at(clock, at)?,
-            false => now.saturating_add(self.duration_at(at)?),
+            false => {
+                let whole = now.saturating_add(self.duration_at(at)?);
+                self.process.thread.sleep_end.take().unwrap_or(whole)
+            }
         };
         if !self.wait_until(Some(until), For::Change)? {
             return Ok(0);
         }
-        if rest != 0 && !is_absolute {
-            let end = self.wait_end().unwrap_or(until);
+        if is_absolute {
+            return Err(Errno::ERESTARTNOHAND);
+        }
+        let end = self.wait_end().unwrap_or(until);
+        if rest != 0 {
             let left = end.saturating_sub(self.clock.real());
             self.put_words(rest, &[left / SECOND, left % SECOND])?;
         }
-        Err(Errno::EINTR)
+        self.process.thread.sleep_end = Some(end);
+        Err(Errno::ERESTART_RESTARTBLOCK)
     }
 
     /// Checks that a sleep can use this clock. Some clocks can only be read, and a thread cannot

@@ -167,6 +167,7 @@ impl Kernel {
                 .force(Info::forced(SIGSEGV, Why::Return)),
         }
         self.process.signals.own.restart = None;
+        self.process.thread.last_call = u64::MAX;
         self.machine.core.state.gpr(reg::RAX)
     }
 

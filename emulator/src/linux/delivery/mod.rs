@@ -18,8 +18,8 @@ use crate::state::reg;
 impl Kernel {
     /// Delivers the pending signals.
     pub(super) fn deliver_signals<O: ProcessObserver>(&mut self, observer: &mut O) {
-        while self.outcome.is_none() && !self.process.has_ended && self.process.stopped.is_none() {
-            let Some(info) = self.process.signals.take_deliverable() else {
+        while self.outcome.is_none() && !self.process.has_ended && !self.is_stopped() {
+            let Some(info) = self.next_signal() else {
                 break;
             };
             let action = *self.process.signals.action(info.signal);
@@ -29,6 +29,10 @@ impl Kernel {
                 SIG_DFL => self.default_action(&info),
                 _ => self.handle(&info, &action, observer),
             }
+        }
+        // What the tracer sees is what was interrupted.
+        if self.process.thread.traced.is_some() && self.is_stopped() {
+            return;
         }
         // No handler ran.
         if let Some((number, _)) = self.process.signals.own.restart.take()
@@ -45,11 +49,16 @@ impl Kernel {
             // Nobody could continue it.
             SIGTSTP..=SIGTTOU if self.is_orphaned(self.process.group, None) => {}
             signal @ SIGSTOP..=SIGTTOU => self.stop_process(signal),
-            signal => self.end_process(Outcome::Killed {
-                signal,
-                rip,
-                why: info.why,
-            }),
+            signal => {
+                let outcome = Outcome::Killed {
+                    signal,
+                    rip,
+                    why: info.why,
+                };
+                if !self.stops_before_end(signal.into(), &outcome) {
+                    self.end_process(outcome);
+                }
+            }
         }
     }
 
@@ -60,6 +69,7 @@ impl Kernel {
     }
 
     fn handle<O: ProcessObserver>(&mut self, info: &Info, action: &Action, observer: &mut O) {
+        self.process.thread.sleep_end = None;
         if let Some((number, errno)) = self.process.signals.own.restart.take()
             && errno == Errno::ERESTARTSYS
             && action.flags & SA_RESTART != 0
@@ -67,6 +77,7 @@ impl Kernel {
             self.call_again(number);
         }
         self.leave_sequence();
+        let steps = self.ends_step();
         let signals = &mut self.process.signals;
         if action.flags & SA_RESETHAND != 0 {
             signals.action_mut(info.signal).handler = SIG_DFL;
@@ -93,6 +104,9 @@ impl Kernel {
         let handler = core.state.preserved_at(core.state.rip);
         if self.process.observed {
             observer.signal(info.signal, &interrupted, &handler, action.restorer);
+        }
+        if steps {
+            self.stop_in_handler();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::description::{Description, Kind};
 use super::inode::Inode;
-use super::special::Special;
+use super::special::{Special, namespace};
 use super::{Files, Identity, Node, ResolvedPath};
 use crate::linux::handle::Sort;
 use crate::linux::identity::Ids;
@@ -173,6 +173,11 @@ impl Attributes {
             Special::Link(_) => Attributes::made_up(S_IFLNK | 0o777, path, 0),
             Special::Text(super::Text::Comm, _) => Attributes::made_up(S_IFREG | 0o644, path, 0),
             Special::Text(..) => Attributes::made_up(S_IFREG | 0o444, path, 0),
+            Special::Memory(_) => Attributes::made_up(S_IFREG | 0o600, path, 0),
+            Special::Namespace(number) => Attributes {
+                inode: *number,
+                ..Attributes::made_up(S_IFREG | 0o444, path, 0)
+            },
             Special::Device(device) => {
                 let (major, minor) = device.numbers();
                 Attributes::made_up(S_IFCHR | 0o666, path, major << 8 | minor)
@@ -233,7 +238,12 @@ impl Files {
                 let (major, minor) = device.numbers();
                 Attributes::made_up(S_IFCHR | 0o666, &open.path, major << 8 | minor)
             }
-            Kind::Text(_) => Attributes::made_up(S_IFREG | 0o444, &open.path, 0),
+            Kind::Text(_) => {
+                let made = Attributes::made_up(S_IFREG | 0o444, &open.path, 0);
+                let inode = namespace(&open.path).unwrap_or(made.inode);
+                Attributes { inode, ..made }
+            }
+            Kind::ProcessMemory(_) => Attributes::made_up(S_IFREG | 0o600, &open.path, 0),
             Kind::ThreadName(..) => Attributes::made_up(S_IFREG | 0o644, &open.path, 0),
             Kind::Object(handle) if handle.sort == Sort::Socket => {
                 Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)

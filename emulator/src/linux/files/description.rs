@@ -5,6 +5,7 @@ use super::inode::{Budget, InodeRef, seal};
 use super::pipe::PipeEnd;
 use super::special::Device;
 use super::{Answer, Errno, Files, o};
+use crate::address_space::SpaceId;
 use crate::linux::handle::{Handle, Notes, Sort, ev};
 use crate::linux::task::Task;
 use std::cell::RefCell;
@@ -68,6 +69,8 @@ pub(in crate::linux) enum Kind {
     Text(KeptText),
     /// The name of a thread, which can be written; the text when it was last read.
     ThreadName(Task, Vec<u8>),
+    /// The memory of a process.
+    ProcessMemory(SpaceId),
     /// An object of the kernel that is not a file: `eventfd`, `epoll` and the like.
     Object(Handle),
 }
@@ -233,7 +236,7 @@ impl Description {
             Kind::Memory(inode) => inode.borrow().data().size(),
             Kind::Text(text) => text.len() as u64,
             Kind::ThreadName(_, text) => text.len() as u64,
-            Kind::Directory(_) | Kind::Device(_) => 0,
+            Kind::Directory(_) | Kind::Device(_) | Kind::ProcessMemory(_) => 0,
             Kind::Path => return Err(Errno::EBADF),
             _ => return Err(Errno::ESPIPE),
         })
@@ -273,6 +276,8 @@ impl Files {
             Kind::Memory(inode) => inode.borrow().read(at, buffer),
             Kind::Text(text) => read_text(text, at, buffer),
             Kind::ThreadName(_, text) => read_text(text, at, buffer),
+            // The kernel reads it: `calls::process_memory`.
+            Kind::ProcessMemory(_) => return Err(Errno::EINVAL),
             Kind::Device(device) => match device {
                 Device::Null | Device::Terminal | Device::NewTerminal => 0,
                 Device::Zero | Device::Full => {
@@ -371,6 +376,8 @@ impl Files {
             Kind::Directory(_) | Kind::Path | Kind::Stdin => return Err(Errno::EBADF),
             // The kernel writes these itself.
             Kind::Text(_) | Kind::ThreadName(..) => return Err(Errno::EACCES),
+            // The calls of one process with another's memory are answered before.
+            Kind::ProcessMemory(_) => return Err(Errno::EINVAL),
             _ if position.is_some() => return Err(Errno::ESPIPE),
             Kind::Stdout => self.streams.write(false, bytes)?,
             Kind::Stderr => self.streams.write(true, bytes)?,

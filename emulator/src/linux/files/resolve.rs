@@ -4,6 +4,7 @@
 //! Source: Linux 6.12 `fs/namei.c`.
 
 use super::open::Opened;
+use super::special::Special;
 use super::{
     Answer, Attributes, Errno, Files, NAME_MAX, Node, PATH_MAX, ResolvedPath, SYMLINKS_MAX,
     components, join, parent, special,
@@ -92,6 +93,12 @@ impl Files {
                         _ => {}
                     }
                     let target = target?;
+                    if let Some(number) = special::namespace(&target)
+                        && special::of_process(&next).is_some()
+                    {
+                        (at, node) = (target, Node::Special(Special::Namespace(number)));
+                        continue;
+                    }
                     // These too: outside of another root, their text leads elsewhere.
                     if special::is_magic(&next) {
                         node = self.node(&target);

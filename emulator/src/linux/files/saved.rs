@@ -217,6 +217,7 @@ impl Copies {
             Kind::Stderr => Kind::Stderr,
             Kind::Device(device) => Kind::Device(*device),
             Kind::Text(text) => Kind::Text(text.copy(&self.texts)),
+            Kind::ProcessMemory(space) => Kind::ProcessMemory(*space),
             Kind::ThreadName(task, text) => Kind::ThreadName(*task, text.clone()),
             Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };

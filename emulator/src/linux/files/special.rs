@@ -18,6 +18,10 @@ pub(in crate::linux) enum Special {
     /// A text, and the thread that it is about.
     Text(Text, Task),
     Device(Device),
+    /// The memory of a process.
+    Memory(Task),
+    /// A namespace, by its inode number.
+    Namespace(u64),
 }
 
 /// Devices in `/dev`.
@@ -96,6 +100,7 @@ impl Text {
 enum Made {
     Text(Text),
     Device(Device),
+    Memory,
     Link(&'static str),
     Program,
     WorkingDirectory,
@@ -106,7 +111,7 @@ enum Made {
 }
 
 /// What a process has in `/proc/PID`, and a thread except `task` in `/proc/PID/task/TID`.
-const PROCESS: [(&str, Made); 34] = [
+const PROCESS: [(&str, Made); 45] = [
     ("auxv", Made::Text(Text::Auxv)),
     ("cgroup", Made::Text(Text::Cgroup)),
     ("cmdline", Made::Text(Text::Cmdline)),
@@ -123,8 +128,20 @@ const PROCESS: [(&str, Made); 34] = [
     ("limits", Made::Text(Text::Limits)),
     ("loginuid", Made::Text(Text::Fixed("4294967295"))),
     ("maps", Made::Text(Text::Maps)),
+    ("mem", Made::Memory),
     ("mountinfo", Made::Text(Text::Mountinfo)),
     ("mounts", Made::Text(Text::Mounts)),
+    // There is one namespace of each kind.
+    ("ns/cgroup", Made::Link("cgroup:[4026531835]")),
+    ("ns/ipc", Made::Link("ipc:[4026531839]")),
+    ("ns/mnt", Made::Link("mnt:[4026531841]")),
+    ("ns/net", Made::Link("net:[4026531840]")),
+    ("ns/pid", Made::Link("pid:[4026531836]")),
+    ("ns/pid_for_children", Made::Link("pid:[4026531836]")),
+    ("ns/time", Made::Link("time:[4026531834]")),
+    ("ns/time_for_children", Made::Link("time:[4026531834]")),
+    ("ns/user", Made::Link("user:[4026531837]")),
+    ("ns/uts", Made::Link("uts:[4026531838]")),
     ("oom_adj", Made::Text(Text::Fixed("0\n"))),
     ("oom_score", Made::Text(Text::Fixed("0\n"))),
     ("oom_score_adj", Made::Text(Text::Fixed("0\n"))),
@@ -271,15 +288,13 @@ const RELEASE_LINE: &str = "6.12.0-unwind-sim\n";
 /// What a path leads to on every Linux, but not here; `None` if not every Linux has something there.
 pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
     /// What each process has, however the kernel was configured.
-    const PROCESS: [&str; 13] = [
+    const PROCESS: [&str; 11] = [
         "attr",
         "clear_refs",
         "coredump_filter",
         "map_files",
-        "mem",
         "mountstats",
         "net",
-        "ns",
         "pagemap",
         "sched",
         "stack",
@@ -330,7 +345,7 @@ pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
         let name = rest.split(|&b| b == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
     };
-    let is_known = match of_process(path) {
+    let is_known = match of_thread(files, path) {
         Some((task, rest)) => exists(files, task) && PROCESS.contains(&&first(rest)[..]),
         None => {
             let rest = path.strip_prefix(b"/proc/");
@@ -368,10 +383,30 @@ pub(super) fn of_process(path: &[u8]) -> Option<(Task, &[u8])> {
     Some((task(process), rest))
 }
 
+/// Like [`of_process`]; also below the number of a thread, which `/proc` does not list.
+fn of_thread<'a>(files: &Files, path: &'a [u8]) -> Option<(Task, &'a [u8])> {
+    let (task, rest) = of_process(path)?;
+    if task.process != task.thread || exists(files, task) {
+        return Some((task, rest));
+    }
+    let mut all = files.others.values().chain([&files.own]);
+    let of = all.find(|of| of.threads.contains(&task.thread) && !files.ended.contains(&of.process));
+    let process = of.map_or(task.process, |of| of.process);
+    Some((Task { process, ..task }, rest))
+}
+
 /// Whether a link at a path of `/proc` leads to the file itself, not to what its text names from the
 /// root of the process (`proc_pid_get_link`).
 pub(super) fn is_magic(path: &[u8]) -> bool {
     of_process(path).is_some_and(|(_, rest)| matches!(rest, b"exe" | b"cwd" | b"root"))
+}
+
+/// The namespace that a link's text names, such as `mnt:[4026531841]`, by its inode number.
+pub(super) fn namespace(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (kind, number) = text.strip_suffix(']')?.split_once(":[")?;
+    let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
+    number.parse().ok().filter(|_| is_kind)
 }
 
 /// Whether there is such a thread, of a process that may have ended.
@@ -405,7 +440,7 @@ pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
         }
         _ => {}
     }
-    let Some((task, rest)) = of_process(path) else {
+    let Some((task, rest)) = of_thread(files, path) else {
         return among(files, &SYSTEM, path, Task::FIRST);
     };
     if !exists(files, task) {
@@ -422,7 +457,7 @@ pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
         return Some(Special::Text(Text::Descriptor(fd), task));
     }
     // A process that has ended has no memory and no files.
-    if of.is_none() && matches!(rest, b"exe" | b"cwd" | b"root") {
+    if of.is_none() && (matches!(rest, b"exe" | b"cwd" | b"root") || rest.starts_with(b"ns/")) {
         return None;
     }
     if is_thread && rest == b"task" && path.windows(6).any(|part| part == b"/task/") {
@@ -449,6 +484,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
         return Some(match made {
             Made::Text(text) => Special::Text(*text, task),
             Made::Device(device) => Special::Device(*device),
+            Made::Memory => Special::Memory(task),
             Made::Link(target) => Special::Link(target.as_bytes().to_vec()),
             Made::Program => Special::Link(of?.program.clone()),
             Made::Root => Special::Link(of?.root.clone()),
@@ -497,7 +533,7 @@ const LINK: u8 = 10;
 impl Made {
     fn kind(&self) -> u8 {
         match self {
-            Made::Text(_) => FILE,
+            Made::Text(_) | Made::Memory => FILE,
             Made::Device(_) => 2,
             Made::Link(_) | Made::Program | Made::WorkingDirectory | Made::Root => LINK,
             Made::Descriptors | Made::DescriptorTexts | Made::Threads => DIRECTORY,
@@ -544,6 +580,6 @@ pub(super) fn of_descriptor(files: &Files, path: &[u8]) -> Option<(u32, u64)> {
     if let Some(name) = roots.iter().find_map(|root| path.strip_prefix(*root)) {
         return Some((own, number_or_zero(name)?));
     }
-    let (task, rest) = of_process(path)?;
+    let (task, rest) = of_thread(files, path)?;
     Some((task.process, number_or_zero(rest.strip_prefix(b"fd/")?)?))
 }

@@ -203,6 +203,10 @@ impl ProcessObserver for Marker<'_> {
         }
     }
 
+    fn disturbed(&mut self, task: Task, state: &State) {
+        self.checker.disturbed(task, state);
+    }
+
     fn observes(&mut self, observed: bool) {
         self.checker.observes(observed);
     }

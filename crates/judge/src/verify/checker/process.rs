@@ -12,7 +12,7 @@ use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{Access, AddressSpace, Core, Permissions, State};
 use unwind_sim_record::jit::{Jit, has_no_file};
 use unwind_sim_record::machine::{cpu, cpu_at};
-use unwind_sim_record::shadow::{at_call, process_tracker, thread_tracker};
+use unwind_sim_record::shadow::{at_call, process_tracker, thread_tracker, unknown_tracker};
 use unwind_sim_unwind::image::{self, Mapping, Stamp};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Stats, Suspended, Tracker};
@@ -153,6 +153,35 @@ impl ProcessObserver for Checker<'_> {
         self.tracker.rest(&mut self.suspended);
         self.switch(task, core);
         self.tracker.wake(&mut self.suspended);
+    }
+
+    fn disturbed(&mut self, task: Task, state: &State) {
+        self.end_run();
+        let unknown = unknown_tracker(state);
+        let before = match self.processes.get_mut(&task.process) {
+            _ if task == self.task => {
+                self.sites.clear();
+                self.hits.clear();
+                self.changed = claim::ALL;
+                self.next_walk = 0;
+                Some(std::mem::replace(&mut self.tracker, unknown))
+            }
+            Some(other) if other.task == task => {
+                other.sites.clear();
+                Some(std::mem::replace(&mut other.tracker, unknown))
+            }
+            other => {
+                let others = other.map_or(&mut self.others, |other| &mut other.others);
+                let known = others.get_mut(&task);
+                known.map(|(tracker, sites)| {
+                    sites.clear();
+                    std::mem::replace(tracker, unknown)
+                })
+            }
+        };
+        if let Some(before) = before {
+            self.earlier = self.earlier.plus(before.stats());
+        }
     }
 
     fn observes(&mut self, observed: bool) {
