@@ -112,7 +112,7 @@ pub(super) fn run(
         ] {
             if let Some(Delivery::Before(label)) = delivery
                 && now.ring0.machine.core.state.rip == kernel.symbol(label)?
-                && delivered.insert(label)
+                && delivered.insert((label, event == Event::Nmi))
                 && !now.deliver(event).map_err(|e| fail(e.to_string()))?
             {
                 return Err(fail(format!("the interrupt is masked before {label}")));

@@ -519,3 +519,31 @@ fn names_are_roots() {
         assert_eq!(root::by_name(name), root, "{name}");
     }
 }
+
+/// A recording may say that a stack of fewer than eight bytes lies at address 0.
+#[test]
+fn a_stack_smaller_than_a_word_has_an_end() {
+    let sample = Sample {
+        regions: vec![Region {
+            role: RegionRole::Stack,
+            bounds: 0..4,
+            next_sp: 0,
+            address: 0,
+            bytes: vec![0; 4].into(),
+        }],
+        ..Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN))
+    };
+    let space = AddressSpace::new();
+    let view = View {
+        number: 0,
+        sample: &sample,
+        space: &space,
+        pristine: None,
+        stitched: &[],
+        world: None,
+    };
+
+    assert!(top::is_beyond(&view, 2, 4));
+    assert!(!top::is_beyond(&view, 2, 4 + 64));
+    assert!(!top::is_beyond(&view, 5, 4));
+}

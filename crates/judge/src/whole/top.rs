@@ -29,7 +29,8 @@ pub(super) fn is_top(view: &View<'_>, tables: &mut Tables<'_, '_>, sp: u64) -> b
 /// Whether `address`, which could not be read, is the place right above the stack that holds `sp`.
 pub(super) fn is_beyond(view: &View<'_>, sp: u64, address: u64) -> bool {
     const NEAR: u64 = 64;
-    end(view, sp).is_some_and(|end| (end - 8..end.saturating_add(NEAR)).contains(&address))
+    end(view, sp)
+        .is_some_and(|end| (end.saturating_sub(8)..end.saturating_add(NEAR)).contains(&address))
 }
 
 /// The end of the mapping that holds `sp`, if the recording has the memory up to there.

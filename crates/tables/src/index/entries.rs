@@ -126,7 +126,10 @@ fn check_absolute(file: &File, table: &Table, live: &[&Function], out: &mut Find
             continue;
         };
         let field = at + head;
-        let reference = at + head - if head == 16 { 8 } else { 4 };
+        // Four bytes also behind a length of 64 bits (Linux Standard Base 5.0, .eh_frame).
+        let Some(reference) = field.checked_sub(4) else {
+            continue;
+        };
         let Some(cie) = word(section, reference)
             .and_then(|back| reference.checked_sub(back as usize))
             .filter(|&cie| cie != reference)

@@ -168,6 +168,30 @@ fn absolute() -> Vec<u8> {
     out
 }
 
+/// The same FDEs with lengths of 64 bits, behind which the reference to the CIE still has 32.
+#[test]
+fn absolute_addresses_are_found_in_fdes_of_the_64_bit_form() {
+    let mut table = CIE.to_vec();
+    table[CIE_ENCODING] = 0;
+    for (start, size) in three() {
+        let reference = table.len() as u32 + 12;
+        table.extend(u32::MAX.to_le_bytes());
+        table.extend(28_u64.to_le_bytes());
+        table.extend(reference.to_le_bytes());
+        table.extend(start.to_le_bytes());
+        table.extend(u64::from(size).to_le_bytes());
+        table.extend([0, 0x41, 0x0e, 16, 0x41, 0x0e, 8, 0]);
+    }
+    table.extend([0; 4]);
+
+    let mut made = library(table, Vec::new());
+    made.sections.remove(1);
+    made.programs.pop();
+    assert_eq!(found(&made), [(Flaw::AbsoluteFde, EH_FRAME_NAME, 24)]);
+    let report = check(&made.open(), &Options::default());
+    assert_eq!(report.index[0].functions, 3);
+}
+
 #[test]
 fn absolute_addresses_need_relocations_where_a_file_is_loaded_anywhere() {
     let mut made = library(absolute(), Vec::new());
